@@ -128,7 +128,7 @@ class BatchTranslator:
         }
 
     def __repr__(self) -> str:
-        """What it makes of what, with which model."""
+        """Return what it makes of what, with which model."""
         return f"BatchTranslator({self.model!r}, {self.column!r} -> {self.output!r})"
 
     def __call__(self, batch: Any) -> Any:
@@ -157,7 +157,7 @@ class BatchTranslator:
         return _with_columns(batch, texts, {self.scores: rows.scores} if self.scores else {})
 
     def translator(self) -> Translator:
-        """The model, loaded by the first who asks in this process."""
+        """Return the model, loaded by the first who asks in this process."""
         from nmt.inference.translator import Translator
 
         key = (os.getpid(), self.model, *self._kind.values())
@@ -168,7 +168,7 @@ class BatchTranslator:
 
 
 def _mistake(value: Any, translator: Translator) -> str:
-    """What is wrong with the value of a row, nothing where it is a text that the model can read."""
+    """Return what is wrong with the value of a row, nothing where it is a text that the model can read."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -181,7 +181,7 @@ def _mistake(value: Any, translator: Translator) -> str:
 
 
 def _names(batch: Any) -> list[Any]:
-    """The names of a batch's columns. Raises TypeError: It is none of the kinds of batches."""
+    """Return the names of a batch's columns. Raises TypeError: It is none of the kinds of batches."""
     if isinstance(batch, Mapping):
         return list(batch)
     if hasattr(batch, "column_names"):
@@ -195,7 +195,7 @@ def _names(batch: Any) -> list[Any]:
 
 
 def _with_columns(batch: Any, texts: Mapping[str, list[str]], numbers: Mapping[str, list[float]]) -> Any:
-    """A batch of the same kind with further columns."""
+    """Return a batch of the same kind with further columns."""
     columns: list[tuple[str, list[Any], str]] = [(name, values, "object") for name, values in texts.items()]
     columns += [(name, values, "float64") for name, values in numbers.items()]
     if isinstance(batch, Mapping):

@@ -13,5 +13,5 @@ _BOUNDARIES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def boundary_ids(boundaries: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What an encoder reads before and behind a sentence's own tokens: by `model.encoder.boundaries`."""
+    """Return what an encoder reads before and behind a sentence's own tokens: by `model.encoder.boundaries`."""
     return _BOUNDARIES[boundaries]

@@ -30,7 +30,7 @@ _ELSEWHERE = {
 
 
 def complain(error: ValidationError, schema: dict[str, Any]) -> tuple[Path, str]:
-    """The mistake to report first, as (path of the key, one line that starts with that path).
+    """Return the mistake to report first, as (path of the key, one line that starts with that path).
 
     An unknown key comes first: it is often the misspelt form of one then reported as missing.
     """
@@ -45,7 +45,7 @@ def complain(error: ValidationError, schema: dict[str, Any]) -> tuple[Path, str]
 
 
 def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
-    """One of pydantic's mistakes as one line that starts with the path of its key."""
+    """Return one of pydantic's mistakes as one line that starts with the path of its key."""
     if mistake["type"] == "extra_forbidden":
         return _unknown_key(path, schema)
     if mistake["type"] == "invalid_key":
@@ -71,7 +71,7 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
 
 
 def _advice(path: Path, got: Any, node: dict[str, Any]) -> str:
-    """What to write instead, where that can be shown; with its semicolon."""
+    """Return what to write instead, where that can be shown; with its semicolon."""
     if dotted(path).partition("[")[0] in ("data.train", "data.dev", "data.test") and "." not in dotted(path[2:]):
         key = path[1]
         return (
@@ -84,7 +84,7 @@ def _advice(path: Path, got: Any, node: dict[str, Any]) -> str:
 
 
 def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
-    """The complaint about a key that is no setting, with what may have been meant."""
+    """Return the complaint about a key that is no setting, with what may have been meant."""
     line = f"{dotted(path)} is not a setting"
     key = str(path[-1])
     known = list(lookup(schema, path[:-1]).get("properties", {}))
@@ -100,7 +100,7 @@ def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
 
 
 def _places(key: str, node: dict[str, Any], schema: dict[str, Any], path: Path) -> list[Path]:
-    """Every path in the schema that ends in the given key."""
+    """Return every path in the schema that ends in the given key."""
     places: list[Path] = []
     for name, child in node.get("properties", {}).items():
         if name == key:
@@ -110,7 +110,7 @@ def _places(key: str, node: dict[str, Any], schema: dict[str, Any], path: Path) 
 
 
 def resolve(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """A node of the schema with its reference, if it has one, followed; its own keys win."""
+    """Return a node of the schema with its reference, if it has one, followed; its own keys win."""
     if "$ref" in node:
         target = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
         return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
@@ -118,7 +118,7 @@ def resolve(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def lookup(schema: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The schema's node for a key path; empty where there is none."""
+    """Return the schema's node for a key path; empty where there is none."""
     node = schema
     for part in path:
         node = _with_parts(node, schema)
@@ -132,14 +132,14 @@ def lookup(schema: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _with_parts(node: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """A node itself, or of one with alternatives the one that has items or keys."""
+    """Return a node itself, or of one with alternatives the one that has items or keys."""
     options = [resolve(option, schema) for option in node.get("anyOf", [])]
     inner = [_with_parts(option, schema) for option in options]
     return next((option for option in inner if "items" in option or "properties" in option), node)
 
 
 def _choices(node: dict[str, Any], schema: dict[str, Any]) -> list[Any]:
-    """All values that a node of the schema allows by name."""
+    """Return all values that a node of the schema allows by name."""
     choices: list[Any] = list(node.get("enum", []))
     for option in node.get("anyOf", []):
         choices += _choices(resolve(option, schema), schema)
@@ -147,7 +147,7 @@ def _choices(node: dict[str, Any], schema: dict[str, Any]) -> list[Any]:
 
 
 def describe(node: dict[str, Any], schema: dict[str, Any], *, all_bounds: bool = False) -> str:
-    """What a value must be, in words: `a whole number of at least 1, or null`.
+    """Return what a value must be, in words: `a whole number of at least 1, or null`.
 
     all_bounds: Also the bounds that only a slip of the finger meets (`section.MOST`).
     """
@@ -202,7 +202,7 @@ def dotted(path: Sequence[str | int]) -> str:
 
 
 def shorten(value: Any) -> str:
-    """A value as it would be written in the file, on one line of at most 60 characters."""
+    """Return a value as it would be written in the file, on one line of at most 60 characters."""
     if isinstance(value, dict):
         return "a section of keys and values"
     if value is None or isinstance(value, bool):

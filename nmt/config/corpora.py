@@ -18,7 +18,7 @@ class TextOr:
     other: Any
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """What pydantic asks for."""
+        """Return what pydantic asks for."""
         return core_schema.no_info_wrap_validator_function(
             lambda value, inner: value if isinstance(value, str) and value else inner(value),
             handler.generate_schema(self.other),
@@ -26,12 +26,12 @@ class TextOr:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """What pydantic asks for."""
+        """Return what pydantic asks for."""
         return {"anyOf": [{"type": "string", "minLength": 1}, handler(schema)]}
 
 
 def _plain(value: Any) -> Any:
-    """A value of such a setting as JSON has it."""
+    """Return a value of such a setting as JSON has it."""
     return [corpus.to_dict() for corpus in value] if isinstance(value, tuple) else value
 
 
@@ -67,7 +67,7 @@ class CorpusConfig(Section):
 
     @model_validator(mode="after")
     def _check_tag(self) -> "CorpusConfig":
-        """A tag is one word."""
+        """Return a tag is one word."""
         if self.tag is not None and len(self.tag.split()) != 1:
             raise ValueError(f"tag must be one word without spaces, got {self.tag!r}")
         return self

@@ -84,7 +84,7 @@ class SubwordsConfig(Section):
 
     @model_validator(mode="after")
     def _check_files(self) -> "SubwordsConfig":
-        """Files of subword models go with `joint`."""
+        """Return files of subword models go with `joint`."""
         if self.model_file and not self.joint:
             raise ValueError(
                 "model_file must be null with joint: false, got a file; "
@@ -127,7 +127,7 @@ class FilterConfig(Section):
 
     @property
     def is_on(self) -> bool:
-        """Whether any rule is set."""
+        """Return whether any rule is set."""
         return self != FilterConfig()
 
 
@@ -186,7 +186,7 @@ class DataConfig(Section):
 
     @property
     def held_out(self) -> list[str | tuple[CorpusConfig, ...]]:
-        """What is named by dev and test."""
+        """Return what is named by dev and test."""
         return [corpora for corpora in (self.dev, self.test) if corpora is not None]
 
     @model_validator(mode="after")
@@ -205,7 +205,7 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _check_languages(self) -> "DataConfig":
-        """The two sides are two files."""
+        """Return the two sides are two files."""
         if self.src.lang == self.tgt.lang:
             raise ValueError(
                 f"tgt.lang must be another one than data.src.lang, got {self.tgt.lang!r} for both; "

@@ -24,7 +24,7 @@ Length = Annotated[int, Field(ge=0, le=100_000)]
 
 
 def _length_penalty(value: Any) -> str | float:
-    """Two names or a number: pydantic would report a mistake once for each of them."""
+    """Return two names or a number: pydantic would report a mistake once for each of them."""
     if value in ("none", "average"):
         return str(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100:
@@ -141,8 +141,8 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "DecodingConfig":
-        """A least length that the most one allows for the longest source at least; of what is asked for where others do
-        not allow it, translations tell."""
+        """Return a least length that the most one allows for the longest source at least; of what is asked for where
+        others do not allow it, translations tell."""
         most = int(self.max_length_ratio * LONGEST_SOURCE) + self.max_length_extra
         if self.min_length >= most:
             raise ValueError(

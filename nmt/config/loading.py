@@ -66,13 +66,13 @@ def config_from_dict(values: dict[str, Any], where: str = "config") -> Config:
 
 
 def dump_config(config: Config) -> str:
-    """The configuration with every key spelt out, as YAML that `load_config` reads back equal."""
+    """Return the configuration with every key spelt out, as YAML that `load_config` reads back equal."""
     return format_yaml(config.to_dict())
 
 
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
-    """Settings from values. Raises ConfigError, which names `where` or the override in `changed` (text by keys) that
-    is at fault."""
+    """Return settings from values. Raises ConfigError, which names `where` or the override in `changed` (text by keys)
+    that is at fault."""
     name = values.get("preset")
     if name in NAMES:
         values = over_preset(values, preset_values(name))

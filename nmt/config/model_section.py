@@ -98,7 +98,7 @@ class _Side(Section):
 
     @model_validator(mode="after")
     def _check_type(self) -> "_Side":
-        """Settings of the other type are left at their defaults."""
+        """Return settings of the other type are left at their defaults."""
         other = {"conv": RECURRENT_ONLY, "recurrent": CONV_ONLY}[self.type]
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -111,7 +111,7 @@ class _Side(Section):
 
     @model_validator(mode="after")
     def _check_rnn_type(self) -> "_Side":
-        """A known cell, or a dotted path to somebody's own."""
+        """Return a known cell, or a dotted path to somebody's own."""
         if self.rnn_type not in RNN_TYPES and not re.match(_DOTTED, self.rnn_type):
             close = get_close_matches(self.rnn_type.lower(), RNN_TYPES, n=1, cutoff=0.4)
             advice = f"; did you mean {close[0]}?" if close else ""
@@ -166,19 +166,21 @@ class EncoderConfig(_Side):
 
     @property
     def input_size(self) -> int:
-        """Size of what the first layer reads of a source position: the vectors of the subword and its factors."""
+        """Return size of what the first layer reads of a source position: the vectors of the subword and its
+        factors."""
         return self.embeddings.embedding_dim + sum(self.factors)
 
     @property
     def output_size(self) -> int:
-        """Size of what stands for one source position: both directions, or a convolutional encoder's key and value."""
+        """Return size of what stands for one source position: both directions, or a convolutional encoder's key and
+        value."""
         if self.type == "conv":
             return 2 * self.embeddings.embedding_dim
         return 2 * self.hidden_size if self.bidirectional else self.hidden_size
 
     @property
     def key_size(self) -> int | None:
-        """How much of that is the key for attention; None where key and value are one."""
+        """Return how much of that is the key for attention; None where key and value are one."""
         return self.embeddings.embedding_dim if self.type == "conv" else None
 
     @model_validator(mode="after")
@@ -267,12 +269,12 @@ class DecoderConfig(_Side):
 
     @property
     def query_size(self) -> int:
-        """Size of what attention compares with the source: the state, or with type: conv an embedding."""
+        """Return size of what attention compares with the source: the state, or with type: conv an embedding."""
         return self.embeddings.embedding_dim if self.type == "conv" else self.hidden_size
 
     @property
     def output_size(self) -> int:
-        """Size of what the output layer reads."""
+        """Return size of what the output layer reads."""
         size = self.embeddings.embedding_dim if self.readout == "deep" else self.hidden_size
         return self.readout_size or size
 
@@ -302,7 +304,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "ModelConfig":
-        """Sizes that attention and first states have to share."""
+        """Return sizes that attention and first states have to share."""
         encoder, decoder = self.encoder, self.decoder
         keys = encoder.key_size or encoder.projection or encoder.output_size
         if decoder.type == "conv" and encoder.projection is not None:
@@ -334,7 +336,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_attention(self) -> "ModelConfig":
-        """Settings that belong to kinds of attention; which kinds a convolutional decoder can have."""
+        """Return settings that belong to kinds of attention; which kinds a convolutional decoder can have."""
         encoder, decoder = self.encoder, self.decoder
         kind = decoder.attention
         if decoder.type == "conv" and kind in ("none", "multi_head"):
@@ -379,7 +381,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_ties(self) -> "ModelConfig":
-        """Sizes that tied embeddings have to share."""
+        """Return sizes that tied embeddings have to share."""
         if self.tied_embeddings == "none":
             return self
         decoder, size = self.decoder, self.decoder.embeddings.embedding_dim

@@ -21,13 +21,13 @@ _HEADER = """\
 
 
 def reference_yaml() -> str:
-    """A configuration with every key below a comment of its meaning; it loads as it stands."""
+    """Return a configuration with every key below a comment of its meaning; it loads as it stands."""
     schema = config_schema()
     return _HEADER + "\n".join(_section(schema, schema, 0, None)) + "\n"
 
 
 def _section(node: dict[str, Any], schema: dict[str, Any], depth: int, example: dict[str, Any] | None) -> list[str]:
-    """The lines of a section: every key under its description, with the example's value, or its default."""
+    """Return the lines of a section: every key under its description, with the example's value, or its default."""
     lines: list[str] = []
     for key, raw in node["properties"].items():
         child = resolve(raw, schema)
@@ -47,7 +47,7 @@ def _section(node: dict[str, Any], schema: dict[str, Any], depth: int, example: 
 
 
 def _text(child: dict[str, Any], schema: dict[str, Any], required: bool) -> str:
-    """What is said of a key: its description, what it may be and its default."""
+    """Return what is said of a key: its description, what it may be and its default."""
     text = str(child["description"])
     if "properties" in child:
         return text

@@ -35,11 +35,11 @@ class WholeOrAuto:
     optional: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """What pydantic asks for."""
+        """Return what pydantic asks for."""
         return core_schema.no_info_plain_validator_function(self._check)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """What pydantic asks for."""
+        """Return what pydantic asks for."""
         kinds: list[dict[str, Any]] = [
             {"type": "integer", "minimum": self.least, "maximum": self.most},
             {"enum": ["auto"], "type": "string"},
@@ -47,7 +47,7 @@ class WholeOrAuto:
         return {"anyOf": [*kinds, {"type": "null"}] if self.optional else kinds}
 
     def _check(self, value: Any) -> int | str | None:
-        """A whole number in range, `auto`, or None where that is allowed; ValueError for all else."""
+        """Return a whole number in range, `auto`, or None where that is allowed; ValueError for all else."""
         if value == "auto" or (self.optional and value is None):
             return value
         if isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most:
@@ -70,5 +70,5 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
     def to_dict(self) -> dict[str, Any]:
-        """Every key of the section and those below it, as plain values for YAML and JSON."""
+        """Return every key of the section and those below it, as plain values for YAML and JSON."""
         return self.model_dump(mode="json")

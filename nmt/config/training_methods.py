@@ -94,12 +94,12 @@ class TrainingConfig(TrainingBasics):
 
     @property
     def adds_to_loss(self) -> bool:
-        """Whether more than the (smoothed) likelihood is minimised."""
+        """Return whether more than the (smoothed) likelihood is minimised."""
         return bool(self.r_drop or self.guided_alignment or self.coverage_loss or self.minimum_risk)
 
     @model_validator(mode="after")
     def _check_methods(self) -> "TrainingConfig":
-        """What methods need of one another."""
+        """Return what methods need of one another."""
         if self.scheduled_sampling_updates and not self.scheduled_sampling:
             raise ValueError(
                 f"scheduled_sampling_updates must be 0 without scheduled_sampling, got "

@@ -38,7 +38,7 @@ TO_ZERO = ("linear", "cosine")
 
 
 def _canonical(name: str) -> str:
-    """One name for one schedule: JoeyNMT has another one for this."""
+    """Return one name for one schedule: JoeyNMT has another one for this."""
     return "inverse_square_root" if name == "warmupinversesquareroot" else name
 
 
@@ -252,7 +252,7 @@ class TrainingBasics(Section):
 
     @model_validator(mode="after")
     def _check_start(self) -> "TrainingBasics":
-        """What another model to start from goes with."""
+        """Return what another model to start from goes with."""
         for name in ("src_embeddings", "tgt_embeddings"):
             if self.load_model is not None and (path := getattr(self, name)) is not None:
                 raise ValueError(
@@ -272,7 +272,7 @@ class TrainingBasics(Section):
 
     @model_validator(mode="after")
     def _check_batches(self) -> "TrainingBasics":
-        """What automatic batch sizes go with."""
+        """Return what automatic batch sizes go with."""
         if self.batch_size == "auto" and self.batch_type == "sentence":
             raise ValueError(
                 "batch_size must be a number with batch_type: sentence, got auto; that counts target tokens"
@@ -286,7 +286,7 @@ class TrainingBasics(Section):
 
     @model_validator(mode="after")
     def _check_rates(self) -> "TrainingBasics":
-        """What learning rates and schedules go with."""
+        """Return what learning rates and schedules go with."""
         if self.learning_rate_min >= self.learning_rate:
             raise ValueError(
                 f"learning_rate_min must be below learning_rate ({self.learning_rate:g}), "
@@ -326,5 +326,5 @@ class TrainingBasics(Section):
 
 
 def _is_below(one: int | str, other: int | str | None) -> bool:
-    """Whether it is so as far as is known before the corpus is: auto will be what fits."""
+    """Return whether it is so as far as is known before the corpus is: auto will be what fits."""
     return not isinstance(one, int) or not isinstance(other, int) or one < other

@@ -16,7 +16,7 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 
 def checked_value(path: str, value: Any, name: str | None = None) -> Any:
-    """The value of a setting such as `threads` or `decoding.beam_size`, where the schema allows it by itself.
+    """Return the value of a setting such as `threads` or `decoding.beam_size`, where the schema allows it by itself.
 
     NumPy's numbers are taken for Python's. Raises ConfigError, one line that starts with the path, or with the `name`
     by which whoever gave it knows it.
@@ -41,7 +41,7 @@ def checked_value(path: str, value: Any, name: str | None = None) -> Any:
 
 
 def checked_text(path: str, text: str, name: str) -> Any:
-    """The same for a value as it is typed: YAML, as `--set` takes it. Raises ConfigError."""
+    """Return the same for a value as it is typed: YAML, as `--set` takes it. Raises ConfigError."""
     try:
         value = parse_yaml(text)
     except ValueError:
@@ -50,7 +50,7 @@ def checked_text(path: str, text: str, name: str) -> Any:
 
 
 def with_values(section: AnySection, where: str, values: Mapping[str, Any]) -> AnySection:
-    """The section at path `where` with other values, checked one by one and together. Raises ConfigError."""
+    """Return the section at path `where` with other values, checked one by one and together. Raises ConfigError."""
     plain = {key: _plain(value) for key, value in values.items()}
     try:
         if all(type(value) in _PLAIN_TYPES for value in plain.values()):
@@ -73,7 +73,7 @@ def _allowed(section: type[Section], key: str, kind: str, value: Any) -> None:
 
 @lru_cache(maxsize=256)
 def _changed(section: AnySection, values: tuple[tuple[str, str, Any], ...]) -> AnySection:
-    """The section with other values. Raises ValidationError."""
+    """Return the section with other values. Raises ValidationError."""
     return section.model_validate({**section.model_dump(), **{key: value for key, _, value in values}})
 
 

@@ -72,7 +72,7 @@ _AS_WRITTEN: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 def parse_yaml(text: str) -> Any:
-    """The plain value of a YAML text. Raises ValueError with one line, `line N: what is wrong`."""
+    """Return the plain value of a YAML text. Raises ValueError with one line, `line N: what is wrong`."""
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506  (a SafeLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -80,7 +80,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def parse_written_pairs(text: str) -> list[tuple[str, str]]:
-    """Keys and values of a YAML mapping as they are written: `no` and `1.5` are words. Raises ValueError with
+    """Return keys and values of a YAML mapping as they are written: `no` and `1.5` are words. Raises ValueError with
     one line: it is something else."""
     found: list[str] = []
     try:
@@ -109,7 +109,7 @@ def _one_line(error: Exception) -> str:
 
 
 def format_yaml(value: Any) -> str:
-    """A plain value as YAML text; keys stay in order and `parse_yaml` gives the value back."""
+    """Return a plain value as YAML text; keys stay in order and `parse_yaml` gives the value back."""
     return yaml.dump(
         value,
         Dumper=_Dumper,

@@ -94,8 +94,8 @@ class BeamCell:
         return _keep(beam, going)
 
     def _can_improve(self, beam: Beam, going: np.ndarray, bounds: np.ndarray, alive: np.ndarray) -> np.ndarray:
-        """Which sentences may still find a translation that counts; sentence alive[n] has the rows going[bounds[n]] up
-        to going[bounds[n + 1]]."""
+        """Return which sentences may still find a translation that counts; sentence alive[n] has the rows
+        going[bounds[n]] up to going[bounds[n + 1]]."""
         best, to_beat = self.selector.best_sums(beam, going, bounds[:-1]), self._to_beat[alive]
         if (to_beat == -np.inf).all():
             return np.asarray(can_improve(best, to_beat))
@@ -126,7 +126,7 @@ class BeamCell:
         return self._room[sentence]
 
     def steps(self, sentence: np.ndarray) -> np.ndarray:
-        """How many tokens the hypotheses of these sentences have."""
+        """Return how many tokens the hypotheses of these sentences have."""
         return self._steps[sentence]
 
     def _leave(self, sentence: np.ndarray) -> None:
@@ -134,7 +134,7 @@ class BeamCell:
         self._ended += sentence.tolist()
 
     def ended(self) -> list[tuple[int, list[Hypothesis]]]:
-        """The sentences that have ended since the last call, each with its n best, finished ones first, then by
+        """Return the sentences that have ended since the last call, each with its n best, finished ones first, then by
         score."""
         ended, self._ended = self._ended, []
         found = [(n, self._hypotheses.pop(n)) for n in ended]
@@ -142,7 +142,7 @@ class BeamCell:
 
 
 def _append(words: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Words [R, W] with each row's token number steps[r] set, wider where need be."""
+    """Return words [R, W] with each row's token number steps[r] set, wider where need be."""
     if steps.max(initial=0) > words.shape[1]:
         words = np.pad(words, ((0, 0), (0, max(16, words.shape[1]))))
     words[identity(len(words)), steps - 1] = tokens
@@ -150,7 +150,7 @@ def _append(words: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndar
 
 
 def _keep(beam: Beam, rows: np.ndarray) -> Beam:
-    """Some rows of a beam in their order, and the states they continue."""
+    """Return some rows of a beam in their order, and the states they continue."""
     used, parent = distinct(beam.parent[rows])
     states = {name: v[used] for name, v in beam.states.items()}
     if len(rows) == len(beam):
@@ -160,7 +160,7 @@ def _keep(beam: Beam, rows: np.ndarray) -> Beam:
 
 
 def _join(one: Beam, other: Beam) -> Beam:
-    """Rows of two beams one after another, and the states that both continue."""
+    """Return rows of two beams one after another, and the states that both continue."""
     states = {name: np.concatenate([v, other.states[name]]) for name, v in one.states.items()}
     parent = np.concatenate([one.parent, other.parent + len(next(iter(one.states.values()), ()))])
     width = max(one.words.shape[1], other.words.shape[1])

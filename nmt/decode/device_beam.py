@@ -58,7 +58,7 @@ class BlockSearch:
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """Return where it runs."""
         return self.model.device
 
     def run(
@@ -69,7 +69,8 @@ class BlockSearch:
         batch_size: int,
         on_ended: Callable[[int], None] | None,
     ) -> list[list[Hypothesis]]:
-        """The n best translations of each sentence; see `search.search`. limits [N]: most tokens of a translation."""
+        """Return the n best translations of each sentence; see `search.search`. limits [N]: most tokens of a
+        translation."""
         found: list[list[Hypothesis]] = [[] for _ in src_ids]
         for block in length_blocks(src_ids, batch_size):
             hypotheses = self._block(src_ids, block, limits[block])
@@ -81,7 +82,7 @@ class BlockSearch:
         return found
 
     def _block(self, src_ids: Sequence[Sequence[int]], block: list[int], limits: np.ndarray) -> list[list[Hypothesis]]:
-        """The hypotheses of some sentences."""
+        """Return the hypotheses of some sentences."""
         sources, top = [src_ids[n] for n in block], int(limits.max())
         longest = max(map(len, sources)) + 1 if self.options.coverage_penalty else 0
         decoder = self.model.block_decoder(sources, self.beam_size, longest)
@@ -123,7 +124,7 @@ class BlockSearch:
         decoder.follow(beams.parents)
 
     def _rules(self, src_ids: Sequence[Sequence[int]], block: list[int], T: int) -> BeamRules | None:
-        """Where the best tokens of the output layer are not all that is asked for."""
+        """Return where the best tokens of the output layer are not all that is asked for."""
         options, sampling = self.options, self.options.sampling
         prefixes = [options.prefixes[n] for n in block] if options.prefixes is not None else []
         plain = options.generate_unk and sampling is None and not options.rules(EOS_ID)
@@ -162,12 +163,12 @@ def check_served(options: SearchOptions, device: Device) -> None:
 
 
 def _asked(value: Any, usual: Any) -> bool:
-    """Whether an option is more than left out; lists of nothing are."""
+    """Return whether an option is more than left out; lists of nothing are."""
     return value != usual and not (isinstance(value, Sequence) and not any(value))
 
 
 def _read(device: Device, beams: BeamState, K: int) -> list[list[Hypothesis]]:
-    """Each sentence's hypotheses in the order in which they ended."""
+    """Return each sentence's hypotheses in the order in which they ended."""
     words = device.download(device.trace_back(beams)).tolist()
     given = (beams.end_steps, beams.end_log_probs, beams.end_scores, beams.end_finished)
     columns = (device.download(array).reshape(-1).tolist() for array in given)

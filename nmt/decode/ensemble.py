@@ -33,21 +33,21 @@ class Ensemble:
         self.models, self.average = list(models), average
 
     def __repr__(self) -> str:
-        """Its models."""
+        """Return its models."""
         return f"Ensemble({self.models!r}, {self.average})"
 
     @property
     def device(self) -> Device:
-        """Where the first of them computes."""
+        """Return where the first of them computes."""
         return self.models[0].device
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> EnsembleDecoder:
-        """What search needs; coverage is the mean of all models'."""
+        """Return what search needs; coverage is the mean of all models'."""
         decoders = [m.search_decoder(threads, coverage_of) for m in self.models]
         return EnsembleDecoder(decoders, partial(averaged, average=self.average))
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
-        """What search on a GPU needs."""
+        """Return what search on a GPU needs."""
         decoders = [m.block_decoder(src_ids, K, coverage_of) for m in self.models]
         combine = partial(self.device.average_log_probs, kind=self.average)
         return EnsembleBlockDecoder(decoders, self.device, combine)
@@ -55,7 +55,7 @@ class Ensemble:
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
-        """Scores of given tokens and the mean of the attentions of those that have one; see `ScoringModel`."""
+        """Return scores of given tokens and the mean of the attentions of those that have one; see `ScoringModel`."""
         found = [m.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads) for m in self.models]
         scores = [averaged(one, self.average) for one in zip(*(f[0] for f in found), strict=True)]
         weights = [np.mean(np.stack(one), axis=0) for one in zip(*(f[1] for f in found if f[1]), strict=True)]
@@ -110,7 +110,7 @@ class EnsembleDecoder:
         return np.concatenate([outputs for outputs, _ in found], axis=1), self._joined([s for _, s in found])
 
     def _joined(self, parts: Sequence[States]) -> States:
-        """States of all decoders by `NUMBER.NAME`, and the mean of their coverage where they have it."""
+        """Return states of all decoders by `NUMBER.NAME`, and the mean of their coverage where they have it."""
         joined = {f"{n}.{k}": v for n, states in enumerate(parts) for k, v in states.items()}
         if "coverage" in parts[0]:
             joined["coverage"] = np.mean([states["coverage"] for states in parts if "coverage" in states], axis=0)
@@ -154,7 +154,7 @@ class EnsembleBlockDecoder:
         return memory
 
     def step(self, tokens: Any) -> list[Any]:
-        """The outputs of each."""
+        """Return the outputs of each."""
         return [decoder.step(tokens) for decoder in self.decoders]
 
     def log_probs(self, outputs: list[Any]) -> Any:
@@ -162,7 +162,7 @@ class EnsembleBlockDecoder:
         return self.combine([decoder.log_probs(y) for decoder, y in zip(self.decoders, outputs, strict=True)])
 
     def coverage(self) -> Any:
-        """The mean of all, in memory of its own."""
+        """Return the mean of all, in memory of its own."""
         first, *others = (decoder.coverage() for decoder in self.decoders)
         if self._mean is None:
             self._mean = self._device.xp.empty_like(first)
@@ -176,7 +176,7 @@ class EnsembleBlockDecoder:
 
 
 def averaged(parts: Sequence[np.ndarray], average: Average) -> np.ndarray:
-    """One score from each model's log-probabilities, arrays of one shape."""
+    """Return one score from each model's log-probabilities, arrays of one shape."""
     log_probs = np.stack(parts)
     if average == "log_prob":
         return np.asarray(log_probs.mean(axis=0))

@@ -29,7 +29,7 @@ def force(
     batch_size: int = 64,
     threads: int | None = None,
 ) -> list[Forced]:
-    """Score given tokens (EOS among them where it is meant) of each source (without EOS)."""
+    """Return score given tokens (EOS among them where it is meant) of each source (without EOS)."""
     found: list[Forced | None] = [None] * len(src_ids)
     lengths = [range(max(len(s), len(t))) for s, t in zip(src_ids, tgt_ids, strict=True)]
     for block in length_blocks(lengths, batch_size):

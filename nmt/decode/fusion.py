@@ -20,7 +20,7 @@ class LineModel(SearchModel, Protocol):
     """A language model as a search hears it."""
 
     def line_log_probs(self, lines: TokenIds, threads: int | None = None) -> list[np.ndarray]:
-        """The log-probabilities [T] of the tokens of lines, each by itself, with the EOS where it has one."""
+        """Return the log-probabilities [T] of the tokens of lines, each by itself, with the EOS where it has one."""
 
 
 class Fusion:
@@ -38,23 +38,23 @@ class Fusion:
         self.model, self.language_model, self.weight = model, language_model, weight
 
     def __repr__(self) -> str:
-        """Both models and the weight of the second."""
+        """Return both models and the weight of the second."""
         return f"Fusion({self.model!r}, {self.language_model!r}, weight {self.weight:g})"
 
     @property
     def device(self) -> Device:
-        """Where the translation model computes."""
+        """Return where the translation model computes."""
         return self.model.device
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> EnsembleDecoder:
-        """What search needs; coverage is that of the translation model. Where there are candidates, both models'
+        """Return what search needs; coverage is that of the translation model. Where there are candidates, both models'
         probabilities are among them."""
         decoder = self.model.search_decoder(threads, coverage_of)
         prior = _LineDecoder(self.language_model.search_decoder(threads))
         return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
-        """What search on a GPU needs."""
+        """Return what search on a GPU needs."""
         decoder = self.model.block_decoder(src_ids, K, coverage_of)
         prior = _LineBlockDecoder(self.language_model, len(src_ids), K)
         return _FusionBlockDecoder([decoder, prior], self.device, self._weighted_sum)
@@ -68,7 +68,7 @@ class Fusion:
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
-        """Scores of given tokens, and the attention of the translation model; see `ScoringModel`."""
+        """Return scores of given tokens, and the attention of the translation model; see `ScoringModel`."""
         scores, weights = self.model.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads)
         said = self.language_model.line_log_probs(tgt_ids, threads)
         return [weighted_sum(both, self.weight) for both in zip(scores, said, strict=True)], weights
@@ -118,7 +118,8 @@ class _LineBlockDecoder:
 
 
 def weighted_sum(parts: Sequence[np.ndarray], weight: float) -> np.ndarray:
-    """The first array plus `weight` times the second, in the memory of the first; -inf stays so at any weight."""
+    """Return the first array plus `weight` times the second, in the memory of the first; -inf stays so at any
+    weight."""
     score, prior = parts
     if weight:  # 0 times -inf is not a number
         score += prior.dtype.type(weight) * prior

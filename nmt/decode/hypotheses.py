@@ -35,7 +35,7 @@ class Hypothesis:
 
 
 def best_of(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
-    """The n best of a sentence, finished ones first, then by score; of equal ones those that ended first."""
+    """Return the n best of a sentence, finished ones first, then by score; of equal ones those that ended first."""
     return sorted(hypotheses, key=lambda h: (not h.finished, -h.score))[:n_best]
 
 
@@ -47,7 +47,8 @@ class Decoder(Protocol):
     def admit(
         self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
     ) -> tuple[np.ndarray, States, np.ndarray]:
-        """The sentences' ids [B], and the states and token before the first step, one row a sentence. Where there are
+        """Return the sentences' ids [B], and the states and token before the first step, one row a sentence. Where
+        there are
         `candidates`, int32 in rising order for each sentence, no other tokens are for it: they have no probability."""
 
     def release(self, sentence_ids: np.ndarray) -> None:
@@ -75,10 +76,10 @@ class SearchDecoder(Decoder, Protocol):
     """A decoder that can say whether a whole search over it is one computation."""
 
     def begin_loop(self, settings: BeamSettings) -> CompiledBeam | None:
-        """The plain search as one computation; None where it has to go step by step."""
+        """Return the plain search as one computation; None where it has to go step by step."""
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:
-        """The output layer of all candidates of the sentences admitted, their lists, and the ids, rising, of the
+        """Return the output layer of all candidates of the sentences admitted, their lists, and the ids, rising, of the
         sentences that have them; None where there are no candidates."""
 
 
@@ -87,14 +88,15 @@ class SearchModel(Protocol):
 
     @property
     def device(self) -> Device:
-        """Where it computes."""
+        """Return where it computes."""
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> SearchDecoder:
-        """Its decoder, a step at a time. With coverage_of, the longest source in tokens with EOS, there is a state
+        """Return its decoder, a step at a time. With coverage_of, the longest source in tokens with EOS, there is a
+        state
         `coverage`: the attention each source position has got, -1 where there is none."""
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> Any:
-        """Its decoder for these sentences with K rows each, on a GPU; the sentences are encoded."""
+        """Return its decoder for these sentences with K rows each, on a GPU; the sentences are encoded."""
 
 
 class ScoringModel(SearchModel, Protocol):
@@ -103,8 +105,8 @@ class ScoringModel(SearchModel, Protocol):
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
-        """The log-probabilities [T] of given tokens (EOS among them where it is meant) of each source (without EOS)
-        and, with `attention`, the attention [T, S] with which they were predicted, S counting EOS; arrays of the
+        """Return the log-probabilities [T] of given tokens (EOS among them where it is meant) of each source (without
+        EOS) and, with `attention`, the attention [T, S] with which they were predicted, S counting EOS; arrays of the
         host."""
 
 
@@ -144,4 +146,4 @@ class Search(Protocol):
         """Free places in these sentences' beams."""
 
     def steps(self, sentence: np.ndarray) -> np.ndarray:
-        """How many tokens the hypotheses of these sentences have."""
+        """Return how many tokens the hypotheses of these sentences have."""

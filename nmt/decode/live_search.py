@@ -51,11 +51,11 @@ class Asked(Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether nobody wants it any more."""
+        """Return whether nobody wants it any more."""
 
     @property
     def is_bulk(self) -> bool:
-        """Whether it is of a long text."""
+        """Return whether it is of a long text."""
 
     def found(self, hypotheses: list[Hypothesis]) -> None:
         """Called once with its translations, best first; with those so far or none where it is gone."""
@@ -125,7 +125,7 @@ class LiveSearch:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a sentence is in work in any thread."""
+        """Return whether a sentence is in work in any thread."""
         return any(lane.taken for lane in self._lanes)
 
     def run(self, waiting: Waiting, threads: int = 1) -> None:
@@ -157,7 +157,7 @@ class LiveSearch:
         bulk.close()
 
     def _block(self, places: _Places, came: Sequence[Asked]) -> Block:
-        """Sentences that come in together, with their places; the longest first, as they are encoded."""
+        """Return sentences that come in together, with their places; the longest first, as they are encoded."""
         came = sorted(came, key=lambda one: -len(one.src_ids))
         sources = [one.src_ids for one in came]
         limits = self._options.limits(sources, self._ratio, self._extra)
@@ -168,7 +168,7 @@ class LiveSearch:
         return Block(np.array(numbers), sources, candidates)
 
     def _begin(self, threads: int) -> tuple[SearchDecoder, CompiledBeam]:
-        """A loop in which nobody is in work, and its decoder."""
+        """Return a loop in which nobody is in work, and its decoder."""
         decoder = self._model.search_decoder(threads)
         loop = decoder.begin_loop(self._settings)
         if loop is None:
@@ -190,18 +190,18 @@ class _Lane:
 
     @property
     def taken(self) -> int:
-        """How many are in work."""
+        """Return how many are in work."""
         return self._places.taken
 
     @property
     def room(self) -> int:
-        """How many may come in now."""
+        """Return how many may come in now."""
         if self._loop is not None and not self._loop[1].wants_more:
             return 0
         return max(0, self._search.size - self.taken)
 
     def everyone(self) -> list[Asked]:
-        """All sentences in work."""
+        """Return all sentences in work."""
         return self._places.everyone()
 
     def let_in(self, came: Sequence[Asked]) -> float:
@@ -217,7 +217,7 @@ class _Lane:
         return moment() - began
 
     def search_on(self) -> float:
-        """Some steps, and what has ended in them; the seconds that it has taken."""
+        """Return some steps, and what has ended in them; the seconds that it has taken."""
         if self._loop is None or not self.taken:
             return 0.0
         began = moment()
@@ -251,7 +251,7 @@ class _Turns:
 
     @property
     def bulk_room(self) -> int:
-        """How many sentences of long texts may come in now: few at a time, as the others wait until they are
+        """Return how many sentences of long texts may come in now: few at a time, as the others wait until they are
         encoded, and none before the last ones are paid for."""
         if self._single.taken and self._credit < 0:
             return 0
@@ -285,11 +285,11 @@ class _Places:
 
     @property
     def taken(self) -> int:
-        """How many sentences there are."""
+        """Return how many sentences there are."""
         return len(self._asked)
 
     def give(self, asked: Asked, limit: int) -> int:
-        """A place for a sentence."""
+        """Return a place for a sentence."""
         place = self._free.pop()
         self._asked[place] = asked
         self.limits[place] = limit
@@ -297,14 +297,14 @@ class _Places:
         return place
 
     def free(self, place: int) -> Asked:
-        """The sentence there has ended."""
+        """Return the sentence there has ended."""
         self._free.append(place)
         return self._asked.pop(place)
 
     def everyone(self) -> list[Asked]:
-        """All sentences in work."""
+        """Return all sentences in work."""
         return list(self._asked.values())
 
     def gone(self) -> list[int]:
-        """Places of sentences that nobody wants any more."""
+        """Return places of sentences that nobody wants any more."""
         return [place for place, asked in self._asked.items() if asked.gone]

@@ -66,6 +66,6 @@ def admit_block(
 
 
 def translations(hypotheses: list[tuple[list[int], float, float, bool]], n_best: int) -> list[Hypothesis]:
-    """The best ones, as `Hypothesis`."""
+    """Return the best ones, as `Hypothesis`."""
     found = [Hypothesis(ids[: len(ids) - done], total, score, done) for ids, total, score, done in hypotheses]
     return best_of(found, n_best)

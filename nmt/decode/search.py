@@ -57,7 +57,7 @@ def search(
     on_ended: Callable[[int], None] | None = None,
     options: SearchOptions | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best translations of each sentence (ids without EOS), best first.
+    """Return the n best translations of each sentence (ids without EOS), best first.
 
     `batch_size` sentences are in work at a time (all of them where None): when one ends the next one joins. A
     translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS
@@ -124,7 +124,7 @@ class _Asked:
     def sentences(
         self, decoder: SearchDecoder, queue: Iterator[Block], size: int
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        """The sentences of a queue as they end, each with its hypotheses; `size` of them are in work at a time.
+        """Return the sentences of a queue as they end, each with its hypotheses; `size` of them are in work at a time.
 
         Here alone it is decided how: as one compiled loop, where the options leave the choice of continuations as it is
         and the decoder has such a loop, else step by step.
@@ -149,7 +149,7 @@ class _Asked:
         return ([one] for one in run(cell, queue, size))
 
     def _settings(self, size: int, eos_id: int) -> BeamSettings:
-        """What a compiled loop with `size` sentences in work is told."""
+        """Return what a compiled loop with `size` sentences in work is told."""
         return BeamSettings(
             size=size,
             beam_size=self.beam_size,
@@ -185,7 +185,7 @@ class _Queue(Iterator[Block]):
             self._ended += ended
 
     def newly_ended(self) -> int:
-        """How many sentences have ended since the last call."""
+        """Return how many sentences have ended since the last call."""
         ended = self._ended
         self._told, new = ended, ended - self._told
         return new

@@ -69,7 +69,7 @@ class Session:
         max_length_extra: int = 10,
         options: SearchOptions | None = None,
     ) -> list[Hypothesis]:
-        """The n best translations that begin with the tokens `prefix`, which their ids hold.
+        """Return the n best translations that begin with the tokens `prefix`, which their ids hold.
 
         The same as `search` gives with `SearchOptions(prefixes=[prefix])`, bit for bit. Options are those of one
         sentence; they cannot have prefixes of their own, groups or sampling, nor a coverage penalty.
@@ -112,7 +112,7 @@ class Session:
         return ended[0][1]
 
     def _read(self, prefix: list[int]) -> _Place:
-        """The place behind a prefix; the decoder reads what it has not read or not kept."""
+        """Return the place behind a prefix; the decoder reads what it has not read or not kept."""
         same = next((n for n, (a, b) in enumerate(zip(prefix, self._typed, strict=False)) if a != b), None)
         same = min(len(prefix), len(self._typed)) if same is None else same
         self._places = {at: place for at, place in self._places.items() if at <= same}

@@ -40,8 +40,8 @@ class Shortlist:
         self._always_there[self.always] = True
 
     def candidates(self, src_ids: Sequence[int], needed: Iterable[int] = ()) -> np.ndarray:
-        """The candidates of a sentence, in rising order, int32 [U]: a function of its tokens and of those `needed` for
-        what it is made to say, so that neither its batch nor its neighbours change them."""
+        """Return the candidates of a sentence, in rising order, int32 [U]: a function of its tokens and of those
+        `needed` for what it is made to say, so that neither its batch nor its neighbours change them."""
         parts = [self.tokens[self.starts[s] : self.starts[s + 1]] for s in set(src_ids) if s + 1 < len(self.starts)]
         there = self._always_there.copy()  # looking through all tokens takes a tenth of sorting those of a sentence
         there[np.concatenate([*parts, np.fromiter(needed, np.int32)])] = True

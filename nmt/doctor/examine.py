@@ -109,7 +109,7 @@ class _Sample:
 
     @property
     def lines(self) -> list[list[str]]:
-        """Those of all corpora, of each side."""
+        """Return those of all corpora, of each side."""
         return [[line for lines in self.of_each for line in lines[side]] for side in range(self._sides)]
 
     def begin(self) -> None:
@@ -118,7 +118,7 @@ class _Sample:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no more room for this corpus."""
+        """Return whether there is no more room for this corpus."""
         return len(self.of_each[-1][0]) >= self._most
 
     def add(self, block: Block) -> None:
@@ -128,7 +128,7 @@ class _Sample:
 
 
 def _whole(text: Text) -> list[list[str]]:
-    """The cleaned lines of a held-out text."""
+    """Return the cleaned lines of a held-out text."""
     lines: list[list[str]] = [[] for _ in text.sides]
     for block in text.blocks():
         for side, these in zip(lines, block.clean, strict=True):
@@ -137,7 +137,7 @@ def _whole(text: Text) -> list[list[str]]:
 
 
 def _same_text(text: Text) -> Finding:
-    """The finding for a held-out text that is the training text."""
+    """Return the finding for a held-out text that is the training text."""
     what = "are the training text itself"
     advice = "hold out a part of it: scores say nothing else"
     return Finding("overlap", "warning", text.where, text.total, text.total, what, "lines", (), advice)
@@ -151,7 +151,7 @@ def _subwords(
     kept: dict[str, list[list[str]]],
     config: Config,
 ) -> list[Finding]:
-    """What concerns the vocabulary."""
+    """Return what concerns the vocabulary."""
     try:
         both = sides()
     except DataError as error:

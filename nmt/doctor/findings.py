@@ -24,7 +24,7 @@ class Example:
 
     @classmethod
     def of(cls, line: int, *texts: str) -> Example:
-        """An example of one line or of the lines of both sides."""
+        """Return an example of one line or of the lines of both sides."""
         return cls(line, " ||| ".join(map(_shortened, texts)))
 
 
@@ -46,7 +46,7 @@ class Finding:
     advice: str = ""
 
     def line(self) -> str:
-        """One line of text: where, how many, what, the lines' numbers, what to do."""
+        """Return one line of text: where, how many, what, the lines' numbers, what to do."""
         if not self.what:
             return self.where  # an error that is a line already
         share = f" ({_percent(self.count / self.total)})" if self.total else ""
@@ -57,7 +57,7 @@ class Finding:
         return f"{self.where}: {counted}{self.what}{lines}" + (f"; {self.advice}" if self.advice else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON."""
+        """Return all fields, for JSON."""
         return {**vars(self), "examples": [vars(example) for example in self.examples]}
 
 
@@ -74,16 +74,16 @@ class Findings:
 
     @property
     def errors(self) -> list[Finding]:
-        """Those with which training cannot work."""
+        """Return those with which training cannot work."""
         return [finding for finding in self.findings if finding.level == "error"]
 
     @property
     def warnings(self) -> list[Finding]:
-        """The others."""
+        """Return the others."""
         return [finding for finding in self.findings if finding.level == "warning"]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return all of it, for JSON."""
         return {
             "lines": self.counts,
             "complete": self.complete,
@@ -92,7 +92,7 @@ class Findings:
         }
 
     def summary(self) -> str:
-        """What was looked at, in a line."""
+        """Return what was looked at, in a line."""
         looked = ", ".join(f"{count:,} of {name}" for name, count in self.counts.items())
         part = "" if self.complete else ", the first lines alone"
         return f"data: looked at {looked}{part} in {self.seconds:.1f} s: {_counted(len(self.errors), 'error')}, " + (
@@ -123,7 +123,7 @@ class Tally:
             self.examples.append(Example.of(start + number + 1, *(side[number] for side in sides)))
 
     def finding(self, name: str, where: str, total: int, what: str, **more: Any) -> Finding:
-        """The finding, a warning unless `more` says otherwise."""
+        """Return the finding, a warning unless `more` says otherwise."""
         more.setdefault("level", "warning")
         return Finding(
             name, where=where, count=self.count, total=total, what=what, examples=tuple(self.examples), **more
@@ -131,18 +131,18 @@ class Tally:
 
 
 def found(findings: Iterable[Finding | None]) -> list[Finding]:
-    """Those that have something to tell."""
+    """Return those that have something to tell."""
     return [finding for finding in findings if finding is not None and finding.count]
 
 
 def _shortened(text: str) -> str:
-    """A line in a form that a terminal can show."""
+    """Return a line in a form that a terminal can show."""
     text = _UNPRINTABLE.sub(lambda match: f"\\x{_code(match[0]):02x}", text[: 2 * _WIDTH])
     return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
 
 
 def _code(character: str) -> int:
-    """The byte behind a lone surrogate that stands for one, else the code point."""
+    """Return the byte behind a lone surrogate that stands for one, else the code point."""
     code = ord(character)
     return code - 0xDC00 if 0xDC80 <= code < 0xDD00 else code
 

@@ -41,7 +41,7 @@ class Duplicates:
             self._hashes, self._numbers, self._kept = [hashes[rest]], [numbers[rest]], len(rest)
 
     def finding(self, text: Text) -> Finding | None:
-        """What there is to tell; of a sample the number is an estimate, and says so."""
+        """Return what there is to tell; of a sample the number is an estimate, and says so."""
         if not self._kept:
             return None
         hashes, numbers = np.concatenate(self._hashes), np.concatenate(self._numbers)
@@ -96,7 +96,7 @@ class Overlap:
         self._pairs.look(_joined(block.clean), near=False)
 
     def findings(self, train: Text) -> list[Finding]:
-        """What there is to tell of each text."""
+        """Return what there is to tell of each text."""
         told, start = [], 0
         for text, sides in self._texts:
             if (finding := self._finding(train, text, start, len(sides[0]))) is not None:
@@ -105,7 +105,7 @@ class Overlap:
         return told
 
     def _finding(self, train: Text, text: Text, start: int, size: int) -> Finding | None:
-        """What there is to tell of the text whose lines are `size` ones of all, from number `start` on."""
+        """Return what there is to tell of the text whose lines are `size` ones of all, from number `start` on."""
         likeness = self._lines.likeness[start : start + size]
         pairs = self._pairs.likeness[start : start + size] == Likeness.EXACT
         exact, near = int((likeness == Likeness.EXACT).sum()), int((likeness == Likeness.NEAR).sum())
@@ -136,5 +136,6 @@ class Overlap:
 
 
 def _joined(sides: Sequence[Sequence[str]]) -> list[str]:
-    """The pairs as single lines, in which nothing of one side can look like the other's: cleaned lines have no tab."""
+    """Return the pairs as single lines, in which nothing of one side can look like the other's: cleaned lines have no
+    tab."""
     return ["\t".join(pair) if all(pair) else "" for pair in zip(*sides, strict=True)]

@@ -94,7 +94,7 @@ class Text:
                     return
 
     def findings(self) -> list[Finding]:
-        """What is wrong with single lines and pairs, after all blocks."""
+        """Return what is wrong with single lines and pairs, after all blocks."""
         if len(set(self.counts)) > 1:
             return [self._unequal()]
         if not self.total:
@@ -126,7 +126,7 @@ class Text:
         return block
 
     def _unequal(self) -> Finding:
-        """The finding for files that cannot be pairs."""
+        """Return the finding for files that cannot be pairs."""
         what = (
             f"must have as many lines as each other, got {self.counts[0]} and {self.counts[1]}; line n of one has to "
             "translate line n of the other"
@@ -134,7 +134,7 @@ class Text:
         return Finding("unequal", "error", self.where, abs(self.counts[0] - self.counts[1]), 0, what)
 
     def _not_utf8(self, side: int, file: str) -> Finding | None:
-        """Lines of one file that cannot be read."""
+        """Return lines of one file that cannot be read."""
         tally = self._bytes[side]
         if not tally.count:
             return None
@@ -150,7 +150,7 @@ class Text:
         return tally.finding("empty", file, self.total, "are empty", level=level)
 
     def _fault(self, name: str, side: int, tally: Tally) -> Finding | None:
-        """What is said of a fault; None where nearly all lines have it, which is then how the text is."""
+        """Return what is said of a fault; None where nearly all lines have it, which is then how the text is."""
         if name in ("script", "mixed") and tally.count > _USUAL * self.total:
             return None
         what, advice = _SAYS[name]

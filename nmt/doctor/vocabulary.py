@@ -59,7 +59,7 @@ class Vocabulary:
 
     @property
     def _advice(self) -> str:
-        """What to do about characters that are unknown."""
+        """Return what to do about characters that are unknown."""
         if self._is_given:
             return "training.extend_vocabulary adds units to those of training.load_model"
         more = "" if self._asked.character_coverage == 1 else "raise data.subwords.character_coverage, or "
@@ -87,7 +87,8 @@ class Vocabulary:
 
 
 def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:
-    """Ids of the units of lines, from the first one on. Raises DataError: a word has not the factors it must have."""
+    """Return ids of the units of lines, from the first one on. Raises DataError: a word has not the factors it must
+    have."""
     subwords = side.subwords
     try:
         rows = subwords.encode(lines)
@@ -99,7 +100,7 @@ def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:
 def _unknown(
     side: Side, file: str, lines: Sequence[str], rows: list[list[int]], marked: np.ndarray, advice: str
 ) -> Finding | None:
-    """Units that are not in the vocabulary, where they are more than a few."""
+    """Return units that are not in the vocabulary, where they are more than a few."""
     units = sum(map(len, rows))
     count = sum(row.count(UNK_ID) for row in rows)
     if not units or count / units < _MOST_UNKNOWN:
@@ -116,7 +117,7 @@ def _unknown(
 
 
 def _long(text: Text, marked: np.ndarray, lines: Sequence[Sequence[str]]) -> Finding | None:
-    """Lines over max_length, where they are more than a few."""
+    """Return lines over max_length, where they are more than a few."""
     if marked.mean() <= _MOST_LONG:
         return None
     tally = Tally()

@@ -26,13 +26,13 @@ class Encoding:
     marked: bool = False
 
     def encoded(self, text: str) -> bytes:
-        """The bytes of a text; characters that the encoding lacks as references."""
+        """Return the bytes of a text; characters that the encoding lacks as references."""
         return _MARK * self.marked + text.encode(self.name, "xmlcharrefreplace")
 
 
 def declared_text(content: bytes) -> tuple[str, Encoding] | None:
-    """The text of a file by the encoding that it declares. None where it declares none but UTF-8, is UTF-8 beyond
-    ASCII whatever it declares, or is not what it declares."""
+    """Return the text of a file by the encoding that it declares. None where it declares none but UTF-8, is UTF-8
+    beyond ASCII whatever it declares, or is not what it declares."""
     found = None if content.startswith(_MARK) else _DECLARED.search(content[:_HEAD])
     if found is None:
         return None

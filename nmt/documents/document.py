@@ -29,7 +29,7 @@ Reader = Callable[[bytes, str, Splitter | None], Document]
 
 
 def text_of(content: bytes, name: str) -> tuple[str, bool]:
-    """A file's text, and whether a byte-order mark began it. Raises DataError."""
+    """Return a file's text, and whether a byte-order mark began it. Raises DataError."""
     marked = content.startswith(b"\xef\xbb\xbf")
     try:
         return content[3 * marked :].decode(), marked
@@ -41,7 +41,7 @@ def text_of(content: bytes, name: str) -> tuple[str, bool]:
 
 
 def bytes_of(text: str, marked: bool) -> bytes:
-    """A file of a text."""
+    """Return a file of a text."""
     return b"\xef\xbb\xbf" * marked + text.encode()
 
 
@@ -61,7 +61,7 @@ def _read_text(content: bytes, name: str, splitter: Splitter | None) -> Document
 
 
 def _marked_up(read: Callable[[str, Splitter | None], Passage]) -> Reader:
-    """The reader of a format whose files may say how they are encoded."""
+    """Return the reader of a format whose files may say how they are encoded."""
 
     def reader(content: bytes, name: str, splitter: Splitter | None) -> Document:
         found = declared_text(content)
@@ -100,7 +100,7 @@ MEDIA_TYPES = {
 
 
 def format_of(name: str) -> str:
-    """The format that a file's name says. Raises DataError."""
+    """Return the format that a file's name says. Raises DataError."""
     suffix = PurePath(name).suffix.lower().lstrip(".")
     found = _SUFFIXES.get(suffix, suffix)
     if found not in _READERS:

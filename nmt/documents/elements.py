@@ -61,7 +61,7 @@ class _Stack:
                 self._scopes.pop()
 
     def place(self, name: str, *, in_scope: bool) -> int | None:
-        """Where the innermost element of a name is, None where there is none."""
+        """Return where the innermost element of a name is, None where there is none."""
         found = self._places.get(name)
         if not found or (in_scope and self._scopes and found[-1] < self._scopes[-1]):
             return None
@@ -69,8 +69,8 @@ class _Stack:
 
 
 def whole_elements(pieces: list[Piece], kept: set[int], *, is_xml: bool) -> list[tuple[int, int]]:
-    """The outermost elements that begin at pieces of `kept`: from which piece to before which. In HTML end tags may be
-    left out."""
+    """Return the outermost elements that begin at pieces of `kept`: from which piece to before which. In HTML end tags
+    may be left out."""
     stack = _Stack()
     found: list[tuple[int, int]] = []
     first, depth = -1, 0  # the piece at which the element begins that is kept, and its place in the stack

@@ -48,7 +48,7 @@ _KNOWN = re.compile(
 
 
 def is_utf8(encoding: str) -> bool:
-    """Whether text in this encoding is UTF-8."""
+    """Return whether text in this encoding is UTF-8."""
     return encoding.lower().replace("_", "-") in ("utf-8", "utf8")
 
 

@@ -52,22 +52,22 @@ class _Node:
 
     @property
     def is_point(self) -> bool:
-        """Whether it stands at a place and not around words."""
+        """Return whether it stands at a place and not around words."""
         return self.start == self.end
 
 
 def with_marks(
     text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str], glued: Set[int] = frozenset()
 ) -> str:
-    """The translation of `text` with its marks; escape: what is written for characters of the translation; glued:
-    words of the source that are kept together with the one before."""
+    """Return the translation of `text` with its marks; escape: what is written for characters of the translation;
+    glued: words of the source that are kept together with the one before."""
     if len(marks) > _MOST_MARKS:
         return _in_order(text, marks, found, escape)
     return _Layout(text, marks, found, glued).written(escape)
 
 
 def _put_together(words: Sequence[TargetWord], glued: Set[int]) -> str:
-    """The words as a text; no-break spaces between two that had one, and are neighbours again."""
+    """Return the words as a text; no-break spaces between two that had one, and are neighbours again."""
     parts = [words[0].text] if words else []
     for one, other in pairwise(words):
         parts.append("\xa0" if other.source in glued and one.source == other.source - 1 else " ")
@@ -76,7 +76,7 @@ def _put_together(words: Sequence[TargetWord], glued: Set[int]) -> str:
 
 
 def _in_order(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str]) -> str:
-    """The same by nothing but how far each mark stood in the source: the order of marks stays."""
+    """Return the same by nothing but how far each mark stood in the source: the order of marks stays."""
     words = [word.text.translate(escape) for word in found.words]
     parts: list[str] = []
     done = 0
@@ -112,14 +112,14 @@ class _Layout:
             self._place(region)
 
     def written(self, escape: dict[int, str]) -> str:
-        """The whole."""
+        """Return the whole."""
         cuts = [self._marks[n].raw for n in self._cuts]
         return "".join(
             self._write(region, escape) + raw for region, raw in zip(self._regions, [*cuts, ""], strict=True)
         )
 
     def _divided(self) -> list[_Node]:
-        """The stretches between the marks that divide the sentence, as nodes with places of their own."""
+        """Return the stretches between the marks that divide the sentence, as nodes with places of their own."""
         bounds = [-1, *self._cuts, len(self._marks)]
         found: list[_Node] = []
         low = begin = 0
@@ -137,8 +137,8 @@ class _Layout:
         return found
 
     def _cut_at(self, at: int) -> int:
-        """The target word before which most words come from before a character of the source, and behind which most
-        come from behind it."""
+        """Return the target word before which most words come from before a character of the source, and behind which
+        most come from behind it."""
         upto = bisect_left(self._spans, (at, 0))  # words of the source that begin before it
         sides = [0 if s == NOWHERE else 1 if s < upto else -1 for s in self._sources]
         scores = list(accumulate(sides, initial=0))
@@ -146,7 +146,7 @@ class _Layout:
         return max(range(len(self._words) + 1), key=lambda t: (scores[t], -abs(t - wanted)))
 
     def _sources_of_spans(self) -> list[int]:
-        """The source word of each word that spaces divide: a placeholder may hold some."""
+        """Return the source word of each word that spaces divide: a placeholder may hold some."""
         found = []
         for word in self._found.words:
             found += [word.source] * max(1, len(word.text.split()))
@@ -178,17 +178,17 @@ class _Layout:
         self._spans, self._words, self._sources = spans, words, sources
 
     def _is_copy(self, t: int, n: int) -> bool:
-        """Whether a word of the target is one of the source, but for its case."""
+        """Return whether a word of the target is one of the source, but for its case."""
         one, other = self._target[slice(*self._words[t])], self._source[slice(*self._spans[n])]
         return len(one) == len(other) and one.casefold() == other.casefold()
 
     def _best_of(self, piece: int) -> int:
-        """The target word that attends most to the word of a piece of the source."""
+        """Return the target word that attends most to the word of a piece of the source."""
         t = self._found.of_source(self._whole[piece])[0]
         return self._first_target[min(t, len(self._first_target) - 1)]
 
     def _tree(self, first: int, last: int) -> list[_Node]:
-        """The nodes of marks first ... last - 1, which are whole elements and marks alone."""
+        """Return the nodes of marks first ... last - 1, which are whole elements and marks alone."""
         nodes, n = [], first
         while n < last:
             mark = self._marks[n]
@@ -276,13 +276,14 @@ class _Layout:
         node.begin, node.stop = max(node.begin, parent.begin), min(node.stop, parent.stop)
 
     def _ends_there(self, t: int, side: int, at: int) -> bool:
-        """Whether a piece of the target is one of the source that begins (side 0) or ends (1) at this character."""
+        """Return whether a piece of the target is one of the source that begins (side 0) or ends (1) at this
+        character."""
         n = self._sources[t]
         return 0 <= n < len(self._spans) and self._spans[n][side] == at and self._is_copy(t, n)
 
     def _outside_at_begin(self, node: _Node) -> int:
-        """Characters of its first target word that stand before an element which begins within a word of the source:
-        those that stood before it, as they are, or what is left of the part that it holds."""
+        """Return characters of its first target word that stand before an element which begins within a word of the
+        source: those that stood before it, as they are, or what is left of the part that it holds."""
         head = self._source[: node.start].rpartition(" ")[2]
         word = self._target[node.begin : self._words[node.low][1]]
         inner = self._source[node.start : node.end]
@@ -296,7 +297,7 @@ class _Layout:
         return 0 if opening.isalnum() else min(len(word) - len(word.lstrip(opening)), len(word) - 1)
 
     def _outside_at_end(self, node: _Node) -> int:
-        """The same for characters of its last target word that stand behind it."""
+        """Return the same for characters of its last target word that stand behind it."""
         tail = self._source[node.end :].partition(" ")[0]
         word = self._target[max(node.begin, self._words[node.high - 1][0]) : node.stop]
         inner = self._source[node.start : node.end]
@@ -313,7 +314,7 @@ class _Layout:
         return self._words[t][0] if t < len(self._words) else len(self._target)
 
     def _point(self, node: _Node) -> int:
-        """The character before which a mark alone goes: beside the word that it stood beside."""
+        """Return the character before which a mark alone goes: beside the word that it stood beside."""
         at = node.start
         for n, (start, end) in enumerate(self._spans):
             glued = at == end and not self._source[at : at + 1].strip()
@@ -324,7 +325,7 @@ class _Layout:
         return len(self._target)
 
     def _edge(self, word: int, *, after: bool) -> int:
-        """Where the translation of a source word begins or ends."""
+        """Return where the translation of a source word begins or ends."""
         if not self._words or not self._found.words:
             return 0
         places = [t for t, source in enumerate(self._sources) if source == word] or [self._best_of(word)]
@@ -341,7 +342,7 @@ class _Layout:
     # ------------------------------------------------------------ writing
 
     def _spaced(self, point: _Node, raw: str) -> str:
-        """A mark alone with white space around it if it stood so."""
+        """Return a mark alone with white space around it if it stood so."""
         around = self._source[max(0, point.start - 1) : point.start + 1]
         if len(around) < 2 or around.strip():
             return raw

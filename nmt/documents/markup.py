@@ -44,7 +44,7 @@ class _Scanner:
         self._raw: str | None = None  # the element whose content is raw text from here on
 
     def pieces(self) -> Iterator[Piece]:
-        """All pieces in order."""
+        """Yield all pieces in order."""
         text = self._text
         done = at = 0
         while (at := text.find("<", at)) >= 0:
@@ -62,7 +62,7 @@ class _Scanner:
             yield Piece("text", done, len(text))
 
     def _find(self, what: str, at: int) -> int:
-        """Where a string stands next, -1 where nowhere. What was found once is not looked for again."""
+        """Return where a string stands next, -1 where nowhere. What was found once is not looked for again."""
         found = self._next.get(what, 0)
         if 0 <= found < at or what not in self._next:
             found = self._next[what] = self._text.find(what, at)
@@ -74,7 +74,7 @@ class _Scanner:
         return len(self._text) if found < 0 else found + len(what)
 
     def _markup(self, at: int) -> Piece | None:
-        """The tag, comment or declaration that begins here; None where it is a text's character."""
+        """Return the tag, comment or declaration that begins here; None where it is a text's character."""
         text = self._text
         sign = text[at + 1 : at + 2]
         if sign == "!":
@@ -91,7 +91,8 @@ class _Scanner:
         return self._tag(at, found[1].lower(), found.end())
 
     def _declared(self, at: int) -> Piece:
-        """A comment, a CDATA section, a document type with all that it declares, or what browsers take as a comment."""
+        """Return a comment, a CDATA section, a document type with all that it declares, or what browsers take as a
+        comment."""
         text = self._text
         if text.startswith("<!--", at):
             if not self._is_xml and (short := re.compile("-?>").match(text, at + 4)):
@@ -127,7 +128,7 @@ class _Scanner:
         return 0
 
     def _tag(self, at: int, name: str, after: int) -> Piece:
-        """The tag that begins here. One without end reaches to the end of the text, as in browsers."""
+        """Return the tag that begins here. One without end reaches to the end of the text, as in browsers."""
         text = self._text
         is_end = text.startswith("</", at)
         values: dict[str, tuple[int, int]] = {}
@@ -150,12 +151,12 @@ class _Scanner:
         return Piece("start", at, end, name, values)
 
     def _end_of_raw_text(self, at: int) -> int:
-        """Where the end tag of an element stands whose content holds no tags."""
+        """Return where the end tag of an element stands whose content holds no tags."""
         name, self._raw = self._raw, None
         found = re.compile(rf"</{name}(?=[{_SPACE}/>])", re.IGNORECASE).search(self._text, at)
         return found.start() if found else len(self._text)
 
 
 def scan(text: str, *, is_xml: bool = False) -> list[Piece]:
-    """The pieces of a text, by the rules of XML or by those that browsers have for HTML."""
+    """Return the pieces of a text, by the rules of XML or by those that browsers have for HTML."""
     return list(_Scanner(text, is_xml).pieces())

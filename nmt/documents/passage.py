@@ -42,26 +42,27 @@ class Sentence:
 
     @cached_property
     def placeholders(self) -> list[Placeholder]:
-        """Those of the text, in order."""
+        """Return those of the text, in order."""
         return placeholders_of(self.text)
 
     @cached_property
     def is_capitals(self) -> bool:
-        """Whether it is written in capitals, placeholders aside."""
+        """Return whether it is written in capitals, placeholders aside."""
         return _is_capitals(self.text, self.placeholders)
 
     @property
     def asked(self) -> str:
-        """What is translated: capitals as a sentence has them, where all are capitals."""
+        """Return what is translated: capitals as a sentence has them, where all are capitals."""
         return _sentence_case(self.text, self.placeholders) if self.is_capitals else self.text
 
     @property
     def needs_detail(self) -> bool:
-        """Whether the words of the translation must know where they come from."""
+        """Return whether the words of the translation must know where they come from."""
         return bool(self.marks or self.placeholders or self.glued)
 
     def translated(self, translation: Translation) -> str:
-        """The sentence in the other language, with all that belongs to it; as it was written where nothing changed."""
+        """Return the sentence in the other language, with all that belongs to it; as it was written where nothing
+        changed."""
         text = self.asked
         if translation.text == text:
             return self.before + self.raw + self.after
@@ -73,7 +74,7 @@ class Sentence:
         return self.before + self.head + body + self.tail + self.after
 
     def _with_details(self, translation: Translation) -> str:
-        """The translation with marks, placeholders and spaces that keep words together."""
+        """Return the translation with marks, placeholders and spaces that keep words together."""
         spans = [m.span() for m in re.finditer(r"\S+", self.text)]
         words = self._words(translation, len(spans))
         keep_placeholders(words, self.text, spans, self.placeholders)
@@ -83,7 +84,7 @@ class Sentence:
         return with_marks(self.text, self.marks, words, self.escape, glued)
 
     def _words(self, translation: Translation, count: int) -> TargetWords:
-        """The words of the translation, which knows nothing of where they come from if it has no detail."""
+        """Return the words of the translation, which knows nothing of where they come from if it has no detail."""
         if translation.detail is not None:
             return target_words(translation, count)
         texts = translation.text.split()
@@ -98,16 +99,16 @@ class Passage:
 
     @property
     def sentences(self) -> list[Sentence]:
-        """What is to be translated, in order."""
+        """Return what is to be translated, in order."""
         return [part for part in self.parts if isinstance(part, Sentence)]
 
     @property
     def source(self) -> str:
-        """The passage as it was written."""
+        """Return the passage as it was written."""
         return "".join(p if isinstance(p, str) else p.before + p.raw + p.after for p in self.parts)
 
     def joined(self, translations: Sequence[Translation]) -> str:
-        """The passage in the other language; a translation for each of `sentences`."""
+        """Return the passage in the other language; a translation for each of `sentences`."""
         rest = iter(translations)
         return "".join(part if isinstance(part, str) else part.translated(next(rest)) for part in self.parts)
 
@@ -130,7 +131,7 @@ def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
 
 
 def _is_capitals(text: str, placeholders: list[Placeholder]) -> bool:
-    """Whether a sentence is written in capitals, placeholders aside."""
+    """Return whether a sentence is written in capitals, placeholders aside."""
     bounds = [0, *(at for one in placeholders for at in (one.start, one.end)), len(text)]
     text = "".join(text[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True))
     capitals = 0
@@ -142,7 +143,7 @@ def _is_capitals(text: str, placeholders: list[Placeholder]) -> bool:
 
 
 def _sentence_case(text: str, placeholders: list[Placeholder]) -> str:
-    """The same in small letters but for the first one; placeholders as they are."""
+    """Return the same in small letters but for the first one; placeholders as they are."""
     parts, at = [], 0
     for one in placeholders:
         parts += [text[at : one.start].lower(), one.text]

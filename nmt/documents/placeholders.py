@@ -31,17 +31,17 @@ class Placeholder:
 
     @property
     def is_number(self) -> bool:
-        """Whether it is digits and what stands between them: a language may write that in its own way."""
+        """Return whether it is digits and what stands between them: a language may write that in its own way."""
         return _DIGITS.fullmatch(self.text) is not None
 
 
 def placeholders_of(text: str) -> list[Placeholder]:
-    """All placeholders of a text, in order."""
+    """Return all placeholders of a text, in order."""
     if _MAY_HOLD.search(text) is None:
         return []
     return [Placeholder(found.start(), found.end(), found[0]) for found in _PATTERN.finditer(text)]
 
 
 def digits_of(text: str) -> str:
-    """The digits of a text alone: 1,000.5 and 1.000,5 have the same."""
+    """Return the digits of a text alone: 1,000.5 and 1.000,5 have the same."""
     return "".join(filter(str.isdigit, text))

@@ -23,7 +23,7 @@ its beginning alone."""
 
 
 def pieces(text: str, splitter: Splitter | None) -> list[str]:
-    """Sentences of a text, none longer than LONGEST_SENTENCE; all of it where there is no splitter."""
+    """Return sentences of a text, none longer than LONGEST_SENTENCE; all of it where there is no splitter."""
     found: list[str] = []
     for one in splitter(text) if splitter is not None else [text]:
         at = 0
@@ -37,8 +37,8 @@ def pieces(text: str, splitter: Splitter | None) -> list[str]:
 
 
 def windows(text: str) -> list[str]:
-    """A text in stretches that are looked at together. At each quotation mark and full stop the library looks through
-    the rest of its text: where there are more of them than people write, stretches are short."""
+    """Return a text in stretches that are looked at together. At each quotation mark and full stop the library looks
+    through the rest of its text: where there are more of them than people write, stretches are short."""
     found: list[str] = []
     for start in range(0, len(text), LONGEST):
         block = text[start : start + LONGEST]
@@ -48,7 +48,7 @@ def windows(text: str) -> list[str]:
 
 
 def sentence_splitter(language: str) -> Splitter:
-    """A splitter by the rules of a language, those of English where there are none of its own.
+    """Return a splitter by the rules of a language, those of English where there are none of its own.
 
     The library is sentencex, by Wikimedia, with rules and abbreviations for some 250 languages.
 

@@ -85,7 +85,7 @@ class Paragraph:
         self._tags.setdefault(self._length, []).append(_Item(raw, 0, kind, number))
 
     def parts(self, splitter: Splitter | None) -> list[str | Sentence]:
-        """The sentences, and what is between them."""
+        """Return the sentences, and what is between them."""
         text = "".join(self._texts)
         special = sorted({*self._raws, *self._tags})
         parts: list[str | Sentence] = []
@@ -105,7 +105,7 @@ class Paragraph:
         return parts
 
     def _items(self, text: str, start: int, end: int, special: list[int]) -> list[_Item]:
-        """The tags before each character of [start, end), and the stretches of text between them, as written."""
+        """Return the tags before each character of [start, end), and the stretches of text between them, as written."""
         found: list[_Item] = []
         at = start
         for n in range(bisect_left(special, start), bisect_left(special, end)):
@@ -120,8 +120,8 @@ class Paragraph:
         return found
 
     def _sentence(self, text: str, bounds: tuple[int, int, int, int], special: list[int]) -> Sentence:
-        """A sentence: where it and its words begin and end. Outside stands what is before all words, behind or around
-        all of them: it need not follow any word."""
+        """Return a sentence: where it and its words begin and end. Outside stands what is before all words, behind or
+        around all of them: it need not follow any word."""
         start, first, last, end = bounds
         behind = [one._replace(at=end) for one in self._tags.get(end, ())] if end == len(text) else []
         blanks = [
@@ -170,7 +170,7 @@ class Paragraph:
         )
 
     def _escape(self, glued: tuple[int, ...], first: int) -> dict[int, str]:
-        """How characters of a translation are written; a space that keeps words together as it was written."""
+        """Return how characters of a translation are written; a space that keeps words together as it was written."""
         return {**HTML_ESCAPES, 0xA0: self._raws[first + glued[0]]} if glued else HTML_ESCAPES
 
 

@@ -50,7 +50,7 @@ def xml_tokens(text: str, ignored: frozenset[str] = frozenset()) -> list[Token]:
 
 
 def _is_kept(piece: Piece, text: str, ignored: frozenset[str]) -> bool:
-    """Whether an element's content stays as it is."""
+    """Return whether an element's content stays as it is."""
     if piece.name in OPAQUE or piece.name in ignored:
         return True
     if not piece.attributes:
@@ -59,7 +59,7 @@ def _is_kept(piece: Piece, text: str, ignored: frozenset[str]) -> bool:
 
 
 def value(piece: Piece, text: str, name: str) -> str:
-    """The value of an attribute as it is written; nothing where there is none."""
+    """Return the value of an attribute as it is written; nothing where there is none."""
     return text[slice(*piece.attributes[name])] if name in piece.attributes else ""
 
 
@@ -83,7 +83,7 @@ def _snippet_kind(piece: Piece) -> Kind:
 def _tokens(
     text: str, pieces: list[Piece], whole: list[tuple[int, int]], kind_of: Callable[[Piece], Kind]
 ) -> list[Token]:
-    """Tokens of pieces; each stretch of `whole` is one."""
+    """Return tokens of pieces; each stretch of `whole` is one."""
     found: list[Token] = []
     at = 0
     for first, last in [*whole, (len(pieces), len(pieces))]:
@@ -98,8 +98,8 @@ def _tokens(
 
 
 def _symbols_whole(tokens: list[Token]) -> list[Token]:
-    """The same with elements around nothing but symbols, such as the link behind a heading, as one token each: they
-    are no words, and stay beside the one that they stood beside."""
+    """Return the same with elements around nothing but symbols, such as the link behind a heading, as one token each:
+    they are no words, and stay beside the one that they stood beside."""
     found: list[Token] = []
     for token in tokens:
         found.append(token)
@@ -112,7 +112,7 @@ def _symbols_whole(tokens: list[Token]) -> list[Token]:
 
 
 def _is_symbols(raw: str) -> bool:
-    """Whether a text holds symbols, and neither words nor what ends or divides sentences."""
+    """Return whether a text holds symbols, and neither words nor what ends or divides sentences."""
     if len(raw) > 10 * _MOST_SYMBOLS or len(text := html.unescape(raw)) > _MOST_SYMBOLS:
         return False
     return bool(text.strip()) and all(c.isspace() or c in _SYMBOLS or category(c).startswith("S") for c in text)

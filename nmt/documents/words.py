@@ -24,7 +24,7 @@ class TargetWord:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it holds a placeholder: its letters are not touched."""
+        """Return whether it holds a placeholder: its letters are not touched."""
         return bool(self.kept)
 
 
@@ -37,7 +37,7 @@ class TargetWords:
     best: list[int]
 
     def of_source(self, word: int) -> list[int]:
-        """Places of the words that come from a word of the source; its best one where none does."""
+        """Return places of the words that come from a word of the source; its best one where none does."""
         found = [t for t, one in enumerate(self.words) if one.source == word]
         if not found and word < len(self.best) and self.words:
             found = [min(self.best[word], len(self.words) - 1)]
@@ -45,7 +45,7 @@ class TargetWords:
 
 
 def target_words(translation: Translation, num_source: int) -> TargetWords:
-    """The words of a translation with a detail; num_source: words of its source."""
+    """Return the words of a translation with a detail; num_source: words of its source."""
     import numpy as np
 
     from nmt.data.alignment.attention_alignment import (  # here: who reads documents needs no arrays
@@ -72,7 +72,7 @@ def target_words(translation: Translation, num_source: int) -> TargetWords:
 
 
 def word_at(spans: list[tuple[int, int]], at: int) -> int:
-    """The number of the word that a character is of; of the next one where it is of none."""
+    """Return the number of the word that a character is of; of the next one where it is of none."""
     return bisect_right(spans, at, key=lambda span: span[1])
 
 
@@ -130,8 +130,8 @@ class _Copies:
                 self._others.append(word)
 
     def take(self, group: list[Placeholder], number: int) -> list[TargetWord] | None:
-        """The words in which the placeholders of one word stand, those that come from it first; None where one of
-        them stands nowhere."""
+        """Return the words in which the placeholders of one word stand, those that come from it first; None where one
+        of them stands nowhere."""
         taken: list[tuple[_Copy, list[_Copy]]] = []
         for one in group:
             every, of_source = self._of(one)
@@ -151,7 +151,7 @@ class _Copies:
         return [copy.word for copy, _ in taken]
 
     def _of(self, one: Placeholder) -> tuple[list[_Copy], dict[int, list[_Copy]]]:
-        """The copies of a placeholder, and those that come from each source word, the first one last."""
+        """Return the copies of a placeholder, and those that come from each source word, the first one last."""
         key = digits_of(one.text) if one.is_number else one.text
         if key not in self._found:
             words = self._holding(one, key)
@@ -163,7 +163,8 @@ class _Copies:
         return self._found[key]
 
     def _holding(self, one: Placeholder, key: str) -> list[TargetWord]:
-        """The words that hold a placeholder, as often as they do: as it is, or a number with other separators."""
+        """Return the words that hold a placeholder, as often as they do: as it is, or a number with other
+        separators."""
         words = self._others if one.is_number else self._words
         as_it_is = [w for w in words for _ in range(w.text.count(one.text))] if one.text in self._whole else []
         return self._numbers.get(key, []) + as_it_is if one.is_number else as_it_is
@@ -198,7 +199,7 @@ class _Changes:
         self._new[run[0]] = new
 
     def words(self) -> list[TargetWord]:
-        """All of them now."""
+        """Return all of them now."""
         found = list(self._behind.get(-1, ()))
         for t, word in enumerate(self._old):
             if t in self._new:
@@ -210,13 +211,14 @@ class _Changes:
 
 
 def _leading(text: str, before: str) -> str:
-    """The marks at the beginning of a word that the source has before its placeholder."""
+    """Return the marks at the beginning of a word that the source has before its placeholder."""
     bare = text.lstrip("".join(c for c in before if not c.isalnum()))
     return text[: len(text) - len(bare)] if bare else ""
 
 
 def _trailing(text: str, behind: str) -> str:
-    """The punctuation at the end of a word that ends a clause, and marks that the source has behind its placeholder."""
+    """Return the punctuation at the end of a word that ends a clause, and marks that the source has behind its
+    placeholder."""
     bare = text.rstrip(".,;:!?…" + "".join(c for c in behind if not c.isalnum()))
     return text[len(bare) :] if bare else ""
 

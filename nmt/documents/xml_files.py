@@ -55,7 +55,7 @@ def xml_file_passage(text: str, splitter: Splitter | None = None) -> Passage:
 
 
 def _tokens(text: str) -> Iterable[Token]:
-    """Tokens that together are the text."""
+    """Yield tokens that together are the text."""
     pieces = scan(text, is_xml=True)
     elements, owners = _elements(pieces, text)
     root = _local(elements[1].name) if len(elements) > 1 else ""
@@ -76,7 +76,7 @@ def _tokens(text: str) -> Iterable[Token]:
 
 
 def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool:
-    """Whether an element's content stays as it is."""
+    """Return whether an element's content stays as it is."""
     if _local(piece.name) in opaque:
         return True
     if not piece.attributes:
@@ -87,7 +87,8 @@ def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool
 
 
 def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]]:
-    """The elements, the first one the file, and the number of the element that each piece begins, ends or is in."""
+    """Return the elements, the first one the file, and the number of the element that each piece begins, ends or is
+    in."""
     elements = [_Element("", -1)]
     owners: list[int] = []
     opened = [0]
@@ -114,7 +115,7 @@ def _local(name: str) -> str:
 
 
 def _is_inline(elements: list[_Element], number: int) -> bool:
-    """Whether an element stands within a sentence."""
+    """Return whether an element stands within a sentence."""
     own = elements[number]
     if own.parent <= 0:
         return False
@@ -125,7 +126,7 @@ def _is_inline(elements: list[_Element], number: int) -> bool:
 
 
 def _kind(piece: Piece, elements: list[_Element], owner: int) -> Kind:
-    """What a piece is in the text."""
+    """Return what a piece is in the text."""
     if piece.kind == "text":
         return "text"
     if piece.kind == "comment":

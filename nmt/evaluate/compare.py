@@ -47,7 +47,7 @@ class PairedScore:
     p_randomisation: float
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON."""
+        """Return all fields, for JSON."""
         return {**vars(self), "a": self.a.to_dict(), "b": self.b.to_dict()}
 
 
@@ -197,7 +197,8 @@ def by_frequency(
 def differences(
     a: Sequence[str], b: Sequence[str], references: Texts, most: int, metric: str = "chrf"
 ) -> list[tuple[int, float, float]]:
-    """The lines on which B gains or loses most over A: number from 0, score of A and of B, largest difference first."""
+    """Return the lines on which B gains or loses most over A: number from 0, score of A and of B, largest difference
+    first."""
     scorer = make_metric(metric, False, "13a")
     found = []
     for number, (one, other) in enumerate(zip(a, b, strict=True)):
@@ -211,7 +212,7 @@ def differences(
 def _bootstrapped(
     name: str, metric: Any, both: Mapping[str, Sequence[str]], references: Texts
 ) -> tuple[tuple[str, str], list[Any]]:
-    """Name and signature of a metric, and sacrebleu's results for both systems by paired bootstrap."""
+    """Return name and signature of a metric, and sacrebleu's results for both systems by paired bootstrap."""
     from sacrebleu.significance import PairedTest
 
     systems: Any = [(system, list(lines)) for system, lines in both.items()]
@@ -222,9 +223,9 @@ def _bootstrapped(
 
 
 def _randomised(metric: Any, a: np.ndarray, b: np.ndarray) -> float:
-    """The probability of at least such a difference where each line's translations are swapped or not by chance, from
-    statistics [lines, numbers] of both. Drawn as sacrebleu draws; but it counts only larger differences, so that equal
-    texts, or few lines that differ, would be significant."""
+    """Return the probability of at least such a difference where each line's translations are swapped or not by chance,
+    from statistics [lines, numbers] of both. Drawn as sacrebleu draws; but it counts only larger differences, so that
+    equal texts, or few lines that differ, would be significant."""
     seed = os.environ.get("SACREBLEU_SEED", "12345")
     swapped = np.random.default_rng(None if seed.lower() == "none" else int(seed)).integers(
         2, size=(_TRIALS, len(a)), dtype=bool
@@ -241,7 +242,7 @@ def _tokenised_share(lines: Sequence[str]) -> float:
 
 
 def _settings_of(signature: str) -> dict[str, str]:
-    """The parts of a signature that say how a score was computed; what concerns its interval is none of them."""
+    """Return the parts of a signature that say how a score was computed; what concerns its interval is none of them."""
     parts = dict(part.partition(":")[::2] for part in signature.split("|"))
     return {key: value for key, value in parts.items() if key not in ("bs", "ar", "seed")}
 
@@ -255,6 +256,6 @@ def _range(starts: Sequence[int], start: int) -> str:
 
 
 def _words(lowercase: bool, tokenize: str) -> Callable[[str], list[str]]:
-    """What cuts a line into the words that BLEU counts."""
+    """Return what cuts a line into the words that BLEU counts."""
     metric = make_metric("bleu", lowercase, tokenize)
     return lambda line: list(metric._preprocess_segment(line).split())

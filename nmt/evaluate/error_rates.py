@@ -48,7 +48,7 @@ class ErrorRate(Metric):
         return {"refs": list(refs)}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[int]:
-        """Errors, and what they are of."""
+        """Return errors, and what they are of."""
         refs = ref_kwargs["refs"]
         if self.name != "per":
             return [int(hypothesis not in refs), 1]

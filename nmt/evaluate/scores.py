@@ -56,7 +56,7 @@ def score_translations(
     metrics: Sequence[str] = METRICS,
     confidence: bool = False,
 ) -> dict[str, Score]:
-    """Score detokenised translations against one reference each, or several.
+    """Return score detokenised translations against one reference each, or several.
 
     Args:
         hypotheses: One translation a line, in the order of the references.
@@ -85,7 +85,7 @@ def score_translations(
 
 
 def reference_texts(references: References) -> list[list[str | None]]:
-    """Texts of references, of whichever kind they are given."""
+    """Return texts of references, of whichever kind they are given."""
     if not references or isinstance(references[0], str):
         return [[*references]]
     return [list(text) for text in references if text is not None]
@@ -102,7 +102,7 @@ def split_references(texts: Sequence[Sequence[str | None]], separator: str) -> l
 
 
 def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resamples: int = 300) -> float:
-    """Half of the width of the 95 % confidence interval of BLEU, by bootstrap over the lines (Koehn 2004).
+    """Return half of the width of the 95 % confidence interval of BLEU, by bootstrap over the lines (Koehn 2004).
 
     As sacrebleu's, at a fraction of its time and memory: how often each line is drawn is one multinomial draw, and the
     sums of a resample are one product of matrices. The same lines give the same figure.
@@ -119,8 +119,8 @@ def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resample
 
 
 def sentence_utility(name: str) -> Utility:
-    """A measure of one sentence against another, in percent: `chrf`, `bleu` with effective order, or `per`: 100 less
-    the edits for 100 units of the other, which may be below 0."""
+    """Return a measure of one sentence against another, in percent: `chrf`, `bleu` with effective order, or `per`: 100
+    less the edits for 100 units of the other, which may be below 0."""
     from sacrebleu.metrics import BLEU, CHRF
 
     if name == "per":
@@ -133,8 +133,8 @@ def sentence_utility(name: str) -> Utility:
 
 
 def expected_utilities(texts: Sequence[str], utility: Utility) -> list[float]:
-    """The mean utility of each text against all of them, itself included, each counted as often as it is there (Eikema
-    and Aziz 2020, section 5; with samples an estimate of the expectation under the model)."""
+    """Return the mean utility of each text against all of them, itself included, each counted as often as it is there
+    (Eikema and Aziz 2020, section 5; with samples an estimate of the expectation under the model)."""
     counts = Counter(texts)
     known = {text: sum(count * utility(text, other) for other, count in counts.items()) / len(texts) for text in counts}
     return [known[text] for text in texts]
@@ -151,7 +151,7 @@ def format_table(scores: Sequence[Score]) -> str:
 
 
 def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
-    """One of ALL_METRICS as sacrebleu's object. Raises DataError for an unknown name."""
+    """Return one of ALL_METRICS as sacrebleu's object. Raises DataError for an unknown name."""
     from sacrebleu.metrics import (  # slow to import, and training may end before it scores
         BLEU,
         CHRF,
@@ -180,7 +180,7 @@ def _score(
     tokenize: str,
     confidence: bool,
 ) -> Score:
-    """One metric over a whole test set, with its signature."""
+    """Return one metric over a whole test set, with its signature."""
     metric = make_metric(name, lowercase, tokenize)
     result = metric.corpus_score(list(hypotheses), [list(text) for text in texts], RESAMPLES if confidence else 1)
     return Score(

@@ -24,7 +24,7 @@ class Graph:
         self._outputs: list[Any] = []
 
     def input(self, name: str, dtype: str, *axes: int | str) -> str:
-        """An input of `dtype` float32 or int64; axes are sizes or names."""
+        """Return an input of `dtype` float32 or int64; axes are sizes or names."""
         self._inputs.append(helper.make_tensor_value_info(name, _type(dtype), axes))
         return name
 
@@ -34,7 +34,7 @@ class Graph:
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, axes))
 
     def constant(self, name: str, array: Any) -> str:
-        """An array of the graph, float32 or int64; the same name is the same array."""
+        """Return an array of the graph, float32 or int64; the same name is the same array."""
         if name not in self._constants:
             found = np.asarray(array)
             found = found.astype(np.int64 if found.dtype.kind in "iu" else np.float32)
@@ -42,13 +42,13 @@ class Graph:
         return name
 
     def add(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> list[str]:
-        """A node with so many outputs; `""` is an input that is not given."""
+        """Return a node with so many outputs; `""` is an input that is not given."""
         made = [f"{kind}_{len(self._nodes)}_{n}" for n in range(outputs)]
         self._nodes.append(helper.make_node(kind, list(inputs), made, **attributes))
         return made
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """A node with one output."""
+        """Return a node with one output."""
         return self.add(kind, *inputs, **attributes)[0]
 
     def linear(self, x: str, *names: str, weights: dict[str, np.ndarray]) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def about_of(saved: SavedModel) -> dict[str, Any]:
-    """Settings and units, as `model.json` has them."""
+    """Return settings and units, as `model.json` has them."""
     src, tgt = saved.src_subwords, saved.tgt_subwords
     decoding = saved.config.decoding
     return {

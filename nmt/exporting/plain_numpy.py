@@ -46,7 +46,7 @@ class Model:
         self.never = [PAD, BOS] if about["generate_unk"] else [PAD, UNK, BOS]
 
     def cell(self, kind: str, name: str, x: np.ndarray, s: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """One step of a layer: input [D] and states before -> states after; the output is h."""
+        """Return one step of a layer: input [D] and states before -> states after; the output is h."""
         w = {k.removeprefix(name + "."): v for k, v in self.w.items() if k.startswith(name + ".")}
         a = x @ w["W_x"] + w["b"]
         if kind == "lstm":
@@ -58,18 +58,19 @@ class Model:
         return {"h": (1 - z) * n + z * s["h"]}
 
     def zeros(self, kind: str, size: int) -> dict[str, np.ndarray]:
-        """States of a layer at the start."""
+        """Return states of a layer at the start."""
         return {name: np.zeros(size, np.float32) for name in (("h", "c") if kind == "lstm" else ("h",))}
 
     def embed(self, side: str, token: int) -> np.ndarray:
-        """The vector of a token."""
+        """Return the vector of a token."""
         tied = self.settings["tied_embeddings"] == "all"
         table = self.w["embeddings" if tied else f"{side}_embeddings"]
         part = self.settings["encoder" if side == "src" else "decoder"]["embeddings"]
         return table[token] * (part["embedding_dim"] ** 0.5 if part["scale"] else 1.0)
 
     def encode(self, tokens: list[int]) -> tuple[np.ndarray, States]:
-        """The memory [S, M] of a source sentence, and the last states of each layer, both directions side by side."""
+        """Return the memory [S, M] of a source sentence, and the last states of each layer, both directions side by
+        side."""
         e = self.settings["encoder"]
         before, after = BEFORE_AND_AFTER[e["boundaries"]]
         xs = np.stack([self.embed("src", token) for token in [*before, *tokens, *after]])
@@ -89,7 +90,7 @@ class Model:
         return xs, final
 
     def first_states(self, final: States, memory: np.ndarray) -> States:
-        """The decoder's states before its first step."""
+        """Return the decoder's states before its first step."""
         d = self.settings["decoder"]
         states: States = []
         for layer in range(d["num_layers"]):
@@ -106,7 +107,7 @@ class Model:
         return states
 
     def context(self, query: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """What attention reads of the memory [S, M] for a query [H]."""
+        """Return what attention reads of the memory [S, M] for a query [H]."""
         w, d = {k.removeprefix("decoder."): v for k, v in self.w.items()}, self.settings["decoder"]
         if "W_m" in w:
             memory = np.tanh(memory @ w["W_m"] + w["b_m"])
@@ -124,7 +125,7 @@ class Model:
         return softmax(scores) @ memory
 
     def start(self, tokens: list[int]) -> dict[str, Any]:
-        """What a translation of a source starts from."""
+        """Return what a translation of a source starts from."""
         memory, final = self.encode(tokens)
         d = self.settings["decoder"]
         size = d["embeddings"]["embedding_dim"] if d["readout"] == "deep" else d["hidden_size"]
@@ -135,7 +136,7 @@ class Model:
         }
 
     def step(self, token: int, s: dict[str, Any]) -> np.ndarray:
-        """The log-probabilities [V] of what follows `token`; `s` goes on."""
+        """Return the log-probabilities [V] of what follows `token`; `s` goes on."""
         d, word, context = self.settings["decoder"], self.embed("tgt", token), np.zeros(0)
         x = np.concatenate([word, s["feed"]]) if d["input_feeding"] else word
         for n, states in enumerate(s["layers"]):
@@ -162,14 +163,14 @@ class Model:
         return logits - top - np.log(np.exp(logits - top).sum())
 
     def score(self, tokens: list[int], target: list[int]) -> list[float]:
-        """The log-probability of each token of a given target, and of its end."""
+        """Return the log-probability of each token of a given target, and of its end."""
         s, found = self.start(tokens), []
         for before, token in zip([BOS, *target], [*target, EOS], strict=True):
             found.append(float(self.step(before, s)[token]))
         return found
 
     def translate(self, tokens: list[int]) -> list[int]:
-        """The target that is most probable token by token; padding and begin are never said, nor is unknown
+        """Return the target that is most probable token by token; padding and begin are never said, nor is unknown
         where the settings say so."""
         s, said = self.start(tokens), [BOS]
         for _ in range(int(self.most["ratio"] * len(tokens)) + int(self.most["extra"])):

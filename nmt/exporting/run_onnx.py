@@ -44,7 +44,7 @@ class Model:
         self.never = [PAD, BOS] if about["generate_unk"] else [PAD, UNK, BOS]
 
     def start(self, sources: list[list[int]]) -> dict[str, np.ndarray]:
-        """What the decoder is given before its first step, for a batch of source tokens."""
+        """Return what the decoder is given before its first step, for a batch of source tokens."""
         before, after = BEFORE_AND_AFTER[self.settings["encoder"]["boundaries"]]
         rows = [[*before, *source, *after] for source in sources]
         lengths = np.array([len(row) for row in rows], np.int32)
@@ -57,21 +57,21 @@ class Model:
         return {name: value for name, value in given.items() if name in self.decoder_inputs}
 
     def step(self, tokens: np.ndarray, given: dict[str, np.ndarray]) -> np.ndarray:
-        """The log-probabilities [B, V] of what follows tokens [B]; `given` goes on."""
+        """Return the log-probabilities [B, V] of what follows tokens [B]; `given` goes on."""
         outputs = dict(zip(self.decoder_outputs, self.decoder.run(None, {"token": tokens} | given), strict=True))
         given.update({name.replace("next.", "state."): value for name, value in outputs.items() if "next." in name})
         return np.asarray(outputs["log_probs"])
 
     def score(self, source: list[int], target: list[int]) -> list[float]:
-        """The log-probability of each token of a given target, and of its end."""
+        """Return the log-probability of each token of a given target, and of its end."""
         given, found = self.start([source]), []
         for before, token in zip([BOS, *target], [*target, EOS], strict=True):
             found.append(float(self.step(np.array([before]), given)[0, token]))
         return found
 
     def translate(self, sources: list[list[int]]) -> list[list[int]]:
-        """The targets that are most probable token by token; padding and begin are never said, nor is unknown where the
-        settings say so."""
+        """Return the targets that are most probable token by token; padding and begin are never said, nor is unknown
+        where the settings say so."""
         given, last = self.start(sources), np.full(len(sources), BOS)
         limits = [int(self.most["ratio"] * len(source)) + int(self.most["extra"]) for source in sources]
         said: list[list[int]] = [[] for _ in sources]

@@ -82,14 +82,14 @@ class _Writer:
             graph.output(value, f"state.{name}", "B", self.d["hidden_size"])
 
     def _embed(self, graph: Graph, side: str, tokens: str) -> str:
-        """The vectors of tokens."""
+        """Return the vectors of tokens."""
         name = "embeddings" if self.ties == "all" else f"{side}_embeddings"
         rows = graph.op("Gather", graph.constant(name, self.w[name]), tokens)
         sizes = (self.e if side == "src" else self.d)["embeddings"]
         return graph.op("Mul", rows, graph.constant("scale", sizes["embedding_dim"] ** 0.5)) if sizes["scale"] else rows
 
     def _layer(self, graph: Graph, layer: int, x: str, lengths: str) -> tuple[str, dict[str, str]]:
-        """A layer of the encoder by ONNX's own operator: outputs [S, B, M], last states [B, M]."""
+        """Return a layer of the encoder by ONNX's own operator: outputs [S, B, M], last states [B, M]."""
         kind, hidden = self.e["rnn_type"], self.e["hidden_size"]
         directions = ("forward", "backward")[: 1 + self.e["bidirectional"]]
         found = [self._of_onnx(kind, f"encoder.{layer}.{direction}") for direction in directions]
@@ -145,7 +145,7 @@ class _Writer:
         graph.output(values, "values", "S", "B", width)
 
     def _first_states(self, graph: Graph, final: list[dict[str, str]], memory: str, lengths: str) -> dict[str, str]:
-        """The decoder's states before its first step."""
+        """Return the decoder's states before its first step."""
         d, found = self.d, {}
         if d["init_hidden"] == "zero":
             return {}
@@ -199,7 +199,7 @@ class _Writer:
         return states
 
     def _states(self) -> dict[str, int]:
-        """Sizes of the decoder's states by name."""
+        """Return sizes of the decoder's states by name."""
         d, hidden = self.d, self.d["hidden_size"]
         of_cell = ("h", "c")[: 1 + (d["rnn_type"] == "lstm")]
         states = {f"cell.{n}.{name}": hidden for n in range(d["num_layers"]) for name in of_cell}
@@ -210,7 +210,7 @@ class _Writer:
         return states | ({"feed": width} if d["input_feeding"] else {})
 
     def _cell(self, graph: Graph, name: str, state: str, x: str, before: dict[str, str], after: dict[str, str]) -> str:
-        """A step of a cell whose states are called `state`; returns its output."""
+        """Return a step of a cell whose states are called `state`; returns its output."""
         kind, H, h = self.d["rnn_type"], self.d["hidden_size"], before[f"{state}.h"]
         a = graph.linear(x, f"{name}.W_x", f"{name}.b", weights=self.w)
         if kind == "lstm":
@@ -241,7 +241,7 @@ class _Writer:
         return after[f"{state}.h"]
 
     def _context(self, graph: Graph, query: str, source: list[str]) -> str:
-        """What attention reads for a query [B, H]: [B, n]."""
+        """Return what attention reads for a query [B, H]: [B, n]."""
         d, (lengths, keys, values) = self.d, source
         kind, heads = d["attention"], d["attention_heads"]
         first = graph.constant("first axis", np.array([0]))
@@ -267,7 +267,7 @@ class _Writer:
         return graph.linear(context, "decoder.W_o", "decoder.b_o", weights=self.w) if kind == "multi_head" else context
 
     def _masked(self, graph: Graph, scores: str, lengths: str) -> str:
-        """Scores [S, B, n] with those behind the end of a source so low that they have no share."""
+        """Return scores [S, B, n] with those behind the end of a source so low that they have no share."""
         whole = graph.op("Shape", scores, end=1)
         steps = graph.op("Squeeze", whole, graph.constant("only axis", np.array([0])))
         zero, one = graph.constant("zero", np.int64(0)), graph.constant("one step", np.int64(1))
@@ -277,7 +277,7 @@ class _Writer:
         return graph.op("Where", graph.op("Less", places, ends), scores, graph.constant("low", np.float32(-1e30)))
 
     def _readout(self, graph: Graph, read: tuple[str, str, str], before: dict[str, str], after: dict[str, str]) -> str:
-        """What the output layer reads of context, query and the word's embedding."""
+        """Return what the output layer reads of context, query and the word's embedding."""
         context, query, word = read
         kind = self.d["readout"]
         if kind == "recurrent":
@@ -288,7 +288,7 @@ class _Writer:
         return y if kind == "linear" else graph.op("Tanh", y)
 
     def _logits(self, graph: Graph, x: str) -> str:
-        """The output layer."""
+        """Return the output layer."""
         if self.ties == "none":
             return graph.linear(x, "output.W", "output.b", weights=self.w)
         name = "embeddings" if self.ties == "all" else "tgt_embeddings"

@@ -15,7 +15,8 @@ _MOST_INFLATION = 50
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an npz file by name. Raises CheckpointError: it is damaged, something else, or holds objects."""
+    """Return the arrays of an npz file by name. Raises CheckpointError: it is damaged, something else, or holds
+    objects."""
     problem = f"{path}: must be an npz file of numbers, got "
     found: dict[str, np.ndarray] = {}
     try:

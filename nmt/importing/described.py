@@ -29,7 +29,7 @@ _BY_SOURCE, _BY_TARGET = {"src_embeddings"}, {"tgt_embeddings", "output.W", "out
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """The description in a file. Raises CheckpointError: it is none, or has other keys."""
+    """Return the description in a file. Raises CheckpointError: it is none, or has other keys."""
     try:
         values = parse_yaml(read_small(path, _MOST_BYTES).decode())
     except OSError as error:
@@ -47,7 +47,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def tensors_below(path: Path, values: Any, below: Any) -> Mapping[str, Any]:
-    """The tensors of a file: what it holds, or what stands in it under the names of `below`, `a/b`."""
+    """Return the tensors of a file: what it holds, or what stands in it under the names of `below`, `a/b`."""
     for name in str(below).split("/") if below else []:
         values = values.get(name) if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping):
@@ -56,7 +56,7 @@ def tensors_below(path: Path, values: Any, below: Any) -> Mapping[str, Any]:
 
 
 def read(path: Path, description: Mapping[str, Any], tensors: Tensors) -> Imported:
-    """The model that a description makes of tensors. Raises CheckpointError."""
+    """Return the model that a description makes of tensors. Raises CheckpointError."""
     sides = {name: _side(path, name, description[name]) for name in ("source", "target")}
     given, ignored = description["tensors"], description.get("ignore", [])
     if not isinstance(given, dict) or not all(isinstance(v, str) for v in given.values()):
@@ -98,7 +98,7 @@ def _check_keys(path: Path, where: str, values: Any, allowed: set[str], needed: 
 
 
 def _side(path: Path, name: str, values: Mapping[str, Any]) -> tuple[list[int], Vocabulary]:
-    """The order of a language's rows, and its units."""
+    """Return the order of a language's rows, and its units."""
     units = values["units"]
     if isinstance(units, str):
         try:
@@ -149,7 +149,7 @@ def _value(path: Path, tensors: Tensors, text: str) -> np.ndarray:
 
 
 def _in_order(path: Path, name: str, array: np.ndarray, order: list[int]) -> np.ndarray:
-    """Rows of a table, or columns of the output layer, in our order of tokens."""
+    """Return rows of a table, or columns of the output layer, in our order of tokens."""
     axis, count = (0 if name.endswith("embeddings") else array.ndim - 1), sum(n >= 0 for n in order)
     if array.shape[axis] != count or max(order) >= count:
         what = "rows" if axis == 0 and array.ndim > 1 else "columns"

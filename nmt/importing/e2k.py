@@ -23,7 +23,7 @@ _SPACE = "<space>"
 
 
 def from_tensors(tensors: Tensors, metadata: Mapping[str, str]) -> Imported:
-    """The model of these arrays. Raises CheckpointError: they are others, or the metadata is."""
+    """Return the model of these arrays. Raises CheckpointError: they are others, or the metadata is."""
     place = tensors.place
     src_units, tgt_units = _units(place, metadata, "in_table"), _units(place, metadata, "out_table")
     bos, eos = _number(place, metadata, "sos_idx"), _number(place, metadata, "eos_idx")
@@ -59,7 +59,7 @@ def from_tensors(tensors: Tensors, metadata: Mapping[str, str]) -> Imported:
 
 
 def _model(size: int, hidden: int, width: int) -> dict[str, object]:
-    """The `model` section."""
+    """Return the `model` section."""
     return {
         "encoder": {
             "rnn_type": "gru",
@@ -99,7 +99,7 @@ def _gru(name: str) -> list[str]:
 
 
 def _units(place: str, metadata: Mapping[str, str], name: str) -> list[str]:
-    """A vocabulary of the metadata. Raises CheckpointError."""
+    """Return a vocabulary of the metadata. Raises CheckpointError."""
     text = metadata.get(name)
     if not isinstance(text, str):
         raise CheckpointError(f"{place}: must have a vocabulary {name} in its metadata, got none")
@@ -107,7 +107,7 @@ def _units(place: str, metadata: Mapping[str, str], name: str) -> list[str]:
 
 
 def _number(place: str, metadata: Mapping[str, str], name: str) -> int:
-    """A token's number of the metadata. Raises CheckpointError."""
+    """Return a token's number of the metadata. Raises CheckpointError."""
     text = metadata.get(name)
     if not isinstance(text, str) or not text.isdecimal() or len(text) > 9:
         raise CheckpointError(f"{place}: must have a number {name} in its metadata, got {text!r:.40}")

@@ -28,14 +28,14 @@ _MOST_TOKENS = 200
 
 
 def knows(values: Any) -> bool:
-    """Whether what torch.save was given is such a checkpoint."""
+    """Return whether what torch.save was given is such a checkpoint."""
     model = values.get("model") if isinstance(values, dict) else None
     return isinstance(model, dict) and all(name in model for name in _KNOWN_BY)
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """The model of a checkpoint with what lies beside it. Raises CheckpointError: something is missing, damaged, or
-    cannot be represented exactly."""
+    """Return the model of a checkpoint with what lies beside it. Raises CheckpointError: something is missing, damaged,
+    or cannot be represented exactly."""
     model = values.get("model")
     if not isinstance(model, dict):
         raise CheckpointError(f"{path}: model must hold tensors, got something else")
@@ -67,7 +67,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
 
 
 def _encoder(params: Params, embedding: int) -> dict[str, Any]:
-    """The encoder's parameters; its settings."""
+    """Return the encoder's parameters; its settings."""
     tensors, layers = params.tensors, 0
     while f"encoder.lstm.weight_hh_l{layers}" in tensors:
         layers += 1
@@ -83,7 +83,7 @@ def _encoder(params: Params, embedding: int) -> dict[str, Any]:
 
 
 def _decoder(params: Params, embedding: int) -> dict[str, Any]:
-    """The parameters of the decoder and of its first states; its settings."""
+    """Return the parameters of the decoder and of its first states; its settings."""
     tensors, layers = params.tensors, 0
     hidden = tensors.shape("decoder.layers.0.weight_hh")[-1]
     memory = tensors.shape("encoder.lstm.weight_hh_l0")[-1] * (1 + ("encoder.lstm.weight_hh_l0_reverse" in tensors))
@@ -133,7 +133,7 @@ def _output(params: Params, order: list[int], hidden: int) -> None:
 
 
 def _units(path: Path, values: Mapping[str, Any], side: str) -> list[str]:
-    """The vocabulary of a side, dict.LANG.txt: a word and how often it stood in the text, a line. Raises
+    """Return the vocabulary of a side, dict.LANG.txt: a word and how often it stood in the text, a line. Raises
     CheckpointError."""
     lang = _setting(values, side)
     if not isinstance(lang, str) or not lang:
@@ -147,7 +147,7 @@ def _units(path: Path, values: Mapping[str, Any], side: str) -> list[str]:
 
 
 def _setting(values: Mapping[str, Any], name: str) -> Any:
-    """A setting of the task: in `args` of older checkpoints, in `cfg.task` of newer ones."""
+    """Return a setting of the task: in `args` of older checkpoints, in `cfg.task` of newer ones."""
     found = values.get("args")
     if isinstance(found, Inert):
         return found.get(name)
@@ -156,7 +156,7 @@ def _setting(values: Mapping[str, Any], name: str) -> Any:
 
 
 def _inside(values: Any, name: str) -> Any:
-    """What a dictionary, or the object of a class with a state, has by a name."""
+    """Return what a dictionary, or the object of a class with a state, has by a name."""
     if isinstance(values, Mapping):
         return values.get(name)
     return values.get(name) if isinstance(values, Inert) else None

@@ -51,12 +51,12 @@ class Tensors:
         return name in self.arrays
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor. Raises CheckpointError: it is not there."""
+        """Return the shape of a tensor. Raises CheckpointError: it is not there."""
         return tuple(self._array(name).shape)
 
     def take(self, name: str, *shape: int) -> np.ndarray:
-        """A tensor in float32, of this shape. Raises CheckpointError: it is missing, of another shape, or no finite
-        numbers."""
+        """Return a tensor in float32, of this shape. Raises CheckpointError: it is missing, of another shape, or no
+        finite numbers."""
         array = self._array(name)
         if shape and tuple(array.shape) != shape:
             raise CheckpointError(
@@ -191,14 +191,14 @@ class Params:
 
 
 def rows_of(table: np.ndarray, order: Sequence[int]) -> np.ndarray:
-    """Rows of a table in this order, zeros for -1."""
+    """Return rows of a table in this order, zeros for -1."""
     found = table[np.maximum(order, 0)].copy()
     found[np.array(order) < 0] = 0
     return found
 
 
 def our_order(place: str, units: Sequence[str], pad: int, unk: int, bos: int, eos: int) -> tuple[list[int], list[str]]:
-    """Where each of our ids stands in a foreign vocabulary, -1 for nowhere, and our units from id 4 on.
+    """Return where each of our ids stands in a foreign vocabulary, -1 for nowhere, and our units from id 4 on.
 
     pad, unk, bos, eos: Their ids of the special tokens, -1 where there is none. Raises CheckpointError: units that are
     no texts, or one twice.

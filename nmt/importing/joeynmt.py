@@ -28,8 +28,8 @@ _SPECIAL = {"pad": (1, "<pad>"), "unk": (0, "<unk>"), "bos": (2, "<s>"), "eos": 
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """The model of a checkpoint with what lies beside it. Raises CheckpointError: something is missing, damaged, or
-    cannot be represented exactly."""
+    """Return the model of a checkpoint with what lies beside it. Raises CheckpointError: something is missing, damaged,
+    or cannot be represented exactly."""
     state = values["model_state"]
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: model_state must hold tensors, got something else")
@@ -64,7 +64,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
 
 
 def _encoder(params: Params, encoder: Mapping[str, Any], size: int) -> dict[str, Any]:
-    """The encoder's parameters; its settings."""
+    """Return the encoder's parameters; its settings."""
     kind, width = str(encoder.get("rnn_type", "gru")), params.tensors.shape("encoder.rnn.weight_hh_l0")[-1]
     layers = _layers(params.tensors, "encoder.rnn.weight_hh_l{}")
     params.torch_layers(kind, "encoder.rnn", (size, width, layers), bidirectional=True)
@@ -77,7 +77,7 @@ def _encoder(params: Params, encoder: Mapping[str, Any], size: int) -> dict[str,
 
 
 def _decoder(params: Params, decoder: Mapping[str, Any], embedding: int) -> dict[str, Any]:
-    """The parameters of the decoder and of its first states; its settings."""
+    """Return the parameters of the decoder and of its first states; its settings."""
     tensors = params.tensors
     kind, hidden = str(decoder.get("rnn_type", "gru")), tensors.shape("decoder.rnn.weight_hh_l0")[-1]
     memory = 2 * tensors.shape("encoder.rnn.weight_hh_l0")[-1]
@@ -122,7 +122,7 @@ def _check(where: Path, model: Mapping[str, Any], encoder: Mapping[str, Any], de
 
 
 def _attention(params: Params, decoder: Mapping[str, Any], hidden: int, memory: int) -> str:
-    """The score and the layer above the context; theirs reads [query; context], ours [context; query]."""
+    """Return the score and the layer above the context; theirs reads [query; context], ours [context; query]."""
     attention = _ATTENTION[decoder.get("attention", "bahdanau")]
     params.matrix("decoder.W_k", "decoder.attention.key_layer.weight", hidden, memory)
     if attention == "bahdanau":
@@ -137,7 +137,7 @@ def _attention(params: Params, decoder: Mapping[str, Any], hidden: int, memory: 
 
 
 def _bridge(params: Params, decoder: Mapping[str, Any], starts: list[str], hidden: int, memory: int) -> dict[str, str]:
-    """The decoder's first states, and the settings that say where they come from."""
+    """Return the decoder's first states, and the settings that say where they come from."""
     kind = decoder.get("init_hidden", "bridge")
     if kind == "zero":
         return {"init_hidden": "zero"}
@@ -157,7 +157,7 @@ def _bridge(params: Params, decoder: Mapping[str, Any], starts: list[str], hidde
 
 
 def _layers(tensors: Tensors, name: str) -> int:
-    """How many layers have a tensor of this name."""
+    """Return how many layers have a tensor of this name."""
     count = 0
     while name.format(count) in tensors:
         count += 1
@@ -165,13 +165,13 @@ def _layers(tensors: Tensors, name: str) -> int:
 
 
 def _scale(part: Mapping[str, Any]) -> bool:
-    """Whether embeddings are multiplied by the root of their size."""
+    """Return whether embeddings are multiplied by the root of their size."""
     embeddings = part.get("embeddings")
     return bool(embeddings.get("scale", False)) if isinstance(embeddings, dict) else False
 
 
 def _yaml(path: Path) -> Any:
-    """A file of settings. Raises CheckpointError."""
+    """Return a file of settings. Raises CheckpointError."""
     try:
         return parse_yaml(read_small(path, _MOST_TEXT_BYTES).decode())
     except OSError as error:
@@ -183,7 +183,7 @@ def _yaml(path: Path) -> Any:
 
 
 def _section(where: Path, values: Any, name: str | None = None) -> dict[str, Any]:
-    """A section of settings. Raises CheckpointError."""
+    """Return a section of settings. Raises CheckpointError."""
     found = values if name is None else values.get(name)
     if not isinstance(found, dict):
         raise CheckpointError(f"{where}: must have a section {name or 'of settings'}, got none")
@@ -191,7 +191,7 @@ def _section(where: Path, values: Any, name: str | None = None) -> dict[str, Any
 
 
 def _side(data: Mapping[str, Any], side: str) -> Mapping[str, Any]:
-    """The settings of a language; in version 1 they stand in `data` itself."""
+    """Return the settings of a language; in version 1 they stand in `data` itself."""
     found = data.get(side)
     return found if isinstance(found, dict) else data
 
@@ -201,7 +201,7 @@ def _level(data: Mapping[str, Any], side: str) -> str:
 
 
 def _special(where: Path, config: Mapping[str, Any]) -> list[int]:
-    """The numbers of padding, unknown, begin and end. Raises CheckpointError."""
+    """Return the numbers of padding, unknown, begin and end. Raises CheckpointError."""
     data = config.get("data")
     special = data.get("special_symbols") if isinstance(data, dict) else None
     given = special if isinstance(special, dict) else {}
@@ -214,7 +214,8 @@ def _special(where: Path, config: Mapping[str, Any]) -> list[int]:
 
 
 def _units(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
-    """A vocabulary, one unit a line: beside the checkpoint, where training has put it. Raises CheckpointError."""
+    """Return a vocabulary, one unit a line: beside the checkpoint, where training has put it. Raises
+    CheckpointError."""
     path = folder / f"{side}_vocab.txt"
     try:
         lines = read_small(path, _MOST_TEXT_BYTES).decode().split("\n")
@@ -231,7 +232,8 @@ def _units(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
 
 
 def _vocabulary(where: Path, data: Mapping[str, Any], side: str, units: list[str]) -> Vocabulary:
-    """How a language is cut. Raises CheckpointError: by sentencepiece or codes that are applied while reading."""
+    """Return how a language is cut. Raises CheckpointError: by sentencepiece or codes that are applied while
+    reading."""
     level, options = _level(data, side), _side(data, side)
     if level == "char":
         return Vocabulary(units, split="characters")

@@ -69,8 +69,8 @@ IDLE = ("decoder_c_tt",)
 
 
 def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
-    """The model of such a file with what lies beside it. Raises CheckpointError: something is missing, damaged, or
-    cannot be represented exactly."""
+    """Return the model of such a file with what lies beside it. Raises CheckpointError: something is missing, damaged,
+    or cannot be represented exactly."""
     given = arrays[SETTINGS]
     if not isinstance(given, np.ndarray):
         raise CheckpointError(f"{path}: {SETTINGS} must be bytes of YAML, got something else")
@@ -92,7 +92,7 @@ def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
 
 
 def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
-    """How its own decoder searches: the beam, and by what scores are divided where that is one of our ways."""
+    """Return how its own decoder searches: the beam, and by what scores are divided where that is one of our ways."""
     found: dict[str, Any] = {"generate_unk": False, "max_length_ratio": 3.0, "max_length_extra": 3}
     beam = decoder.get("beam-size", 12)
     if type(beam) is int and 1 <= beam <= 1000:
@@ -127,8 +127,8 @@ def _side(path: Path) -> Side:
 
 
 def build(kind: str, tensors: Tensors, sides: list[Side], *, residual: bool) -> Imported:
-    """A model of these tensors, by the names of s2s. sides: the vocabularies of source and target. residual: layers
-    above the first add what they read."""
+    """Return a model of these tensors, by the names of s2s. sides: the vocabularies of source and target. residual:
+    layers above the first add what they read."""
     params = Params(tensors)
     tables = [_table(tensors, side) for side in ("encoder", "decoder")]
     (src_order, src), (tgt_order, tgt) = (
@@ -149,13 +149,13 @@ def build(kind: str, tensors: Tensors, sides: list[Side], *, residual: bool) -> 
 
 
 def _table(tensors: Tensors, side: str) -> str:
-    """The embeddings of a side: its own, or those of both."""
+    """Return the embeddings of a side: its own, or those of both."""
     own = f"{side}_Wemb"
     return next((name for name in (own, "Wemb", "encoder_Wemb") if name in tensors), own)
 
 
 def _units(params: Params, table: str, side: Side) -> tuple[list[int], Subwords]:
-    """The order of a table's rows, and how its language is cut.
+    """Return the order of a table's rows, and how its language is cut.
 
     A model may know the first units of a list alone. Where it has more rows than the list has units, the others have
     their share of the probabilities all the same, and get names that no text has.
@@ -176,8 +176,8 @@ def _units(params: Params, table: str, side: Side) -> tuple[list[int], Subwords]
 
 
 def _encoder(params: Params, embedding: int) -> dict[str, Any]:
-    """The encoder's parameters; its settings. Each direction is a stack of its own there: layers of ours read both, the
-    other one by weights of zero."""
+    """Return the encoder's parameters; its settings. Each direction is a stack of its own there: layers of ours read
+    both, the other one by weights of zero."""
     tensors, layers = params.tensors, 1
     kind, hidden = _cell_of(tensors, "encoder_bi")
     while f"encoder_bi_l{layers + 1}_cell1_U" in tensors:
@@ -196,7 +196,7 @@ def _encoder(params: Params, embedding: int) -> dict[str, Any]:
 
 
 def _decoder(params: Params, embedding: int, memory: int) -> dict[str, Any]:
-    """The parameters of the decoder and of its first states; its settings."""
+    """Return the parameters of the decoder and of its first states; its settings."""
     tensors, layers = params.tensors, 1
     kind, hidden = _cell_of(tensors, "decoder_cell1")
     _cell(params, kind, "decoder.cell.0", "decoder_cell1", embedding)
@@ -249,7 +249,7 @@ def _output(params: Params, table: str, order: list[int], embedding: int) -> Non
 
 
 def _cell_of(tensors: Tensors, theirs: str) -> tuple[str, int]:
-    """Which cell stands below a name, and its size."""
+    """Return which cell stands below a name, and its size."""
     hidden, gates = tensors.shape(f"{theirs}_U")[0], tensors.shape(f"{theirs}_U")[-1]
     return ("gru" if f"{theirs}_Ux" in tensors or gates == 2 * hidden else "lstm"), hidden
 
@@ -284,6 +284,6 @@ def _cell(
 
 
 def _our_gates(array: np.ndarray) -> np.ndarray:
-    """Columns f, i, g, o as i, f, g, o."""
+    """Return columns f, i, g, o as i, f, g, o."""
     f, i, g, o = np.split(array, 4, axis=1)
     return np.hstack([i, f, g, o])

@@ -29,8 +29,8 @@ class _MalformedError(Exception):
 
 
 def read_marian(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of such a file by name, views of one memory map. Raises CheckpointError: it cannot be read, is damaged
-    or packed for one kind of processor."""
+    """Return the arrays of such a file by name, views of one memory map. Raises CheckpointError: it cannot be read, is
+    damaged or packed for one kind of processor."""
     try:
         content = np.memmap(path, np.uint8, "r")
         return _arrays(content, content.data)

@@ -39,8 +39,8 @@ _MOST_WORDS = 200
 
 
 def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
-    """The model of such a file with what lies beside it. Raises CheckpointError: something is missing, damaged, or
-    cannot be represented exactly."""
+    """Return the model of such a file with what lies beside it. Raises CheckpointError: something is missing, damaged,
+    or cannot be represented exactly."""
     where = path.parent / f"{path.name}.json"
     options = read_settings(where)
     check_settings(where, options, _MUST)

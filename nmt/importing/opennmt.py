@@ -53,7 +53,7 @@ class _Sizes:
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """The model of such a file. Raises CheckpointError: it is damaged, or has parts that ours cannot have."""
+    """Return the model of such a file. Raises CheckpointError: it is damaged, or has parts that ours cannot have."""
     tensors = _tensors(path, values)
     options = _options(path, values["opt"])
     sizes = _sizes(tensors, options)
@@ -76,8 +76,8 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
 
 
 def _tensors(path: Path, values: Mapping[str, Any]) -> Tensors:
-    """The tensors of `model`, and those of `generator` with its name before them; the logarithm of the softmax behind
-    it is a layer without parameters, which moves the names in version 2."""
+    """Return the tensors of `model`, and those of `generator` with its name before them; the logarithm of the softmax
+    behind it is a layer without parameters, which moves the names in version 2."""
     model, generator = values["model"], values["generator"]
     if not isinstance(model, dict) or not isinstance(generator, dict):
         raise CheckpointError(f"{path}: must hold the tensors of model and generator, got something else")
@@ -87,7 +87,7 @@ def _tensors(path: Path, values: Mapping[str, Any]) -> Tensors:
 
 
 def _options(path: Path, opt: Any) -> dict[str, Any]:
-    """The settings of the training. Raises CheckpointError: one of them asks for what ours cannot do."""
+    """Return the settings of the training. Raises CheckpointError: one of them asks for what ours cannot do."""
     found = opt.state if isinstance(opt, Inert) else opt
     if not isinstance(found, dict):
         raise CheckpointError(f"{path}: must hold the settings of its training (opt), got something else")
@@ -105,7 +105,7 @@ def _options(path: Path, opt: Any) -> dict[str, Any]:
 
 
 def _sizes(tensors: Tensors, options: Mapping[str, Any]) -> _Sizes:
-    """Sizes by the tensors themselves, where they show."""
+    """Return sizes by the tensors themselves, where they show."""
     feeds = "decoder.rnn.layers.0.weight_ih" in tensors
     first = "decoder.rnn.layers.{}.weight_hh" if feeds else "decoder.rnn.weight_hh_l{}"
     kind = str(options.get("rnn_type", "LSTM")).lower()
@@ -160,7 +160,7 @@ def _attention(params: Params, sizes: _Sizes) -> None:
 
 
 def _vocabulary(path: Path, vocab: Any, side: str) -> tuple[list[int], list[str]]:
-    """The order of a side's rows, and its units. Raises CheckpointError."""
+    """Return the order of a side's rows, and its units. Raises CheckpointError."""
     units = vocab.get(side) if isinstance(vocab, dict) else None
     if isinstance(units, Inert):
         units = _torchtext_units(units)
@@ -183,7 +183,7 @@ def _torchtext_units(field: Inert) -> Any:
 
 
 def _model(sizes: _Sizes) -> dict[str, Any]:
-    """The `model` section."""
+    """Return the `model` section."""
     additive = sizes.attention == "bahdanau"
     return {
         "encoder": {

@@ -15,7 +15,7 @@ _MOST_BYTES = 2**26
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a file. Raises CheckpointError: it is not there, or something else."""
+    """Return the settings in a file. Raises CheckpointError: it is not there, or something else."""
     try:
         content = read_small(path, _MOST_BYTES)
     except OSError as error:
@@ -26,7 +26,8 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def parse_settings(path: Path, content: bytes) -> dict[str, Any]:
-    """Settings in bytes of YAML, or of JSON in a file that is called so: YAML has no tabs. Raises CheckpointError."""
+    """Return settings in bytes of YAML, or of JSON in a file that is called so: YAML has no tabs. Raises
+    CheckpointError."""
     name, parse = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
         values = parse(content.decode())

@@ -45,11 +45,11 @@ class Content:
     metadata: Mapping[str, str]
 
     def has(self, *names: str) -> bool:
-        """Whether it holds all of these."""
+        """Return whether it holds all of these."""
         return isinstance(self.values, dict) and all(name in self.values for name in names)
 
     def tensors(self) -> Tensors:
-        """Its values as tensors."""
+        """Return its values as tensors."""
         return Tensors.of_file(self.path, self.values)
 
 
@@ -74,7 +74,7 @@ KINDS = (
 
 
 def kind_names() -> list[str]:
-    """All kinds, for people."""
+    """Return all kinds, for people."""
     return [kind.name for kind in KINDS]
 
 
@@ -110,7 +110,7 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
 
 
 def _shown(content: Content) -> str:
-    """What a file holds, for an error."""
+    """Return what a file holds, for an error."""
     if not isinstance(content.values, dict):
         return "something else"
     names = [str(name)[:40] for name in content.values]
@@ -136,12 +136,12 @@ def _file_of(source: Path, member: str | None) -> Iterator[Path]:
 
 
 def _may_be_model(path: PurePath) -> bool:
-    """Whether a file may be a model, by its name."""
+    """Return whether a file may be a model, by its name."""
     return path.suffix in SUFFIXES
 
 
 def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
-    """A wheel's member as a file of this folder, with those that lie beside it. Raises CheckpointError."""
+    """Return a wheel's member as a file of this folder, with those that lie beside it. Raises CheckpointError."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
@@ -168,7 +168,7 @@ def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
 
 
 def _chosen(source: Path, names: list[str], member: str | None) -> str:
-    """The name that `member` means, or the only one. Raises CheckpointError."""
+    """Return the name that `member` means, or the only one. Raises CheckpointError."""
     found = names if member is None else [n for n in names if n == member or n.endswith(f"/{member}")]
     if len(found) == 1:
         return found[0]
@@ -181,7 +181,7 @@ def _chosen(source: Path, names: list[str], member: str | None) -> str:
 
 
 def _content(path: Path) -> Content:
-    """A file, by what its first bytes say. Raises CheckpointError."""
+    """Return a file, by what its first bytes say. Raises CheckpointError."""
     try:
         with path.open("rb") as file:
             start = file.read(16)

@@ -16,12 +16,13 @@ _SENTENCEPIECE = ".spm"
 
 
 def beside(folder: Path, named: str) -> Path:
-    """The file of this name in the folder of a model: what other folders its settings name are somebody else's."""
+    """Return the file of this name in the folder of a model: what other folders its settings name are somebody
+    else's."""
     return folder / Path(named.replace("\\", "/")).name
 
 
 def read_sentencepiece(path: Path) -> Subwords | None:
-    """The model of sentencepiece in a file that is called one; None for other files. Raises CheckpointError."""
+    """Return the model of sentencepiece in a file that is called one; None for other files. Raises CheckpointError."""
     if path.suffix != _SENTENCEPIECE:
         return None
     try:
@@ -31,7 +32,7 @@ def read_sentencepiece(path: Path) -> Subwords | None:
 
 
 def read_units(path: Path) -> list[str]:
-    """Units in the order of their numbers: of a JSON or YAML of numbers by unit, or a text of one a line. Raises
+    """Return units in the order of their numbers: of a JSON or YAML of numbers by unit, or a text of one a line. Raises
     CheckpointError: it cannot be read, is something else, or numbers leave gaps."""
     try:
         text = read_small(path, _MOST_BYTES).decode()
@@ -49,7 +50,7 @@ def read_units(path: Path) -> list[str]:
 
 
 def _json(path: Path, text: str) -> list[tuple[Any, Any]]:
-    """The pairs of a JSON object. Raises CheckpointError."""
+    """Return the pairs of a JSON object. Raises CheckpointError."""
     try:
         pairs = json.loads(text, object_pairs_hook=list)
     except (ValueError, RecursionError) as error:
@@ -58,7 +59,7 @@ def _json(path: Path, text: str) -> list[tuple[Any, Any]]:
 
 
 def _yaml(path: Path, text: str) -> list[tuple[Any, Any]]:
-    """The pairs of a YAML mapping. Raises CheckpointError."""
+    """Return the pairs of a YAML mapping. Raises CheckpointError."""
     try:
         return list(parse_written_pairs(text))
     except ValueError as error:
@@ -66,7 +67,7 @@ def _yaml(path: Path, text: str) -> list[tuple[Any, Any]]:
 
 
 def _by_number(path: Path, pairs: list[tuple[Any, Any]]) -> list[str]:
-    """Units of (unit, number) pairs, each number from 0 on once. Raises CheckpointError."""
+    """Return units of (unit, number) pairs, each number from 0 on once. Raises CheckpointError."""
     found: dict[int, str] = {}
     for unit, number in pairs:
         written = str(number)

@@ -77,5 +77,5 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
 
 
 def _normalize(subwords: Subwords) -> str:
-    """How lines are cleaned: as they are, with the signs of pieces where units are such."""
+    """Return how lines are cleaned: as they are, with the signs of pieces where units are such."""
     return "pieces" if isinstance(subwords, Vocabulary) and subwords.are_pieces else "none"

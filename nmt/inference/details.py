@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def detail_of(
     src_tokens: list[str], tgt_subwords: Subwords, target: Sequence[int], forced: Forced, finished: bool
 ) -> Detail:
-    """The detail of a translation whose tokens are `target`, EOS the last where it is finished."""
+    """Return the detail of a translation whose tokens are `target`, EOS the last where it is finished."""
     weights = forced.attention if forced.attention is not None else np.zeros((len(target), len(src_tokens) + 1))
     tokens = tgt_subwords.pieces(target)
     src_words, tgt_words = words_of(src_tokens), words_of(tokens[: len(tokens) - finished])
@@ -35,8 +35,8 @@ def detail_of(
 def text_without_unknown(
     tgt_subwords: Subwords, ids: Sequence[int], detail: Detail, source: str, dictionary: Mapping[str, str]
 ) -> str:
-    """The text of a translation in which words of the cleaned source, or what the dictionary says of them, stand for
-    unknown subwords."""
+    """Return the text of a translation in which words of the cleaned source, or what the dictionary says of them, stand
+    for unknown subwords."""
     unknown = [i == UNK_ID for i in ids]
     if not any(unknown):
         return tgt_subwords.decode([list(ids)])[0]
@@ -45,7 +45,7 @@ def text_without_unknown(
 
 
 def ranked_by_agreement(translations: list[Translation], measure: str) -> list[Translation]:
-    """Texts that differ by more than spaces in order of expected utility (`chrf` or `bleu`), which becomes their
+    """Return texts that differ by more than spaces in order of expected utility (`chrf` or `bleu`), which becomes their
     score."""
     from nmt.evaluate import expected_utilities, sentence_utility
 

@@ -70,7 +70,7 @@ class Generator(NotPickled):
         self.model, self.subwords, self.config, self.num_threads = model, subwords, config, num_threads
 
     def __repr__(self) -> str:
-        """What it writes, and with which model on how many threads."""
+        """Return what it writes, and with which model on how many threads."""
         return f"Generator({self.config.data.tgt.lang}, {self.model!r}, threads={self.num_threads})"
 
     @classmethod
@@ -153,7 +153,7 @@ class Generator(NotPickled):
         return [self._warned(prompt, written) for prompt, written in zip(prompts, lines, strict=True)]
 
     def _warned(self, prompt: str, written: list[Translation]) -> list[Translation]:
-        """Lines with the warning that their prompt has what the vocabulary lacks."""
+        """Return lines with the warning that their prompt has what the vocabulary lacks."""
         more = lacking("the prompt", self.subwords.unwritten(self._clean([prompt])))
         return [replace(line, warnings=(*more, *line.warnings)) for line in written] if more else written
 
@@ -167,7 +167,7 @@ class Generator(NotPickled):
         return written or [Translation(self.subwords.decode([prompt])[0], 0.0, 0.0, warnings=(UNSAYABLE,))]
 
     def score(self, lines: Iterable[str], *, carry: bool = True) -> Iterator[ScoredLine]:
-        """Score lines of text, which are read a piece at a time.
+        """Yield score lines of text, which are read a piece at a time.
 
         Args:
             lines: Each is cleaned as in training. Of `Lines` those that are there are scored before
@@ -196,7 +196,7 @@ class Generator(NotPickled):
     def _read(
         self, rows: list[list[int]], states: dict[str, np.ndarray], last: int
     ) -> tuple[list[np.ndarray], dict[str, np.ndarray], int]:
-        """Log-probabilities of rows that follow one another after `states` and the token `last`."""
+        """Return log-probabilities of rows that follow one another after `states` and the token `last`."""
         tokens = np.array([last, *(token for row in rows for token in row)], np.int32)
         found = [np.zeros(0)]
         for start in range(0, len(tokens) - 1, _STEPS):
@@ -209,7 +209,7 @@ class Generator(NotPickled):
         return np.split(np.concatenate(found), ends[:-1]), states, int(tokens[-1])
 
     def _read_apart(self, rows: list[list[int]]) -> list[np.ndarray]:
-        """Log-probabilities of rows each of which begins from nothing."""
+        """Return log-probabilities of rows each of which begins from nothing."""
         from nmt.decode.blocks import length_blocks
 
         found = [np.zeros(0)] * len(rows)
@@ -220,7 +220,7 @@ class Generator(NotPickled):
         return found
 
     def _clean(self, lines: Sequence[str]) -> list[str]:
-        """Lines as in training."""
+        """Return lines as in training."""
         from nmt.data.corpora.corpus import clean_line
 
         side = self.config.data.tgt

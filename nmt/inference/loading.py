@@ -43,7 +43,7 @@ class NotPickled:
     """A model at work: its memory and locks are of this process. A shallow copy shares them."""
 
     def __copy__(self) -> Self:
-        """The same model, with settings of its own."""
+        """Return the same model, with settings of its own."""
         found = object.__new__(type(self))
         vars(found).update(vars(self))
         return found

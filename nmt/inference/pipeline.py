@@ -51,18 +51,18 @@ class TranslationPipeline(NotPickled):
 
     @property
     def attends(self) -> bool:
-        """Whether the model, or the first of several, has attention to its source."""
+        """Return whether the model, or the first of several, has attention to its source."""
         return self.config.model.decoder.attention != "none"
 
     def __repr__(self) -> str:
-        """What it translates, and with which model on how many threads."""
+        """Return what it translates, and with which model on how many threads."""
         data, prior = self.config.data, "" if self.language_model is None else f" with {self.language_model!r}"
         what = f"{data.src.lang} -> {data.tgt.lang}, {self.model!r}{prior}"
         return f"{type(self).__name__}({what}, threads={self.num_threads})"
 
     def model_with(self, lm_weight: float | None) -> TranslationModel | Ensemble | Fusion:
-        """The model, with the language model where there is one and its weight, the configured one where None, is not
-        0. Raises ConfigError."""
+        """Return the model, with the language model where there is one and its weight, the configured one where None,
+        is not 0. Raises ConfigError."""
         weight = float(chosen_settings(self.config.decoding, {"lm_weight": lm_weight})["lm_weight"])
         if self.language_model is not None and weight:
             from nmt.decode import Fusion
@@ -76,7 +76,7 @@ class TranslationPipeline(NotPickled):
         return self.model
 
     def learnt_for(self, chosen: dict[str, Any], shortlist: bool, src_ids: list[list[int]]) -> dict[str, Any]:
-        """What of the training text the search needs. Raises ConfigError where it is not there."""
+        """Return what of the training text the search needs. Raises ConfigError where it is not there."""
         learnt: dict[str, Any] = {}
         if shortlist:
             if self.shortlist is None:
@@ -100,8 +100,8 @@ class TranslationPipeline(NotPickled):
             )
 
     def source_ids(self, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
-        """Subword ids of each sentence, cleaned as in training; very long ones are cut, and their places among the
-        sentences added to `cut`."""
+        """Return subword ids of each sentence, cleaned as in training; very long ones are cut, and their places among
+        the sentences added to `cut`."""
         ids = self.src_subwords.encode(self._cleaned(sentences))
         for index, row in enumerate(ids):
             if len(row) > MAX_SOURCE_SUBWORDS:
@@ -120,11 +120,12 @@ class TranslationPipeline(NotPickled):
         return ""
 
     def target_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Subword ids of text in the target language, cleaned as in training."""
+        """Return subword ids of text in the target language, cleaned as in training."""
         return self.tgt_subwords.encode(self._cleaned_target(texts))
 
     def lacking(self, whose: str, texts: Sequence[str]) -> tuple[str, ...]:
-        """The warning that texts in the target language, which are to be said, have what the vocabulary lacks."""
+        """Return the warning that texts in the target language, which are to be said, have what the vocabulary
+        lacks."""
         return lacking(whose, self.tgt_subwords.unwritten(self._cleaned_target(texts)))
 
     def _cleaned_target(self, texts: Sequence[str]) -> list[str]:
@@ -134,14 +135,14 @@ class TranslationPipeline(NotPickled):
         return clean_lines(texts, side.lowercase, side.normalize)
 
     def _cleaned(self, sentences: Sequence[str]) -> list[str]:
-        """Sentences as the subwords of the source have learned them."""
+        """Return sentences as the subwords of the source have learned them."""
         from nmt.data.corpora.corpus import clean_lines
 
         side = self.config.data.src
         return clean_lines(sentences, side.lowercase, side.normalize)
 
     def source_tokens(self, sentences: Sequence[str], src_ids: Sequence[Sequence[int]]) -> list[list[str]]:
-        """Subwords as they are written, unknown ones too."""
+        """Return subwords as they are written, unknown ones too."""
         cut = self.src_subwords.cut(self._cleaned(sentences))
         return [tokens[: len(row)] for tokens, row in zip(cut, src_ids, strict=True)]
 
@@ -158,7 +159,7 @@ class TranslationPipeline(NotPickled):
         return [target for source, target in glossary if spaced(source) in whole]
 
     def translations_of(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        """What a search has found, as text."""
+        """Return what a search has found, as text."""
         texts = self.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
         return [
             Translation(text, hypothesis.score, hypothesis.log_prob)

@@ -70,8 +70,8 @@ class ShortlistLearner:
         src_ids: Sequence[Sequence[int]],
         tgt_ids: Sequence[Sequence[int]],
     ) -> int:
-        """The smallest `frequent` with which `shortlist` misses at most `most_missed` percent of these target subwords
-        (as `count_misses` counts); all that were seen where none is enough."""
+        """Return the smallest `frequent` with which `shortlist` misses at most `most_missed` percent of these target
+        subwords (as `count_misses` counts); all that were seen where none is enough."""
         bare = self.shortlist(per_source, 0, mass)
         ordered = self._by_frequency()
         rank = np.full(self._sizes[1], len(ordered))
@@ -82,7 +82,7 @@ class ShortlistLearner:
         return min(int(ranks[-1 - allowed]) + 1, len(ordered)) if len(ranks) > allowed else 0
 
     def _by_frequency(self) -> np.ndarray:
-        """The target subwords that were seen, the most frequent first."""
+        """Return the target subwords that were seen, the most frequent first."""
         order = np.argsort(-self._counts, kind="stable")
         return order[self._counts[order] > 0]
 
@@ -98,7 +98,7 @@ class Misses:
 
     @property
     def rate(self) -> float:
-        """The share that is missing, in percent."""
+        """Return the share that is missing, in percent."""
         return 100.0 * self.missing / max(1, self.tokens)
 
 
@@ -110,13 +110,14 @@ def count_misses(shortlist: Shortlist, src_ids: Sequence[Sequence[int]], tgt_ids
 
 
 def _missing(shortlist: Shortlist, src: Sequence[int], tgt: Sequence[int]) -> np.ndarray:
-    """The target subwords that are no candidates."""
+    """Return the target subwords that are no candidates."""
     tokens = np.array(tgt, np.int64)
     return tokens[~np.isin(tokens, shortlist.candidates(src))]
 
 
 def candidates_together(shortlist: Shortlist, src_ids: Sequence[Sequence[int]], batch_size: int) -> float:
-    """How many candidates there are in the mean for sentences translated together: what the output layer computes."""
+    """Return how many candidates there are in the mean for sentences translated together: what the output layer
+    computes."""
     from nmt.decode.blocks import length_blocks
 
     blocks = [
@@ -149,7 +150,7 @@ def learn_from(
 def translated(
     translator: TranslationPipeline, src_ids: Sequence[list[int]], on_ended: Callable[[int], None] | None = None
 ) -> list[list[int]]:
-    """What the model says with its whole vocabulary, by greedy search; on_ended as of `search`."""
+    """Return what the model says with its whole vocabulary, by greedy search; on_ended as of `search`."""
     from nmt.decode import search
 
     decoding = translator.config.decoding

@@ -82,8 +82,8 @@ class Wishes:
     forbidden: Sequence[str] = ()
 
     def of(self, count: int) -> Wishes:
-        """The same with an entry for each of `count` sentences in every list that is there. Raises DataError where a
-        list has another number of them."""
+        """Return the same with an entry for each of `count` sentences in every list that is there. Raises DataError
+        where a list has another number of them."""
         whole = replace(self, prefixes=[self.prefixes] * count) if isinstance(self.prefixes, str) else self
         for name in ("prefixes", "constraints", "glossary"):
             entries = getattr(whole, name)
@@ -126,7 +126,7 @@ class Translation:
 
 
 def lacking(whose: str, unknown: Sequence[str]) -> tuple[str, ...]:
-    """The warning that a text which is to be said has `unknown` signs or words; none where it has none."""
+    """Return the warning that a text which is to be said has `unknown` signs or words; none where it has none."""
     if not unknown:
         return ()
     shown = ", ".join(unknown[:_MOST_SHOWN]) + ", ..." * (len(unknown) > _MOST_SHOWN)
@@ -154,7 +154,7 @@ def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
 
 
 def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> dict[str, Any]:
-    """All settings for a call; those that are None or left out as configured.
+    """Return all settings for a call; those that are None or left out as configured.
 
     Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or beside the others.
     TypeError: There is no such setting.
@@ -174,7 +174,7 @@ def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> dict[
 
 
 def checked_count(path: str, count: int, name: str) -> int:
-    """An argument `name` that counts translations, tokens or threads: what the schema has at `path`. Raises
+    """Return an argument `name` that counts translations, tokens or threads: what the schema has at `path`. Raises
     ConfigError."""
     from nmt.config import checked_value
 
@@ -182,7 +182,8 @@ def checked_count(path: str, count: int, name: str) -> int:
 
 
 def checked_texts(whose: str, name: str, texts: Iterable[str]) -> list[str]:
-    """Texts that somebody gave, as a list. Raises TypeError: It is one text, or holds something else than texts."""
+    """Return texts that somebody gave, as a list. Raises TypeError: It is one text, or holds something else than
+    texts."""
     promise = f"{whose}: {name} must be a list of strings"
     if not isinstance(texts, Iterable) or isinstance(texts, str | bytes | Mapping | Set):
         raise TypeError(f"{promise}, got {'one string' if isinstance(texts, str) else type(texts).__name__}")
@@ -194,7 +195,7 @@ def checked_texts(whose: str, name: str, texts: Iterable[str]) -> list[str]:
 
 
 def checked_text(whose: str, name: str, text: str) -> str:
-    """One text that somebody gave. Raises TypeError: It is something else."""
+    """Return one text that somebody gave. Raises TypeError: It is something else."""
     if not isinstance(text, str):
         raise TypeError(f"{whose}: {name} must be one string, got {'None' if text is None else type(text).__name__}")
     return text
@@ -212,7 +213,7 @@ def checked_pairs(whose: str, sources: Iterable[str], targets: Iterable[str]) ->
 
 
 def search_options(chosen: dict[str, Any], wished: dict[str, Any]) -> SearchOptions | None:
-    """What the search is to do beyond the plain one, None for nothing; `wished`: wishes as token ids.
+    """Return what the search is to do beyond the plain one, None for nothing; `wished`: wishes as token ids.
 
     Raises ConfigError where it cannot do all of it at the same time.
     """
@@ -242,7 +243,7 @@ def length_warnings(chosen: dict[str, Any], src_ids: Sequence[int]) -> tuple[str
 
 
 def candidate_counts(chosen: dict[str, Any], n_best: int) -> tuple[int, int]:
-    """The beam or number of samples, and how many of them are kept as candidates."""
+    """Return the beam or number of samples, and how many of them are kept as candidates."""
     if chosen["sampling"]:
         count = max(n_best, chosen["mbr_samples"]) if chosen["mbr"] != "none" else n_best
         return count, count
@@ -252,7 +253,7 @@ def candidate_counts(chosen: dict[str, Any], n_best: int) -> tuple[int, int]:
 
 
 def distinct(found: Sequence[Found], texts: Sequence[str], count: int) -> list[Found]:
-    """The first `count` of what was found, best first, whose texts differ by more than spaces."""
+    """Return the first `count` of what was found, best first, whose texts differ by more than spaces."""
     first: dict[str, Found] = {}
     for one, text in zip(found, texts, strict=True):
         first.setdefault(" ".join(text.split()), one)

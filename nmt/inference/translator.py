@@ -251,7 +251,7 @@ class Translator(TranslationPipeline):
         batch_size: int | None = None,
         lm_weight: float | None = None,
     ) -> list[Detail]:
-        """Score given translations: each is cut into subwords as in training and put through the model.
+        """Return score given translations: each is cut into subwords as in training and put through the model.
 
         Args:
             sources, targets: As many of each. An empty source or target is scored like any other.
@@ -280,7 +280,7 @@ class Translator(TranslationPipeline):
         return found
 
     def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
-        """An ensemble that cleans and searches as this one does. Raises CheckpointError if subwords differ."""
+        """Return an ensemble that cleans and searches as this one does. Raises CheckpointError if subwords differ."""
         from nmt.decode import Ensemble
 
         for other in others:
@@ -345,7 +345,7 @@ class Translator(TranslationPipeline):
         return tuple(line for whose, wanted in texts.items() if wanted for line in self.lacking(whose, wanted))
 
     def _wished(self, wishes: Wishes, there: list[int], bonus: float) -> dict[str, Any]:
-        """The wishes of the sentences `there` as token ids, by the names of their `SearchOptions`."""
+        """Return the wishes of the sentences `there` as token ids, by the names of their `SearchOptions`."""
         given: dict[str, Any] = {}
         if wishes.prefixes is not None:
             given["prefixes"] = self.target_ids([wishes.prefixes[i] for i in there])

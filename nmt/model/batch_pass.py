@@ -19,15 +19,15 @@ class Targets(Protocol):
 
     @property
     def tgt_in(self) -> np.ndarray:
-        """The tokens to read, int32 [T, B]."""
+        """Return the tokens to read, int32 [T, B]."""
 
     @property
     def tgt_out(self) -> np.ndarray:
-        """The tokens to say, int32 [T, B]."""
+        """Return the tokens to say, int32 [T, B]."""
 
     @property
     def tgt_lengths(self) -> np.ndarray:
-        """How many of each row's are real, [B]."""
+        """Return how many of each row's are real, [B]."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,6 @@ class BatchPass:
     objective: Objective = LIKELIHOOD
 
     def lasting(self, device: Device, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An array for what the pass gives back: a piece of its memory in training, else one of its own, which holds
-        nothing but itself for as long as somebody reads it."""
+        """Return an array for what the pass gives back: a piece of its memory in training, else one of its own, which
+        holds nothing but itself for as long as somebody reads it."""
         return self.allocate(shape, dtype) if self.training else device.xp.empty(shape, dtype)

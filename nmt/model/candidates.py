@@ -62,7 +62,7 @@ class NarrowOutput:
 
     @property
     def narrow(self) -> OutputLayer:
-        """The layer of all candidates."""
+        """Return the layer of all candidates."""
         return self._narrow
 
     @property
@@ -72,7 +72,7 @@ class NarrowOutput:
 
     @property
     def lists(self) -> CandidateLists:
-        """All of them, of no rows yet."""
+        """Return all of them, of no rows yet."""
         return self._lists(self._sentence_ids[:0])
 
     def _lists(self, sentence_ids: np.ndarray) -> CandidateLists:
@@ -81,8 +81,8 @@ class NarrowOutput:
 
 
 def narrowed(layer: OutputLayer, ids: np.ndarray) -> OutputLayer:
-    """The layer of these tokens alone: rows of its matrix, which is stored by tokens where it is tied, else kept so
-    beside the original; in int8 with the numbers and scales of the whole."""
+    """Return the layer of these tokens alone: rows of its matrix, which is stored by tokens where it is tied, else kept
+    so beside the original; in int8 with the numbers and scales of the whole."""
     weights = layer.weights
     held = weights.quantised(layer.matrix)
     rows = weights[layer.matrix] if held is None else held.numbers

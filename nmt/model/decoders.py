@@ -72,7 +72,7 @@ class StepDecoder:
             self._narrow.release(sentence_ids)
 
     def begin_loop(self, settings: BeamSettings) -> CompiledBeam | None:
-        """The search of this decoder as one computation; None where a step wants more than the engine's."""
+        """Return the search of this decoder as one computation; None where a step wants more than the engine's."""
         scan = self._stepper.scan
         plain = scan.device.name == "cpu" and self._table is None and not scan.checks.sequences
         if not plain or scan is not self.network.step_decoder:
@@ -86,8 +86,8 @@ class StepDecoder:
         return self._steps.loop
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:
-        """The output layer of all candidates of the sentences that `admit` took in, their lists, and the ids of the
-        sentences that have them, rising; None where there are no candidates."""
+        """Return the output layer of all candidates of the sentences that `admit` took in, their lists, and the ids of
+        the sentences that have them, rising; None where there are no candidates."""
         narrow = self._narrow
         return None if narrow is None else (narrow.narrow, narrow.lists, narrow.sentence_ids)
 
@@ -100,7 +100,7 @@ class StepDecoder:
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
     ) -> tuple[np.ndarray, States]:
-        """Rows tokens [R] continuing states[parent] of sentence_ids [R] -> outputs [R, H] and states after."""
+        """Return rows tokens [R] continuing states[parent] of sentence_ids [R] -> outputs [R, H] and states after."""
         self._sentence_ids = sentence_ids
         self._memory.reset()
         if self._table is None:
@@ -115,8 +115,8 @@ class StepDecoder:
         return y, after | {"place": place + 1}
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """The most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there are no
-        more."""
+        """Return the most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there
+        are no more."""
         places = min(places, self.network.vocab_sizes["tgt"])
         with operation("output layer: best tokens"):
             if self._narrow is not None:
@@ -125,7 +125,7 @@ class StepDecoder:
             return self.network.device.best_tokens(outputs, layer, first_token, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        """The log-probabilities of all tokens [R, V], for rules that change them."""
+        """Return the log-probabilities of all tokens [R, V], for rules that change them."""
         with operation("output layer: log-probabilities"):
             if self._narrow is not None:
                 return self._narrow.log_probs(outputs, self._sentence_ids)
@@ -195,11 +195,11 @@ class BlockDecoder:
 
     @property
     def repeats(self) -> bool:
-        """Whether all steps are the same launches: not where the host says what is added at each position."""
+        """Return whether all steps are the same launches: not where the host says what is added at each position."""
         return self._table is None
 
     def step(self, tokens: Any) -> Any:
-        """The output [R, H] for the last tokens [R], int32; the host waits for nothing."""
+        """Return the output [R, H] for the last tokens [R], int32; the host waits for nothing."""
         self.network.embed_into("tgt", tokens, self._stepper.x, 1)
         if self._table is not None:
             self._stepper.x += self._table.rows(self.network.weights, np.array([self._steps]))
@@ -217,7 +217,7 @@ class BlockDecoder:
         return self.network.device.log_probs(outputs, self.network.output_layer, 1, self.memory)
 
     def coverage(self) -> Any:
-        """What each source position [R, n] has got, after the last step; -1 where there is none."""
+        """Return what each source position [R, n] has got, after the last step; -1 where there is none."""
         return self._stepper.state("coverage")
 
     def follow(self, parents: Any) -> None:
@@ -248,5 +248,5 @@ def language_block(network: Network, texts: Sequence[Sequence[int]], states: Sta
 
 
 def last_tokens(texts: Sequence[Sequence[int]]) -> np.ndarray:
-    """What is to be read when all else of texts has been, int32 [B]: EOS where a text is empty."""
+    """Return what is to be read when all else of texts has been, int32 [B]: EOS where a text is empty."""
     return np.array([text[-1] if len(text) else EOS_ID for text in texts], np.int32)

@@ -32,12 +32,12 @@ class SourceFactors:
         self._names = [f"{PREFIX}{n}.embeddings" for n in range(len(self._sizes))]
 
     def params(self) -> dict[str, Param]:
-        """A table [numbers, width] of each factor."""
+        """Return a table [numbers, width] of each factor."""
         sizes = zip(self._names, self._sizes, self._widths, strict=True)
         return {name: Param((size, width)) for name, size, width in sizes}
 
     def units(self, ids: np.ndarray) -> np.ndarray:
-        """Ids without factors, in the same shape."""
+        """Return ids without factors, in the same shape."""
         return ids % self._vocab_size
 
     def beside(self, network: Network, ids: np.ndarray, x: np.ndarray, threads: int, allocate: Allocate) -> np.ndarray:

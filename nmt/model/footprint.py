@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
-    """Bytes that an update takes from the model's workspace, by operation and purpose.
+    """Return bytes that an update takes from the model's workspace, by operation and purpose.
 
     Args:
         model: Its settings count, not its parameters.
@@ -38,8 +38,8 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
 
 
 def _encoder_copies(model: Network, S: int, B: int) -> int:
-    """Bytes of the joined directions of every layer, and of the last one's in the decoder's order of rows; as many on
-    the way back."""
+    """Return bytes of the joined directions of every layer, and of the last one's in the decoder's order of rows; as
+    many on the way back."""
     encoder = model.config.encoder
     if "src" not in model.vocab_sizes:
         return 0
@@ -48,14 +48,14 @@ def _encoder_copies(model: Network, S: int, B: int) -> int:
 
 
 def logits_bytes(model: Network, T: int, B: int) -> Counter[str]:
-    """Bytes of an update's logits, which lie outside the workspace; arguments as above."""
+    """Return bytes of an update's logits, which lie outside the workspace; arguments as above."""
     vocab, size = model.vocab_sizes["tgt"], model.dtype.itemsize
     rows = min(model.device.output_rows(vocab, size, model.decoder.packed), T * B)
     return Counter({"logits": rows * vocab * size})
 
 
 def packed_weights_bytes(model: Network) -> int:
-    """Bytes of the packed forms of all weights that training uses."""
+    """Return bytes of the packed forms of all weights that training uses."""
     total = sum(packed_bytes(scan) for _, scan, *_ in model.runs(1, 1))
     hidden, vocab = model.config.decoder.output_size, model.vocab_sizes["tgt"]
     packed = model.decoder.packed

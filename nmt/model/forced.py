@@ -28,7 +28,7 @@ _ROWS = 256
 def forced_log_probs(
     model: Network, source: Source, tgt_ids: TokenIds, *, attention: bool, threads: int
 ) -> ForcedScores:
-    """Log-probabilities of target tokens, and the attention weights with which they were predicted.
+    """Return log-probabilities of target tokens, and the attention weights with which they were predicted.
 
     source: sentences that the model has encoded. tgt_ids: tokens of each, EOS among them where it is meant. Returns
     arrays [T] for each sentence and, with `attention`, arrays [T, S], S counting EOS, all of the host; none of the
@@ -62,8 +62,8 @@ def forced_log_probs(
 
 
 def _to_words_and_end(weights: np.ndarray, boundaries: str) -> np.ndarray:
-    """Attention [T, positions] as [T, S], S the source tokens and EOS, whatever stands around a source: what no word
-    gets is the last column's."""
+    """Return attention [T, positions] as [T, S], S the source tokens and EOS, whatever stands around a source: what no
+    word gets is the last column's."""
     before, after = boundary_ids(boundaries)
     if boundaries == "eos":
         return weights
@@ -76,8 +76,8 @@ def _to_words_and_end(weights: np.ndarray, boundaries: str) -> np.ndarray:
 def token_log_probs(
     model: Network, y: np.ndarray, tgt_out: np.ndarray, lengths: np.ndarray, threads: int
 ) -> list[np.ndarray]:
-    """The log-probability of each row's first lengths[b] tokens of tgt_out [T, B] of the host, for outputs y [T, B, H]
-    of the model's device; arrays of the host."""
+    """Return the log-probability of each row's first lengths[b] tokens of tgt_out [T, B] of the host, for outputs y [T,
+    B, H] of the model's device; arrays of the host."""
     device = model.device
     b = np.repeat(np.arange(len(lengths)), lengths)
     t = np.concatenate([np.arange(n) for n in lengths.tolist()]) if len(lengths) else np.zeros(0, np.int64)

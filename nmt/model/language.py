@@ -14,6 +14,7 @@ from nmt.model.forced import token_log_probs
 from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
 from nmt.model.parts.cells import language_cells
 from nmt.model.parts.padding import pad_targets
+from nmt.overriding import override
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cell import under
 from nmt.rnn.compiler.keep import Recompute
@@ -32,11 +33,11 @@ class StreamSegment(Targets, Protocol):
 
     @property
     def starts(self) -> bool:
-        """Whether the streams begin here."""
+        """Return whether the streams begin here."""
 
     @property
     def part(self) -> int:
-        """Which of several groups of streams these are: each is carried on by itself."""
+        """Return which of several groups of streams these are: each is carried on by itself."""
 
 
 class LanguageModel(Network):
@@ -66,8 +67,8 @@ class LanguageModel(Network):
         # After the last segment of each part of the streams, of training, and of `loss`.
         self._states: dict[bool, dict[int, States]] = {True: {}, False: {}}
 
+    @override
     def runs(self, T: int, S: int) -> list[Run]:
-        """See `Network`."""
         return [(f"decoder.{name}", scan, steps, 1, late) for name, scan, steps, late in self.decoder.runs(T)]
 
     @property
@@ -80,8 +81,8 @@ class LanguageModel(Network):
             for name, state in states.items()
         }
 
+    @override
     def carry(self, states: States) -> None:
-        """See `Network`."""
         self._states[True] = {}
         for key, state in states.items():
             part, _, name = key.rpartition("/")
@@ -98,7 +99,7 @@ class LanguageModel(Network):
         seed: int = 0,
         allocate: Any = None,
     ) -> Result:
-        """Tokens [T, B] after `states` [B, n] by name (zero where missing) -> outputs, and the states after."""
+        """Return tokens [T, B] after `states` [B, n] by name (zero where missing) -> outputs, and the states after."""
         allocate = allocate or Fresh(self.device.xp)
         return self.decoder.forward(
             self.weights.view("decoder"),
@@ -115,26 +116,27 @@ class LanguageModel(Network):
     def log_probs(
         self, tgt_in: np.ndarray, tgt_out: np.ndarray, lengths: np.ndarray, states: States, threads: int | None = None
     ) -> tuple[list[np.ndarray], States]:
-        """Log-probabilities of the real tokens of tgt_out [T, B] after tgt_in, an array a row of the host, and the
-        states after."""
+        """Return log-probabilities of the real tokens of tgt_out [T, B] after tgt_in, an array a row of the host, and
+        the states after."""
         threads = threads or default_threads()
         result = self.read(tgt_in, lengths, states, threads=threads)
         return token_log_probs(self, result.y, tgt_out, lengths, threads), result.final
 
     def line_log_probs(self, lines: Sequence[Sequence[int]], threads: int | None = None) -> list[np.ndarray]:
-        """Log-probabilities of the tokens of lines, each by itself, with the EOS where it has one: [T] a line."""
+        """Return log-probabilities of the tokens of lines, each by itself, with the EOS where it has one: [T] a
+        line."""
         return self.log_probs(*pad_targets(lines, first=EOS_ID), {}, threads)[0]
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> LanguageDecoder:
-        """What search needs of the model, the sources being texts to go on from. There is no coverage."""
+        """Return what search needs of the model, the sources being texts to go on from. There is no coverage."""
         return LanguageDecoder(self, self.continue_from, threads or default_threads())
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """What search on a GPU needs, the sources being texts to go on from. There is no coverage."""
+        """Return what search on a GPU needs, the sources being texts to go on from. There is no coverage."""
         return language_block(self, src_ids, self.continue_from(src_ids, 1), K)
 
     def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:
-        """States after EOS and all tokens but the last of each text, which may be empty: [B, n] by name."""
+        """Return states after EOS and all tokens but the last of each text, which may be empty: [B, n] by name."""
         read = [[EOS_ID, *text][:-1] for text in texts]
         lengths = np.array([len(tokens) for tokens in read], np.int64)
         tgt_in = np.full((max(1, int(lengths.max(initial=0))), len(texts)), EOS_ID, np.int32)

@@ -92,7 +92,7 @@ class Network:
         self.idle_steppers: dict[int, list[SearchSteps]] = {}  # by threads
 
     def __repr__(self) -> str:
-        """Its kind and sizes, and how and where it computes."""
+        """Return its kind and sizes, and how and where it computes."""
         sizes = ", ".join(f"{side} {size:,}" for side, size in self.vocab_sizes.items())
         how = f"{self.step_decoder.compute_dtype or self.dtype}, {self.device.name}"
         return f"{type(self).__name__}({self.num_params:,} parameters, vocabularies {sizes}, {how})"
@@ -102,17 +102,17 @@ class Network:
         return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
 
     def runs(self, T: int, S: int) -> list[Run]:
-        """What runs in training on a batch of T target and S source steps, in order."""
+        """Return what runs in training on a batch of T target and S source steps, in order."""
         raise NotImplementedError
 
     @property
     def params(self) -> dict[str, np.ndarray]:
-        """Parameters by name, on the device."""
+        """Return parameters by name, on the device."""
         return Group(self.weights.items(), self._whole)
 
     @property
     def num_params(self) -> int:
-        """How many numbers are learned."""
+        """Return how many numbers are learned."""
         return sum(math.prod(p.shape) for p in self.shapes.values())
 
     def changed(self) -> None:
@@ -121,12 +121,12 @@ class Network:
 
     @property
     def in_int8(self) -> bool:
-        """Whether products are of int8, for which `adopt` keeps matrices as such."""
+        """Return whether products are of int8, for which `adopt` keeps matrices as such."""
         return self.decoder.packed == QUADS
 
     def channels_are_rows(self, name: str) -> bool:
-        """Whether the output channels of a matrix, which have a scale each in int8, are its rows: an embedding table's,
-        and so an output layer's that is tied to one."""
+        """Return whether the output channels of a matrix, which have a scale each in int8, are its rows: an embedding
+        table's, and so an output layer's that is tied to one."""
         return name in [self.table(side) for side in self.vocab_sizes]
 
     def adopt(self, params: Mapping[str, np.ndarray | Quantised]) -> None:
@@ -145,7 +145,7 @@ class Network:
 
     @property
     def carried(self) -> dict[str, np.ndarray]:
-        """What the next batch of training goes on from, on the host, to be saved with the parameters."""
+        """Return what the next batch of training goes on from, on the host, to be saved with the parameters."""
         return {}
 
     def carry(self, states: dict[str, np.ndarray]) -> None:
@@ -171,7 +171,7 @@ class Network:
         self.weights[name][...] = self.device.upload(values.astype(self.dtype))
 
     def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
-        """Values to begin with of one parameter, drawn from `rng`; see `initialize`."""
+        """Return values to begin with of one parameter, drawn from `rng`; see `initialize`."""
         if name.endswith("embeddings"):
             output = self.tied and name == self.table("tgt")
             deviation = param.shape[1] ** -0.5 if output else 1.0
@@ -186,7 +186,7 @@ class Network:
     # ------------------------------------------------------------ parameters
 
     def table(self, side: str) -> str:
-        """Name of the embedding table of `src` or `tgt`."""
+        """Return name of the embedding table of `src` or `tgt`."""
         return "embeddings" if self.config.tied_embeddings == "all" else f"{side}_embeddings"
 
     def _table_shapes(self) -> dict[str, Param]:
@@ -199,18 +199,18 @@ class Network:
         return shapes | {k: v for one in self.positions.values() for k, v in one.params().items()}
 
     def _output_shapes(self) -> dict[str, Param]:
-        """The output layer's parameters."""
+        """Return the output layer's parameters."""
         hidden, vocab = self.config.decoder.output_size, self.vocab_sizes["tgt"]
         return ({} if self.tied else {"output.W": Param((hidden, vocab))}) | {"output.b": Param((vocab,))}
 
     @property
     def tied(self) -> bool:
-        """Whether the output layer is the target embedding."""
+        """Return whether the output layer is the target embedding."""
         return self.config.tied_embeddings != "none"
 
     def touched_rows(self, batches: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Tables whose gradient is zero but in the rows of the batches' words: which rows those are, bool [rows]. A
-        table that is the output layer, too, has no such rows."""
+        """Return tables whose gradient is zero but in the rows of the batches' words: which rows those are, bool
+        [rows]. A table that is the output layer, too, has no such rows."""
         found: dict[str, np.ndarray] = {}
         for side in self.vocab_sizes:
             name = self.table(side)
@@ -221,7 +221,7 @@ class Network:
         return found
 
     def units_of(self, src: np.ndarray) -> np.ndarray:
-        """Rows of the source's table for ids of a source."""
+        """Return rows of the source's table for ids of a source."""
         return src
 
     # ------------------------------------------------------------ forward
@@ -246,7 +246,8 @@ class Network:
             self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), scale, threads)
 
     def embedding(self, side: str) -> tuple[Any, float]:
-        """A table as it is held, an array of the device or `Quantised`, and what its numbers are multiplied by."""
+        """Return a table as it is held, an array of the device or `Quantised`, and what its numbers are multiplied
+        by."""
         name = self.table(side)
         return self.weights.quantised(name) or self.weights[name], self._scale(side)
 
@@ -393,6 +394,6 @@ class Network:
 
 
 def real_positions(batch: Targets) -> np.ndarray:
-    """The positions of real tokens in arrays [T * B, ...], in order."""
+    """Return the positions of real tokens in arrays [T * B, ...], in order."""
     real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
     return np.flatnonzero(real.reshape(-1))

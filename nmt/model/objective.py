@@ -43,7 +43,7 @@ class Risk:
         return int(lengths[self.is_reference].sum())
 
     def weigh(self, log_probs: np.ndarray, lengths: np.ndarray) -> tuple[float, np.ndarray]:
-        """The loss of candidates with log-probabilities [B], and its derivative by each of them.
+        """Return the loss of candidates with log-probabilities [B], and its derivative by each of them.
 
         A candidate y has the weight Q(y) = P(y)^alpha / sum of P(y')^alpha over the candidates of its sentence, and the
         sentence the risk R = sum of Q(y) cost(y); dR / d log P(y) = alpha Q(y) (cost(y) - R) (Shen et al. 2016, section
@@ -82,11 +82,11 @@ class Objective:
 
     @property
     def reads_attention(self) -> bool:
-        """Whether the loss is of the attention, too."""
+        """Return whether the loss is of the attention, too."""
         return self.coverage > 0 or (self.guided_alignment > 0 and self.alignment is not None)
 
     def tokens(self, lengths: np.ndarray) -> int:
-        """Target tokens that the loss is a sum over, of rows with lengths [B]."""
+        """Return target tokens that the loss is a sum over, of rows with lengths [B]."""
         return int(lengths.sum()) if self.risk is None else self.risk.tokens(lengths)
 
 

@@ -24,7 +24,7 @@ def risk_loss(
     label_smoothing: float,
     scale: float,
 ) -> np.ndarray:
-    """The loss of a batch of candidates, and its gradients.
+    """Return the loss of a batch of candidates, and its gradients.
 
     Distributions are computed twice: what a token's gradient is multiplied by is known only when the probabilities of
     all candidates of its sentence are.

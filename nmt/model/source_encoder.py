@@ -76,14 +76,14 @@ class SourceEncoder:
     def _ordered(
         self, memory: np.ndarray, states: list[States], order: Any, how: BatchPass
     ) -> tuple[np.ndarray, list[States]]:
-        """Rows of a memory [S, B, M] and of states [B, n], or of their gradients, in another order."""
+        """Return rows of a memory [S, B, M] and of states [B, n], or of their gradients, in another order."""
         device = self._network.device
         out = how.lasting(device, memory.shape, memory.dtype)
         final = [{name: device.take_rows(state, order) for name, state in layer.items()} for layer in states]
         return device.take_rows(memory, order, out, how.threads), final
 
     def _embedded(self, src: np.ndarray, how: BatchPass) -> np.ndarray:
-        """What the encoder reads of src [S, B]."""
+        """Return what the encoder reads of src [S, B]."""
         network, factors = self._network, self._factors
         if factors is None:
             return network.embed_sequence("src", src, how.threads, how.allocate)

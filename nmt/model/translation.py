@@ -23,6 +23,7 @@ from nmt.model.parts.cells import decoder_cell, decoder_layers
 from nmt.model.parts.encoder import make_encoder
 from nmt.model.parts.padding import pad_sources, positions, rounded_up
 from nmt.model.source_encoder import EncodedRows, Source, SourceEncoder
+from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.workspace import Fresh, Workspace
 from nmt.rnn.cell import Param, under
@@ -44,11 +45,11 @@ class SentencePairs(Targets, Protocol):
 
     @property
     def src(self) -> np.ndarray:
-        """The tokens to translate, with those around them (see `boundary_ids`), int32 [S, B]."""
+        """Return the tokens to translate, with those around them (see `boundary_ids`), int32 [S, B]."""
 
     @property
     def src_lengths(self) -> np.ndarray:
-        """How many of each row's are real, [B]."""
+        """Return how many of each row's are real, [B]."""
 
 
 class TranslationModel(Network):
@@ -89,8 +90,8 @@ class TranslationModel(Network):
             self.decoder = LayeredScan(decoder_layers(config), **options)
         self._fill(self._shapes())
 
+    @override
     def runs(self, T: int, S: int) -> list[Run]:
-        """See `Network`."""
         of_encoder, of_decoder = self.encoder.runs(S), self.decoder.runs(T)
         runs: list[Run] = [(f"encoder.{name}", scan, steps, 1, late) for name, scan, steps, late in of_encoder]
         if self.config.decoder.init_hidden == "bridge":
@@ -104,8 +105,8 @@ class TranslationModel(Network):
         shapes |= under("encoder", self.encoder.params()) | under("bridge", self.bridge.params())
         return shapes | under("decoder", self.decoder.params) | self._output_shapes()
 
+    @override
     def units_of(self, src: np.ndarray) -> np.ndarray:
-        """See `Network`."""
         return src if self._factors is None else self._factors.units(src)
 
     def channels_are_rows(self, name: str) -> bool:
@@ -113,7 +114,7 @@ class TranslationModel(Network):
         return name.startswith(PREFIX) or super().channels_are_rows(name)
 
     def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
-        """Source ids as the encoder reads them, [S, B], with the tokens around them, and lengths [B]."""
+        """Return source ids as the encoder reads them, [S, B], with the tokens around them, and lengths [B]."""
         return pad_sources(src_ids, self.config.encoder.boundaries)
 
     def encode(self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None) -> Source:
@@ -132,18 +133,19 @@ class TranslationModel(Network):
         return Source(rows.memory, lengths, self._decoder_states(states)), rows, tapes
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> ModelDecoder:
-        """What search needs of the model. With coverage_of, the longest source in tokens with EOS, there is a state
+        """Return what search needs of the model. With coverage_of, the longest source in tokens with EOS, there is a
+        state
         `coverage`: the attention each source position has got, -1 where there is none. Raises ConfigError: a model
         without attention has none."""
         self._check_coverage(coverage_of)
         return ModelDecoder(self, self._encode_ids, threads or default_threads(), self._around(coverage_of))
 
     def _encode_ids(self, src_ids: TokenIds, threads: int) -> Source:
-        """Sentences encoded; rows stay in their order."""
+        """Return sentences encoded; rows stay in their order."""
         return self.encode(*self.pad_sources(src_ids), threads)
 
     def _around(self, coverage_of: int) -> int:
-        """Positions of the longest source, which has so many tokens with EOS, as the encoder reads it."""
+        """Return positions of the longest source, which has so many tokens with EOS, as the encoder reads it."""
         before, after = boundary_ids(self.config.encoder.boundaries)
         return coverage_of and max(1, coverage_of - 1 + len(before) + len(after))
 
@@ -157,20 +159,20 @@ class TranslationModel(Network):
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
-        """The log-probabilities [T] of given tokens, EOS among them where it is meant, of each source, without EOS; and
-        with `attention` the attention [T, S] with which they were predicted, none without any; see
+        """Return the log-probabilities [T] of given tokens, EOS among them where it is meant, of each source, without
+        EOS; and with `attention` the attention [T, S] with which they were predicted, none without any; see
         `nmt.model.forced`."""
         threads = threads or default_threads()
         source = self._encode_ids(src_ids, threads)
         return forced_log_probs(self, source, tgt_ids, attention=attention, threads=threads)
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
-        """What search on a GPU needs of the model: these sentences encoded, with K rows each."""
+        """Return what search on a GPU needs of the model: these sentences encoded, with K rows each."""
         self._check_coverage(coverage_of)
         return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._around(coverage_of))
 
     def _showing(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
-        """The decoder with its attention behind its outputs, and what it captures."""
+        """Return the decoder with its attention behind its outputs, and what it captures."""
         count = rounded_up(max(len(source.memory), objective.widest_source))
         if count not in self._probes:
             self._probes[count] = self.step_decoder.around(AttentionProbe(self.decoder.cell, count))
@@ -178,8 +180,8 @@ class TranslationModel(Network):
         return self._probes[count], {"memory": source.memory, "positions": places}
 
     def predictions(self, batch: SentencePairs, threads: int | None = None) -> np.ndarray:
-        """The most probable word at each position after the target's words before it, none of the special ones; without
-        dropout. int32 [T, B] of the host, arbitrary beyond the lengths."""
+        """Return the most probable word at each position after the target's words before it, none of the special ones;
+        without dropout. int32 [T, B] of the host, arbitrary beyond the lengths."""
         threads, device = threads or default_threads(), self.device
         source = self.encode(batch.src, batch.src_lengths, threads)
         y = self.decoder.forward(

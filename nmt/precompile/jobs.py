@@ -37,7 +37,7 @@ class Job:
 
 
 def standard_jobs() -> Iterator[Job]:
-    """Models that the wheel has code for."""
+    """Yield models that the wheel has code for."""
     for cell in _USUAL:
         yield from _typed(cell, _translation(cell), thorough=True)
         for name, change in _CHANGES.items():
@@ -152,7 +152,7 @@ def run_job(job: Job, folder: Path, threads: int) -> None:
 
 
 def _write_texts(folder: Path) -> Path:
-    """The stem of two files of equal lines, in two made-up languages."""
+    """Return the stem of two files of equal lines, in two made-up languages."""
     drawn = random.Random(1)
     lines = [" ".join(drawn.choices(_WORDS, k=drawn.randint(1, 12))) for _ in range(_LINES)]
     stem = folder / "text"

@@ -22,7 +22,7 @@ _THREADS = 2
 
 
 def recipes_of(jobs: Iterable[Job], say: Say) -> list[Recipe]:
-    """How to make all that the jobs run, in this process; in an order that depends on nothing else."""
+    """Return how to make all that the jobs run, in this process; in an order that depends on nothing else."""
     found: dict[str, Recipe] = {}
 
     def note(native: Native) -> None:

@@ -13,7 +13,7 @@ _MARGIN = 12
 
 
 def attention_svg(weights: np.ndarray, src_words: Sequence[str], tgt_words: Sequence[str]) -> str:
-    """A grid, target words downwards and source words to the right; the darker, the more attention [T, S]."""
+    """Return a grid, target words downwards and source words to the right; the darker, the more attention [T, S]."""
     left = _MARGIN + _LETTER * max(map(len, tgt_words), default=0)
     top = _MARGIN + _LETTER * max(map(len, src_words), default=0)
     width, height = left + _CELL * len(src_words) + _MARGIN, top + _CELL * len(tgt_words) + _MARGIN

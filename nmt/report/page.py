@@ -29,7 +29,7 @@ Pictures = Mapping[str, Sequence[str]]
 
 
 def report_page(runs: Sequence[Run], pictures: Pictures | None = None, title: str = "Training report") -> str:
-    """The page of one run or several.
+    """Return the page of one run or several.
 
     Args:
         runs: What they are.
@@ -61,7 +61,7 @@ def report_page(runs: Sequence[Run], pictures: Pictures | None = None, title: st
 
 
 def _data(runs: Sequence[Run]) -> str:
-    """What the charts are drawn from. `<` is written so that no text in it can end the script."""
+    """Return what the charts are drawn from. `<` is written so that no text in it can end the script."""
     charts = [
         {
             "title": title,
@@ -80,7 +80,7 @@ def _resource(name: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already."""
+    """Return a table of cells that are HTML already."""
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -92,12 +92,12 @@ def _number(value: Any, form: str = ",.2f") -> str:
 
 
 def _label(runs: Sequence[Run], run: Run) -> str:
-    """The name of a run with its colour."""
+    """Return the name of a run with its colour."""
     return f'<span class="key c{runs.index(run) % 8}"></span>{escape(run.name)}'
 
 
 def _summary(runs: Sequence[Run]) -> str:
-    """A row a run: how far, how good, how fast."""
+    """Return a row a run: how far, how good, how fast."""
     rows = []
     for run in runs:
         best, test, start = run.best, run.events.get("test", {}), run.events.get("start", {})
@@ -134,7 +134,7 @@ def _summary(runs: Sequence[Run]) -> str:
 
 
 def _signatures(runs: Sequence[Run]) -> str:
-    """The signatures of the scores, each once with the runs that have it."""
+    """Return the signatures of the scores, each once with the runs that have it."""
     owners: dict[str, list[str]] = {}
     for run in runs:
         for signature in _signatures_of(run).values():
@@ -149,7 +149,7 @@ def _signatures_of(run: Run) -> dict[str, str]:
 
 
 def _warnings(runs: Sequence[Run]) -> list[str]:
-    """What the runs' scores may not be compared for, and what could not be read."""
+    """Return what the runs' scores may not be compared for, and what could not be read."""
     told = []
     for name in ("bleu", "chrf"):
         found = {signatures[name] for run in runs if name in (signatures := _signatures_of(run))}
@@ -163,7 +163,7 @@ def _warnings(runs: Sequence[Run]) -> list[str]:
 
 
 def _validations(runs: Sequence[Run]) -> str:
-    """All validations of each run, newest first."""
+    """Return all validations of each run, newest first."""
     blocks = []
     for run in runs:
         curves = {
@@ -185,7 +185,7 @@ def _validations(runs: Sequence[Run]) -> str:
 
 
 def _translations(run: Run) -> str:
-    """What the model made of its sample sentences, from first to last."""
+    """Return what the model made of its sample sentences, from first to last."""
     blocks = []
     for sample in run.samples:
         changes = sample["changes"]
@@ -202,7 +202,7 @@ def _attention(name: str, pictures: Sequence[str]) -> str:
 
 
 def _differing(runs: Sequence[Run]) -> str:
-    """The settings that are not the same in all runs."""
+    """Return the settings that are not the same in all runs."""
     if len(runs) < 2:
         return ""
     keys = sorted({key for run in runs for key in run.settings if key != "model_dir"})
@@ -216,7 +216,7 @@ def _differing(runs: Sequence[Run]) -> str:
 
 
 def _doctor(run: Run) -> str:
-    """What was found in the corpus before training."""
+    """Return what was found in the corpus before training."""
     if run.findings is None:
         return ""
     parts = []
@@ -236,7 +236,7 @@ def _doctor(run: Run) -> str:
 
 
 def _machines(runs: Sequence[Run]) -> str:
-    """Where each run was made."""
+    """Return where each run was made."""
     rows = []
     for run in runs:
         start = run.events.get("start", {})
@@ -250,7 +250,7 @@ def _machines(runs: Sequence[Run]) -> str:
 
 
 def _settings(run: Run) -> str:
-    """All settings of a run, folded away."""
+    """Return all settings of a run, folded away."""
     rows = [
         (f"<code>{key}</code>", escape(json.dumps(value, ensure_ascii=False))) for key, value in run.settings.items()
     ]

@@ -66,12 +66,12 @@ class Run:
 
     @property
     def minutes(self) -> float:
-        """What they took."""
+        """Return what they took."""
         return max((as_number(event.get("elapsed")) for event in self.events.values()), default=0.0) / 60
 
     @property
     def speed(self) -> float:
-        """The mean of target tokens a second, by the lines of progress; NaN where there is none."""
+        """Return the mean of target tokens a second, by the lines of progress; NaN where there is none."""
         rates = [value for _, _, value in self.curves.get("train tgt_tokens_per_second", ()) if value > 0]
         return sum(rates) / len(rates) if rates else math.nan
 
@@ -112,8 +112,8 @@ def read_run(folder: Path) -> Run:
 
 
 def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
-    """Places of at most so many of the values of a curve [N], in order: of each stretch the lowest and the highest, so
-    that no peak is lost; the first and the last stay."""
+    """Return places of at most so many of the values of a curve [N], in order: of each stretch the lowest and the
+    highest, so that no peak is lost; the first and the last stay."""
     if len(values) <= most:
         return np.arange(len(values))
     starts = 1 + np.arange((most - 2) // 2 + 1) * (len(values) - 2) // ((most - 2) // 2)
@@ -131,7 +131,7 @@ def as_number(value: Any) -> float:
 
 
 def _numbers(rows: list[tuple[Any, ...]]) -> np.ndarray:
-    """The same as a table, float64 [N, n]; NaN for what is no number."""
+    """Return the same as a table, float64 [N, n]; NaN for what is no number."""
     if not set(map(type, chain.from_iterable(rows))) <= {float, int, type(None)}:
         rows = [tuple(value if isinstance(value, int | float) else None for value in row) for row in rows]
     try:
@@ -141,7 +141,7 @@ def _numbers(rows: list[tuple[Any, ...]]) -> np.ndarray:
 
 
 def _events(file: Any, run: Run) -> Iterator[dict[str, Any]]:
-    """The events of a file, line by line; a line cut off by a crash is counted and passed over."""
+    """Yield the events of a file, line by line; a line cut off by a crash is counted and passed over."""
     decode = json.JSONDecoder().raw_decode  # as json.loads does, in two thirds of the time
     for line in map(str.strip, file):
         try:
@@ -197,7 +197,7 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _findings(path: Path) -> dict[str, Any] | None:
-    """What the doctor wrote; None where there is nothing of it that can be read."""
+    """Return what the doctor wrote; None where there is nothing of it that can be read."""
     try:
         found = json.loads(read_small(path, _MOST_BYTES))
         return found if isinstance(found, dict) and isinstance(found.get("findings"), list) else None

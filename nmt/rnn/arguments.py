@@ -14,7 +14,7 @@ MOST_THREADS = 1024
 
 
 def whole_number(where: str, name: str, value: Any, most: int = MOST_SIZE) -> int:
-    """A size or count of at least 1, NumPy's numbers as Python's. Raises ShapeError."""
+    """Return a size or count of at least 1, NumPy's numbers as Python's. Raises ShapeError."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise ShapeError(f"{where}: {name} must be a whole number of at least 1, got {value!r}")
     number = int(value)
@@ -25,14 +25,14 @@ def whole_number(where: str, name: str, value: Any, most: int = MOST_SIZE) -> in
 
 
 def share(where: str, name: str, value: Any) -> float:
-    """A probability to leave something out. Raises NMTError."""
+    """Return a probability to leave something out. Raises NMTError."""
     if not _is_number(value) or not 0 <= value < 1:
         raise NMTError(f"{where}: {name} must be from 0 to less than 1, got {value!r}")
     return float(value)
 
 
 def limit(where: str, name: str, value: Any) -> float | None:
-    """A bound above 0, or None for none. Raises ShapeError."""
+    """Return a bound above 0, or None for none. Raises ShapeError."""
     if value is not None and (not _is_number(value) or not 0 < value < math.inf):
         raise ShapeError(f"{where}: {name} must be above 0 or None, got {value!r}")
     return None if value is None else float(value)

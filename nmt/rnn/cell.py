@@ -56,7 +56,7 @@ class Shape(int):
     axes: tuple[int, ...]
 
     def __new__(cls, *axes: int) -> Shape:
-        """The product of the axes. Raises ShapeError: one below 1."""
+        """Return the product of the axes. Raises ShapeError: one below 1."""
         if not axes or min(axes) < 1:
             raise ShapeError(f"Shape: axes must be one or more sizes of at least 1, got {list(axes)}")
         shape = super().__new__(cls, math.prod(axes))
@@ -65,7 +65,7 @@ class Shape(int):
 
 
 def axes_of(width: int) -> tuple[int, ...]:
-    """The trailing axes of an array outside."""
+    """Return the trailing axes of an array outside."""
     return width.axes if isinstance(width, Shape) else (width,)
 
 
@@ -80,12 +80,12 @@ class State(dict[str, Value]):
         return self[name]
 
     def sub(self, prefix: str) -> State:
-        """The states of the inner cell `prefix`."""
+        """Return the states of the inner cell `prefix`."""
         return State(strip(self, prefix))
 
     @staticmethod
     def nest(**inner: State) -> State:
-        """States of several inner cells under their prefixes."""
+        """Return states of several inner cells under their prefixes."""
         return State({f"{prefix}.{name}": v for prefix, state in inner.items() for name, v in state.items()})
 
 
@@ -108,7 +108,7 @@ class Scope:
         return self[name]
 
     def __getitem__(self, name: str) -> Value:
-        """The innermost meaning of a name: a cell's own parameter, else what an outer cell has captured."""
+        """Return the innermost meaning of a name: a cell's own parameter, else what an outer cell has captured."""
         prefix = self._prefix
         while True:
             if prefix + name in self._values:
@@ -121,16 +121,16 @@ class Scope:
             prefix = prefix[: prefix.rstrip(".").rfind(".") + 1]
 
     def sub(self, prefix: str) -> Scope:
-        """The scope of the inner cell `prefix`."""
+        """Return the scope of the inner cell `prefix`."""
         return Scope(self._values, self._dropout, self._note, f"{self._prefix}{prefix}.")
 
     def replaced(self, values: Mapping[str, Any]) -> Scope:
-        """The same scope with something else under some of its own names."""
+        """Return the same scope with something else under some of its own names."""
         own = {self._prefix + k: v for k, v in values.items()}
         return Scope({**self._values, **own}, self._dropout, self._note, self._prefix)
 
     def noting(self, prefix: str) -> Scope:
-        """The same scope, but that names under which values are noted begin with `prefix.`."""
+        """Return the same scope, but that names under which values are noted begin with `prefix.`."""
         return Scope(self._values, self._dropout, lambda name, v: self._note(f"{prefix}.{name}", v), self._prefix)
 
     def note(self, **values: Value) -> None:
@@ -155,40 +155,40 @@ class Cell:
     output_size: int
 
     def params(self) -> dict[str, Param]:
-        """Names of the parameters and their shapes."""
+        """Return names of the parameters and their shapes."""
         return {}
 
     def states(self) -> dict[str, int]:
-        """Names of the states and their widths; each is one row per sentence."""
+        """Return names of the states and their widths; each is one row per sentence."""
         return {}
 
     def starts(self) -> tuple[str, ...]:
-        """The states that may start from what another network hands over; the others always start at zero."""
+        """Return the states that may start from what another network hands over; the others always start at zero."""
         return tuple(self.states())
 
     def learned(self) -> dict[str, str]:
-        """States that start at a parameter where nothing else is given, and the names of these vectors."""
+        """Return states that start at a parameter where nothing else is given, and the names of these vectors."""
         return {}
 
     def captured(self) -> dict[str, Captured]:
-        """Arrays the step reads that are constant over time and not parameters."""
+        """Return arrays the step reads that are constant over time and not parameters."""
         return {}
 
     def sequences(self) -> dict[str, int]:
-        """Names and widths of what the step reads anew at every step besides its input."""
+        """Return names and widths of what the step reads anew at every step besides its input."""
         return {}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        """One time step: input [B, input_size] and states before -> output [B, output_size] and states after."""
+        """Return one time step: input [B, input_size] and states before -> output [B, output_size] and states after."""
         raise ShapeError(f"{type(self).__name__}.step: must be written by the cell, got none; see docs/add-a-cell.md")
 
 
 def strip(names: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The entries below `prefix.`, without it."""
+    """Return the entries below `prefix.`, without it."""
     start = prefix + "."
     return {k[len(start) :]: v for k, v in names.items() if k.startswith(start)}
 
 
 def under(prefix: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    """The same entries below `prefix.`."""
+    """Return the same entries below `prefix.`."""
     return {f"{prefix}.{k}": v for k, v in names.items()}

@@ -41,7 +41,7 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Whether it holds; never with NaN."""
+        """Return whether it holds; never with NaN."""
         return self.error <= self.limit
 
 
@@ -85,7 +85,7 @@ def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidde
 
 
 def _heading(cell: Cell) -> str:
-    """Two lines before the table: sizes of the cell, and how many products its plan has where."""
+    """Return two lines before the table: sizes of the cell, and how many products its plan has where."""
     plan, shapes = Scan(cell, dtype="float64").plan(True), cell.params()
     forward, backward = plan.forward, plan.backward
     if backward is None:
@@ -105,7 +105,7 @@ def _products(program: Program) -> int:
 
 
 def _findings(cell: Cell) -> Iterator[Finding]:
-    """All comparisons in turn. Programs are compiled when the first comparison that needs them is asked for."""
+    """Yield all comparisons in turn. Programs are compiled when the first comparison that needs them is asked for."""
     run = _draw(cell)
     ways: dict[str, dict[str, Any]] = {
         "all steps": {},
@@ -136,7 +136,8 @@ def _findings(cell: Cell) -> Iterator[Finding]:
 
 
 def _draw(cell: Cell) -> _Run:
-    """Numbers of a fixed seed for everything that the cell reads and for the gradients of everything that it gives."""
+    """Return numbers of a fixed seed for everything that the cell reads and for the gradients of everything that it
+    gives."""
     rng = np.random.default_rng(0)
 
     def normal(*sizes: int) -> np.ndarray:
@@ -159,7 +160,7 @@ def _named(y: np.ndarray, final: Mapping[str, np.ndarray]) -> Arrays:
 
 
 def _gradients(found: Any, params: Arrays) -> Arrays:
-    """Gradients of a run and of its parameters under the names that findings know."""
+    """Return gradients of a run and of its parameters under the names that findings know."""
     return {
         "x": found.x,
         **{f"initial {k}": a for k, a in found.initial.items()},
@@ -181,7 +182,7 @@ def _compiled(cell: Cell, run: _Run, **options: Any) -> tuple[Arrays, Arrays, Ta
 
 
 def _meaning(cell: Cell, run: _Run, tape: Tape) -> interpreter.Interpretation:
-    """The interpreter's run with the tape's dropout."""
+    """Return the interpreter's run with the tape's dropout."""
     drawn = tape.compiled.step.plan.trace.masks
     masks = {m.name: tape.arrays[array_names.mask(m.name, lasting=m.variational)] for m in drawn}
     params = {k: p * tape.connections.get(k, 1.0) for k, p in run.params.items()}
@@ -189,7 +190,7 @@ def _meaning(cell: Cell, run: _Run, tape: Tape) -> interpreter.Interpretation:
 
 
 def _interpreted(cell: Cell, run: _Run, tape: Tape) -> tuple[Arrays, Arrays]:
-    """The interpreter's outputs and gradients for the run that left this tape."""
+    """Return the interpreter's outputs and gradients for the run that left this tape."""
     result = _meaning(cell, run, tape)
     found = interpreter.backward(result, run.d_y, run.d_final)
     params = {k: g * tape.connections.get(k, 1.0) for k, g in found.params.items()}
@@ -197,7 +198,7 @@ def _interpreted(cell: Cell, run: _Run, tape: Tape) -> tuple[Arrays, Arrays]:
 
 
 def _difference(found: Arrays, expected: Arrays) -> float:
-    """The largest over all arrays, relative to the largest number of each, or 1; NaN where there is one."""
+    """Return the largest over all arrays, relative to the largest number of each, or 1; NaN where there is one."""
     errors = [0.0]
     for name, value in expected.items():
         if value.size:
@@ -206,7 +207,7 @@ def _difference(found: Arrays, expected: Arrays) -> float:
 
 
 def _quotients(cell: Cell, run: _Run, tape: Tape, slopes: Arrays) -> float:
-    """How far central differences along a random direction of each array are from the gradients."""
+    """Return how far central differences along a random direction of each array are from the gradients."""
     leaves = {"x": run.x, **{f"initial {k}": a for k, a in run.initial.items()}}
     leaves |= {f"sequence {k}": a for k, a in run.sequences.items()}
     leaves |= {f"captured {k}": a for k, a in run.captured.items()} | run.params

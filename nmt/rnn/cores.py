@@ -39,7 +39,8 @@ def granted_cores(process: Path = _PROCESS, mounted: Path = _MOUNTED) -> int | N
 
 
 def control_groups(controller: str, process: Path = _PROCESS, mounted: Path = _MOUNTED) -> Iterator[Path]:
-    """The process's control groups that may limit what `controller`, cpu or memory, counts, and those around them."""
+    """Yield the process's control groups that may limit what `controller`, cpu or memory, counts, and those around
+    them."""
     try:
         lines = process.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
@@ -56,7 +57,8 @@ def control_groups(controller: str, process: Path = _PROCESS, mounted: Path = _M
 
 
 def _quota(folder: Path) -> int | None:
-    """The processors that a control group's files allow, rounded up; None where they set no limit or cannot be read."""
+    """Return the processors that a control group's files allow, rounded up; None where they set no limit or cannot be
+    read."""
     try:
         if (folder / "cpu.max").exists():
             given, period = (folder / "cpu.max").read_text().split()[:2]

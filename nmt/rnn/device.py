@@ -63,7 +63,7 @@ class Executable(Protocol):
         """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands` (compiler/plan.py)."""
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
-        """Shapes of the memory that a pass takes from `allocate` besides its arrays."""
+        """Return shapes of the memory that a pass takes from `allocate` besides its arrays."""
 
 
 @dataclass(frozen=True)
@@ -117,11 +117,11 @@ class Device:
     # ------------------------------------------------------------ arrays
 
     def upload(self, array: np.ndarray) -> Array:
-        """A host array on the device; on the processor the same array."""
+        """Return a host array on the device; on the processor the same array."""
         raise NotImplementedError
 
     def download(self, array: Array) -> np.ndarray:
-        """A device array on the host, once it has been computed; on the processor the same array."""
+        """Return a device array on the host, once it has been computed; on the processor the same array."""
         raise NotImplementedError
 
     def synchronize(self) -> None:
@@ -144,13 +144,14 @@ class Device:
         return ProcessorClock()
 
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """What does again what `launch` does, which has run before on the same arrays; on the processor itself."""
+        """Return what does again what `launch` does, which has run before on the same arrays; on the processor
+        itself."""
         return launch
 
     # ------------------------------------------------------------ cells
 
     def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> Executable:
-        """A plan ready to run; `packed` is the type of the products (see weights.packed_dtype)."""
+        """Return a plan ready to run; `packed` is the type of the products (see weights.packed_dtype)."""
         raise NotImplementedError
 
     def clear(self, array: Array, threads: int) -> None:
@@ -205,7 +206,7 @@ class Device:
         threads: int,
         divergence: float = 0.0,
     ) -> Array:
-        """The cross entropy of the output layer's distribution against targets, and its gradients.
+        """Return the cross entropy of the output layer's distribution against targets, and its gradients.
 
         h [R, H], contiguous; targets int32 [R] of the host. Returns float64 [3], sums over the rows: negative log
         likelihood, smoothed loss, rows whose target is the first most probable token. `scale` is a factor of the
@@ -244,7 +245,7 @@ class Device:
         threads: int,
         allocate: Allocate | None = None,
     ) -> tuple[Array, Array]:
-        """The `places` most probable tokens of each row of outputs [R, H], from token `first` on, and their
+        """Return the `places` most probable tokens of each row of outputs [R, H], from token `first` on, and their
         log-probabilities (see kernels/search/best_tokens.py)."""
         raise NotImplementedError
 
@@ -287,7 +288,8 @@ class Device:
         raise NotImplementedError
 
     def log_probs(self, outputs: Array, layer: OutputLayer, threads: int, allocate: Allocate | None = None) -> Array:
-        """The log-probabilities of all tokens [R, V] for outputs [R, H]: the same bits as `best_tokens` gives."""
+        """Return the log-probabilities of all tokens [R, V] for outputs [R, H]: the same bits as `best_tokens`
+        gives."""
         raise NotImplementedError
 
     def best_candidates(
@@ -305,11 +307,11 @@ class Device:
         raise NotImplementedError
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
-        """Rows whose logits exist at a time in `output_loss`, where there are as many."""
+        """Return rows whose logits exist at a time in `output_loss`, where there are as many."""
         raise NotImplementedError
 
     def square_norm(self, gradients: Sequence[Array], threads: int) -> float:
-        """The sum of squares of all arrays in float64; NaN and infinity come through."""
+        """Return the sum of squares of all arrays in float64; NaN and infinity come through."""
         raise NotImplementedError
 
     def adam_step(

@@ -16,7 +16,7 @@ _logger = logging.getLogger("nmt")
 
 @lru_cache(maxsize=1)
 def cpu() -> Device:
-    """The processor."""
+    """Return the processor."""
     from nmt.rnn.kernels.device_cpu import CPUDevice
 
     return CPUDevice()
@@ -24,7 +24,7 @@ def cpu() -> Device:
 
 @lru_cache(maxsize=1)
 def cuda() -> Device:
-    """The first GPU. Raises DeviceError: the packages, the driver or a GPU that suffices is missing."""
+    """Return the first GPU. Raises DeviceError: the packages, the driver or a GPU that suffices is missing."""
     from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 
     # The runtime first: without its packages the kernels cannot even be read.
@@ -35,7 +35,7 @@ def cuda() -> Device:
 
 
 def resolved_dtype(name: str, device: Device | None = None) -> str:
-    """A `compute_dtype`, or what `auto` stands for on a device, None for the processor."""
+    """Return a `compute_dtype`, or what `auto` stands for on a device, None for the processor."""
     if name != "auto":
         return name
     from nmt.rnn.kernels.machine_code.features import multiplies_pairs_fast
@@ -45,7 +45,7 @@ def resolved_dtype(name: str, device: Device | None = None) -> str:
 
 
 def choose_device(name: str) -> Device:
-    """The device called `cpu` or `cuda`; `auto` is the GPU, or the processor with a word why.
+    """Return the device called `cpu` or `cuda`; `auto` is the GPU, or the processor with a word why.
 
     Raises DeviceError: `cuda` was asked for and there is no usable GPU, or another name.
     """

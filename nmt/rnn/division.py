@@ -18,7 +18,7 @@ Division = Literal["rows", "units"]
 
 
 def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
-    """How the threads share a loop whose products read `weight_bytes` of weights at every step.
+    """Return how the threads share a loop whose products read `weight_bytes` of weights at every step.
 
     With few rows a step lasts as long as its weights take to arrive from the cache, and divided by rows every thread
     fetches all of them. With many, meeting after every product costs more than that.
@@ -28,9 +28,9 @@ def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
 
 
 def meeting_threads(size: int, threads: int) -> int:
-    """How many of the threads it pays to divide a step of so many multiply-adds between, if they meet after every
-    product. Two must have ALONE_A_STEP together; with more the share of each must grow as the meeting does, which is by
-    one turn of a cache line whenever their number doubles (reasoned, not measured: see docs/threads.md)."""
+    """Return how many of the threads it pays to divide a step of so many multiply-adds between, if they meet after
+    every product. Two must have ALONE_A_STEP together; with more the share of each must grow as the meeting does, which
+    is by one turn of a cache line whenever their number doubles (reasoned, not measured: see docs/threads.md)."""
     while threads > 1 and 2 * size < tuning.ALONE_A_STEP * threads * (threads - 1).bit_length():
         threads -= 1
     return threads
@@ -51,7 +51,7 @@ def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
 
 @lru_cache(maxsize=1024)
 def single_steps(rows: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths of rows that all take one step, and the bounds that divide them between threads; not to be written
+    """Return lengths of rows that all take one step, and the bounds that divide them between threads; not to be written
     into."""
     ones = np.ones(rows, np.int64)
     return ones, split_rows(ones, threads)
@@ -67,7 +67,8 @@ class Sharing:
     row_size: int  # multiply-adds of a row's step
 
     def of(self, B: int, size: int, T: int, bounds: np.ndarray) -> tuple[bool, np.ndarray]:
-        """Whether they divide units, and the bounds of each one's rows, of B with `size` multiply-adds in T steps."""
+        """Return whether they divide units, and the bounds of each one's rows, of B with `size` multiply-adds in T
+        steps."""
         division = self.division or choose_division(B, self.threads, self.weight_bytes)
         units = self.weight_bytes > 0 and division == "units"
         meeting = meeting_threads(size // max(1, T), self.threads) if units else self.threads
@@ -83,5 +84,5 @@ class Sharing:
         return units, bounds
 
     def of_step(self, rows: int) -> tuple[bool, np.ndarray]:
-        """The same for rows that all take a single step."""
+        """Return the same for rows that all take a single step."""
         return self.of(rows, rows * self.row_size, 1, single_steps(rows, self.threads)[1])

@@ -9,7 +9,7 @@ from nmt.rnn.graph import Graph, Value
 
 
 def _graph_of(op: str, *arguments: Value | float) -> Graph:
-    """The graph of the first value among these. Raises ShapeError: there is none."""
+    """Return the graph of the first value among these. Raises ShapeError: there is none."""
     for a in arguments:
         if isinstance(a, Value):
             return a.graph
@@ -52,7 +52,7 @@ def softplus(x: Value) -> Value:
 
 
 def maximum(a: Value, b: Value | float) -> Value:
-    """The larger of two; where they are equal the gradient is that of b."""
+    """Return the larger of two; where they are equal the gradient is that of b."""
     return _apply("maximum", a, b)
 
 
@@ -96,7 +96,7 @@ def weighted_sum(weights: Value, values: Value) -> Value:
 
 
 def source_count(memory: Value) -> Value:
-    """How many source positions each row has: [S, B, n] -> [B]."""
+    """Return how many source positions each row has: [S, B, n] -> [B]."""
     graph = _graph_of("source_count", memory)
     return graph.apply("sum_s", graph.apply("expand", graph.const(1.0), axes=("S", "B"), width=None))
 

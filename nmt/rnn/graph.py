@@ -44,12 +44,12 @@ class Value:
 
     @property
     def rule(self) -> Op:
-        """The operation's entry in the table."""
+        """Return the operation's entry in the table."""
         return OPS[self.op]
 
     @property
     def kind(self) -> str:
-        """How the compiler treats it (see `ops.Op`)."""
+        """Return how the compiler treats it (see `ops.Op`)."""
         return OPS[self.op].kind
 
     def __repr__(self) -> str:
@@ -97,12 +97,12 @@ class Graph:
         self._known: dict[tuple[Any, ...], Value] = {}
 
     def leaf(self, op: str, name: str, axes: Iterable[str] = ("B",), width: int | None = None, **attrs: Any) -> Value:
-        """Memory from outside: a parameter, an input, a state, a captured array, a cotangent."""
+        """Return memory from outside: a parameter, an input, a state, a captured array, a cotangent."""
         ordered = tuple(a for a in AXES if a in set(axes))
         return self._make(op, (), ordered, width, {"name": name, **attrs})
 
     def const(self, number: float) -> Value:
-        """A number, the same for all rows. Raises ShapeError: it is none."""
+        """Return a number, the same for all rows. Raises ShapeError: it is none."""
         try:
             value = float(number)
         except (TypeError, ValueError):
@@ -120,7 +120,8 @@ class Graph:
     def _make(
         self, op: str, args: tuple[Value, ...], axes: tuple[str, ...], width: int | None, attrs: dict[str, Any]
     ) -> Value:
-        """The value of these arguments: one that is there already, or a new one. Shapes are the caller's business."""
+        """Return the value of these arguments: one that is there already, or a new one. Shapes are the caller's
+        business."""
         key = (op, tuple(a.id for a in args), axes, width, tuple(sorted(attrs.items())))
         if key not in self._known:
             value = Value(self, op, args, axes, width, attrs)
@@ -130,11 +131,13 @@ class Graph:
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """All that was computed, as a value to compare; numbers by their bits: 0.0 equals -0.0, and NaN nothing."""
+        """Return all that was computed, as a value to compare; numbers by their bits: 0.0 equals -0.0, and NaN
+        nothing."""
         return tuple((*key[:4], key[4][0][1].hex()) if key[0] == "const" else key for key in self._known)
 
     def copied(self) -> Graph:
-        """The same values under the same ids in a graph of its own: passes add values to the graph they are given."""
+        """Return the same values under the same ids in a graph of its own: passes add values to the graph they are
+        given."""
         graph = Graph()
         for v in self.values:
             args = tuple(graph.values[a.id] for a in v.args)
@@ -144,7 +147,7 @@ class Graph:
 
 
 def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozenset()) -> list[Value]:
-    """All values the roots need, arguments first; does not look behind the values whose ids are in `stop`."""
+    """Return all values the roots need, arguments first; does not look behind the values whose ids are in `stop`."""
     found: dict[int, Value] = {}
     pending = list(roots)
     while pending:
@@ -157,7 +160,8 @@ def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozen
 
 
 def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """An operation on features one by one: operands have the same width or none, and the result all their axes."""
+    """Return an operation on features one by one: operands have the same width or none, and the result all their
+    axes."""
     simple = _simplify(graph, op, args)
     if simple is not None:
         return simple
@@ -194,14 +198,15 @@ def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
 
 
 def _number(v: Value, other: Value) -> float | None:
-    """The number that every entry of `v` is, where the result of an operation with `other` has the shape of `other`."""
+    """Return the number that every entry of `v` is, where the result of an operation with `other` has the shape of
+    `other`."""
     if v.op == "expand" and set(v.axes) <= set(other.axes) and v.width in (None, other.width):
         v = v.args[0]
     return v.attrs["value"] if v.op == "const" else None
 
 
 def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """The same numbers with more axes."""
+    """Return the same numbers with more axes."""
     (x,) = args
     axes, width = attrs["axes"], attrs["width"]
     if x.axes == axes and x.width == width:
@@ -210,7 +215,7 @@ def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _sum_last(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """A sum over features: one number a row."""
+    """Return a sum over features: one number a row."""
     (x,) = args
     if x.width is None:
         raise ShapeError(f"{op}: the value must have a feature axis, got one number per row")
@@ -218,7 +223,7 @@ def _sum_last(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, A
 
 
 def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """A softmax, or a sum, over source positions."""
+    """Return a softmax, or a sum, over source positions."""
     (x,) = args
     if "S" not in x.axes:
         raise ShapeError(f"{op}: the value must have the axis S, got axes {' '.join(x.axes) or 'none'}")
@@ -227,8 +232,8 @@ def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """A product with a matrix parameter. One of features side by side becomes a sum of products with the rows of the
-    matrix that belong to each."""
+    """Return a product with a matrix parameter. One of features side by side becomes a sum of products with the rows of
+    the matrix that belong to each."""
     x, w = args
     transposed = attrs["transposed"]
     if w.op not in ("param", "rows_of") or "rows" not in w.attrs:
@@ -256,7 +261,7 @@ def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def rows_of(w: Value, start: int, size: int) -> Value:
-    """Rows [start, start + size) of a matrix parameter."""
+    """Return rows [start, start + size) of a matrix parameter."""
     if start == 0 and size == w.attrs["rows"]:
         return w
     base, offset = (w.args[0], w.attrs["start"]) if w.op == "rows_of" else (w, 0)
@@ -276,7 +281,7 @@ def _concat(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """A slice, pushed down through elementwise operations until it meets memory."""
+    """Return a slice, pushed down through elementwise operations until it meets memory."""
     (x,), start, size = args, attrs["start"], attrs["size"]
     if x.width is None or start < 0 or start + size > x.width:
         raise ShapeError(f"slice: [{start}, {start + size}) must lie within the width, got {x.width}")
@@ -299,7 +304,7 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
 
 
 def _slice_of_concat(graph: Graph, x: Value, start: int, size: int) -> Value | None:
-    """The slice of the one part that holds all of it; None where it meets several parts."""
+    """Return the slice of the one part that holds all of it; None where it meets several parts."""
     offset = 0
     for part in x.args:
         width = part.width or 0

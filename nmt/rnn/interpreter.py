@@ -100,7 +100,7 @@ def backward(
     d_final: Mapping[str, np.ndarray] | None = None,
     d_recorded: Mapping[str, np.ndarray] | None = None,
 ) -> Gradients:
-    """Gradients by reverse mode on the step's graph, steps in the opposite order."""
+    """Return gradients by reverse mode on the step's graph, steps in the opposite order."""
     run, given, cell = result.run, d_final or {}, result.run.cell
     d_y = flat(d_y, 2, cell.output_size)
     gradients, sinks = run.differentiated()
@@ -187,7 +187,7 @@ class _Run:
         self.times = range(T - 1, -1, -1) if reverse else range(T)
 
     def active(self, t: int) -> np.ndarray:
-        """Which rows take part in step t, [B, 1]."""
+        """Return which rows take part in step t, [B, 1]."""
         return self.there[t][:, None]
 
     def shape_of(self, v: Value) -> tuple[int, ...]:
@@ -196,7 +196,8 @@ class _Run:
         return (len(self.x), *((S,) if "S" in v.axes else ()), B, v.width or 1)
 
     def differentiated(self) -> tuple[dict[str, Value], list[Sink]]:
-        """Gradients of input, states and captured arrays by the names of their arrays, and shares of parameters'."""
+        """Return gradients of input, states and captured arrays by the names of their arrays, and shares of
+        parameters'."""
         traced = self.traced
         results = {
             **{array_names.gradient(k): v for k, v in traced.outputs.items()},
@@ -210,7 +211,7 @@ class _Run:
     def evaluate(
         self, roots: list[Value], t: int, state: Arrays, cotangents: Arrays | None = None
     ) -> dict[int, np.ndarray]:
-        """All values the roots need, by id; each [S, B, width] with 1 for an axis it lacks."""
+        """Return all values the roots need, by id; each [S, B, width] with 1 for an axis it lacks."""
         values: dict[int, np.ndarray] = {}
         of_step = {array_names.state(name): array for name, array in state.items()} | (cotangents or {})
         for v in topological(roots):
@@ -221,7 +222,7 @@ class _Run:
         return values
 
     def real_part(self, v: Value, values: dict[int, np.ndarray], t: int) -> np.ndarray:
-        """A value with zeros for rows that have ended and source positions that are padding."""
+        """Return a value with zeros for rows that have ended and source positions that are padding."""
         real = self.active(t) & self.real if "S" in v.axes else self.active(t)
         return np.where(real, values[v.id], 0)
 
@@ -236,7 +237,7 @@ class _Run:
         target[sink.start : sink.start + (sink.rows or 0)] += outer.sum(axis=(0, 1))
 
     def _leaf(self, v: Value, t: int, of_step: Arrays) -> np.ndarray:
-        """What memory holds for a leaf in step t, [S or 1, B or 1, n]; a matrix as it is."""
+        """Return what memory holds for a leaf in step t, [S or 1, B or 1, n]; a matrix as it is."""
         if v.op == "const":
             return np.full((1, 1, 1), v.attrs["value"], self.x.dtype)
         name = v.attrs["name"]
@@ -255,8 +256,8 @@ class _Run:
         return array if array.ndim == 3 else array[None]
 
     def _apply(self, v: Value, args: list[np.ndarray]) -> np.ndarray:
-        """What an operation means for these arguments. Raises RuntimeError: it has no meaning, or gives another shape
-        than its rule says."""
+        """Return what an operation means for these arguments. Raises RuntimeError: it has no meaning, or gives another
+        shape than its rule says."""
         if v.rule.meaning is None:
             raise RuntimeError(f"the operation {v.op} has no NumPy meaning")
         attrs = {k: a for k, a in v.attrs.items() if k != "name"}
@@ -273,5 +274,5 @@ class _Run:
 
 
 def _rows(values: dict[int, np.ndarray], v: Value, B: int) -> np.ndarray:
-    """A value of the step as [B, width]."""
+    """Return a value of the step as [B, width]."""
     return np.broadcast_to(values[v.id][0], (B, v.width or 1))

@@ -44,7 +44,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _softmax(x: np.ndarray, *, real: np.ndarray) -> np.ndarray:
-    """A row without any real place is all zero."""
+    """Return a row without any real place is all zero."""
     x = np.where(real, x, -np.inf)
     top = np.max(x, axis=0, keepdims=True)
     e = np.exp(x - np.where(np.isfinite(top), top, 0))
@@ -94,7 +94,7 @@ def _grad_div(g: Value, v: Value) -> Gradients:
 
 
 def _grad_maximum(g: Value, v: Value) -> Gradients:
-    """The larger one gets the gradient; of two that are equal the second."""
+    """Yield the larger one gets the gradient; of two that are equal the second."""
     a, b = v.args
     larger = v.graph.apply("positive", a - b)
     yield a, g * larger

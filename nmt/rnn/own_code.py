@@ -67,7 +67,8 @@ class own_code:  # noqa: N801  (read as a function: `with own_code(...)`)
 
 
 def make_cell(name: str, make: Callable[[int, int], Cell], input_size: int, hidden_size: int) -> Cell:
-    """What an author's class or function makes of two sizes. Raises NMTError: it raises, or makes something else."""
+    """Return what an author's class or function makes of two sizes. Raises NMTError: it raises, or makes something
+    else."""
     with own_code(name, "must make a cell of (input_size, hidden_size)", of=make):
         cell = make(input_size, hidden_size)
     if not isinstance(cell, Cell):
@@ -89,7 +90,7 @@ def not_a_maker(found: Any, module: str) -> str | None:
 
 
 def place_of(what: Any) -> str | None:
-    """Where a class or function is written, `my_cells.py:12`; None where it is ours or nobody knows."""
+    """Return where a class or function is written, `my_cells.py:12`; None where it is ours or nobody knows."""
     function = inspect.unwrap(what.__init__ if inspect.isclass(what) else what) if what is not None else None
     code = getattr(function, "__code__", None)
     return _at(code, code.co_firstlineno) if isinstance(code, CodeType) and _is_own(code.co_filename) else None
@@ -101,12 +102,12 @@ def one_line(error: BaseException) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value that an author's code gave, in one line."""
+    """Return a value that an author's code gave, in one line."""
     return _brief(lambda: repr(value), type(value).__name__)
 
 
 def _brief(say: Callable[[], str], otherwise: str) -> str:
-    """What `say` gives in one line of at most _MOST_CHARACTERS characters; `otherwise` where it raises."""
+    """Return what `say` gives in one line of at most _MOST_CHARACTERS characters; `otherwise` where it raises."""
     try:
         text = " ".join(say().split())
     except Exception:  # whatever an author's class does when it is asked for its text
@@ -115,15 +116,15 @@ def _brief(say: Callable[[], str], otherwise: str) -> str:
 
 
 def _place_in_syntax(error: BaseException) -> str | None:
-    """Where an author's file cannot be read as Python; None for other errors."""
+    """Return where an author's file cannot be read as Python; None for other errors."""
     if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
         return f"{_short(error.filename)}:{error.lineno}"
     return None
 
 
 def _place_in(frames: list[tuple[CodeType, int]], *, on_purpose: bool) -> str | None:
-    """Where an author's code was when an error was raised, from the frames behind the first, which is ours; None where
-    the last of their code and ours is ours, unless ours raised on purpose.
+    """Return where an author's code was when an error was raised, from the frames behind the first, which is ours; None
+    where the last of their code and ours is ours, unless ours raised on purpose.
 
     What is installed counts as an author's where nothing else does: a cell may be installed, and it may have called
     NumPy.
@@ -141,7 +142,7 @@ def _is_ours(code: CodeType) -> bool:
 
 
 def _is_own(file: str) -> bool:
-    """Whether a file is neither ours nor Python's."""
+    """Return whether a file is neither ours nor Python's."""
     standard = file.startswith(_STANDARD) and not file.startswith(_INSTALLED)
     return not (standard or file.startswith((*_OURS, "<frozen ")))
 
@@ -151,7 +152,7 @@ def _at(code: CodeType, line: int | None) -> str:
 
 
 def _short(file: str) -> str:
-    """A path as somebody in the current folder would write it."""
+    """Return a path as somebody in the current folder would write it."""
     try:
         inside = Path(file).resolve().relative_to(Path.cwd())
     except (OSError, ValueError):
@@ -160,7 +161,7 @@ def _short(file: str) -> str:
 
 
 def _placed(kind: type[NMTError], line: str, place: str) -> NMTError:
-    """An error that knows the place it is about."""
+    """Return an error that knows the place it is about."""
     error = kind(line)
     error.place = place
     return error

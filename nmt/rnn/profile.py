@@ -74,7 +74,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """The time spent in operations."""
+        """Return the time spent in operations."""
         return sum(one.seconds for one in self.operations.values())
 
 

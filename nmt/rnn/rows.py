@@ -53,27 +53,28 @@ class Rows:
 
     @property
     def threads(self) -> int:
-        """How many threads share the rows."""
+        """Return how many threads share the rows."""
         return len(self.bounds) - 1
 
     @cached_property
     def whole(self) -> bool:
-        """Whether every row runs to the end."""
+        """Return whether every row runs to the end."""
         return not len(self.lengths) or int(self.lengths.min()) == self.T
 
     @cached_property
     def ordered(self) -> bool:
-        """Whether the rows still running at any step are the first ones: products then meet none that has ended."""
+        """Return whether the rows still running at any step are the first ones: products then meet none that has
+        ended."""
         return self.whole or bool((self.lengths[:-1] >= self.lengths[1:]).all())
 
     @property
     def block_steps(self) -> int:
-        """Steps in a block of time, of nearly equal blocks."""
+        """Return steps in a block of time, of nearly equal blocks."""
         count = -(-self.T * self.B // (self.block_rows or tuning.BLOCK_ROWS))
         return -(-self.T // max(1, count))
 
     def blocks(self, *, turned: bool) -> list[Block]:
-        """The blocks of a pass in the order it takes them; `turned`: against the direction of the rows."""
+        """Return the blocks of a pass in the order it takes them; `turned`: against the direction of the rows."""
         backwards, size = self.reverse != turned, self.block_steps
         found = []
         for start in range(0, self.T, max(1, size)):
@@ -83,19 +84,19 @@ class Rows:
         return found
 
     def derived(self, key: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """What a device computes from these rows, once for each key: both passes read the same."""
+        """Return what a device computes from these rows, once for each key: both passes read the same."""
         if key not in self._derived:
             self._derived[key] = make()
         return self._derived[key]
 
     def of_lengths(self, lengths: np.ndarray) -> Rows:
-        """The same rows with other lengths, int64 [B]."""
+        """Return the same rows with other lengths, int64 [B]."""
         return replace(self, lengths=lengths, _derived={})
 
 
 def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
-    """The shape of one step of an array: [S, B, n] where it has source positions, else [B, n]; without n where its
-    place has no width."""
+    """Return the shape of one step of an array: [S, B, n] where it has source positions, else [B, n]; without n where
+    its place has no width."""
     source = (rows.S,) if place.source_axis else ()
     width = (place.width,) if place.width is not None else ()
     return (*source, rows.B, *width)

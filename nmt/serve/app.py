@@ -143,7 +143,7 @@ class Around:
 
 
 def _refusal(scope: Scope, error: Exception) -> Response:
-    """An error as the protocol of the request tells it."""
+    """Return an error as the protocol of the request tells it."""
     found = error if isinstance(error, RequestError) else RequestError(500, "server: has failed; its log says why")
     key = "message" if scope["path"].startswith(_DEEPL) else "error"
     headers = dict(found.headers)
@@ -153,7 +153,7 @@ def _refusal(scope: Scope, error: Exception) -> Response:
 
 
 def route_of(scope: Scope) -> str:
-    """The route of a request for measures: few names, whatever clients ask for."""
+    """Return the route of a request for measures: few names, whatever clients ask for."""
     if scope["path"] in _PATHS:
         path: str = scope["path"]
         return path
@@ -164,7 +164,7 @@ def route_of(scope: Scope) -> str:
 
 
 async def _known_error(request: Request, error: Exception) -> Response:
-    """An answer to what no route answers."""
+    """Return an answer to what no route answers."""
     status = getattr(error, "status_code", 500)
     messages = {404: "path: must be one of /docs, got another", 405: "method: must be another one for this path"}
     headers = dict(getattr(error, "headers", None) or {})
@@ -173,7 +173,7 @@ async def _known_error(request: Request, error: Exception) -> Response:
 
 
 def make_app(service: Service) -> Starlette:
-    """The application of a service."""
+    """Yield the application of a service."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -18,7 +18,7 @@ class Detector:
 
     @property
     def is_there(self) -> bool:
-        """Whether the library is installed."""
+        """Return whether the library is installed."""
         from importlib.util import find_spec
 
         return find_spec("py3langid") is not None
@@ -41,7 +41,7 @@ class Detector:
         return found
 
     def best(self, text: str, among: Sequence[str]) -> tuple[str, float]:
-        """The most probable of some languages."""
+        """Return the most probable of some languages."""
         if len(among) == 1 and not self.is_there:
             return among[0], 0.0
         return self.ranked(text, among)[0]

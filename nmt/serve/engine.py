@@ -53,7 +53,7 @@ class Ask:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the live search finds it; a detail can be made of what it has found."""
+        """Return whether the live search finds it; a detail can be made of what it has found."""
         return self.n_best == 1 and not self.glossary
 
 
@@ -67,7 +67,7 @@ class _Outbox:
         self._is_woken = False
 
     def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether it wakes this loop."""
+        """Return whether it wakes this loop."""
         return self._loop is loop
 
     def put(self, job: _Job, error: BaseException | None) -> None:
@@ -139,12 +139,12 @@ class _Sentence:
 
     @property
     def gone(self) -> bool:
-        """Whether nobody wants it any more."""
+        """Return whether nobody wants it any more."""
         return self.job.gone
 
     @property
     def is_bulk(self) -> bool:
-        """Whether it is of a long text."""
+        """Return whether it is of a long text."""
         return self.job.is_bulk
 
     def found(self, hypotheses: list[Hypothesis]) -> None:
@@ -158,7 +158,7 @@ class _Sentence:
 
 @lru_cache(maxsize=8)
 def _by_first_word(glossary: tuple[tuple[str, str], ...], lowercase: bool, normalize: Any) -> dict[str, list[int]]:
-    """The numbers of a glossary's entries by the first word of their source, cleaned as text is."""
+    """Return the numbers of a glossary's entries by the first word of their source, cleaned as text is."""
     found: dict[str, list[int]] = {}
     for n, (source, _) in enumerate(glossary):
         if words := clean_line(source, lowercase, normalize).split():
@@ -200,7 +200,7 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """Sentences that wait."""
+        """Return sentences that wait."""
         return len(self._queue) + len(self._side)
 
     async def translate(
@@ -255,8 +255,8 @@ class Engine:
     # ------------------------------------------------------------ the live search
 
     def _live_search(self, size: int) -> LiveSearch | None:
-        """The search of this model for sentences that come and go; None where it has no such search, which the log
-        says with the reason."""
+        """Return the search of this model for sentences that come and go; None where it has no such search, which the
+        log says with the reason."""
         chosen = self._chosen
         beam_size, n_best = candidate_counts(chosen, 1)
         options = search_options(chosen, self._learnt([]))
@@ -311,7 +311,7 @@ class Engine:
 
     @property
     def _beside(self) -> Translator:
-        """The translator for what is not plain: on all threads while the live search has nothing to do."""
+        """Return the translator for what is not plain: on all threads while the live search has nothing to do."""
         return self._single_threaded if self._live is not None and self._live.is_at_work else self.translator
 
     def _aside(self) -> None:
@@ -341,7 +341,7 @@ class Engine:
         return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
 
     def _phrases_for(self, text: str, glossary: tuple[tuple[str, str], ...]) -> list[str]:
-        """What `Translator.phrases_for` says; entries whose first word is not in the text are not looked at."""
+        """Return what `Translator.phrases_for` says; entries whose first word is not in the text are not looked at."""
         side = self.translator.config.data.src
         index = _by_first_word(glossary, side.lowercase, side.normalize)
         bare = self.translator.src_subwords.bare(text)

@@ -29,7 +29,7 @@ class Files:
         self._progress: Shelf[tuple[int, int]] = Shelf(_MOST, _MOST)
 
     def get(self, name: str) -> tuple[str, bytes, str]:
-        """Name, content and media type of a file that was translated. Raises RequestError."""
+        """Return name, content and media type of a file that was translated. Raises RequestError."""
         self._forget()
         found = self._kept.get(name)
         if found is None:
@@ -37,7 +37,7 @@ class Files:
         return found
 
     def progress(self, ticket: str) -> tuple[int, int]:
-        """How many of a file's sentences are done, and how many there are."""
+        """Return how many of a file's sentences are done, and how many there are."""
         return self._progress.get(ticket) or (0, 0)
 
     def note(self, client: str, ticket: str, done: int, count: int) -> None:
@@ -46,7 +46,7 @@ class Files:
             self._progress.put(client, ticket, (done, count))
 
     def keep(self, client: str, name: str, content: bytes, media_type: str) -> str:
-        """The name by which a file is fetched from now on."""
+        """Return the name by which a file is fetched from now on."""
         self._forget()
         key = f"{secrets.token_urlsafe(18)}.{PurePath(name).suffix.lstrip('.') or 'txt'}"
         self._kept.put(client, key, (name, content, media_type), len(content))
@@ -60,7 +60,7 @@ class Files:
 
 
 def translated_name(name: str, target: str) -> str:
-    """The name of a file's translation: letters of any language stay; what a path, a header or a shell takes for
+    """Return the name of a file's translation: letters of any language stay; what a path, a header or a shell takes for
     something else, and signs that cannot be seen, become underscores."""
     path = PurePath(name)
     stem = "".join(c if c.isprintable() else "_" for c in path.stem)

@@ -30,7 +30,7 @@ class JSONFormatter(logging.Formatter):
     """Records as JSON; `fields` of a record are its own."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Return one line."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         told: dict[str, Any] = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
         told |= getattr(record, "fields", {})

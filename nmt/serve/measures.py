@@ -49,5 +49,5 @@ class Measures:
         found[1].inc(characters)
 
     def text(self) -> bytes:
-        """All of them in Prometheus' text format."""
+        """Return all of them in Prometheus' text format."""
         return generate_latest(self._registry)

@@ -42,7 +42,7 @@ class ServedModel:
 
     @property
     def about(self) -> dict[str, object]:
-        """What people are told of it."""
+        """Return what people are told of it."""
         return {
             "name": self.name,
             "source": self.source,
@@ -73,11 +73,12 @@ class Models:
 
     @property
     def waiting(self) -> int:
-        """Sentences that wait."""
+        """Return sentences that wait."""
         return sum(one.engine.waiting for one in self.all)
 
     def find(self, source: str, target: str, name: str | None = None) -> ServedModel:
-        """The model of a pair, by its name where one is given. Codes may have regions: de-AT. Raises RequestError."""
+        """Return the model of a pair, by its name where one is given. Codes may have regions: de-AT. Raises
+        RequestError."""
         pairs = (source.lower(), target.lower()), (base(source), base(target))
         for wanted in pairs:
             for one in self.all:
@@ -94,13 +95,13 @@ class Models:
 
 
 def base(code: str) -> str:
-    """A language without its region: pt of pt-BR or pt_BR."""
+    """Return a language without its region: pt of pt-BR or pt_BR."""
     return code.replace("_", "-").split("-")[0].lower()
 
 
 @cache
 def bleu_signature() -> str:
-    """How training computes the BLEU that it keeps (Post 2018, section 4)."""
+    """Return how training computes the BLEU that it keeps (Post 2018, section 4)."""
     from nmt.evaluate import score_translations
 
     return score_translations(["a"], ["a"], metrics=("bleu",))["bleu"].signature

@@ -68,7 +68,7 @@ class _Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises DeviceError."""
+    """Return a socket that listens there. Raises DeviceError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, asyncio sets TCP_NODELAY on each connection. Without it an answer's second packet waits
     # for the client's acknowledgement of the first, 40 ms on Linux.

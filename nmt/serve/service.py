@@ -109,7 +109,7 @@ class Service:
     async def pair(
         self, source: str, target: str, texts: Sequence[str], name: str | None = None
     ) -> tuple[ServedModel, float]:
-        """The model for texts in `source`, which may be auto, and how sure that language is, 0 to 1. Raises
+        """Return the model for texts in `source`, which may be auto, and how sure that language is, 0 to 1. Raises
         RequestError."""
         if source.lower() != "auto":
             return self.models.find(source, target, name), 1.0
@@ -166,14 +166,14 @@ class Service:
         return await self.box.run(Job("join", (packed, found, count, distinct), "q", seconds), client)
 
     async def ask(self, model: ServedModel, sentences: list[str], ask: Ask, client: str) -> list[list[Translation]]:
-        """What a model finds. Raises RequestError: 503 where too many wait, 504 where it takes too long."""
+        """Return what a model finds. Raises RequestError: 503 where too many wait, 504 where it takes too long."""
         async with self.in_time(self.settings.limits.seconds):
             return await self.in_pieces(model, sentences, ask, client)
 
     async def sentences(
         self, model: ServedModel, rows: Sequence[tuple[bool, str]], ask: Ask, client: str
     ) -> list[list[Translation]]:
-        """What a model finds for rows of a `Cut`; details for those that need them. Raises RequestError."""
+        """Return what a model finds for rows of a `Cut`; details for those that need them. Raises RequestError."""
         found: list[list[Translation]] = [[]] * len(rows)
         for details in (False, True):
             chosen = [n for n, (needed, _) in enumerate(rows) if needed == details]
@@ -206,9 +206,9 @@ class Service:
         client: str,
         take: Callable[[int, list[list[Translation]]], Awaitable[None]] | None = None,
     ) -> list[list[Translation]]:
-        """What a model finds; of a long text two pieces wait at a time, so that little is kept of what nobody may want
-        any more, and nobody else waits until all of it is cut into subwords. take: given each piece, by its place,
-        which is then not kept. Raises RequestError."""
+        """Return what a model finds; of a long text two pieces wait at a time, so that little is kept of what nobody
+        may want any more, and nobody else waits until all of it is cut into subwords. take: given each piece, by its
+        place, which is then not kept. Raises RequestError."""
         is_bulk = len(sentences) >= BULK
         if len(sentences) <= _PIECE and take is None:
             return await self._translate(model, sentences, ask, client, accepted=False, is_bulk=is_bulk)
@@ -233,7 +233,7 @@ class Service:
     async def _translate(
         self, model: ServedModel, sentences: list[str], ask: Ask, client: str, **more: bool
     ) -> list[list[Translation]]:
-        """What the model of today finds. Raises RequestError."""
+        """Return what the model of today finds. Raises RequestError."""
         try:
             while True:
                 engine = self._engine(model)

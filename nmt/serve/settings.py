@@ -51,12 +51,12 @@ class ServerSettings:
 
 
 def hash_of(key: str) -> str:
-    """What is kept of a key."""
+    """Return what is kept of a key."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_keys(path: str, default: int) -> dict[str, int]:
-    """Keys of a file, one a line, with requests a minute behind a tab where they are not the default. Raises
+    """Return keys of a file, one a line, with requests a minute behind a tab where they are not the default. Raises
     DataError."""
     found: dict[str, int] = {}
     for number, line in enumerate(read_text(path), start=1):

@@ -26,5 +26,5 @@ def note_terms(parts: list[dict[str, Any]], glossary: Glossary) -> None:
 
 
 def _spaced(text: str) -> str:
-    """Words alone, each between spaces."""
+    """Return words alone, each between spaces."""
     return f" {' '.join(_WORD.findall(text.casefold()))} "

@@ -80,13 +80,14 @@ def _too_much(most: int) -> RequestError:
 
 
 async def read_body(request: Request, service: Service, most: int | None = None) -> bytes:
-    """The body. Raises RequestError, as `body_parts`."""
+    """Return the body. Raises RequestError, as `body_parts`."""
     return b"".join([part async for part in body_parts(request, service, most)])
 
 
 async def read_fields(request: Request, service: Service) -> dict[str, Any]:
-    """What a client gives, as JSON, form or query string, later ones of these first; a field that comes more than
-    once is a list. Who may not ask is told so before the body is read, where that can be known. Raises RequestError."""
+    """Return what a client gives, as JSON, form or query string, later ones of these first; a field that comes more
+    than once is a list. Who may not ask is told so before the body is read, where that can be known. Raises
+    RequestError."""
     arrive(request, service)
     query = request.scope.get("query_string", b"")
     fields = _gathered(parse_pairs(decoded(query, "query string"), "query string")) if query else {}
@@ -154,7 +155,7 @@ def arrive(request: Request, service: Service) -> None:
 
 
 def header_key(request: Request) -> str | None:
-    """The key in the header of a request; what a proxy asks for (Basic, Digest) is none."""
+    """Return the key in the header of a request; what a proxy asks for (Basic, Digest) is none."""
     kind, _, key = request.headers.get("authorization", "").strip().rpartition(" ")
     return key if key and kind.strip().lower() in ("", "bearer", "deepl-auth-key") else None
 
@@ -208,7 +209,7 @@ def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def text_field(fields: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """A field that is one text. Raises RequestError: It is missing without a default, or no text."""
+    """Return a field that is one text. Raises RequestError: It is missing without a default, or no text."""
     value = fields.get(name, default)
     if value is None:
         raise RequestError(400, f"{name}: must be given, got none")
@@ -218,7 +219,7 @@ def text_field(fields: Mapping[str, Any], name: str, default: str | None = None)
 
 
 def texts_field(fields: Mapping[str, Any], name: str) -> list[str]:
-    """A field that is a text or a list of texts, as a list. Raises RequestError."""
+    """Return a field that is a text or a list of texts, as a list. Raises RequestError."""
     value = fields.get(name)
     if value is None:
         raise RequestError(400, f"{name}: must be given, got none")
@@ -230,7 +231,7 @@ def texts_field(fields: Mapping[str, Any], name: str) -> list[str]:
 
 
 def count_field(fields: Mapping[str, Any], name: str, default: int = 0) -> int:
-    """A field that is a whole number of at least 0. Raises RequestError."""
+    """Return a field that is a whole number of at least 0. Raises RequestError."""
     value = fields.get(name, default)
     if value is None or value == "":
         return default
@@ -242,8 +243,8 @@ def count_field(fields: Mapping[str, Any], name: str, default: int = 0) -> int:
 
 
 def glossary_field(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The pairs of phrases of `glossary`: a list of pairs, or lines of `phrase = translation`; none where it is not
-    given. Raises RequestError."""
+    """Return the pairs of phrases of `glossary`: a list of pairs, or lines of `phrase = translation`; none where it is
+    not given. Raises RequestError."""
     given = fields.get("glossary")
     if not given:
         return ()
@@ -266,12 +267,12 @@ def glossary_field(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def name_field(fields: Mapping[str, Any], name: str) -> str | None:
-    """A field that is a name, None where it is not given or empty. Raises RequestError."""
+    """Return a field that is a name, None where it is not given or empty. Raises RequestError."""
     return None if fields.get(name) is None else text_field(fields, name) or None
 
 
 def file_field(fields: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Name and content of `file`. Raises RequestError."""
+    """Return name and content of `file`. Raises RequestError."""
     given = fields.get("file")
     if not isinstance(given, tuple):
         raise RequestError(400, "file: must be a file, got none")
@@ -284,7 +285,7 @@ def _kind(value: Any) -> str:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled when the client goes. The body must have been read. Raises
+    """Return the result of `work`, which is cancelled when the client goes. The body must have been read. Raises
     RequestError: 499 where it has gone."""
     departures: Departures = request.scope["nmt.departures"]
     task = asyncio.current_task()

@@ -30,7 +30,7 @@ class LengthModel:
 
     @classmethod
     def learn(cls, src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> LengthModel:
-        """The line of least squares through the lengths [N] of sentence pairs, ends not counted in them.
+        """Return the line of least squares through the lengths [N] of sentence pairs, ends not counted in them.
 
         With one source length only, or a line that falls, the line through the origin and the mean. At least one pair.
         """
@@ -50,12 +50,12 @@ class LengthModel:
         return np.maximum(self.ratio * lengths + self.extra, 1.0)
 
     def to_dict(self) -> dict[str, float]:
-        """What JSON can hold."""
+        """Return what JSON can hold."""
         return {"ratio": self.ratio, "extra": self.extra, "deviation": self.deviation, "pairs": self.pairs}
 
     @classmethod
     def from_dict(cls, values: Any, where: Path) -> LengthModel:
-        """What `to_dict` gave. Raises CheckpointError, which names `where`."""
+        """Return what `to_dict` gave. Raises CheckpointError, which names `where`."""
         try:
             numbers = {name: float(values[name]) for name in ("ratio", "extra", "deviation", "pairs")}
             usable = all(map(math.isfinite, numbers.values())) and numbers["ratio"] > 0

@@ -52,7 +52,7 @@ def write_card(path: Path, saved: SavedModel, bundle: Path) -> None:
 
 
 def model_card(saved: SavedModel, bundle: Path) -> str:
-    """The card as text: front matter, what it is, use, scores, training, what is open."""
+    """Return the card as text: front matter, what it is, use, scores, training, what is open."""
     config = saved.config
     front = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in _front(saved).items())
     scores = [f"| {_METRICS[name]} | {value:.2f} |" for name, value in _scores(saved)]
@@ -84,14 +84,14 @@ def _purpose(saved: SavedModel) -> str:
 
 
 def _languages(saved: SavedModel) -> list[str]:
-    """The sides that are named by codes of languages, as BCP 47 has them; letters and sounds are none."""
+    """Return the sides that are named by codes of languages, as BCP 47 has them; letters and sounds are none."""
     data = saved.config.data
     sides = [data.src.lang, data.tgt.lang] if saved.config.task == "translation" else [data.tgt.lang]
     return [side for side in sides if re.fullmatch(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", side)]
 
 
 def _front(saved: SavedModel) -> dict[str, Any]:
-    """What machines read."""
+    """Return what machines read."""
     config, translates = saved.config, saved.config.task == "translation"
     task = "translation" if translates else "text-generation"
     metrics = [{"type": name, "value": round(value, 2), "name": _METRICS[name]} for name, value in _scores(saved)]
@@ -107,7 +107,7 @@ def _front(saved: SavedModel) -> dict[str, Any]:
 
 
 def _scores(saved: SavedModel) -> list[tuple[str, float]]:
-    """Scores of the checkpoint, as its file or the validation behind it has them."""
+    """Return scores of the checkpoint, as its file or the validation behind it has them."""
     state = saved.content.get("state", {})
     found = saved.content.get("scores") or state.get("best_scores", {})
     return [(name, float(found[name])) for name in _METRICS if isinstance(found.get(name), int | float)]
@@ -128,7 +128,7 @@ def _facts(saved: SavedModel, bundle: Path) -> list[tuple[str, str]]:
 
 
 def _settings(saved: SavedModel) -> str:
-    """The settings that the model was trained with, without folders of the machine that trained it."""
+    """Return the settings that the model was trained with, without folders of the machine that trained it."""
     values = saved.config.to_dict()
     training = {key: value for key, value in values["training"].items() if key != "load_model"}
     return json.dumps({"model": values["model"], "training": training}, indent=1, ensure_ascii=False)

@@ -189,13 +189,13 @@ def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray]
 
 
 def quantised_tensors(name: str, matrix: Quantised) -> dict[str, np.ndarray]:
-    """How a checkpoint holds the parameter `name` in int8: numbers under its name, the scales of its output channels
-    beside them. No processor's layout: what a processor wants is made when a model is loaded."""
+    """Return how a checkpoint holds the parameter `name` in int8: numbers under its name, the scales of its output
+    channels beside them. No processor's layout: what a processor wants is made when a model is loaded."""
     return {PARAMS_PREFIX + name: matrix.numbers, PARAMS_PREFIX + name + SCALES_SUFFIX: matrix.scales}
 
 
 def _joined(model: Network, tensors: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray | Quantised]:
-    """Parameters by name, numbers and scales together again."""
+    """Return parameters by name, numbers and scales together again."""
     found: dict[str, np.ndarray | Quantised] = {}
     for key, tensor in tensors.items():
         name = key.removeprefix(PARAMS_PREFIX)
@@ -217,12 +217,12 @@ def _joined(model: Network, tensors: dict[str, np.ndarray], path: Path) -> dict[
 
 
 def numbered_checkpoint(folder: Path, kind: str, update: int) -> Path:
-    """The file of a numbered checkpoint, `best` or `last`."""
+    """Return the file of a numbered checkpoint, `best` or `last`."""
     return folder / f"{kind}-{update}.safetensors"
 
 
 def numbered_checkpoints(folder: Path, kind: str) -> list[Path]:
-    """The numbered checkpoints of a kind that are there, the newest first."""
+    """Return the numbered checkpoints of a kind that are there, the newest first."""
     found = {path: re.fullmatch(rf"{kind}-(\d+)\.safetensors", path.name) for path in folder.glob(f"{kind}-*")}
     updates = {path: int(match[1]) for path, match in found.items() if match}
     return sorted(updates, key=lambda path: -updates[path])
@@ -250,14 +250,14 @@ def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
 
 
 def checkpoint_names(folder: Path) -> list[str]:
-    """The checkpoints that are there by what the user calls them: `best`, `last`, and numbered ones, the newest
+    """Return the checkpoints that are there by what the user calls them: `best`, `last`, and numbered ones, the newest
     first."""
     names = [path.stem for path in (folder / BEST_NAME, folder / LAST_NAME) if is_file(path)]
     return names + [path.stem for kind in ("best", "last") for path in numbered_checkpoints(folder, kind)]
 
 
 def model_files(place: Path) -> list[Path]:
-    """The files of a model that is a folder, or one file; none where there is nothing."""
+    """Return the files of a model that is a folder, or one file; none where there is nothing."""
     if not is_folder(place):
         return [place] if is_file(place) else []
     names = (CONFIG_NAME, LENGTHS_NAME, LOG_NAME, METRICS_NAME, *SUBWORD_NAMES.values())
@@ -296,7 +296,7 @@ def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, ad
 
 
 def _read_subwords(path: Path) -> bytes:
-    """The bytes of a subword model. Raises CheckpointError."""
+    """Return the bytes of a subword model. Raises CheckpointError."""
     if not is_file(path):
         raise CheckpointError(
             f"{path}: must be the subwords the model was trained with, got no such file; "

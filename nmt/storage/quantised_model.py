@@ -64,7 +64,7 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
 
 
 def _tensors(saved: SavedModel) -> dict[str, np.ndarray]:
-    """All parameters as a checkpoint in int8 holds them; what is no matrix stays as it is."""
+    """Return all parameters as a checkpoint in int8 holds them; what is no matrix stays as it is."""
     weights = saved.build("int8").weights
     tensors: dict[str, np.ndarray] = {}
     for name in weights:

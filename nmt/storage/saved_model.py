@@ -65,13 +65,13 @@ class SavedModel:
 
     @property
     def settings_path(self) -> Path:
-        """The file that the settings are of."""
+        """Return the file that the settings are of."""
         return self.path if self.content.get("kind") == _KIND else self.path.parent / CONFIG_NAME
 
     @property
     def digest(self) -> str:
-        """A fingerprint of what translations depend on: parameters, subwords, sizes and how text is cleaned, shortlist
-        and lengths; the same for a folder and the file made of it."""
+        """Return a fingerprint of what translations depend on: parameters, subwords, sizes and how text is cleaned,
+        shortlist and lengths; the same for a folder and the file made of it."""
         data = self.config.data
         parts: list[Any] = [
             sorted((name, checksum) for name, checksum in self.content["checksums"].items() if name in self.params),
@@ -85,7 +85,7 @@ class SavedModel:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
-        """The model (see `build_model`) with its parameters, which stay in the file's map on the processor.
+        """Return the model (see `build_model`) with its parameters, which stay in the file's map on the processor.
 
         Here the cells that it names by dotted path are imported, where `cells` allows it, and nowhere else.
 
@@ -239,7 +239,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
 
 
 def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:
-    """The subwords of `joint`, `src` or `tgt` among a bundle's tensors. Raises CheckpointError."""
+    """Return the subwords of `joint`, `src` or `tgt` among a bundle's tensors. Raises CheckpointError."""
     from nmt.data.tokens.subword_files import read_subwords
 
     try:

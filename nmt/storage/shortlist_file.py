@@ -19,13 +19,13 @@ PREFIX = "shortlist/"
 
 
 def shortlist_tensors(shortlist: Shortlist) -> dict[str, np.ndarray]:
-    """The arrays of a shortlist by their names in a file."""
+    """Return the arrays of a shortlist by their names in a file."""
     arrays = {"starts": shortlist.starts.astype(np.int64), "tokens": shortlist.tokens, "always": shortlist.always}
     return {PREFIX + name: array for name, array in arrays.items()}
 
 
 def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path) -> Shortlist | None:
-    """What `shortlist_tensors` gave; None where it is not there. Raises CheckpointError, which names `where`."""
+    """Return what `shortlist_tensors` gave; None where it is not there. Raises CheckpointError, which names `where`."""
     if not any(name.startswith(PREFIX) for name in tensors):
         return None
     from nmt.decode.shortlist import Shortlist

@@ -169,7 +169,8 @@ class MappedFile:
 
 
 def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
-    """A file's map or bytes, the first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
+    """Return a file's map or bytes, the first byte of data, every tensor's place, and the metadata. Raises
+    _MalformedError."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         if size <= _LENGTH_BYTES:
@@ -195,7 +196,7 @@ def _text_checksum(text: str) -> int:
 
 
 def _read_header(mapped: _Bytes) -> tuple[int, dict[str, _Entry], dict[str, str]]:
-    """The first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
+    """Return the first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
     length = int.from_bytes(mapped[:_LENGTH_BYTES], "little")
     start = _LENGTH_BYTES + length
     if length > _MOST_HEADER_BYTES or start > len(mapped):
@@ -221,7 +222,7 @@ def _read_header(mapped: _Bytes) -> tuple[int, dict[str, _Entry], dict[str, str]
 
 
 def _entry(name: str, value: Any) -> _Entry:
-    """What a header says of one tensor, checked by itself. Raises _MalformedError."""
+    """Return what a header says of one tensor, checked by itself. Raises _MalformedError."""
     try:
         dtype, shape, (begin, end) = np.dtype(_DTYPES[value["dtype"]]), value["shape"], value["data_offsets"]
         numbers = [*shape, begin, end]
@@ -235,7 +236,7 @@ def _entry(name: str, value: Any) -> _Entry:
 
 
 def _view(mapped: _Bytes, start: int, entry: _Entry) -> np.ndarray:
-    """A tensor in the mapped file; a copy only where it is not aligned."""
+    """Return a tensor in the mapped file; a copy only where it is not aligned."""
     count = math.prod(entry.shape)
     if not count:
         return np.zeros(entry.shape, entry.dtype)
@@ -244,7 +245,7 @@ def _view(mapped: _Bytes, start: int, entry: _Entry) -> np.ndarray:
 
 
 def _parse_content(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint says of itself, checked against its checksum. Raises CheckpointError."""
+    """Return what a checkpoint says of itself, checked against its checksum. Raises CheckpointError."""
     try:
         text = metadata[METADATA_KEY]
         content: dict[str, Any] = json.loads(text)

@@ -41,17 +41,17 @@ class Difference:
     now: Any
 
     def matches(self, *patterns: str) -> bool:
-        """Whether its key is one of these."""
+        """Return whether its key is one of these."""
         return any(fnmatch.fnmatchcase(self.key, pattern) for pattern in patterns)
 
     @property
     def changes_meaning(self) -> bool:
-        """Whether parameters that were trained before it mean something else after it."""
+        """Return whether parameters that were trained before it mean something else after it."""
         return self.matches(*MEANING) and not self.matches(*TRAINING_ONLY) and not self.moved
 
     @property
     def moved(self) -> bool:
-        """Whether it is a cell of somebody's own whose module has another name or place now."""
+        """Return whether it is a cell of somebody's own whose module has another name or place now."""
         names = [value for value in (self.before, self.now) if isinstance(value, str) and "." in value]
         return self.matches("model.*.rnn_type") and len(names) == 2 and len({n.rpartition(".")[2] for n in names}) == 1
 
@@ -62,7 +62,7 @@ class Difference:
 
 
 def differences(saved: Any, wanted: Mapping[str, Any]) -> Iterator[Difference]:
-    """The settings that differ, by key; one that only one version of nmt knows has no counterpart.
+    """Yield the settings that differ, by key; one that only one version of nmt knows has no counterpart.
 
     Args:
         saved: What a checkpoint says, which may be anything.
@@ -111,7 +111,7 @@ def check_settings(
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings as `("model.encoder.num_layers", 1)`; tuples become lists, as in JSON."""
+    """Yield settings as `("model.encoder.num_layers", 1)`; tuples become lists, as in JSON."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
@@ -120,7 +120,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _shown(value: Any) -> str:
-    """A value as an error line shows it: plain text as it is, all else as JSON, short."""
+    """Return a value as an error line shows it: plain text as it is, all else as JSON, short."""
     if isinstance(value, str) and value.isprintable() and len(value) <= 60:
         return value
     text = json.dumps(value)

@@ -45,8 +45,8 @@ def uninterrupted() -> Iterator[None]:
 
 
 def forkable(lock: _Lock) -> _Lock:
-    """The same lock, open in a forked child even where another thread of the parent held it: that thread is not in the
-    child, and would never open it. What the lock guards must be whole between any two instructions."""
+    """Return the same lock, open in a forked child even where another thread of the parent held it: that thread is not
+    in the child, and would never open it. What the lock guards must be whole between any two instructions."""
     global _locks, _room
     with _noting:
         if len(_locks) >= _room:

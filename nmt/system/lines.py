@@ -74,11 +74,11 @@ class Lines(Iterator[T], Generic[T]):
         return next(self._items)
 
     def ready(self) -> bool:
-        """Whether the next item is there, or it is known that none will come."""
+        """Return whether the next item is there, or it is known that none will come."""
         return self._ready is None or self._ready()
 
     def take(self, most: int) -> list[T]:
-        """The next items, at most so many: those that are there, but at least one unless none is left."""
+        """Return the next items, at most so many: those that are there, but at least one unless none is left."""
         if self._ready is None:
             return list(islice(self._items, most))
         found = list(islice(self._items, 1))
@@ -96,7 +96,8 @@ def chunks(lines: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def text_file(path: str | PathLike[str]) -> Path:
-    """The path itself, or with `.gz` or `.zst` when only that file is there. Raises DataError where there is none."""
+    """Return the path itself, or with `.gz` or `.zst` when only that file is there. Raises DataError where there is
+    none."""
     plain = named(path, "a text file")
     if is_file(plain):
         return plain
@@ -112,7 +113,7 @@ def text_file(path: str | PathLike[str]) -> Path:
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
-    """The lines of a UTF-8 file, one by one; plain, gzip or zstd (by `.gz` or `.zst`, which may be left out).
+    """Return the lines of a UTF-8 file, one by one; plain, gzip or zstd (by `.gz` or `.zst`, which may be left out).
 
     Where `lenient`, a byte that is no UTF-8 comes as a lone surrogate (PEP 383) and raises nothing.
 
@@ -128,7 +129,7 @@ def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str
 
 
 def _opened(path: Path) -> BinaryIO:
-    """The bytes of a text, unpacked where its name says that it is packed."""
+    """Return the bytes of a text, unpacked where its name says that it is packed."""
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path))
     if path.suffix != ".zst":
@@ -171,12 +172,13 @@ class _Unpacked(io.RawIOBase):
 
 
 def source_name(source: str) -> str:
-    """What messages call a source of lines."""
+    """Return what messages call a source of lines."""
     return _STDIN_NAME if source == STDIN else source
 
 
 def open_lines(source: str) -> Lines[str]:
-    """The lines of a file, as `read_lines` reads it, of standard input (`-`), or of a pipe or device by its path.
+    """Return the lines of a file, as `read_lines` reads it, of standard input (`-`), or of a pipe or device by its
+    path.
 
     Lines of a pipe are read by a thread as they come, at most MAX_LINE_BYTES ahead.
 
@@ -196,7 +198,7 @@ def open_lines(source: str) -> Lines[str]:
 
 
 def read_text(source: str) -> list[str]:
-    """All lines of what `open_lines` opens. Raises DataError as it does, and beyond MAX_TEXT_BYTES of memory."""
+    """Return all lines of what `open_lines` opens. Raises DataError as it does, and beyond MAX_TEXT_BYTES of memory."""
     found: list[str] = []
     size = 0
     for line in open_lines(source):
@@ -211,7 +213,7 @@ def read_text(source: str) -> list[str]:
 
 
 def _standard_input() -> Lines[str]:
-    """The lines of standard input, whatever it is: a file, a pipe, a terminal, a stand-in. Raises DataError."""
+    """Return the lines of standard input, whatever it is: a file, a pipe, a terminal, a stand-in. Raises DataError."""
     if sys.stdin is None:
         raise DataError(f"{_STDIN_NAME}: must be open, got a closed one; give the path of a file")
     try:
@@ -256,7 +258,7 @@ class _Arriving(Iterator[bytes]):
             raise StopIteration
 
     def ready(self) -> bool:
-        """Whether a line is there, or it is known that none will come."""
+        """Return whether a line is there, or it is known that none will come."""
         return bool(self._lines) or self._ended
 
     def _fetch(self) -> None:
@@ -290,7 +292,7 @@ class _Arriving(Iterator[bytes]):
         self._put([line for line in [b"".join(begun)] if line])
 
     def _block(self) -> bytes:
-        """The next bytes, waited for; none at the end."""
+        """Return the next bytes, waited for; none at the end."""
         while True:
             try:
                 return os.read(self._handle, _BLOCK_BYTES)
@@ -313,13 +315,13 @@ def _of_stream(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
 
 
 def _pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines with their ends; of one that is too long so much that it shows."""
+    """Return lines with their ends; of one that is too long so much that it shows."""
     return iter(partial(stream.readline, MAX_LINE_BYTES + len(b"\r\n") + 1), b"")
 
 
 def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Iterator[str]:
-    """Text of lines of bytes, without line ends; `errors` as of `bytes.decode`. Raises DataError, which names the file
-    and the line."""
+    """Yield text of lines of bytes, without line ends; `errors` as of `bytes.decode`. Raises DataError, which names the
+    file and the line."""
     number = 0
     try:
         for number, raw in enumerate(lines, start=1):
@@ -350,8 +352,8 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
 
 
 def _checked_start(raw: bytes, name: str) -> bytes:
-    """The first line without a byte-order mark. Raises DataError where it shows that the text is in no lines of UTF-8
-    at all, which would be answered as one line of nonsense."""
+    """Return the first line without a byte-order mark. Raises DataError where it shows that the text is in no lines of
+    UTF-8 at all, which would be answered as one line of nonsense."""
     if (what := next((name for start, name in _OTHERS if raw.startswith(start)), None)) is not None:
         raise DataError(f"{name}: must be lines of UTF-8, got {what}")
     if raw.startswith(_MARKS) or _has_wide_characters(raw):
@@ -368,7 +370,7 @@ def _checked_start(raw: bytes, name: str) -> bytes:
 
 
 def _has_wide_characters(raw: bytes) -> bool:
-    """Whether every second byte of a line, and no other, is NUL: so UTF-16 writes what ASCII can."""
+    """Return whether every second byte of a line, and no other, is NUL: so UTF-16 writes what ASCII can."""
     line = raw.removesuffix(b"\n").removesuffix(b"\r")
     for zeros, others in ((line[1::2], line[::2]), (line[::2], line[1::2])):
         if len(zeros) > 1 and not any(zeros) and 0 not in others:

@@ -37,7 +37,8 @@ class Notices:
                 kind.first.append(number + 1)
 
     def told(self) -> list[str]:
-        """A text for each kind: what is wrong, how many lines it is true of, and the first of them, counted from 1."""
+        """Return a text for each kind: what is wrong, how many lines it is true of, and the first of them, counted from
+        1."""
         found = []
         for text, kind in self._kinds.items():
             numbers = ", ".join(map(str, kind.first))

@@ -213,7 +213,7 @@ def _check_writable(folder: Path, place: Path) -> None:
 
 
 def _nearest(place: Path) -> Path:
-    """The path itself, or what is there above it."""
+    """Return the path itself, or what is there above it."""
     real = Path(os.path.realpath(place))
     return next((one for one in (real, *real.parents) if exists(one)), real)
 

@@ -18,19 +18,19 @@ BEST = "  *"
 
 
 def is_live(stream: TextIO | None) -> bool:
-    """Whether a line of this stream can be written anew."""
+    """Return whether a line of this stream can be written anew."""
     return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def live(text: str) -> str:
-    """What writes `text` in place of the terminal's last line, cut to its width: what goes on in a second line could
-    not be taken back."""
+    """Return what writes `text` in place of the terminal's last line, cut to its width: what goes on in a second line
+    could not be taken back."""
     return f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K"
 
 
 def coloured(text: str, stream: TextIO | None) -> str:
-    """A line as `stream` gets it: `Error:` in red, `warning:` in yellow, the best validation so far in green. Plain
-    where that is no terminal, or where NO_COLOR is set to anything (no-color.org)."""
+    """Return a line as `stream` gets it: `Error:` in red, `warning:` in yellow, the best validation so far in green.
+    Plain where that is no terminal, or where NO_COLOR is set to anything (no-color.org)."""
     if not is_live(stream) or os.environ.get("NO_COLOR"):
         return text
     for word, colour in ((_ERROR, _RED), (_WARNING, _YELLOW)):

@@ -150,7 +150,7 @@ class Sweep:
         return None
 
     def _progress(self) -> str:
-        """How far the runs under way are, by what they said last."""
+        """Return how far the runs under way are, by what they said last."""
         words = {job.folder.name: _last_words(_log(job, "err")) for job, _, _ in self._running.values()}
         return "; ".join(f"{name}: {said or 'begins'}" for name, said in words.items())
 
@@ -170,7 +170,7 @@ class Sweep:
         self._running[process.pid] = (job, process, time.monotonic())
 
     def _ended(self) -> Iterator[Job]:
-        """The runs that have ended by now, with their results."""
+        """Yield the runs that have ended by now, with their results."""
         for number, (job, process, began) in list(self._running.items()):
             code = process.poll()
             if code is None:
@@ -251,7 +251,7 @@ class Sweep:
 def plan(
     config_file: str, overrides: Sequence[str], grid: Grid, seeds: int, folder: Path | None
 ) -> tuple[Path, list[Job]]:
-    """Every combination of the grid's values, with each of so many seeds; all of them checked.
+    """Return every combination of the grid's values, with each of so many seeds; all of them checked.
 
     Args:
         config_file, overrides: The settings that all runs have.
@@ -265,7 +265,7 @@ def plan(
     from nmt.config import load_config
 
     def checked(chosen: dict[str, str]) -> Config:
-        """The settings of a combination: by themselves, without the grid, they need not be possible."""
+        """Return the settings of a combination: by themselves, without the grid, they need not be possible."""
         try:
             return load_config(config_file, [*overrides, *(f"{key}={value}" for key, value in chosen.items())])
         except ConfigError as error:
@@ -291,7 +291,8 @@ def plan(
 
 
 def summary(jobs: Sequence[Job]) -> str:
-    """A table of what came of the runs: seeds of one combination in one line, with mean and standard deviation."""
+    """Return a table of what came of the runs: seeds of one combination in one line, with mean and standard
+    deviation."""
     groups: dict[tuple[tuple[str, str], ...], list[Job]] = {}
     for job in jobs:
         groups.setdefault(tuple((key, value) for key, value in job.values.items() if key != "seed"), []).append(job)
@@ -308,7 +309,7 @@ def summary(jobs: Sequence[Job]) -> str:
 
 
 def columns(jobs: Sequence[Job]) -> str:
-    """All runs as lines of columns between tabs: folder, its settings, what came of it."""
+    """Return all runs as lines of columns between tabs: folder, its settings, what came of it."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.values))
     names = _metric_names(jobs)
     lines = ["\t".join(["run", *keys, *names, "error"])]
@@ -331,7 +332,8 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def _name(values: dict[str, str]) -> str:
-    """The folder of a run: its settings by the last parts of their keys, or the whole keys where those are the same."""
+    """Return the folder of a run: its settings by the last parts of their keys, or the whole keys where those are the
+    same."""
     short = [key.rpartition(".")[2] for key in values]
     keys = short if len(set(short)) == len(short) else list(values)
     exact = ",".join(f"{key}={value}" for key, value in zip(keys, values.values(), strict=True))
@@ -366,7 +368,7 @@ def _reason(path: Path) -> str:
 
 
 def _last_words(path: Path) -> str:
-    """The last line of what a run has said so far."""
+    """Return the last line of what a run has said so far."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_LINE_BYTES))
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
@@ -375,7 +377,7 @@ def _last_words(path: Path) -> str:
 
 
 def _result(output: str) -> dict[str, float]:
-    """The scores that nmt-train wrote to standard output. Raises DataError where it wrote something else."""
+    """Return the scores that nmt-train wrote to standard output. Raises DataError where it wrote something else."""
     found: dict[str, float] = {}
     for line in output.splitlines():
         kind, *cells = line.split("\t")

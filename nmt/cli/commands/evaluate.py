@@ -170,7 +170,8 @@ def _check_usage(
 
 
 def _beside(files: tuple[str, str], as_json: bool) -> str:
-    """The scores of two files of --json side by side. Raises DataError where they are none, or not computed alike."""
+    """Return the scores of two files of --json side by side. Raises DataError where they are none, or not computed
+    alike."""
     import json
 
     from nmt.errors import DataError
@@ -227,7 +228,7 @@ def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -
 
 
 def _cleaning(side: SideConfig) -> str:
-    """A line that says how references are cleaned before they are compared."""
+    """Return a line that says how references are cleaned before they are compared."""
     done = ["with single spaces"]
     if side.normalize in ("nfc", "nfkc"):
         done.append(f"in Unicode form {side.normalize.upper()}")

@@ -110,7 +110,7 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
 
 
 def _prompts(source: str | None, given: tuple[str, ...]) -> Lines[str]:
-    """Those of the command line, then those of the file; an empty one where there are none."""
+    """Return those of the command line, then those of the file; an empty one where there are none."""
     from nmt.system.lines import Lines, open_lines
 
     if source is None:
@@ -120,7 +120,7 @@ def _prompts(source: str | None, given: tuple[str, ...]) -> Lines[str]:
 
 
 def _written(form: str, number: int, prompt: str, lines: list[Translation]) -> Iterator[str]:
-    """The lines of output for one prompt: text, columns or a JSON object."""
+    """Yield the lines of output for one prompt: text, columns or a JSON object."""
     if form == "text":
         yield from (line.text for line in lines)
     elif form == "tsv":

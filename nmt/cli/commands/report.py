@@ -75,7 +75,8 @@ def _check_page(output: str) -> None:
 
 
 def _pictures(run: Run, most: int) -> list[str]:
-    """The attention of the best model on its first sample sentences; none, and a word why, where that cannot be."""
+    """Return the attention of the best model on its first sample sentences; none, and a word why, where that cannot
+    be."""
     from nmt.cli.lines.streams import tell
     from nmt.errors import NMTError
     from nmt.inference.translator import Translator

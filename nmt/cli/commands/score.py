@@ -153,13 +153,13 @@ def _score_text(report: _Report, model_dir: str, text: str, carry: bool, loading
 
 
 def perplexity(log_prob: float, count: int) -> float:
-    """The perplexity of a token, of `count` whose log-probabilities sum to `log_prob`; infinite if too large."""
+    """Return the perplexity of a token, of `count` whose log-probabilities sum to `log_prob`; infinite if too large."""
     mean = -log_prob / max(1, count)
     return math.inf if mean >= 700 else math.exp(mean)
 
 
 def _line(form: str, number: int, tokens: list[str], log_probs: list[float], more: dict[str, Any]) -> str:
-    """A scored line as columns between tabs, or as a JSON object with `more`."""
+    """Return a scored line as columns between tabs, or as a JSON object with `more`."""
     total, count = sum(log_probs), len(tokens)
     if form == "tsv":
         return f"{number}\t{total:.6f}\t{count}\t{perplexity(total, count):.6f}"

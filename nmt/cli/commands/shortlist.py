@@ -159,7 +159,7 @@ def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str,
 
 
 def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
-    """A text the model was not trained on: `source`, `reference`, and the model's `translation`."""
+    """Return a text the model was not trained on: `source`, `reference`, and the model's `translation`."""
     from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import translated
 
@@ -225,7 +225,8 @@ def _pairs(
 
 
 def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tuple[str, str]:
-    """The files to read: those that were given, else those of the config. Raises DataError where it names no prefix."""
+    """Return the files to read: those that were given, else those of the config. Raises DataError where it names no
+    prefix."""
     from nmt.data.corpora.sources import LineFiles, name_of, sources_of
     from nmt.errors import DataError
 

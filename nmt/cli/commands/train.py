@@ -176,7 +176,7 @@ def _check_alone(given: dict[str, bool], ranks: int) -> None:
 
 
 def _fitted(config: Config, budget: str, threads: int | None, device: str | None) -> Config:
-    """The settings of a run that takes so long on this machine."""
+    """Return the settings of a run that takes so long on this machine."""
     from nmt.cli.lines.streams import tell
     from nmt.train.planning.budget import fit_to_budget, measured_pace
 

@@ -264,7 +264,7 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
 
 
 def _job(options: dict[str, Any]) -> _Job:
-    """The options sorted out; raises UsageError where they do not go together."""
+    """Return the options sorted out; raises UsageError where they do not go together."""
     n_best, beam_size = options.pop("n_best"), options["beam_size"]
     if n_best is not None and beam_size is not None and n_best > beam_size and not options["sampling"]:
         raise click.UsageError(f"--n-best {n_best} needs --beam-size {n_best} or more.")
@@ -350,7 +350,7 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator,
 
 
 def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | None:
-    """What the files beside the input say of a chunk."""
+    """Return what the files beside the input say of a chunk."""
     from nmt.inference.translator import Wishes
 
     def column(name: str) -> list[str] | None:

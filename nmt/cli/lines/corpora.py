@@ -62,8 +62,8 @@ class Task:
 
 
 def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> list[Task]:
-    """What a shard has to do. Files are dealt to shards whole where there are enough of them, the largest first to
-    whoever has least; else each is cut into as many parts as there are shards.
+    """Return what a shard has to do. Files are dealt to shards whole where there are enough of them, the largest first
+    to whoever has least; else each is cut into as many parts as there are shards.
 
     Args:
         inputs: Files, and folders, of which all files below are taken but those that begin with a dot or underscore.
@@ -199,13 +199,13 @@ def check_record(output: Path, run: dict[str, Any]) -> None:
 
 
 def is_corpus(inputs: Sequence[str], form: str | None, shard: tuple[int, int] | None) -> bool:
-    """Whether whole files are asked for, and not lines as they come."""
+    """Return whether whole files are asked for, and not lines as they come."""
     table = (form or format_of(Path(inputs[0]))) in FORMATS[1:]
     return len(inputs) > 1 or shard is not None or table or is_folder(named(inputs[0]))
 
 
 def _files(path: Path) -> list[tuple[Path, Path]]:
-    """The files that an argument stands for, with their names below the output. Raises DataError where there is
+    """Return the files that an argument stands for, with their names below the output. Raises DataError where there is
     none."""
     if is_file(path):
         return [(path, Path(path.name))]
@@ -226,7 +226,7 @@ def _files(path: Path) -> list[tuple[Path, Path]]:
 
 
 def _cut(name: Path, number: int, count: int) -> Path:
-    """The name of a part of a file: `big.jsonl.gz` -> `big-00002-of-00008.jsonl.gz`. Names in order are parts in
+    """Return the name of a part of a file: `big.jsonl.gz` -> `big-00002-of-00008.jsonl.gz`. Names in order are parts in
     order."""
     ending = "".join(name.suffixes[-2:] if name.suffix == ".gz" else name.suffixes[-1:])
     stem = name.name.removesuffix(ending)

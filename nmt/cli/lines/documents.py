@@ -76,7 +76,7 @@ def _translated(
     phrases: tuple[list[tuple[str, str]], list[str]],
     meter: Any,
 ) -> list[Translation]:
-    """The best translation of each sentence, with what the command's user wishes of all."""
+    """Return the best translation of each sentence, with what the command's user wishes of all."""
     from nmt.inference.translator import Wishes
 
     glossary, forbidden = phrases
@@ -98,7 +98,7 @@ def _in_order(chunk: list[Any], found: list[Translation]) -> list[Translation]:
 
 
 def _read(source: str) -> bytes:
-    """All bytes of a file or of standard input. Raises DataError."""
+    """Return all bytes of a file or of standard input. Raises DataError."""
     name = source_name(source)
     try:
         if source == STDIN:

@@ -47,7 +47,7 @@ class Evaluation:
         return cls(references, [] if src is None else read_text(src), options, frequencies)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
-        """The translations of files. Raises DataError where one has another number of lines than the sources."""
+        """Return the translations of files. Raises DataError where one has another number of lines than the sources."""
         found = [read_text(file) for file in files]
         for file, lines in zip(files, found, strict=True):
             if self.sources and len(lines) != len(self.sources):
@@ -58,7 +58,7 @@ class Evaluation:
         return found
 
     def tell(self, systems: list[list[str]]) -> str:
-        """What standard output gets; --tsv is written first."""
+        """Return what standard output gets; --tsv is written first."""
         if len(systems) == 2:
             return self._compared(*systems)
         options = self.options
@@ -75,7 +75,7 @@ class Evaluation:
         return "\n\n".join(tables + [_bucket_table(kind, found, ("score",)) for kind, found in buckets.items()])
 
     def _compared(self, a: list[str], b: list[str]) -> str:
-        """Two systems against each other."""
+        """Return two systems against each other."""
         scores = compare(a, b, self.references, metrics=self.options["metrics"], **self._how())
         buckets = self._buckets([a, b])
         rows = differences(a, b, self.references, self.options["differences"])
@@ -99,7 +99,7 @@ class Evaluation:
         return "\n\n".join(tables)
 
     def _line(self, number: int, a: list[str], b: list[str]) -> dict[str, str]:
-        """All that is known of one line."""
+        """Return all that is known of one line."""
         source = {"source": self.sources[number]} if self.sources else {}
         return {**source, "reference": self.references[0][number] or "", "A": a[number], "B": b[number]}
 
@@ -107,7 +107,7 @@ class Evaluation:
         return {"lowercase": self.options["lowercase"], "tokenize": self.options["tokenize"]}
 
     def _buckets(self, systems: list[list[str]]) -> dict[str, list[Bucket]]:
-        """Scores of parts of the test set, where they are asked for."""
+        """Return scores of parts of the test set, where they are asked for."""
         if not self.options["buckets"]:
             return {}
         text = self.options["frequencies"]
@@ -133,7 +133,7 @@ class Evaluation:
 
 
 def _paired_table(scores: Sequence[PairedScore]) -> str:
-    """Both systems' scores with intervals, and how likely such a difference is by chance."""
+    """Return both systems' scores with intervals, and how likely such a difference is by chance."""
     lines = [
         f"{'metric':<9}{'A':>7} {'95 % ±':>7}{'B':>8} {'95 % ±':>7}{'B - A':>8}{'p boot':>9}{'p rand':>9}  signature"
     ]

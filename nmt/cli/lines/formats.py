@@ -14,7 +14,7 @@ FORMATS = ("text", "tsv", "json")
 
 
 def output_of(form: str, number: int, source: str, found: list[Translation]) -> Iterator[str]:
-    """The output lines for input line `number`, whose translations are `found`, the best first."""
+    """Yield the output lines for input line `number`, whose translations are `found`, the best first."""
     if form == "text":
         yield found[0].text
     elif form == "tsv":
@@ -26,15 +26,15 @@ def output_of(form: str, number: int, source: str, found: list[Translation]) -> 
 
 
 def alignment_line(found: list[Translation]) -> str:
-    """The best translation's alignment in Pharaoh format."""
+    """Return the best translation's alignment in Pharaoh format."""
     from nmt.data.alignment.attention_alignment import pharaoh
 
     return pharaoh(found[0].detail.alignment if found[0].detail is not None else [])
 
 
 def soft_alignment_line(found: list[Translation]) -> str:
-    """The best translation's attention between words: for each target word the weights of all source words and of the
-    source's end between commas; spaces between target words."""
+    """Return the best translation's attention between words: for each target word the weights of all source words and
+    of the source's end between commas; spaces between target words."""
     from nmt.data.alignment.attention_alignment import soft_alignment, words_of
 
     detail = found[0].detail
@@ -46,7 +46,7 @@ def soft_alignment_line(found: list[Translation]) -> str:
 
 
 def _record(translation: Translation) -> dict[str, Any]:
-    """A translation as a JSON object, with what its detail knows where it has one."""
+    """Return a translation as a JSON object, with what its detail knows where it has one."""
     record: dict[str, Any] = {
         "text": translation.text,
         "score": finite(translation.score),
@@ -61,5 +61,5 @@ def _record(translation: Translation) -> dict[str, Any]:
 
 
 def finite(number: float) -> float | None:
-    """A number with six places for JSON, which lacks infinity and NaN: they become null."""
+    """Return a number with six places for JSON, which lacks infinity and NaN: they become null."""
     return round(number, 6) if math.isfinite(number) else None

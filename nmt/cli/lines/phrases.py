@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def phrases(path: str | None) -> list[str]:
-    """Lines that are not blank; none of no file."""
+    """Return lines that are not blank; none of no file."""
     from nmt.system.lines import read_text
 
     return [] if path is None else [line for line in read_text(path) if line.strip()]

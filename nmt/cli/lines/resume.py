@@ -53,7 +53,7 @@ class Continued:
             write_bytes(self._record_path, (json.dumps(record, indent=1) + "\n").encode())
 
     def _noted(self, records: Iterator[Record]) -> Iterator[Record]:
-        """The same records, counted and added to the digest of the input as they go by."""
+        """Yield the same records, counted and added to the digest of the input as they go by."""
         for line, beside in records:
             self._lines += 1
             self._digest.update(json.dumps([line, *beside.values()]).encode())
@@ -76,7 +76,7 @@ class Continued:
         return answered, Lines(chain(left, records), records.ready)
 
     def _read(self) -> dict[str, Any]:
-        """The record. Raises DataError where there is none: nobody knows then what the answers belong to."""
+        """Return the record. Raises DataError where there is none: nobody knows then what the answers belong to."""
         try:
             record = json.loads(read_small(self._record_path, _MOST_RECORD_BYTES))
             if isinstance(record["run"], dict) and isinstance(record["lines"], int) and record["digest"]:
@@ -98,7 +98,7 @@ class Continued:
                 raise self._another(fact if len(fact) < _SHOWN else f"another {name}")
 
     def _another(self, fact: str) -> DataError:
-        """The error for answers that are of another run; `fact` says what is different."""
+        """Return the error for answers that are of another run; `fact` says what is different."""
         return DataError(
             f"{self._path}: must have answers of this very run to go on with, got some made with {fact}; give the same "
             "input, model and options, or remove it to begin again"
@@ -172,7 +172,7 @@ def _lock(stream: BinaryIO, target: str) -> None:
 
 
 def _answered(stream: BinaryIO, tsv: bool) -> tuple[int, int]:
-    """How many input lines a file answers for certain, and the bytes that do it."""
+    """Return how many input lines a file answers for certain, and the bytes that do it."""
     answered = end = position = 0
     last = b""
     stream.seek(0)

@@ -163,8 +163,8 @@ def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path
 
 
 def _identity(path: str | Path, stream: int) -> tuple[int, int] | str | None:
-    """Which file on which disk a path, or `-` for a standard stream, leads to; its whole name where nothing is there
-    yet; None for what is no plain file."""
+    """Return which file on which disk a path, or `-` for a standard stream, leads to; its whole name where nothing is
+    there yet; None for what is no plain file."""
     try:
         found = os.fstat(stream) if path == STDIN else os.stat(path)
     except OSError:
@@ -173,7 +173,7 @@ def _identity(path: str | Path, stream: int) -> tuple[int, int] | str | None:
 
 
 def in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Lines[Record]:
-    """Each line with the lines of other files that stand at its place; `others` by the files' names.
+    """Return each line with the lines of other files that stand at its place; `others` by the files' names.
 
     Raises:
         DataError: A file has more or fewer lines.
@@ -182,7 +182,8 @@ def in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Lines[Record
 
 
 def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Record]:
-    """Lines with those beside them. Raises DataError as soon as one of the others ends early, or when it goes on."""
+    """Yield lines with those beside them. Raises DataError as soon as one of the others ends early, or when it goes
+    on."""
     count = 0
     for count, line in enumerate(lines, start=1):
         beside = {name: next(other, None) for name, other in others.items()}

@@ -35,7 +35,7 @@ class Columns:
     scores: str | None
 
     def of(self, rows: Rows, index: int) -> dict[str, Any]:
-        """What is added to a row."""
+        """Return what is added to a row."""
         found: dict[str, Any] = {self.output: rows.texts[index], self.errors: rows.errors[index]}
         if self.scores is not None:
             score = rows.scores[index]
@@ -53,13 +53,13 @@ class Part:
 
 
 def format_of(path: Path) -> str:
-    """What a file holds, by its name; `.gz` behind it is looked through."""
+    """Return what a file holds, by its name; `.gz` behind it is looked through."""
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     return _SUFFIXES.get(plain.suffix, "text")
 
 
 def count_rows(path: Path, form: str) -> int:
-    """How many rows a file has. Raises DataError: It cannot be read."""
+    """Return how many rows a file has. Raises DataError: It cannot be read."""
     if form == "parquet":
         with _parquet(path) as file:
             return int(file.metadata.num_rows)
@@ -149,7 +149,7 @@ def _translate_json(
 
 
 def _line(record: dict[str, Any]) -> bytes:
-    """An object as a line; where it holds half of a surrogate pair, which UTF-8 lacks, in escapes."""
+    """Return an object as a line; where it holds half of a surrogate pair, which UTF-8 lacks, in escapes."""
     try:
         return json.dumps(record, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:
@@ -157,7 +157,7 @@ def _line(record: dict[str, Any]) -> bytes:
 
 
 def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], str]:
-    """The object of a line, an empty one where it is none, and what is wrong with it."""
+    """Return the object of a line, an empty one where it is none, and what is wrong with it."""
     try:
         record = json.loads(line.decode())
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is one
@@ -213,7 +213,7 @@ def _check_columns(path: Path, names: list[str], columns: Columns) -> None:
 
 
 def _parquet(path: Path) -> Any:
-    """A Parquet file to read. Raises DataError: It is none; DeviceError: The package for it is missing."""
+    """Return a Parquet file to read. Raises DataError: It is none; DeviceError: The package for it is missing."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -228,8 +228,8 @@ def _parquet(path: Path) -> Any:
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
-    """Lines as bytes, without their ends: what is wrong with one is an error of it alone. Raises DataError where the
-    file cannot be read."""
+    """Yield lines as bytes, without their ends: what is wrong with one is an error of it alone. Raises DataError where
+    the file cannot be read."""
     try:
         with cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as stream:
             number = 0
@@ -247,5 +247,5 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def _packing(path: Path, packed: bool) -> BinaryIO:
-    """A file to write to, through gzip without the time of day: the same bytes for the same rows."""
+    """Return a file to write to, through gzip without the time of day: the same bytes for the same rows."""
     return cast(BinaryIO, gzip.GzipFile(path, "wb", mtime=0) if packed else path.open("wb"))

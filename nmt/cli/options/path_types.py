@@ -82,7 +82,7 @@ def writes(
 
 
 def _called(param: click.Parameter | None) -> str:
-    """What the user calls a parameter: `-o`, `MODEL_DIR`."""
+    """Return what the user calls a parameter: `-o`, `MODEL_DIR`."""
     if param is None:
         return "path"
     return param.opts[0] if isinstance(param, click.Option) else param.human_readable_name.strip("[].")

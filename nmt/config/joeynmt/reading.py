@@ -27,7 +27,7 @@ class Reading:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Reading":
-        """All keys of a file, those of version 1 under their later names."""
+        """Return all keys of a file, those of version 1 under their later names."""
         flat = _flat(values)
         reading = cls({}, {}, isinstance(flat.get("data.src"), str))
         for name, value in flat.items():
@@ -39,11 +39,11 @@ class Reading:
         return reading
 
     def name(self, theirs: str) -> str:
-        """What the file calls a key."""
+        """Return what the file calls a key."""
         return self.written.get(theirs, theirs)
 
     def take(self, theirs: str, default: Any = None) -> Any:
-        """The value of a key, which then has been looked at."""
+        """Return the value of a key, which then has been looked at."""
         return self.left.pop(theirs, default)
 
     def refuse(self, theirs: str, why: str) -> None:
@@ -65,7 +65,7 @@ class Reading:
             self.equal.append(self.name(theirs))
 
     def source(self, theirs: str, default: Any) -> tuple[Any, str]:
-        """The value of a key, or `default`, theirs where it is left out; the key and it, as text."""
+        """Return the value of a key, or `default`, theirs where it is left out; the key and it, as text."""
         if theirs not in self.left:
             return default, f"no {theirs}"
         value = self.take(theirs)
@@ -107,7 +107,7 @@ class Reading:
             self.lines.pop()
 
     def whole(self, theirs: str, default: int) -> tuple[int, str]:
-        """A whole number of at least 0, and where it comes from, as text."""
+        """Return a whole number of at least 0, and where it comes from, as text."""
         value, text = self.source(theirs, default)
         if type(value) is int and 0 <= value < MOST:
             return value, text
@@ -115,14 +115,14 @@ class Reading:
         return default, text
 
     def told(self) -> list[str]:
-        """What became of what, one line each; keys that are ours, too, together."""
+        """Return what became of what, one line each; keys that are ours, too, together."""
         lines = [f"as they are: {', '.join(self.equal)}"] if self.equal else []
         lines += self.lines
         return [*lines, f"without effect here: {', '.join(self.free)}"] if self.free else lines
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Keys as paths with dots. A section that is empty or null has none; a null is a key left out."""
+    """Return keys as paths with dots. A section that is empty or null has none; a null is a key left out."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, dict):

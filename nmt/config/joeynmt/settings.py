@@ -26,8 +26,8 @@ class Converted(NamedTuple):
 
 
 def is_joeynmt(values: Mapping[str, Any]) -> bool:
-    """Whether these are JoeyNMT's settings: it names its version, or the target language is `trg` and a section or key
-    stands there that is only JoeyNMT's."""
+    """Return whether these are JoeyNMT's settings: it names its version, or the target language is `trg` and a section
+    or key stands there that is only JoeyNMT's."""
     data, training = (values.get(name) for name in ("data", "training"))
     if "joeynmt_version" in values:
         return True
@@ -38,7 +38,8 @@ def is_joeynmt(values: Mapping[str, Any]) -> bool:
 
 
 def convert(values: Mapping[str, Any], where: str) -> Converted:
-    """Settings of ours from JoeyNMT's. Raises ConfigError, which names `where` and each key without a counterpart."""
+    """Return settings of ours from JoeyNMT's. Raises ConfigError, which names `where` and each key without a
+    counterpart."""
     reading = Reading.of(values)
     for read in (_sides, _vocabularies, _batches, _rates, _stopping, _testing, _first_values, _encoder, _decoder):
         read(reading)
@@ -247,7 +248,7 @@ def _first_values(reading: Reading) -> None:
 
 
 def _side(reading: Reading, side: str, default: str) -> tuple[Any, Any, Any]:
-    """What both networks have; layers, hidden size and dropout."""
+    """Return what both networks have; layers, hidden size and dropout."""
     where = f"model.{side}"
     reading.same(f"{where}.rnn_type", f"{where}.rnn_type", default)
     size = reading.take(f"{where}.hidden_size")

@@ -15,13 +15,13 @@ NAMES: tuple[str, ...] = get_args(Preset)
 
 
 def preset_values(name: str) -> dict[str, Any]:
-    """The settings of one of NAMES, as sections of keys and values."""
+    """Return the settings of one of NAMES, as sections of keys and values."""
     values: dict[str, Any] = parse_yaml(files(__name__).joinpath(f"{name}.yaml").read_text("utf-8"))
     return values
 
 
 def over_preset(values: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
-    """Both together; where both say something of the same key `values` are right."""
+    """Return both together; where both say something of the same key `values` are right."""
     found = dict(preset)
     for key, value in values.items():
         below = preset.get(key)
@@ -39,7 +39,7 @@ def told(values: Mapping[str, Any], preset: Mapping[str, Any]) -> list[str]:
 
 
 def _left(preset: Mapping[str, Any], values: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys, below a section, and values of a preset that are not in `values`, which is nothing or the section."""
+    """Yield keys, below a section, and values of a preset that are not in `values`, which is nothing or the section."""
     values = values if isinstance(values, dict) else {}
     for key, value in preset.items():
         if isinstance(value, dict):

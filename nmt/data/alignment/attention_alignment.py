@@ -15,7 +15,8 @@ _LEAST_ATTENTION = 0.1
 
 
 def words_of(pieces: Sequence[str]) -> list[int]:
-    """The number of the word each subword belongs to; a space alone belongs to the word after it, or the last."""
+    """Return the number of the word each subword belongs to; a space alone belongs to the word after it, or the
+    last."""
     found: list[int] = []
     word, pending = -1, True
     for piece in pieces:
@@ -30,7 +31,7 @@ def words_of(pieces: Sequence[str]) -> list[int]:
 
 
 def hard_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs (source word, target word): each target subword points to the source subword it attends to most; one
+    """Return pairs (source word, target word): each target subword points to the source subword it attends to most; one
     that attends to the end of the sentence most points nowhere. In order of source words, then target words."""
     pairs = {
         (src_words[int(s)], tgt_words[t])
@@ -41,7 +42,7 @@ def hard_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Seq
 
 
 def soft_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Sequence[int]) -> np.ndarray:
-    """Attention between words: [target words, source words + 1], the last column the end of the source.
+    """Return attention between words: [target words, source words + 1], the last column the end of the source.
 
     A target word attends as its subwords do in the mean, to a source word as to all of its subwords together, so that
     rows sum to 1 as attention does. Subwords beyond `tgt_words`, such as the end of the translation, are left out.
@@ -60,7 +61,7 @@ def pharaoh(pairs: Sequence[tuple[int, int]]) -> str:
 
 
 def never_attended(weights: np.ndarray, src_words: Sequence[int]) -> list[int]:
-    """Source words that hardly any attention has gone to; weights [T, S] of all target subwords and EOS."""
+    """Return source words that hardly any attention has gone to; weights [T, S] of all target subwords and EOS."""
     totals = np.bincount(src_words, weights[:, : len(src_words)].sum(axis=0), minlength=max(src_words, default=-1) + 1)
     return [int(n) for n in np.flatnonzero(totals < _LEAST_ATTENTION)]
 
@@ -73,8 +74,8 @@ def with_unknown_replaced(
     src_words: Sequence[int],
     dictionary: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Target subwords in which each unknown one is the source word it attends to most, or what the dictionary says of
-    that word, once if several in a row do (Jean et al. 2015, section 3.3; Luong et al. 2015b, section 3)."""
+    """Return target subwords in which each unknown one is the source word it attends to most, or what the dictionary
+    says of that word, once if several in a row do (Jean et al. 2015, section 3.3; Luong et al. 2015b, section 3)."""
     words = source.split(" ")  # as `words_of` counts them: a no-break space is a part of its word
     found: list[str] = []
     last = -1

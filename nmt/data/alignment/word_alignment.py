@@ -40,7 +40,7 @@ class WordAlignments:
     def of_batch(
         self, src: np.ndarray, src_lengths: np.ndarray, tgt_out: np.ndarray, tgt_lengths: np.ndarray, lines: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The alignment of a batch's subwords.
+        """Return the alignment of a batch's subwords.
 
         Args:
             src, src_lengths: int [S, B] and [B], with what stands around them.
@@ -71,7 +71,7 @@ class WordAlignments:
         return step, rows, position, share
 
     def _words(self, side: int, ids: np.ndarray) -> np.ndarray:
-        """The word that each token belongs to, counted from 0; -1 for tokens that stand around a sentence."""
+        """Return the word that each token belongs to, counted from 0; -1 for tokens that stand around a sentence."""
         real = (ids != EOS_ID) & (ids != PAD_ID)
         if side == 0 and self._before:
             real[: self._before] = False
@@ -98,14 +98,14 @@ class WordAlignments:
 
 
 def _numbers(starts: np.ndarray) -> np.ndarray:
-    """Words counted from 0 by where they start; the first token starts one whatever it is."""
+    """Return words counted from 0 by where they start; the first token starts one whatever it is."""
     first = starts.astype(np.int64)
     first[:1] = 1
     return np.cumsum(first) - 1
 
 
 def _word_starts(subwords: Subwords) -> np.ndarray:
-    """Which units begin a word, bool [V]. Where no unit says so, every unit is a word."""
+    """Return which units begin a word, bool [V]. Where no unit says so, every unit is a word."""
     pieces = subwords.pieces(range(subwords.vocab_size))
     starts = np.array([piece.startswith(SPACE) for piece in pieces])
     words = sum(
@@ -117,7 +117,7 @@ def _word_starts(subwords: Subwords) -> np.ndarray:
 
 
 def _read(path: str, total: int) -> TokenRows:
-    """All lines, each as source and target words by turns. Raises DataError."""
+    """Return all lines, each as source and target words by turns. Raises DataError."""
     rows: list[np.ndarray] = []
     for number, line in enumerate(read_lines(path), 1):
         if not _LINE.fullmatch(line):

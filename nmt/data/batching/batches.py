@@ -46,7 +46,7 @@ class Batch:
         return len(self.indices)
 
     def doubled(self) -> "Batch":
-        """Every pair twice, side by side."""
+        """Return every pair twice, side by side."""
         twice = {
             name: np.repeat(getattr(self, name), 2, axis=-1)
             for name in ("src", "src_lengths", "tgt_in", "tgt_out", "tgt_lengths", "indices")
@@ -60,15 +60,15 @@ def make_batch(
     indices: Sequence[int] | np.ndarray,
     boundaries: str = "eos",
 ) -> Batch:
-    """One batch of id sequences (without BOS and EOS; maybe empty). `indices` names the rows, `boundaries` what stands
-    around a source (see `boundary_ids`)."""
+    """Return one batch of id sequences (without BOS and EOS; maybe empty). `indices` names the rows, `boundaries` what
+    stands around a source (see `boundary_ids`)."""
     src = TokenRows.from_lists(src_ids)
     tgt = None if tgt_ids is None else TokenRows.from_lists(tgt_ids)
     return gather(src, tgt, np.arange(len(src)), np.asarray(indices, dtype=np.int64), boundaries)
 
 
 def gather(src: TokenRows, tgt: TokenRows | None, rows: np.ndarray, numbers: np.ndarray, boundaries: str) -> Batch:
-    """The given rows of a corpus as a batch; `numbers` [len(rows)] are their line numbers."""
+    """Return the given rows of a corpus as a batch; `numbers` [len(rows)] are their line numbers."""
     around = boundary_ids(boundaries)
     src_lengths = src.lengths_of(rows) + sum(map(len, around))
     tgt_lengths = np.zeros_like(src_lengths) if tgt is None else tgt.lengths_of(rows) + 1
@@ -108,7 +108,7 @@ def _pad(
 
 
 def _shift(tgt_out: np.ndarray) -> np.ndarray:
-    """What the decoder reads to write `tgt_out`: BOS, then every word but EOS."""
+    """Return what the decoder reads to write `tgt_out`: BOS, then every word but EOS."""
     tgt_in = np.empty_like(tgt_out)
     if len(tgt_out):
         tgt_in[0] = BOS_ID
@@ -117,7 +117,7 @@ def _shift(tgt_out: np.ndarray) -> np.ndarray:
 
 
 def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray:
-    """The order [N] by target length in which rows of a pool are cut into batches.
+    """Return the order [N] by target length in which rows of a pool are cut into batches.
 
     Source lengths rise in one band of target lengths and fall in the next: a batch that spans two bands then does not
     hold the longest and the shortest sources together.
@@ -132,7 +132,8 @@ def num_pools(work: int, batch_size: int) -> int:
 
 
 def rows_of_epoch(corpus: ParallelCorpus, seed: int, epoch: int) -> np.ndarray:
-    """The rows of an epoch, in no order that means anything: each once, or as often as the weight of its part says.
+    """Return the rows of an epoch, in no order that means anything: each once, or as often as the weight of its part
+    says.
 
     Of a part of n rows an epoch has the next weight * n of a stream of passes over it, each in an order of its own: no
     row is seen twice before all have been seen as often.
@@ -196,27 +197,27 @@ class TrainBatches:
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
 
     def num_batches(self, epoch: int = 0) -> int:
-        """Batches in an epoch; with shuffling it can differ by a few from one epoch to the next."""
+        """Return batches in an epoch; with shuffling it can differ by a few from one epoch to the next."""
         return len(self._batches(epoch))
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Target steps, source steps and rows of every batch of an epoch, T, S and B: int64 [batches, 3]."""
+        """Return target steps, source steps and rows of every batch of an epoch, T, S and B: int64 [batches, 3]."""
         return np.array(
             [(self._tgt_lengths[rows].max(), self._src_lengths[rows].max(), len(rows)) for rows in self._batches(epoch)]
         )
 
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Source and target tokens of every batch of an epoch, EOS counted: int64 [batches, 2]."""
+        """Return source and target tokens of every batch of an epoch, EOS counted: int64 [batches, 2]."""
         return np.array(
             [(self._src_lengths[rows].sum(), self._tgt_lengths[rows].sum()) for rows in self._batches(epoch)]
         )
 
     def batch(self, epoch: int, number: int) -> Batch:
-        """One batch of an epoch, counted from 0."""
+        """Return one batch of an epoch, counted from 0."""
         return next(self.epoch(epoch, start=number))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch in order, from number `start` on."""
+        """Yield the batches of an epoch in order, from number `start` on."""
         corpus = self._corpus
         for number, rows in enumerate(self._batches(epoch)[start:], start):
             numbers = corpus.line_numbers[rows]
@@ -235,7 +236,7 @@ class TrainBatches:
         return self._plan[1]
 
     def _deal(self, epoch: int) -> list[np.ndarray]:
-        """The rows of each batch of an epoch: shuffled into pools, sorted by length in each, cut, and shuffled
+        """Return the rows of each batch of an epoch: shuffled into pools, sorted by length in each, cut, and shuffled
         again."""
         random = np.random.default_rng([self._seed, epoch])
         rows = rows_of_epoch(self._corpus, self._seed, epoch)

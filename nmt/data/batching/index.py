@@ -45,12 +45,12 @@ class Rows:
         return len(self.numbers)
 
     def taken(self, order: np.ndarray) -> Rows:
-        """A copy of some, in the order given."""
+        """Return a copy of some, in the order given."""
         return Rows(self.src.taken(order), self.tgt.taken(order), self.numbers[order])
 
 
 def joined(several: Sequence[Rows]) -> Rows:
-    """Rows after one another."""
+    """Return rows after one another."""
     sides = []
     for tables in ([rows.src for rows in several], [rows.tgt for rows in several]):
         lengths = np.concatenate([[0], *(table.lengths for table in tables)])
@@ -153,11 +153,11 @@ class Index:
 
     @property
     def num_tokens(self) -> tuple[int, int]:
-        """Source and target tokens of all pairs, ends not counted."""
+        """Return source and target tokens of all pairs, ends not counted."""
         return int(self.blocks[:, SRC_TOKENS].sum()), int(self.blocks[:, TGT_TOKENS].sum())
 
     def read(self, numbers: Sequence[int]) -> Rows:
-        """The pairs of some blocks. Raises DataError where one is damaged."""
+        """Return the pairs of some blocks. Raises DataError where one is damaged."""
         return joined([self._read(number) for number in numbers])
 
     def _read(self, number: int) -> Rows:
@@ -208,22 +208,23 @@ class IndexedCorpus:
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Target tokens to predict in an epoch: EOS counted, and pairs as often as their weight says."""
+        """Return target tokens to predict in an epoch: EOS counted, and pairs as often as their weight says."""
         return round(sum(index.weight * (index.num_tokens[1] + len(index)) for index in self.indexes))
 
     @property
     def num_subwords(self) -> int:
-        """Target subwords, each pair once and ends not counted."""
+        """Return target subwords, each pair once and ends not counted."""
         return sum(index.num_tokens[1] for index in self.indexes)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are in memory at once: the window in use and the next."""
+        """Return bytes that are in memory at once: the window in use and the next."""
         share = min(1.0, 2 * WINDOW_PAIRS / max(1, len(self)))
         return math.ceil(share * sum(int(index.blocks[-1, START]) for index in self.indexes if len(index)))
 
     def target_counts(self, vocab_size: int) -> np.ndarray:
-        """How often each target token is to be predicted when each pair is seen once, EOS included: int64 [V]."""
+        """Return how often each target token is to be predicted when each pair is seen once, EOS included: int64
+        [V]."""
         counts = np.sum([np.array(index.header["target_counts"], np.int64) for index in self.indexes], axis=0)
         found = np.zeros(vocab_size, np.int64)
         found[: len(counts)] = counts
@@ -231,13 +232,13 @@ class IndexedCorpus:
         return found
 
     def some_lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target lengths of the first pairs of each corpus, which are a sample without bias."""
+        """Return source and target lengths of the first pairs of each corpus, which are a sample without bias."""
         several = [index.read(range(min(len(index.blocks), _SAMPLE_BLOCKS))) for index in self.indexes]
         rows = joined(several)
         return rows.src.lengths, rows.tgt.lengths
 
     def in_memory(self) -> ParallelCorpus:
-        """All pairs in the order of their files, as `load_parallel` reads them."""
+        """Return all pairs in the order of their files, as `load_parallel` reads them."""
         parts = []
         start = 0
         for index in self.indexes:

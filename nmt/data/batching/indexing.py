@@ -52,13 +52,13 @@ _BUFFER_PAIRS = 8 * CHUNK
 
 
 def needs_index(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -> bool:
-    """Whether a text has more than MOST_TEXT_BYTES. Raises DataError where a file is missing."""
+    """Return whether a text has more than MOST_TEXT_BYTES. Raises DataError where a file is missing."""
     return sum(text_bytes(source, langs) for source in sources_of(corpora)) > MOST_TEXT_BYTES
 
 
 def index_folder(config: Config) -> Path | None:
-    """Where the indexes of a run's training text lie; None where it is read as it is: where it is small, and no folder
-    for indexes is set. Raises DataError where a file is missing."""
+    """Return where the indexes of a run's training text lie; None where it is read as it is: where it is small, and no
+    folder for indexes is set. Raises DataError where a file is missing."""
     data = config.data
     if data.index is not None:
         return Path(data.index)
@@ -97,7 +97,7 @@ class Indexing:
 
     @property
     def is_current(self) -> bool:
-        """Whether all indexes are there, of these files as they are."""
+        """Return whether all indexes are there, of these files as they are."""
         return all(path.is_dir() for path in self._paths())
 
     def make(self, show: Show, say: Show) -> None:
@@ -126,7 +126,8 @@ class Indexing:
             say(f"index of {source.path}: made in {time.monotonic() - began:.0f} s, in {path}")
 
     def load(self) -> IndexedCorpus:
-        """The corpora of the indexes. Raises DataError where one is damaged or not there, or where no pair is left."""
+        """Return the corpora of the indexes. Raises DataError where one is damaged or not there, or where no pair is
+        left."""
         sources = sources_of(self._corpora)
         corpus = IndexedCorpus(
             [Index(path, source.weight) for source, path in zip(sources, self._paths(), strict=True)]
@@ -135,7 +136,7 @@ class Indexing:
         return corpus
 
     def _paths(self) -> list[Path]:
-        """The folder of each corpus: its name is a digest of all that the index is made of."""
+        """Return the folder of each corpus: its name is a digest of all that the index is made of."""
         return [self._folder / self._key(source) for source in sources_of(self._corpora)]
 
     def _key(self, source: Source) -> str:
@@ -242,7 +243,8 @@ class _Buckets:
         self._waiting = []
 
     def shuffled(self, number: int) -> tuple[Rows, int]:
-        """The pairs of a bucket, shuffled, and how many were left out because they repeat others; the file is gone."""
+        """Return the pairs of a bucket, shuffled, and how many were left out because they repeat others; the file is
+        gone."""
         path = self._path(number)
         several, hashes = [], [np.zeros(0, np.int64)]
         if path.exists():
@@ -276,12 +278,12 @@ class _Buckets:
 
 
 def _narrowest(most: int) -> str:
-    """The narrowest type for numbers from 0 to `most`."""
+    """Return the narrowest type for numbers from 0 to `most`."""
     return "<u2" if most < 2**16 else "<u4" if most < 2**32 else "<i8"
 
 
 def load_indexed(indexing: Indexing) -> ParallelCorpus | IndexedCorpus:
-    """The corpus of indexes: in memory where it is small, so that it is dealt to batches as without an index.
+    """Return the corpus of indexes: in memory where it is small, so that it is dealt to batches as without an index.
 
     Raises:
         DataError: An index is damaged or not there.

@@ -40,7 +40,7 @@ class SubwordSampler:
         self._cutters = [None if alpha is None else _Cutter(side, kind, alpha) for side, kind, alpha in sides]
 
     def growth(self, corpus: ParallelCorpus) -> tuple[float, float]:
-        """How many times as many subwords a side has when they are drawn, by the first sentences."""
+        """Return how many times as many subwords a side has when they are drawn, by the first sentences."""
         rows = np.arange(min(_SAMPLE, len(corpus)))
         drawn = self.draw(corpus, rows, 0, 0)
         before = [int(side.lengths_of(rows).sum()) for side in (corpus.src, corpus.tgt)]
@@ -49,7 +49,7 @@ class SubwordSampler:
         return found[0], found[1]
 
     def draw(self, corpus: ParallelCorpus, rows: np.ndarray, epoch: int, number: int) -> tuple[TokenRows, TokenRows]:
-        """The sentences `rows` of both sides, cut anew for batch `number` of an epoch."""
+        """Return the sentences `rows` of both sides, cut anew for batch `number` of an epoch."""
         drawn = []
         for place, side in enumerate((corpus.src, corpus.tgt)):
             of_side = side.taken(rows)
@@ -79,7 +79,7 @@ class _Cutter:
         self._words_end_at_spaces = not any(SPACE in unit[1:] for unit in units.scores)
 
     def draw(self, ids: list[int], random: Random) -> list[int]:
-        """The ids of a sentence, cut anew."""
+        """Return the ids of a sentence, cut anew."""
         found: list[int] = []
         for word, before in self._words(ids):
             units = self._segmentation.draw(word, random) if word else None
@@ -87,7 +87,7 @@ class _Cutter:
         return found
 
     def _words(self, ids: list[int]) -> Iterator[tuple[str, list[int]]]:
-        """The words of a sentence, with their ids; ids that stay come alone, with no text."""
+        """Yield the words of a sentence, with their ids; ids that stay come alone, with no text."""
         word, of_word = "", list[int]()
         for id in ids:
             unit = self._units.get(id)

@@ -40,7 +40,7 @@ class Segment:
         return len(self.tgt_lengths)
 
     def doubled(self) -> Segment:
-        """Every stream twice, side by side."""
+        """Return every stream twice, side by side."""
         tgt_in, tgt_out, lengths = (np.repeat(one, 2, axis=-1) for one in (self.tgt_in, self.tgt_out, self.tgt_lengths))
         return replace(self, tgt_in=tgt_in, tgt_out=tgt_out, tgt_lengths=lengths)
 
@@ -80,26 +80,27 @@ class StreamBatches:
         self._text: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int32))
 
     def num_batches(self, epoch: int = 0) -> int:
-        """Segments in an epoch, those of all parts."""
+        """Return segments in an epoch, those of all parts."""
         return -(-self._longest // self._steps) * len(self._parts)
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Target steps, source steps (there are none) and rows of every segment, T, S and B: int64 [segments, 3]."""
+        """Return target steps, source steps (there are none) and rows of every segment, T, S and B: int64 [segments,
+        3]."""
         left = self._left()
         shapes = [left.max(axis=2), np.zeros_like(left[:, :, 0]), (left >= 0).sum(axis=2)]
         return np.stack(shapes, axis=2).reshape(-1, 3)
 
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Source tokens (there are none) and target tokens of every segment: int64 [segments, 2]."""
+        """Return source tokens (there are none) and target tokens of every segment: int64 [segments, 2]."""
         found = np.maximum(self._left(), 0).sum(axis=2).reshape(-1)
         return np.stack([np.zeros_like(found), found], axis=1)
 
     def batch(self, epoch: int, number: int) -> Segment:
-        """One segment of an epoch, counted from 0."""
+        """Return one segment of an epoch, counted from 0."""
         return next(self.epoch(epoch, start=number))
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Segment]:
-        """The segments of an epoch in order, from number `start` on."""
+        """Yield the segments of an epoch in order, from number `start` on."""
         text, whole = self._stream(epoch), self._lengths()
         ends = np.cumsum(whole)
         for number in range(start, self.num_batches(epoch)):
@@ -120,12 +121,13 @@ class StreamBatches:
         return -(-self._length // self._streams_in_all)
 
     def _lengths(self) -> np.ndarray:
-        """Tokens of each stream, longest first."""
+        """Return tokens of each stream, longest first."""
         share, more = divmod(self._length, self._streams_in_all)
         return share + (np.arange(self._streams_in_all) < more)
 
     def _left(self) -> np.ndarray:
-        """Tokens of each stream in each segment, -1 where a part has fewer streams: int64 [segments, parts, B]."""
+        """Return tokens of each stream in each segment, -1 where a part has fewer streams: int64 [segments, parts,
+        B]."""
         starts = np.arange(0, self._longest, self._steps)
         whole = np.full((len(self._parts), self.streams), -1)
         for row, streams in zip(whole, self._parts, strict=True):

@@ -58,26 +58,26 @@ class WindowBatches:
         self._worker = ThreadPoolExecutor(1, "windows")
 
     def windows(self, epoch: int = 0) -> list[int]:
-        """Batches in each window of an epoch."""
+        """Return batches in each window of an epoch."""
         if self._counts[0] != epoch:
             counts = [self._count(blocks) for blocks in self._blocks(epoch)]
             self._counts = (epoch, counts)
         return self._counts[1]
 
     def num_batches(self, epoch: int = 0) -> int:
-        """Batches in an epoch."""
+        """Return batches in an epoch."""
         return sum(self.windows(epoch))
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Target steps, source steps and rows of every batch of an epoch's first window: int64 [batches, 3]."""
+        """Return target steps, source steps and rows of every batch of an epoch's first window: int64 [batches, 3]."""
         return self._window(epoch, 0).shapes
 
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Source and target tokens of every batch of a window, EOS counted: int64 [batches, 2]."""
+        """Return source and target tokens of every batch of a window, EOS counted: int64 [batches, 2]."""
         return self._window(epoch, window).tokens
 
     def batch(self, epoch: int, number: int) -> Batch:
-        """One batch of an epoch, counted from 0."""
+        """Return one batch of an epoch, counted from 0."""
         first = 0
         for place, count in enumerate(self.windows(epoch)):
             if number < first + count:
@@ -88,12 +88,12 @@ class WindowBatches:
         raise IndexError(f"batch {number} of {first}")
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch in order, from number `start` on."""
+        """Yield the batches of an epoch in order, from number `start` on."""
         for number in range(start, self.num_batches(epoch)):
             yield self.batch(epoch, number)
 
     def _window(self, epoch: int, place: int) -> Window:
-        """A window, which is kept with the one that is to follow it."""
+        """Return a window, which is kept with the one that is to follow it."""
         windows = len(self.windows(epoch))
         following = (epoch, place + 1) if place + 1 < windows else (epoch + 1, 0)
         with self._lock:
@@ -120,7 +120,8 @@ class WindowBatches:
     def _deal(
         self, random: np.random.Generator, src_lengths: np.ndarray, tgt_lengths: np.ndarray, count: int
     ) -> list[np.ndarray]:
-        """The rows of each of so many batches: shuffled into pools, sorted by length in each, cut, shuffled again.
+        """Return the rows of each of so many batches: shuffled into pools, sorted by length in each, cut, shuffled
+        again.
 
         Every other pool falls in length, so that the batch that spans two of them has rows of like lengths.
         """
@@ -138,7 +139,8 @@ class WindowBatches:
         return [batches[number] for number in random.permutation(len(batches))]
 
     def _count(self, blocks: list[list[int]]) -> int:
-        """Batches of a window of these blocks: so many that none has room for too many, whatever its last row is."""
+        """Return batches of a window of these blocks: so many that none has room for too many, whatever its last row
+        is."""
         totals = np.sum(
             [index.blocks[numbers].sum(axis=0) for index, numbers in zip(self._corpus.indexes, blocks, strict=True)],
             axis=0,

@@ -45,7 +45,7 @@ _FORMS: dict[str, _Form | None] = {"none": None, "pieces": None, "nfc": "NFC", "
 
 
 def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> str:
-    """One sentence as a model sees it: normalised, spaces and control characters as one space.
+    """Return one sentence as a model sees it: normalised, spaces and control characters as one space.
 
     `normalize` is none, nfc, nfkc, or pieces, which leaves sentencepiece's sign for a space as it is.
     The result has no line break of any kind, and no space at
@@ -115,14 +115,14 @@ class ParallelCorpus:
         return len(self.src)
 
     def target_counts(self, vocab_size: int) -> np.ndarray:
-        """How often each target token is to be predicted in an epoch, EOS included: int64 [V]."""
+        """Return how often each target token is to be predicted in an epoch, EOS included: int64 [V]."""
         counts = np.bincount(self.tgt.tokens, minlength=vocab_size)
         counts[EOS_ID] += len(self.tgt)
         return counts
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Target tokens to predict in an epoch: EOS counted, and pairs as often as their weight says."""
+        """Return target tokens to predict in an epoch: EOS counted, and pairs as often as their weight says."""
         ends = np.cumsum([size for size, _ in self.parts or ((len(self), 1.0),)])
         tokens = np.diff(self.tgt.starts[ends] + ends, prepend=0).tolist()
         weights = [weight for _, weight in self.parts or ((len(self), 1.0),)]
@@ -130,16 +130,16 @@ class ParallelCorpus:
 
     @property
     def num_subwords(self) -> int:
-        """Target subwords, each pair once and ends not counted."""
+        """Return target subwords, each pair once and ends not counted."""
         return len(self.tgt.tokens)
 
     def some_lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target lengths of all pairs."""
+        """Return source and target lengths of all pairs."""
         return self.src.lengths, self.tgt.lengths
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all ids, texts not counted."""
+        """Return bytes of all ids, texts not counted."""
         arrays = (self.src.tokens, self.src.starts, self.tgt.tokens, self.tgt.starts, self.line_numbers)
         return sum(array.nbytes for array in arrays)
 
@@ -152,7 +152,7 @@ class Side:
     subwords: Subwords
 
     def clean(self, lines: Iterable[str]) -> list[str]:
-        """Every line as `clean_line` makes it."""
+        """Return every line as `clean_line` makes it."""
         config = self.config
         return clean_lines(list(lines), config.lowercase, config.normalize)
 
@@ -222,7 +222,7 @@ class Counted(Protocol):
 
     @property
     def total(self) -> int:
-        """Pairs that were read."""
+        """Return pairs that were read."""
 
     @property
     def skipped_empty(self) -> int:
@@ -234,10 +234,10 @@ class Counted(Protocol):
 
     @property
     def filtered(self) -> str:
-        """How many pairs which rule left out."""
+        """Return how many pairs which rule left out."""
 
     def __len__(self) -> int:
-        """Pairs that are left."""
+        """Return pairs that are left."""
 
 
 class Tagged:
@@ -255,7 +255,7 @@ class Tagged:
             )
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """The lines with the tag; empty ones stay empty."""
+        """Return the lines with the tag; empty ones stay empty."""
         return lines if self._tag is None else [f"{self._tag} {line}" if line else line for line in lines]
 
 
@@ -347,7 +347,7 @@ class _Collected:
         self.parts.append((self.total, weight))
 
     def corpus(self) -> ParallelCorpus:
-        """The whole, in every reader."""
+        """Return the whole, in every reader."""
         readers, cutter = self.readers, self.cutter
         skipped = readers.all_say((cutter.skipped_empty, cutter.skipped_long))
         if self.rules is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def load_sides(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> tuple[Side, Side]:
-    """Source and target side; with joint subwords both have the same Subwords object.
+    """Return source and target side; with joint subwords both have the same Subwords object.
 
     Args:
         data: The settings.
@@ -41,14 +41,14 @@ def load_sides(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_no
 
 
 def load_side(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> Side:
-    """The one side of a language model, `data.tgt`. Tells and raises what `load_sides` does."""
+    """Return the one side of a language model, `data.tgt`. Tells and raises what `load_sides` does."""
     only = (data.tgt,)
     return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (say, show)))
 
 
 def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFilter | None:
-    """The rules of `data.filter`, with the lines of data.dev and data.test where `overlap` asks for them; None where no
-    rule is set.
+    """Return the rules of `data.filter`, with the lines of data.dev and data.test where `overlap` asks for them; None
+    where no rule is set.
 
     Args:
         data: The settings.
@@ -61,7 +61,8 @@ def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFi
 
 
 def filter_key(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[Any] | None:
-    """What the rules of `data.filter` depend on, as JSON can hold it. Raises DataError as `training_filter` does."""
+    """Return what the rules of `data.filter` depend on, as JSON can hold it. Raises DataError as `training_filter`
+    does."""
     if not data.filter.is_on:
         return None
     held_out = blake2b("\n".join(_held_out(data, sides)).encode(errors="surrogatepass")).hexdigest()
@@ -69,7 +70,7 @@ def filter_key(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[Any] |
 
 
 def _held_out(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[str]:
-    """The source lines of data.dev and data.test, where `overlap` looks for them."""
+    """Return the source lines of data.dev and data.test, where `overlap` looks for them."""
     held_out: list[str] = []
     if data.filter.overlap != "none":
         for corpora in data.held_out:
@@ -84,8 +85,8 @@ def _given_or_trained(
     every_side: Sequence["SideConfig"],
     log: tuple[Show, Show],
 ) -> Subwords:
-    """A model from its file, or one trained on what `data.filter` leaves of the texts of some sides. `log` is told what
-    was chosen, and how far the reading is."""
+    """Return a model from its file, or one trained on what `data.filter` leaves of the texts of some sides. `log` is
+    told what was chosen, and how far the reading is."""
     say, show = log
     is_filtered = data.filter.is_on and not (data.src_factors and sides[0] is data.src)
     # The held-out lines and duplicates are no bad text: what a subword is does not depend on them.
@@ -111,7 +112,8 @@ def _given_or_trained(
 def with_factors(
     data: "DataConfig", model_file: str | None, text: Callable[[], Iterable[str]], say: Callable[[str], None]
 ) -> Subwords:
-    """Subwords from a file, or trained on cleaned text, for words that have the factors of `data.src` behind them.
+    """Yield subwords from a file, or trained on cleaned text, for words that have the factors of `data.src` behind
+    them.
 
     Raises DataError: A word has another number of factors; or see `auto_subwords`.
     """
@@ -134,7 +136,7 @@ def with_factors(
 
 
 def tags_of(data: "DataConfig") -> list[str]:
-    """The tags that the corpora of training and held-out text have, as source sentences have them, each once."""
+    """Return the tags that the corpora of training and held-out text have, as source sentences have them, each once."""
     sources = [source for value in (data.train, *data.held_out) for source in sources_of(value)]
     tags = {clean_line(source.tag, data.src.lowercase, data.src.normalize) for source in sources if source.tag}
     return sorted(tags)

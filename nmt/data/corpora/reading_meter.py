@@ -13,7 +13,8 @@ _LINES = 4096
 
 
 def text_bytes(source: Source, langs: Sequence[str]) -> int:
-    """Bytes of the files of a corpus, of packed ones about what they hold. Raises DataError where a file is missing."""
+    """Return bytes of the files of a corpus, of packed ones about what they hold. Raises DataError where a file is
+    missing."""
     files = [text_file(file) for part in source.parts(langs) for file in dict.fromkeys(part.files)]
     factors = [_PACKED_FACTOR if file.suffix in (*PACKED, ".parquet") else 1 for file in files]
     return sum(factor * file.stat().st_size for factor, file in zip(factors, files, strict=True))
@@ -46,7 +47,7 @@ class ReadingMeter:
 
 
 def metered(lines: Iterable[str], meter: ReadingMeter) -> Iterator[str]:
-    """The same lines; the meter is told of them."""
+    """Yield the same lines; the meter is told of them."""
     count, left = 0, iter(lines)
     while some := list(islice(left, _LINES)):
         count += len(some)

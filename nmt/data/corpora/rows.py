@@ -34,12 +34,12 @@ class TokenRows(Sequence[np.ndarray]):
         return np.diff(self.starts)
 
     def lengths_of(self, rows: np.ndarray) -> np.ndarray:
-        """The lengths of some of the sequences, [len(rows)] int64."""
+        """Return the lengths of some of the sequences, [len(rows)] int64."""
         lengths: np.ndarray = self.starts[rows + 1] - self.starts[rows]
         return lengths
 
     def taken(self, rows: np.ndarray, most: int | None = None) -> "TokenRows":
-        """A copy of some of the sequences, in the order given; of longer ones than `most` the beginnings."""
+        """Return a copy of some of the sequences, in the order given; of longer ones than `most` the beginnings."""
         lengths = self.lengths_of(rows)
         if most is not None:
             lengths = np.minimum(lengths, most)
@@ -56,7 +56,7 @@ class TokenRows(Sequence[np.ndarray]):
     @overload
     def __getitem__(self, index: slice) -> list[np.ndarray]: ...
     def __getitem__(self, index: int | slice) -> np.ndarray | list[np.ndarray]:
-        """A view of one sequence, or a list of views."""
+        """Return a view of one sequence, or a list of views."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):

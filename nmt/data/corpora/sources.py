@@ -42,7 +42,7 @@ class Source:
     tag: str | None = None
 
     def parts(self, langs: Sequence[str]) -> list[Part]:
-        """The files of it, one after another, for the languages of both sides or of one.
+        """Return the files of it, one after another, for the languages of both sides or of one.
 
         Raises DataError where one is missing, or none matches the pattern.
         """
@@ -77,7 +77,7 @@ class Source:
         )
 
     def _prefixes(self, lang: str) -> list[str]:
-        """The prefix itself, or those that match it."""
+        """Return the prefix itself, or those that match it."""
         if not has_magic(self.path):
             return [self.path]
         ends = [f".{lang}{packed}" for packed in ("", *PACKED)]
@@ -90,14 +90,14 @@ class Source:
 
 
 def sources_of(corpora: str | Sequence[CorpusConfig]) -> list[Source]:
-    """What data.train and its like name: a prefix, or corpora."""
+    """Return what data.train and its like name: a prefix, or corpora."""
     if isinstance(corpora, str):
         return [Source(corpora)]
     return [Source(one.path, (one.src_column, one.tgt_column), one.weight, one.tag) for one in corpora]
 
 
 def name_of(corpora: str | Sequence[CorpusConfig]) -> str:
-    """The same for a line of text."""
+    """Return the same for a line of text."""
     return ", ".join(source.path for source in sources_of(corpora))
 
 
@@ -114,7 +114,7 @@ def _is_text(path: str) -> bool:
 
 
 def format_of(path: str) -> str:
-    """What a corpus holds, by its name: lines, or a kind of table."""
+    """Return what a corpus holds, by its name: lines, or a kind of table."""
     plain = Path(path)
     if plain.suffix in PACKED:
         plain = plain.with_suffix("")
@@ -132,7 +132,7 @@ class Part(Protocol):
         """Raise DataError where a file is missing."""
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
-        """The lines of all sides, row by row; None of a file that has ended.
+        """Return the lines of all sides, row by row; None of a file that has ended.
 
         lenient: Bytes that are no UTF-8 come as lone surrogates.
 
@@ -177,7 +177,7 @@ class _Table:
         text_file(self.file)
 
     def _texts(self, number: int, record: Any) -> Row:
-        """The texts of a row that is an object. Raises DataError: one is missing, or is no text."""
+        """Return the texts of a row that is an object. Raises DataError: one is missing, or is no text."""
         found = []
         for lang, column in zip(self.langs, self.columns, strict=True):
             keys = [lang, f"translation.{lang}"] if column is None else [str(column)]
@@ -196,7 +196,7 @@ class Tsv(_Table):
     """Cells between tabs, a row a line."""
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
-        """See `Part`."""
+        """Yield the rows (see `Part`)."""
         lines = read_lines(self.file, lenient=lenient)
         named = isinstance(self.columns[0], str)
         places = self._named(next(lines, "")) if named else [int(cast(int, column)) - 1 for column in self.columns]
@@ -214,7 +214,7 @@ class Tsv(_Table):
             yield tuple(cells[place] for place in places)
 
     def _named(self, line: str) -> list[int]:
-        """Places of the columns by the names in the first line."""
+        """Return places of the columns by the names in the first line."""
         names = line.split("\t")
         for column in self.columns:
             if column not in names:
@@ -229,7 +229,7 @@ class JsonLines(_Table):
     """A JSON object a line."""
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
-        """See `Part`."""
+        """Yield the rows (see `Part`)."""
         for number, line in enumerate(read_lines(self.file, lenient=lenient), start=1):
             try:
                 record = json.loads(line)
@@ -244,7 +244,7 @@ class Parquet(_Table):
     """A table in columns."""
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
-        """See `Part`."""
+        """Yield the rows (see `Part`)."""
         try:
             import pyarrow
             import pyarrow.parquet
@@ -269,7 +269,7 @@ class Parquet(_Table):
                 ) from None
 
     def _may_have(self, name: str) -> bool:
-        """Whether a column may hold what is looked for."""
+        """Return whether a column may hold what is looked for."""
         if None in self.columns and name in (*self.langs, "translation"):
             return True
         return any(name == column or str(column).startswith(f"{name}.") for column in self.columns)
@@ -283,7 +283,8 @@ _TABLES: dict[str, type[Tsv] | type[JsonLines] | type[Parquet]] = {
 
 
 def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
-    """Rows of a part in lists of at most `size`. Raises DataError at the end if one file has more than another."""
+    """Yield rows of a part in lists of at most `size`. Raises DataError at the end if one file has more than
+    another."""
     rows = part.rows()
     total = 0
     while chunk := list(islice(rows, size)):
@@ -300,7 +301,7 @@ def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
 
 
 def _value(record: Any, key: str) -> Any:
-    """The value of a key, which may be `a.b` for a key within another; None where there is none."""
+    """Return the value of a key, which may be `a.b` for a key within another; None where there is none."""
     if not isinstance(record, dict):
         return None
     if key in record:
@@ -310,7 +311,7 @@ def _value(record: Any, key: str) -> Any:
 
 
 def _one_line(text: str) -> str:
-    """A text as a line: its own line ends are spaces, as a reader of lines could not give them back."""
+    """Return a text as a line: its own line ends are spaces, as a reader of lines could not give them back."""
     return text.replace("\r\n", " ").replace("\n", " ") if "\n" in text else text
 
 
@@ -319,5 +320,5 @@ def _keys(record: Any) -> str:
 
 
 def _listed(names: Sequence[Any]) -> str:
-    """Names for a line of text, the first of many."""
+    """Return names for a line of text, the first of many."""
     return ", ".join(str(name)[:40] for name in names[:8]) + (", ..." if len(names) > 8 else "") if names else "nothing"

@@ -36,19 +36,19 @@ class TextCorpus:
         return len(self.lines)
 
     def target_counts(self, vocab_size: int) -> np.ndarray:
-        """How often each token is to be predicted in an epoch, EOS included: int64 [V]."""
+        """Return how often each token is to be predicted in an epoch, EOS included: int64 [V]."""
         counts = np.bincount(self.lines.tokens, minlength=vocab_size)
         counts[EOS_ID] += len(self)
         return counts
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Tokens to predict in an epoch: EOS counted."""
+        """Return tokens to predict in an epoch: EOS counted."""
         return len(self.lines.tokens) + len(self)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all ids."""
+        """Return bytes of all ids."""
         return self.lines.tokens.nbytes + self.lines.starts.nbytes
 
 
@@ -103,7 +103,7 @@ def load_text(
 
 
 def _lines(corpora: str | Sequence[CorpusConfig], lang: str) -> Iterator[str]:
-    """The lines of a text as they stand in its files."""
+    """Yield the lines of a text as they stand in its files."""
     for source in sources_of(corpora):
         for part in source.parts([lang]):
             for (line,) in part.rows():

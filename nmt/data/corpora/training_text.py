@@ -19,8 +19,9 @@ def training_text(
     sides: Sequence["SideConfig"],
     every_side: Sequence["SideConfig"] | None = None,
 ) -> Iterator[str]:
-    """The cleaned lines of one or both sides, one by one, without tags, to train subwords on. Of files of lines one is
-    read after the other; the rows of a table have the columns of `every_side`, where those are more than `sides`."""
+    """Yield the cleaned lines of one or both sides, one by one, without tags, to train subwords on. Of files of lines
+    one is read after the other; the rows of a table have the columns of `every_side`, where those are more than
+    `sides`."""
     for source in sources_of(corpora):
         if format_of(source.path) == "lines":
             for side in sides:
@@ -43,7 +44,7 @@ def filtered_text(
     every_side: Sequence["SideConfig"],
     rules: LineFilter,
 ) -> Iterator[str]:
-    """The same without the pairs that `rules` leave out, which look at every side of them."""
+    """Yield the same without the pairs that `rules` leave out, which look at every side of them."""
     parts = [part for source in sources_of(corpora) for part in source.parts([side.lang for side in every_side])]
     rows = (row for part in parts for row in part.rows() if None not in row)
     while chunk := list(islice(rows, CHUNK)):

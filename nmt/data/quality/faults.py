@@ -75,7 +75,7 @@ def has_markup(block: TextBlock) -> np.ndarray:
 
 
 def main_script(block: TextBlock) -> int:
-    """The number of the script that most letters are of; 0 without letters."""
+    """Return the number of the script that most letters are of; 0 without letters."""
     counts = np.bincount(block.script, minlength=2)
     counts[0] = 0
     return int(counts.argmax()) if counts.any() else 0

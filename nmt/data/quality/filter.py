@@ -38,12 +38,12 @@ class LineFilter:
 
     @property
     def is_on(self) -> bool:
-        """Whether any rule is set."""
+        """Return whether any rule is set."""
         return self._settings.is_on
 
     @property
     def drops_duplicates(self) -> bool:
-        """Whether the caller is to drop duplicates, by `first_of_each`, when all is read."""
+        """Return whether the caller is to drop duplicates, by `first_of_each`, when all is read."""
         return self._settings.duplicates
 
     def learn(self, raw: Lines) -> None:
@@ -84,7 +84,7 @@ class LineFilter:
         self.counts = total
 
     def told(self) -> str:
-        """How many pairs which rule left out: `12 duplicates, 3 markup`; empty where no rule is set."""
+        """Return how many pairs which rule left out: `12 duplicates, 3 markup`; empty where no rule is set."""
         if not self.is_on:
             return ""
         return ", ".join(f"{count:,} {name}" for name, count in self.counts.items()) or "none"

@@ -113,8 +113,8 @@ class OverlapIndex:
                 self._compared[other] += 1
 
     def _candidates(self, folded: _Folded) -> tuple[np.ndarray, np.ndarray]:
-        """Lines of the block and held-out ones with a band in common, and as many hashes as lines that are near have
-        but for a few in a thousand (14 of 24 at least; 19 is the mean at a coefficient of 0.8)."""
+        """Return lines of the block and held-out ones with a band in common, and as many hashes as lines that are near
+        have but for a few in a thousand (14 of 24 at least; 19 is the mean at a coefficient of 0.8)."""
         usable, signatures = folded.lengths >= LEAST_LETTERS, folded.signatures()
         keys = _band_keys(signatures)
         pairs = [lookup.pairs(keys[:, band], usable) for band, lookup in enumerate(self._near)]
@@ -125,7 +125,7 @@ class OverlapIndex:
         return numbers[agree], others[agree]
 
     def _wanted(self, numbers: np.ndarray, others: np.ndarray, done: set[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The pairs that are still to be compared."""
+        """Return the pairs that are still to be compared."""
         if not self._every:
             open_ = self._likeness[others] < Likeness.NEAR
             numbers, others = numbers[open_], others[open_]
@@ -137,7 +137,7 @@ class OverlapIndex:
             self._likeness[other] = max(self._likeness[other], likeness)
 
     def _coefficient(self, folded: _Folded, number: int, other: int) -> float:
-        """The Jaccard coefficient of the pieces of two lines."""
+        """Return the Jaccard coefficient of the pieces of two lines."""
         if other not in self._pieces:
             self._pieces[other] = self._folded.pieces(other)
         mine, theirs = folded.pieces(number), self._pieces[other]
@@ -155,7 +155,7 @@ class _Folded:
         self.ends = np.cumsum(self.lengths)
 
     def pieces(self, number: int) -> frozenset[bytes]:
-        """The pieces of a line, each once."""
+        """Return the pieces of a line, each once."""
         raw = self.codes[self.ends[number] - self.lengths[number] : self.ends[number]].tobytes()
         step = self.codes.itemsize
         return frozenset(raw[i : i + PIECE * step] for i in range(0, len(raw) - (PIECE - 1) * step, step))
@@ -210,7 +210,7 @@ class _Lookup:
         self._numbers, self._keys = numbers[order], keys[numbers][order]
 
     def pairs(self, keys: np.ndarray, usable: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of `keys` and held-out lines that have equal ones, each int64 [pairs]."""
+        """Return rows of `keys` and held-out lines that have equal ones, each int64 [pairs]."""
         rows = np.arange(len(keys)) if usable is None else np.flatnonzero(usable)
         if not len(self._keys):
             return rows[:0], rows[:0]

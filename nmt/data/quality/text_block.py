@@ -29,7 +29,7 @@ class TextBlock:
         return len(self.lines)
 
     def count(self, marked: np.ndarray) -> np.ndarray:
-        """How many characters of each line are marked (bool, as long as `codes`): int64 [N]."""
+        """Return how many characters of each line are marked (bool, as long as `codes`): int64 [N]."""
         kind = np.int32 if len(marked) < 2**31 else np.int64  # half the bytes to write is half the time
         sums = np.zeros(len(marked) + 1, kind)
         np.cumsum(marked, dtype=kind, out=sums[1:])
@@ -37,7 +37,7 @@ class TextBlock:
         return (sums[ends] - sums[ends - self.lengths]).astype(np.int64)
 
     def lines_of(self, places: np.ndarray) -> np.ndarray:
-        """The lines in which characters stand, given by their places in `codes`: int64, each line once."""
+        """Return the lines in which characters stand, given by their places in `codes`: int64, each line once."""
         return np.unique(np.searchsorted(np.cumsum(self.lengths), places, side="right"))
 
     def marks(self, places: np.ndarray) -> np.ndarray:
@@ -48,7 +48,7 @@ class TextBlock:
         return found
 
     def follows(self, places: np.ndarray) -> np.ndarray:
-        """Which of these characters have a next one in their line: bool, as long as `places`."""
+        """Return which of these characters have a next one in their line: bool, as long as `places`."""
         ends = np.cumsum(self.lengths)
         last = np.zeros(len(self.codes) + 1, dtype=bool)
         last[ends[self.lengths > 0] - 1] = True

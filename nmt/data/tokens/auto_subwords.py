@@ -63,12 +63,12 @@ def auto_subwords(
 
 
 def words_of(sentences: Iterable[str]) -> int:
-    """Running words: what stands between spaces, and more where there are none."""
+    """Return running words: what stands between spaces, and more where there are none."""
     return sum(max(len(line.split()), len(line) // _LETTERS_A_WORD) for line in sentences)
 
 
 def auto_vocab_size(words: int) -> int:
-    """Units worth having for a text of so many running words."""
+    """Return units worth having for a text of so many running words."""
     return max(size for least, size in VOCAB_SIZES if words >= least)
 
 
@@ -81,7 +81,8 @@ def _wanted_size(settings: SubwordsConfig, text: Callable[[], Iterable[str]]) ->
 def _train(
     settings: SubwordsConfig, text: Callable[[], Iterable[str]], kind: str, size: int, symbols: Sequence[str]
 ) -> Subwords:
-    """Subwords of one kind; with auto, where the characters alone are more than `size`, that many besides them."""
+    """Return subwords of one kind; with auto, where the characters alone are more than `size`, that many besides
+    them."""
     how = {"type": kind, "character_coverage": settings.character_coverage, "symbols": symbols}
     try:
         return train_subwords(text(), vocab_size=size, **how)  # type: ignore[arg-type]

@@ -50,18 +50,18 @@ class Characters:
         self.folded[han] = np.arange(han.start, han.stop)
 
     def number(self, script: str) -> int:
-        """The number of a script in the table."""
+        """Return the number of a script in the table."""
         return self.scripts.index(script)
 
 
 @cache
 def characters() -> Characters:
-    """The tables, made once (a fifth of a second)."""
+    """Return the tables, made once (a fifth of a second)."""
     return Characters()
 
 
 def _script(name: str) -> str:
-    """The script of a letter, from its name in Unicode: `LATIN SMALL LETTER A` is of Latin."""
+    """Return the script of a letter, from its name in Unicode: `LATIN SMALL LETTER A` is of Latin."""
     words = name.split()
     if words and words[0] in _WIDTHS:
         words = words[1:]

@@ -20,7 +20,7 @@ _LINES = 200_000
 
 
 def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, kind: str) -> Subwords:
-    """The same subwords with at most so many units more; ids of the former ones stay.
+    """Return the same subwords with at most so many units more; ids of the former ones stay.
 
     Candidates are the characters that are unknown, and the units of subwords of the same kind trained on the text
     alone. Characters come first, by how often they are there; then pieces by how many units the text has fewer with
@@ -69,15 +69,15 @@ def parts_of_new(old: Subwords, new: Subwords) -> list[list[int]]:
 
 
 def with_means(table: np.ndarray, parts: Sequence[Sequence[int]]) -> np.ndarray:
-    """A table [V, ...] with a row more for each new unit: the mean of the rows of its parts, or of all units where it
-    has none."""
+    """Return a table [V, ...] with a row more for each new unit: the mean of the rows of its parts, or of all units
+    where it has none."""
     whole = table[EOS_ID + 1 :].mean(axis=0)
     rows = [table[list(units)].mean(axis=0) if units else whole for units in parts]
     return np.concatenate([table, np.array(rows, table.dtype).reshape(-1, *table.shape[1:])])
 
 
 def _trained(text: Callable[[], Iterable[str]], kind: str, size: int) -> Subwords:
-    """Subwords of the text alone, of that size or the largest it can give."""
+    """Return subwords of the text alone, of that size or the largest it can give."""
     try:
         return train_subwords(text(), type=kind, vocab_size=size)
     except VocabularyError as error:
@@ -85,8 +85,8 @@ def _trained(text: Callable[[], Iterable[str]], kind: str, size: int) -> Subword
 
 
 def _parts(subwords: Subwords, piece: str) -> list[int]:
-    """The units that the text of a piece is cut into. A piece that begins no word is cut behind a word's beginning,
-    which is taken away again."""
+    """Return the units that the text of a piece is cut into. A piece that begins no word is cut behind a word's
+    beginning, which is taken away again."""
     if piece.startswith(SPACE):
         return subwords.encode([piece.replace(SPACE, " ").strip()])[0]
     marked = subwords.encode([piece])[0]
@@ -95,19 +95,21 @@ def _parts(subwords: Subwords, piece: str) -> list[int]:
 
 
 def _known_parts(subwords: Subwords, piece: str) -> list[int]:
-    """The units that the text of a piece is cut into, as it is or in lower case: whichever has fewer unknown ones."""
+    """Return the units that the text of a piece is cut into, as it is or in lower case: whichever has fewer unknown
+    ones."""
     return min((_parts(subwords, text) for text in (piece, piece.lower())), key=lambda cut: cut.count(UNK_ID))
 
 
 def _letter_score(count: int, letters: Counter[str]) -> float:
-    """The logarithm of a character's share."""
+    """Return the logarithm of a character's share."""
     return float(np.log(count / letters.total()))
 
 
 def _piece_field(piece: str, score: float) -> bytes:
-    """A unit as a field of sentencepiece's ModelProto (sentencepiece_model.proto: `repeated SentencePiece pieces = 1`,
-    with `piece = 1` and `score = 2`). Fields of one message may follow one another in any number of parts, so bytes
-    behind a model's are units behind its own (Protocol Buffers, encoding: "Last One Wins" and repeated fields)."""
+    """Return a unit as a field of sentencepiece's ModelProto (sentencepiece_model.proto: `repeated SentencePiece pieces
+    = 1`, with `piece = 1` and `score = 2`). Fields of one message may follow one another in any number of parts, so
+    bytes behind a model's are units behind its own (Protocol Buffers, encoding: "Last One Wins" and repeated
+    fields)."""
     text = piece.encode()
     content = b"\x0a" + varint(len(text)) + text + b"\x15" + struct.pack("<f", score)
     return b"\x0a" + varint(len(content)) + content

@@ -15,6 +15,7 @@ from typing import Any
 from nmt.data.tokens.segmentations import Units
 from nmt.data.tokens.subwords import Subwords
 from nmt.errors import DataError
+from nmt.overriding import override
 
 _KEY, _VERSION = "nmt_factors", 1
 START = f'{{"{_KEY}"'.encode()
@@ -35,7 +36,7 @@ class FactorError(DataError):
         self.problem, self.index = problem, index
 
     def at(self, where: str) -> DataError:
-        """The same for a line of a file."""
+        """Return the same for a line of a file."""
         return DataError(f"{where}: {self.problem}")
 
 
@@ -71,27 +72,27 @@ class FactoredSubwords(Subwords):
         self._known: dict[str, list[int]] = {}
 
     def __repr__(self) -> str:
-        """How many units and values."""
+        """Return how many units and values."""
         return f"FactoredSubwords({self.vocab_size:,} units, values {', '.join(map(str, self.factor_sizes))})"
 
     @property
     def vocab_size(self) -> int:
-        """Number of units, factors not counted."""
+        """Return number of units, factors not counted."""
         return self.words.vocab_size
 
     @property
+    @override
     def factor_sizes(self) -> tuple[int, ...]:
-        """See `Subwords`."""
         return tuple(_FIRST + len(one) for one in self.values)
 
     @property
+    @override
     def own_ids(self) -> list[int]:
-        """See `Subwords`."""
         return self.words.own_ids
 
     @property
+    @override
     def units_of_text(self) -> Units:
-        """See `Subwords`."""
         return self.words.units_of_text
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -112,8 +113,8 @@ class FactoredSubwords(Subwords):
         pieces = dict(zip(words, self.words.cut(words), strict=True))
         return [[piece for word in row for piece in pieces[word]] for row in rows]
 
+    @override
     def join(self, pieces: Sequence[str]) -> str:
-        """See `Subwords`."""
         return self.words.join(pieces)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -121,15 +122,15 @@ class FactoredSubwords(Subwords):
         return self.words.pieces(self.unit_ids(ids))
 
     def unit_ids(self, ids: Sequence[int]) -> list[int]:
-        """Ids of the units alone."""
+        """Return ids of the units alone."""
         return [number % self.vocab_size for number in ids]
 
     def bare(self, text: str) -> str:
-        """The words of a text without their factors."""
+        """Return the words of a text without their factors."""
         return " ".join(word.rsplit(self.separator, len(self.values))[0] for word in text.split())
 
     def _parsed(self, sentence: str, index: int) -> list[tuple[str, int]]:
-        """The words of a sentence, and what their factors add to the ids of their units."""
+        """Return the words of a sentence, and what their factors add to the ids of their units."""
         found = []
         for word, *values in split_words(sentence, len(self.values), self.separator, index):
             numbers = [of.get(value, 1) for of, value in zip(self._numbers, values, strict=True)]
@@ -146,7 +147,7 @@ class FactoredSubwords(Subwords):
 
 
 def split_words(sentence: str, count: int, separator: str, index: int) -> Iterator[list[str]]:
-    """Each word of a sentence with its factors. Raises FactorError, which names line `index`."""
+    """Yield each word of a sentence with its factors. Raises FactorError, which names line `index`."""
     for word in sentence.split():
         parts = word.rsplit(separator, count)
         if len(parts) != count + 1 or not all(parts):
@@ -160,7 +161,7 @@ def split_words(sentence: str, count: int, separator: str, index: int) -> Iterat
 
 
 def learn_factors(words: Subwords, text: Iterable[str], count: int, separator: str) -> FactoredSubwords:
-    """Subwords for words with so many factors, whose values are learned from cleaned text.
+    """Return subwords for words with so many factors, whose values are learned from cleaned text.
 
     Raises:
         FactorError: A word has another number of factors.
@@ -179,7 +180,8 @@ def learn_factors(words: Subwords, text: Iterable[str], count: int, separator: s
 
 
 def read_factored(content: bytes, where: str) -> tuple[bytes, list[list[str]], str]:
-    """What `model_bytes` has: the bytes of the words' subwords, values, separator. Raises DataError, which begins with
+    """Return what `model_bytes` has: the bytes of the words' subwords, values, separator. Raises DataError, which
+    begins with
     `where`: it is damaged."""
     try:
         found: dict[str, Any] = json.loads(content)

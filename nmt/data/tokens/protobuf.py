@@ -17,7 +17,7 @@ class WireError(Exception):
 
 
 def read_varint(content: bytes, at: int) -> tuple[int, int]:
-    """A number and where it ends. Raises WireError."""
+    """Return a number and where it ends. Raises WireError."""
     found = 0
     for n in range(10):
         if at + n >= len(content):
@@ -30,7 +30,7 @@ def read_varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def varint(number: int) -> bytes:
-    """A number in groups of seven bits, the lowest first."""
+    """Return a number in groups of seven bits, the lowest first."""
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)
@@ -39,7 +39,7 @@ def varint(number: int) -> bytes:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field of a message: integers, or bytes. Raises WireError."""
+    """Yield number and value of each field of a message: integers, or bytes. Raises WireError."""
     at = 0
     while at < len(message):
         key, at = read_varint(message, at)

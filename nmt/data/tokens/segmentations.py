@@ -35,7 +35,7 @@ class Units(NamedTuple):
 
 
 def units_of(model_bytes: bytes) -> Units:
-    """The units of a sentencepiece model: a message of protocol buffers, sentencepiece_model.proto."""
+    """Return the units of a sentencepiece model: a message of protocol buffers, sentencepiece_model.proto."""
     kind, scores, numbers, count = _UNIGRAM, {}, {}, 0
     content: Iterator[tuple[int, Any]] = fields(model_bytes)
     for field, value in content:
@@ -52,7 +52,7 @@ def units_of(model_bytes: bytes) -> Units:
 
 
 def segmentation_of(units: Units, alpha: float) -> Segmentation | None:
-    """What draws cuts of words with these units; None where there is one cut alone."""
+    """Return what draws cuts of words with these units; None where there is one cut alone."""
     kinds: dict[str, type[Segmentation]] = {"unigram": UnigramSegmentation, "bpe": BpeSegmentation}
     kind = kinds.get(units.type)
     return None if kind is None else kind(units.scores, alpha)
@@ -72,7 +72,8 @@ class Segmentation(ABC):
         self._known: dict[str, Any] = {}
 
     def draw(self, word: str, random: Random) -> list[str] | None:
-        """The units of a word; None if the model has no units for all of it. The same numbers, the same units."""
+        """Return the units of a word; None if the model has no units for all of it. The same numbers, the same
+        units."""
         found = self._known.get(word)
         if found is None:
             if len(self._known) >= _MOST_WORDS:
@@ -82,11 +83,11 @@ class Segmentation(ABC):
 
     @abstractmethod
     def _prepared(self, word: str) -> Any:
-        """What is to be kept of a word."""
+        """Return what is to be kept of a word."""
 
     @abstractmethod
     def _drawn(self, found: Any, random: Random) -> list[str] | None:
-        """A cut, by what is kept."""
+        """Return a cut, by what is kept."""
 
 
 class UnigramSegmentation(Segmentation):
@@ -138,7 +139,7 @@ class BpeSegmentation(Segmentation):
     """
 
     def _prepared(self, word: str) -> list[list[str]]:
-        """The units before each merge and after the last one, without dropout."""
+        """Return the units before each merge and after the last one, without dropout."""
         steps = [list(word)]
         while merges := self._merges(steps[-1]):
             steps.append(_merged(steps[-1], merges[0]))
@@ -156,11 +157,11 @@ class BpeSegmentation(Segmentation):
         return None if any(unit not in self._scores for unit in units) else units
 
     def _taken(self, units: list[str], first: int, random: Random) -> int | None:
-        """The place of the best merge that is not left out, from number `first` of the order on."""
+        """Return the place of the best merge that is not left out, from number `first` of the order on."""
         return next((place for place in self._merges(units)[first:] if random.random() >= self._alpha), None)
 
     def _merges(self, units: Sequence[str]) -> list[int]:
-        """The places of neighbours that can be merged: the best score first, of equal ones the left one."""
+        """Return the places of neighbours that can be merged: the best score first, of equal ones the left one."""
         scores = self._scores
         possible = [
             (-scores[pair], place)
@@ -171,5 +172,5 @@ class BpeSegmentation(Segmentation):
 
 
 def _merged(units: list[str], place: int) -> list[str]:
-    """Units of which two neighbours are one."""
+    """Return units of which two neighbours are one."""
     return [*units[:place], units[place] + units[place + 1], *units[place + 2 :]]

@@ -12,7 +12,7 @@ from nmt.system.files import read_small
 
 
 def subwords_from_file(path: str | PathLike[str]) -> Subwords:
-    """Subwords from a file. Raises DataError if it is missing or damaged."""
+    """Return subwords from a file. Raises DataError if it is missing or damaged."""
     try:
         content = read_small(Path(path), MOST_MODEL_BYTES)
     except OSError as error:
@@ -23,8 +23,8 @@ def subwords_from_file(path: str | PathLike[str]) -> Subwords:
 
 
 def read_subwords(content: bytes, where: str = "subword model") -> Subwords:
-    """Subwords from what `model_bytes` gave. Raises DataError, which begins with `where`: the bytes are of no kind, or
-    damaged."""
+    """Return subwords from what `model_bytes` gave. Raises DataError, which begins with `where`: the bytes are of no
+    kind, or damaged."""
     if content.startswith(vocabulary.START):
         return vocabulary.read_vocabulary(content, where)
     if content.startswith(factors.START):

@@ -67,17 +67,17 @@ class Subwords:
         self._is_own_order = bool(np.array_equal(self._to_model, np.arange(size)))
 
     def __repr__(self) -> str:
-        """How many units."""
+        """Return how many units."""
         return f"Subwords({self.vocab_size:,} units)"
 
     @classmethod
     def from_bytes(cls, model_bytes: bytes, where: str = "subword model") -> "Subwords":
-        """A model from what `model_bytes` gave. Raises DataError if it is damaged."""
+        """Return a model from what `model_bytes` gave. Raises DataError if it is damaged."""
         return cls(model_bytes, where)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> "Subwords":
-        """A model from a file. Raises DataError if it is missing or damaged."""
+        """Return a model from a file. Raises DataError if it is missing or damaged."""
         try:
             model_bytes = read_small(Path(path), MOST_MODEL_BYTES)
         except OSError as error:
@@ -86,29 +86,30 @@ class Subwords:
 
     @property
     def vocab_size(self) -> int:
-        """Number of units, the four special ones counted."""
+        """Return number of units, the four special ones counted."""
         return len(self._to_model)
 
     @property
     def own_ids(self) -> list[int]:
-        """Which number the sentencepiece model itself has for each of our ids, -1 for none."""
+        """Return which number the sentencepiece model itself has for each of our ids, -1 for none."""
         return [int(i) for i in self._to_model]
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """Numbers that each factor of a unit may have; none where there are no factors (see `FactoredSubwords`)."""
+        """Return numbers that each factor of a unit may have; none where there are no factors (see
+        `FactoredSubwords`)."""
         return ()
 
     def unit_ids(self, ids: Sequence[int]) -> Sequence[int]:
-        """Ids of the units alone, where ids tell of factors as well."""
+        """Return ids of the units alone, where ids tell of factors as well."""
         return ids
 
     def bare(self, text: str) -> str:
-        """A text without factors behind its words."""
+        """Return a text without factors behind its words."""
         return text
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """The ids of each sentence, without begin and end. Unknown characters become UNK_ID."""
+        """Return the ids of each sentence, without begin and end. Unknown characters become UNK_ID."""
         if not sentences:
             return []
         rows: list[list[int]]
@@ -123,15 +124,15 @@ class Subwords:
 
     @property
     def units_of_text(self) -> Units:
-        """What the model says of its units."""
+        """Return what the model says of its units."""
         return units_of(self.model_bytes)
 
     def of_model(self, number: int) -> int:
-        """Our id of a unit that has this number in the sentencepiece model itself."""
+        """Return our id of a unit that has this number in the sentencepiece model itself."""
         return int(self._from_model[number])
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each row of ids. The four special ids stand for nothing and are passed over.
+        """Return the text of each row of ids. The four special ids stand for nothing and are passed over.
 
         The text holds no line break and no other control character. Raises IndexError for an id
         outside the vocabulary.
@@ -145,27 +146,27 @@ class Subwords:
         return [_BREAKS.sub(" ", text) for text in texts]
 
     def cut(self, sentences: Sequence[str]) -> list[list[str]]:
-        """The units of each sentence, as many as `encode` gives ids; unknown ones as they stand there."""
+        """Return the units of each sentence, as many as `encode` gives ids; unknown ones as they stand there."""
         rows: list[list[str]] = self._processor.encode(list(sentences), out_type=str) if sentences else []
         return rows
 
     def unwritten(self, sentences: Sequence[str]) -> list[str]:
-        """What of sentences no unit can write, each once, as it stands there."""
+        """Return what of sentences no unit can write, each once, as it stands there."""
         found: dict[str, None] = {}
         for row, pieces in zip(self.encode(sentences), self.cut(sentences), strict=True):
             found |= {piece.strip(SPACE): None for one, piece in zip(row, pieces, strict=True) if one == UNK_ID}
         return list(found)
 
     def join(self, pieces: Sequence[str]) -> str:
-        """The text of units as `pieces` gives them; what is no unit of the model stands for itself."""
+        """Return the text of units as `pieces` gives them; what is no unit of the model stands for itself."""
         return _BREAKS.sub(" ", str(self._processor.decode_pieces(list(pieces))))
 
     def score(self, unit: int) -> float:
-        """The score of a unit: of unigram its log probability, of bpe its place, negative."""
+        """Return the score of a unit: of unigram its log probability, of bpe its place, negative."""
         return float(self._processor.get_score(int(self._to_model[unit])))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The units themselves, for people to look at: `▁` starts a word."""
+        """Return the units themselves, for people to look at: `▁` starts a word."""
         return [SPECIAL_PIECES[i] if i <= EOS_ID else self._processor.id_to_piece(int(self._to_model[i])) for i in ids]
 
 
@@ -241,8 +242,8 @@ class _Watched:
 
 
 def _sample(sentences: Iterable[str], size: int) -> Iterator[str]:
-    """All sentences, or a random sample of `size` where there are more: each is as likely to be in it as any other
-    (Li 1994, algorithm L: drawn are the distances between those that replace others, not a number for each).
+    """Yield all sentences, or a random sample of `size` where there are more: each is as likely to be in it as any
+    other (Li 1994, algorithm L: drawn are the distances between those that replace others, not a number for each).
 
     sentencepiece can sample, too, but draws other sentences in each process, whatever its seed.
     """
@@ -263,7 +264,7 @@ def _sample(sentences: Iterable[str], size: int) -> Iterator[str]:
 
 
 def _training_error(text: str, count: int, type: str, vocab_size: int) -> Exception:
-    """The error to raise for what sentencepiece said when it could not train on `count` sentences."""
+    """Return the error to raise for what sentencepiece said when it could not train on `count` sentences."""
     where = "data.subwords"
     if count == 0 or "sentences_.empty" in text or "all_chars_count" in text:
         return DataError(f"{where}: the training text must hold at least one word, got none")
@@ -283,7 +284,7 @@ def _training_error(text: str, count: int, type: str, vocab_size: int) -> Except
 
 
 def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
-    """A processor of these bytes. Raises DataError, which names `where`."""
+    """Return a processor of these bytes. Raises DataError, which names `where`."""
     problem = f"{where}: must be a sentencepiece model, got "
     if not model_bytes:
         raise DataError(problem + "an empty file; copy it again or train without it")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from nmt.data.tokens.segmentations import Units
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords
 from nmt.errors import DataError
+from nmt.overriding import override
 from nmt.special_tokens import EOS_ID, SPACE, UNK_ID
 
 Split = Literal["words", "characters"]
@@ -59,12 +60,12 @@ class Vocabulary(Subwords):
         """Whether units are pieces of sentencepiece, cut by somebody else: words are not known here."""
 
     def __repr__(self) -> str:
-        """How many units, of what kind."""
+        """Return how many units, of what kind."""
         return f"Vocabulary({self.vocab_size:,} units, {self.split})"
 
     @property
     def vocab_size(self) -> int:
-        """Number of units, the four special ones counted."""
+        """Return number of units, the four special ones counted."""
         return len(SPECIAL_PIECES) + len(self.units)
 
     @property
@@ -72,25 +73,25 @@ class Vocabulary(Subwords):
         """See `Subwords`: there is one cut."""
         return Units("other", {}, {})
 
+    @override
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """See `Subwords`."""
         return [[self._ids.get(unit, UNK_ID) for unit in self._kept(sentence)] for sentence in sentences]
 
+    @override
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """See `Subwords`."""
         first = len(SPECIAL_PIECES)
         return [self._text([self.units[i - first] for i in row if i > EOS_ID]) for row in rows]
 
+    @override
     def cut(self, sentences: Sequence[str]) -> list[list[str]]:
-        """See `Subwords`."""
         return [self._marked(self._kept(sentence)) for sentence in sentences]
 
+    @override
     def join(self, pieces: Sequence[str]) -> str:
-        """See `Subwords`."""
         return self._text(pieces if self.are_pieces else [piece.removeprefix(SPACE) for piece in pieces])
 
+    @override
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """See `Subwords`."""
         first = len(SPECIAL_PIECES)
         return self._marked([SPECIAL_PIECES[i] if i < first else self.units[i - first] for i in ids])
 
@@ -102,14 +103,15 @@ class Vocabulary(Subwords):
         return units
 
     def _units(self, sentence: str) -> list[str]:
-        """A sentence as it is cut, before anything is looked up."""
+        """Return a sentence as it is cut, before anything is looked up."""
         if self.split == "characters":
             return list(sentence)
         words = sentence.split()
         return [piece for word in words for piece in self._pieces(word)] if self._ranks else words
 
     def _pieces(self, word: str) -> list[str]:
-        """The pieces of a word: of the pairs side by side the one that was learned first is joined, again and again."""
+        """Return the pieces of a word: of the pairs side by side the one that was learned first is joined, again and
+        again."""
         found = self._words.get(word)
         if found is None:
             parts = [*word[:-1], word[-1] + "</w>"]
@@ -132,7 +134,7 @@ class Vocabulary(Subwords):
         return _BREAKS.sub(" ", text)
 
     def _marked(self, units: Sequence[str]) -> list[str]:
-        """Units with the sign for a word's start where one starts, as sentencepiece shows them."""
+        """Return units with the sign for a word's start where one starts, as sentencepiece shows them."""
         if self.are_pieces:
             return list(units)
         if self.split == "characters":
@@ -148,7 +150,7 @@ def pairs(parts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _joined(parts: list[str], a: str, b: str) -> list[str]:
-    """The parts with every a before a b joined to it."""
+    """Return the parts with every a before a b joined to it."""
     found: list[str] = []
     n = 0
     while n < len(parts):
@@ -159,7 +161,7 @@ def _joined(parts: list[str], a: str, b: str) -> list[str]:
 
 
 def read_vocabulary(content: bytes, where: str) -> Vocabulary:
-    """A vocabulary from its bytes, which begin with START. Raises DataError, which begins with `where`: they are
+    """Return a vocabulary from its bytes, which begin with START. Raises DataError, which begins with `where`: they are
     damaged."""
     try:
         values: dict[str, Any] = json.loads(content)
@@ -172,7 +174,7 @@ def read_vocabulary(content: bytes, where: str) -> Vocabulary:
 
 
 def _problem(values: dict[str, Any]) -> str:
-    """What is wrong with what a file holds; nothing where all is well."""
+    """Return what is wrong with what a file holds; nothing where all is well."""
     units, merges = values.get("units"), values.get("merges")
     if values.get(_KEY) != _VERSION:
         return f"another version than {_VERSION}"

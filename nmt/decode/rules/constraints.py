@@ -10,6 +10,7 @@ import numpy as np
 from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules.score_rules import Extra, Rule
 from nmt.decode.rules.selectors import RuledSelector
+from nmt.overriding import override
 from nmt.rnn.kernels.search.choose import top_tokens
 
 Phrase = tuple[int, ...]
@@ -28,17 +29,17 @@ class Progress:
 
     @property
     def met(self) -> int:
-        """Tokens of phrases said so far."""
+        """Return tokens of phrases said so far."""
         return sum(len(self.phrases[n]) for n in self.done) + self.place
 
     @property
     def total(self) -> int:
-        """Tokens of all phrases."""
+        """Return tokens of all phrases."""
         return sum(map(len, self.phrases))
 
     @property
     def begun(self) -> float:
-        """How much of the phrase it is in the middle of: its tokens so far, divided by all."""
+        """Return how much of the phrase it is in the middle of: its tokens so far, divided by all."""
         return self.place / len(self.phrases[self.phrase]) if self.place else 0.0
 
     @property
@@ -47,7 +48,7 @@ class Progress:
         return len(self.done) + self.begun
 
     def next_tokens(self) -> set[int]:
-        """Tokens that begin a phrase not yet said, or go on with the one begun."""
+        """Return tokens that begin a phrase not yet said, or go on with the one begun."""
         return {p[k] for n, p in self._left() for k in range(len(p)) if _ends_in(self._said, p[:k])}
 
     def after(self, token: int) -> Progress:
@@ -64,11 +65,11 @@ class Progress:
 
     @property
     def _said(self) -> Phrase:
-        """The last tokens, as far as they begin a phrase."""
+        """Return the last tokens, as far as they begin a phrase."""
         return self.phrases[self.phrase][: self.place] if self.place else ()
 
     def _left(self) -> Iterator[tuple[int, Phrase]]:
-        """The phrases not yet said, with their numbers."""
+        """Return the phrases not yet said, with their numbers."""
         return ((n, p) for n, p in enumerate(self.phrases) if n not in self.done)
 
 
@@ -96,16 +97,16 @@ class ConstrainedSelector(RuledSelector):
         super().__init__(rules)
         self.phrases = phrases
 
+    @override
     def start(self, search: Search, first: Beam) -> Beam:
-        """See `CandidateSelector`."""
         first = super().start(search, first)
         first.extra["constraints"] = first_progress(self.phrases, first.sentence)
         return first
 
+    @override
     def select(
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `RuledSelector`."""
         progress = beam.extra["constraints"]
         waiting = np.array([p.met < p.total for p in progress])
         scores[waiting, search.decoder.eos_id] = -np.inf
@@ -120,8 +121,8 @@ class ConstrainedSelector(RuledSelector):
                 tokens.append(token)
         return np.array(parents, np.int64), np.array(tokens, np.int32)
 
+    @override
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """See `CandidateSelector`."""
         super().follow(extra, tokens)
         advance(extra["constraints"], tokens)
 
@@ -138,7 +139,7 @@ Candidate = tuple[float, int, int, int]  # sum, row, token, tokens of phrases sa
 def _candidates(
     rows: range, best: np.ndarray, progress: np.ndarray, scores: np.ndarray, sums: np.ndarray
 ) -> list[Candidate]:
-    """The best tokens of each row and those that go on with a phrase; the best first."""
+    """Return the best tokens of each row and those that go on with a phrase; the best first."""
     found = []
     for row in rows:
         tokens = {t for t in best[row].tolist() if t >= 0} | progress[row].next_tokens()
@@ -149,8 +150,8 @@ def _candidates(
 
 
 def _allocate(candidates: list[Candidate], room: int, total: int) -> list[tuple[int, int]]:
-    """Places of the beam dealt out evenly to the numbers of tokens said, the rest and what is left over to those who
-    have said most."""
+    """Return places of the beam dealt out evenly to the numbers of tokens said, the rest and what is left over to those
+    who have said most."""
     banks: dict[int, list[Candidate]] = {}
     for candidate in candidates:
         banks.setdefault(candidate[3], []).append(candidate)
@@ -182,12 +183,12 @@ class Glossary(Rule):
     def __init__(self, phrases: Sequence[Iterable[Sequence[int]]], bonus: float) -> None:
         self.phrases, self.bonus = phrases, bonus
 
+    @override
     def start(self, sentence: np.ndarray) -> Extra:
-        """See `Rule`."""
         return {"glossary": first_progress(self.phrases, sentence)}
 
+    @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        """See `Rule`."""
         for row, progress in enumerate(beam.extra["glossary"]):
             if progress.place:
                 scores[row] -= self.bonus * progress.begun
@@ -202,15 +203,15 @@ class Glossary(Rule):
         if token in progress.next_tokens():
             score[0] += self.bonus * _gain(progress, token)
 
+    @override
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """See `Rule`."""
         advance(extra["glossary"], tokens)
 
+    @override
     def most(self, beam: Beam, rows: np.ndarray) -> np.ndarray:
-        """See `Rule`."""
         return np.array([self.bonus * (len(p.phrases) - p.worth) for p in beam.extra["glossary"][rows]], np.float64)
 
 
 def _gain(progress: Progress, token: int) -> float:
-    """What a token adds to the worth, beside what has been taken back of the phrase begun."""
+    """Return what a token adds to the worth, beside what has been taken back of the phrase begun."""
     return progress.after(token).worth - progress.worth + progress.begun

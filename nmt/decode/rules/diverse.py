@@ -10,6 +10,7 @@ from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules.sampling import repeated
 from nmt.decode.rules.score_rules import Rule
 from nmt.decode.rules.selectors import RuledSelector, continuations
+from nmt.overriding import override
 from nmt.rnn.kernels.search.choose import top_tokens
 
 
@@ -31,10 +32,10 @@ class DiverseSelector(RuledSelector):
         first.extra["group"] = np.tile(np.arange(self.groups), len(rows) // self.groups)
         return first
 
+    @override
     def select(
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `RuledSelector`."""
         number = np.repeat(np.arange(len(live)), np.diff(bounds))
         group = beam.extra["group"]
         taken: list[tuple[np.ndarray, np.ndarray]] = []  # sentences' numbers and tokens of the groups so far

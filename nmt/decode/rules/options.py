@@ -60,12 +60,12 @@ class SearchOptions:
 
     @property
     def first_token(self) -> int:
-        """Tokens below it are never produced: it is the unknown token, or the one after that."""
+        """Return tokens below it are never produced: it is the unknown token, or the one after that."""
         return UNK_ID if self.generate_unk else BOS_ID
 
     def rules(self, eos_id: int) -> list[Rule]:
-        """Those asked for; what forbids comes behind what reweights, so that nothing brings a forbidden token back. A
-        glossary only adds, and comes last: tokens of a prefix earn their share, too."""
+        """Return those asked for; what forbids comes behind what reweights, so that nothing brings a forbidden token
+        back. A glossary only adds, and comes last: tokens of a prefix earn their share, too."""
         rules: list[Rule] = []
         if self.repetition_penalty != 1.0:
             rules.append(RepetitionPenalty(self.repetition_penalty))
@@ -84,7 +84,7 @@ class SearchOptions:
         return rules
 
     def selector(self, src_ids: Sequence[Sequence[int]], beam_size: int, eos_id: int) -> CandidateSelector:
-        """One for each search that a thread runs."""
+        """Return one for each search that a thread runs."""
         rules = self.rules(eos_id)
         if self.sampling is not None:
             s = self.sampling
@@ -98,7 +98,7 @@ class SearchOptions:
         return RuledSelector(rules) if rules else BestSelector()
 
     def candidates(self, n: int, src_ids: Sequence[int]) -> np.ndarray:
-        """The candidates of sentence n with these tokens, where there is a shortlist."""
+        """Return the candidates of sentence n with these tokens, where there is a shortlist."""
         if self.shortlist is None:
             raise ValueError("SearchOptions: without a shortlist there are no candidates")
         needed = list(self.prefixes[n]) if self.prefixes is not None else []
@@ -107,13 +107,14 @@ class SearchOptions:
         return self.shortlist.candidates(src_ids, needed)
 
     def limits(self, src_ids: Sequence[Sequence[int]], ratio: float, extra: int) -> np.ndarray:
-        """Most tokens of each sentence's translations, EOS counted: int64 [N]; `ratio` times as many as the source has,
-        and `extra`, and what options make it say besides."""
+        """Return most tokens of each sentence's translations, EOS counted: int64 [N]; `ratio` times as many as the
+        source has, and `extra`, and what options make it say besides."""
         limits = np.array([int(ratio * len(s)) + extra for s in src_ids], np.int64)
         return np.maximum(limits, self.min_length + bool(self.min_length)) + self.longer_by(len(src_ids))
 
     def longer_by(self, count: int) -> np.ndarray:
-        """Tokens that translations may have beyond their limits, for what they are made to say: int64 [count]."""
+        """Return tokens that translations may have beyond their limits, for what they are made to say: int64
+        [count]."""
         more = np.zeros(count, np.int64)
         if self.prefixes is not None:
             more += [len(prefix) for prefix in self.prefixes]

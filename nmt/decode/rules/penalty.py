@@ -13,7 +13,8 @@ _LEAST_COVERAGE = 1e-10
 
 
 def length_divisor(penalty: LengthPenalty, length: np.ndarray | int) -> np.ndarray:
-    """What a sum of log-probabilities over `length` tokens (EOS counted) is divided by; it grows with the length.
+    """Return what a sum of log-probabilities over `length` tokens (EOS counted) is divided by; it grows with the
+    length.
 
     `none`: 1. `average`: the length. A number alpha: ((5 + length) / 6) ** alpha (Wu et al. 2016, section 7,
     equation 14).
@@ -35,7 +36,7 @@ def final_scores(
     coverage: np.ndarray | None = None,
     expected: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Scores of ended hypotheses [R].
+    """Return scores of ended hypotheses [R].
 
     sums [R] of log-probabilities over lengths [R] tokens, EOS counted; word_reward is added for each token (He et al.
     2016, section 3.3), with expected [R] for no more than so many (bounded length reward: Huang et al. 2017, section 3;
@@ -57,8 +58,8 @@ def best_possible(
     word_reward: float = 0.0,
     expected: np.ndarray | None = None,
 ) -> np.ndarray:
-    """A bound on the final scores of hypotheses that have `lengths` tokens and may get up to `limits`, and whose sums
-    grow no further: `search_rules.best_score` of arrays."""
+    """Return a bound on the final scores of hypotheses that have `lengths` tokens and may get up to `limits`, and whose
+    sums grow no further: `search_rules.best_score` of arrays."""
     rewarded = _rewarded(best_length(word_reward, lengths, limits), expected)
     bound: np.ndarray = score(sums, length_divisor(penalty, limits), word_reward, rewarded)
     if (sums > 0).any():  # only of these the next length can be better than the last

@@ -10,6 +10,7 @@ import numpy as np
 from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules.score_rules import Rule
 from nmt.decode.rules.selectors import RuledSelector
+from nmt.overriding import override
 from nmt.rnn.kernels.search.choose import draw_tokens
 
 
@@ -35,17 +36,17 @@ class SamplingSelector(RuledSelector):
         self.count, self.temperature, self.top_k, self.top_p = count, temperature, top_k, top_p
         self._keys = sample_keys(src_ids, seed)
 
+    @override
     def start(self, search: Search, first: Beam) -> Beam:
-        """See `CandidateSelector`."""
         rows = np.repeat(np.arange(len(first)), self.count)
         first = super().start(search, repeated(first, rows))
         first.extra["sample"] = np.tile(np.arange(self.count, dtype=np.uint64), len(rows) // self.count)
         return first
 
+    @override
     def select(
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `RuledSelector`."""
         steps = search.steps(beam.sentence).astype(np.uint64)
         numbers = mix(mix(self._keys[beam.sentence] + beam.extra["sample"]) + steps)
         uniforms = (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53
@@ -55,7 +56,7 @@ class SamplingSelector(RuledSelector):
 
 
 def repeated(beam: Beam, rows: np.ndarray) -> Beam:
-    """A beam of some rows, maybe several times, that continue the same states."""
+    """Return a beam of some rows, maybe several times, that continue the same states."""
     return Beam(
         states=beam.states,
         parent=beam.parent[rows],
@@ -76,7 +77,7 @@ def mix(x: np.ndarray) -> np.ndarray:
 
 
 def sample_keys(src_ids: Sequence[Sequence[int]], seed: int) -> np.ndarray:
-    """What a sentence's random numbers are a function of, uint64 [N]: its tokens and the seed."""
+    """Return what a sentence's random numbers are a function of, uint64 [N]: its tokens and the seed."""
     return mix(np.array([_key(ids) for ids in src_ids], np.uint64) ^ np.uint64(seed % 2**64))
 
 

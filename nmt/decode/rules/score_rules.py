@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nmt.decode.hypotheses import Beam
+from nmt.overriding import override
 
 Extra = dict[str, np.ndarray]
 
@@ -17,7 +18,7 @@ class Rule:
     reweights = False
 
     def start(self, sentence: np.ndarray) -> Extra:
-        """What the rule keeps of each row, for the first rows of these sentences."""
+        """Return what the rule keeps of each row, for the first rows of these sentences."""
         return {}
 
     def look(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
@@ -33,7 +34,7 @@ class Rule:
         """Bring what the rule keeps up to date; `extra` is that of the parents, `tokens` continue them."""
 
     def most(self, beam: Beam, rows: np.ndarray) -> np.ndarray | float:
-        """The most that it can still add to the sums of these rows."""
+        """Return the most that it can still add to the sums of these rows."""
         return 0.0
 
 
@@ -43,8 +44,8 @@ class MinLength(Rule):
     def __init__(self, least: int, eos_id: int) -> None:
         self.least, self.eos_id = least, eos_id
 
+    @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        """See `Rule`."""
         scores[steps < self.least, self.eos_id] = -np.inf
 
 
@@ -55,8 +56,8 @@ class Forbidden(Rule):
         self.single = np.array(sorted({s[0] for s in sequences if len(s) == 1}), np.int64)
         self.longer = [np.array(s, np.int32) for s in sorted({tuple(s) for s in sequences}) if len(s) > 1]
 
+    @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        """See `Rule`."""
         scores[:, self.single] = -np.inf
         for sequence in self.longer:
             before = last_tokens(beam.words, steps, len(sequence) - 1)
@@ -69,8 +70,8 @@ class NoRepeat(Rule):
     def __init__(self, size: int) -> None:
         self.size = size
 
+    @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        """See `Rule`."""
         if beam.words.shape[1] < self.size:
             return
         last = last_tokens(beam.words, steps, self.size - 1)
@@ -89,8 +90,8 @@ class RepetitionPenalty(Rule):
     def __init__(self, factor: float) -> None:
         self.factor = factor
 
+    @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        """See `Rule`."""
         rows, at = np.nonzero(np.arange(beam.words.shape[1])[None] < steps[:, None])
         tokens = beam.words[rows, at]
         scores[rows, tokens] = scores[rows, tokens] * self.factor
@@ -107,12 +108,12 @@ class Prefix(Rule):
             row[: len(prefix)] = prefix
         self._kept = np.zeros(0)
 
+    @override
     def look(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        """See `Rule`."""
         self._kept = scores[self._forced(beam, steps)]
 
+    @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        """See `Rule`."""
         rows, tokens = self._forced(beam, steps)
         scores[rows] = -np.inf
         scores[rows, tokens] = self._kept
@@ -123,7 +124,7 @@ class Prefix(Rule):
 
 
 def last_tokens(words: np.ndarray, steps: np.ndarray, count: int) -> np.ndarray:
-    """The last `count` of the first steps[r] entries of each row [R, count]; -1 where there are fewer."""
+    """Return the last `count` of the first steps[r] entries of each row [R, count]; -1 where there are fewer."""
     at = steps[:, None] + np.arange(-count, 0)[None]
     found = np.take_along_axis(words, np.maximum(at, 0), axis=1) if words.shape[1] else np.full(at.shape, -1)
     return np.where(at < 0, -1, found)

@@ -8,6 +8,7 @@ import numpy as np
 
 from nmt.decode.hypotheses import Beam, Search
 from nmt.decode.rules.score_rules import Rule
+from nmt.overriding import override
 from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.kernels.search.best_tokens import best_continuations
 from nmt.rnn.kernels.search.choose import top_tokens
@@ -26,7 +27,7 @@ class CandidateSelector:
     is_plain = False
 
     def start(self, search: Search, first: Beam) -> Beam:
-        """A beam with one empty hypothesis a sentence, as this selector wants it."""
+        """Return a beam with one empty hypothesis a sentence, as this selector wants it."""
         return first
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
@@ -42,7 +43,7 @@ class CandidateSelector:
         raise NotImplementedError
 
     def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """The most that a sum can become, of each sentence; rows[first[n]] is the first row of sentence n."""
+        """Return the most that a sum can become, of each sentence; rows[first[n]] is the first row of sentence n."""
         return np.maximum.reduceat(beam.sums[rows], first) if len(first) else np.empty(0)
 
 
@@ -54,8 +55,8 @@ class BestSelector(CandidateSelector):
 
     is_plain = True
 
+    @override
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
-        """See `CandidateSelector`."""
         room = search.room(live)
         tokens, scores = search.decoder.best_tokens(outputs, search.first_token, tokens_wanted(int(room.max())))
         parent, chosen, sums = continuations(tokens, scores, beam.sums, bounds, room, search.never)
@@ -69,16 +70,16 @@ class RuledSelector(CandidateSelector):
         self.rules = list(rules)
         self._reweights = any(rule.reweights for rule in rules)
 
+    @override
     def start(self, search: Search, first: Beam) -> Beam:
-        """See `CandidateSelector`."""
         if self._reweights:
             first.extra["log_prob"] = np.zeros(len(first))
         for rule in self.rules:
             first.extra |= rule.start(first.sentence)
         return first
 
+    @override
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
-        """See `CandidateSelector`."""
         log_probs, steps = search.decoder.log_probs(outputs), search.steps(beam.sentence)
         for rule in self.rules:
             rule.look(log_probs, beam, steps)
@@ -95,16 +96,16 @@ class RuledSelector(CandidateSelector):
         self.follow(extra, tokens)
         return parent, tokens, sums, extra
 
+    @override
     def follow_given(self, extra: Extra, token: int, log_prob: np.floating) -> float:
-        """See `CandidateSelector`."""
         score = np.array([log_prob])
         for rule in self.rules:
             rule.reward_given(score, extra, token)
         self.follow(extra, np.array([token], np.int32))
         return float(score[0])
 
+    @override
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """See `CandidateSelector`."""
         for rule in self.rules:
             rule.follow(extra, tokens)
 
@@ -116,8 +117,8 @@ class RuledSelector(CandidateSelector):
         tokens, best = top_tokens(scores, int(room.max()))
         return continuations(tokens, best, beam.sums, bounds, room, -1)[:2]
 
+    @override
     def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """See `CandidateSelector`."""
         sums = beam.sums[rows] + sum(rule.most(beam, rows) for rule in self.rules if rule.reweights)
         return np.maximum.reduceat(sums, first) if len(first) else np.empty(0)
 

@@ -60,7 +60,8 @@ def read(
 
 
 def _changes(paragraphs: Sequence[Paragraph], texts: Sequence[str]) -> list[tuple[int, int, bytes]]:
-    """What becomes of the bytes of a part. A paragraph that changes takes what changes within it, as in text boxes."""
+    """Return what becomes of the bytes of a part. A paragraph that changes takes what changes within it, as in text
+    boxes."""
     changes: list[tuple[int, int, bytes]] = []
     for one, new in sorted(zip(paragraphs, texts, strict=True), key=lambda pair: pair[0].end):
         if new == one.passage.source:
@@ -73,7 +74,7 @@ def _changes(paragraphs: Sequence[Paragraph], texts: Sequence[str]) -> list[tupl
 
 
 def _opened(content: bytes, name: str, limits: Limits) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
-    """The archive, every member of which can be read, and its parts with text. Raises DataError."""
+    """Return the archive, every member of which can be read, and its parts with text. Raises DataError."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
         members = archive.infolist()

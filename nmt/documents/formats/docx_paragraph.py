@@ -79,8 +79,8 @@ class Paragraph:
         return opening + out.whole() + self._content[self._whole.inner_end : self._whole.end]
 
     def _in_tree(self, parts: Sequence[str]) -> list[str | int]:
-        """Texts and numbers of marks, each mark once: in the translation's order where elements are a tree in it, else
-        in the paragraph's."""
+        """Return texts and numbers of marks, each mark once: in the translation's order where elements are a tree in
+        it, else in the paragraph's."""
         all_marks = [n for n, one in enumerate(self._pieces) if one.kind != "text"]
         marks = [int(number) for number in parts[1::2]]
         opened: list[str] = []

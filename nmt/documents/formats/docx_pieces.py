@@ -65,7 +65,7 @@ class _Field:
 
 
 def is_paragraph(one: Element) -> bool:
-    """Whether an element is a paragraph of WordprocessingML."""
+    """Return whether an element is a paragraph of WordprocessingML."""
     return one.name == "p" and one.space in _SPACES
 
 
@@ -98,11 +98,11 @@ class Reader:
 
     @property
     def _field(self) -> _Field | None:
-        """The field that is being read."""
+        """Return the field that is being read."""
         return top if self._fields and isinstance(top := self._fields[-1], _Field) else None
 
     def _base_of(self, container: Element, outer: Look) -> Look:
-        """How most of the text right within a container looks; as around it where it holds none."""
+        """Return how most of the text right within a container looks; as around it where it holds none."""
         sizes: Counter[bytes] = Counter()
         looks: dict[bytes, Look] = {}
         for run in container.children:
@@ -284,5 +284,6 @@ def pair(pieces: list[Piece]) -> None:
 
 
 def _is_loose(piece: Piece, for_range: bool) -> bool:
-    """Whether an element may be broken up so that another one is whole: a range or field, by what contains it."""
+    """Return whether an element may be broken up so that another one is whole: a range or field, by what contains
+    it."""
     return not for_range and piece.key.startswith(("range", "field"))

@@ -39,18 +39,18 @@ class _Entry:
     strings: tuple[int, int] = (0, 0)  # lines of all its msgstr
 
     def text(self, keyword: str) -> str:
-        """What it says behind a keyword."""
+        """Return what it says behind a keyword."""
         raw = "".join(self.texts.get(keyword, []))
         return re.sub(r"\\([0-7]{1,3}|x[\da-fA-F]{1,2}|.)", _unescaped, raw) if "\\" in raw else raw
 
     @property
     def is_header(self) -> bool:
-        """Whether it is the file's header."""
+        """Return whether it is the file's header."""
         return "msgctxt" not in self.texts and "msgid" in self.texts and not self.text("msgid")
 
     @property
     def is_open(self) -> bool:
-        """Whether it is to be translated: it has a text, and no translation that counts."""
+        """Return whether it is to be translated: it has a text, and no translation that counts."""
         strings = [self.text(keyword) for keyword in self.texts if keyword.startswith("msgstr")]
         return bool(strings and self.text("msgid").strip()) and (self.is_fuzzy or not all(strings))
 
@@ -115,7 +115,7 @@ def read(
 
 
 def _entries(lines: Sequence[str], name: str, limits: Limits) -> Iterator[_Entry]:
-    """The entries of a file, those that are obsolete left out."""
+    """Yield the entries of a file, those that are obsolete left out."""
     entry = _Entry()
     keyword = ""
     count = 0
@@ -157,7 +157,7 @@ def _entries(lines: Sequence[str], name: str, limits: Limits) -> Iterator[_Entry
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    """The character that an escape of C stands for."""
+    """Return the character that an escape of C stands for."""
     code = found[1]
     if code[0] == "x" and len(code) > 1:
         return chr(int(code[1:], 16))
@@ -165,7 +165,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _header(header: _Entry | None, languages: tuple[str, str] | None) -> tuple[str, tuple[int, int | None]]:
-    """The text of a header as it is to be: in UTF-8, with plural forms that are valid; and those forms."""
+    """Return the text of a header as it is to be: in UTF-8, with plural forms that are valid; and those forms."""
     text = header.text("msgstr") if header is not None else _HEADER
     target = languages[1] if languages is not None else None
     found = re.search(r"charset=([^\s;]*)", text)
@@ -188,7 +188,7 @@ def _header(header: _Entry | None, languages: tuple[str, str] | None) -> tuple[s
 def _strings(
     unit: _Entry, source: Sequence[str], new: Sequence[str], forms: tuple[int, int | None]
 ) -> list[tuple[str, str]]:
-    """The msgstr of an entry; as many as there are plural forms where it has a plural."""
+    """Return the msgstr of an entry; as many as there are plural forms where it has a plural."""
     if len(source) == 1:
         return [("msgstr", new[0])]
     count, one = forms

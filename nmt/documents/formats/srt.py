@@ -76,14 +76,14 @@ def read(
 
 
 def _speakers(lines: Sequence[str], first: int, last: int) -> list[_Part]:
-    """The parts of a subtitle, each line with a dash the first of one."""
+    """Return the parts of a subtitle, each line with a dash the first of one."""
     dashes = {n: found[1] for n in range(first, last) if (found := _SPEAKER.match(lines[n]))}
     starts = sorted({first, *dashes} - {last}) if first < last else []
     return [_Part(a, b, dashes.get(a, "")) for a, b in pairwise([*starts, last])]
 
 
 def _in_lines(text: str, former: Sequence[str]) -> str:
-    """A text in as many lines as before, of about one length; not cut within a tag."""
+    """Return a text in as many lines as before, of about one length; not cut within a tag."""
     end = former[0][len(former[0].rstrip("\r\n")) :] or "\n"
     last = former[-1][len(former[-1].rstrip("\r\n")) :]
     words = _WORD.findall(text)

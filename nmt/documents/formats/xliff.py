@@ -93,7 +93,7 @@ def _check_language(given: str, expected: str, where: str) -> None:
 
 
 def _open_unit(whole: Element, content: bytes, splitter: Splitter | None) -> _Unit | None:
-    """A unit that is to be translated; None where it is not."""
+    """Return a unit that is to be translated; None where it is not."""
     above: Element | None = whole
     while above is not None and "translate" not in above.attributes:
         above = above.parent
@@ -127,7 +127,7 @@ def _only_cdata(raw: str) -> str | None:
 
 
 def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[int, int, bytes]]:
-    """What becomes of the bytes of a unit."""
+    """Return what becomes of the bytes of a unit."""
     source, target, whole = unit.source, unit.target, unit.whole
     if new == unit.passage.source:
         text = content[source.inner : source.inner_end]
@@ -153,7 +153,7 @@ def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[in
 
 
 def _indent(content: bytes, start: int) -> bytes:
-    """The line break and white space before an element, so that the next one stands like it."""
+    """Return the line break and white space before an element, so that the next one stands like it."""
     before = content[max(0, start - 200) : start]
     blank = before[len(before.rstrip()) :]
     line = blank.rfind(b"\n")

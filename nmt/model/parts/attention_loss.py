@@ -16,7 +16,7 @@ _LEAST = 1e-8
 def attention_loss(
     device: Device, weights: Any, lengths: np.ndarray, objective: Objective, scale: float
 ) -> tuple[Any, Any]:
-    """What attention weights cost, and the gradient.
+    """Return what attention weights cost, and the gradient.
 
     Guided alignment: the cross entropy of the alignment's shares (Chen et al. 2016, section 3.1, equation 5). Coverage:
     the sum over steps and positions of min(weight, sum of the weights of the steps before) (See et al. 2017, equation

@@ -67,7 +67,7 @@ class Bridge:
         self._short = {name: ShortRuns([scan], ("",), ()) for name, scan in self.scans.items()}
 
     def params(self) -> dict[str, Param]:
-        """Names and shapes; none unless learned."""
+        """Return names and shapes; none unless learned."""
         if self.kind != "bridge":
             return {}
         return {k: v for name, scan in self.scans.items() for k, v in under(name, scan.cell.params()).items()}
@@ -81,7 +81,7 @@ class Bridge:
         return [*final, {_MEAN: self.xp.where(shares > 0, memory * shares, 0).sum(axis=0, dtype=memory.dtype)}]
 
     def add_mean_gradient(self, d_memory: Any, d_final: list[States], lengths: np.ndarray) -> Any:
-        """The gradient of the memory with what its mean adds."""
+        """Return the gradient of the memory with what its mean adds."""
         if not self._of_mean:
             return d_memory
         return d_memory + d_final[-1][_MEAN] * self._shares(d_memory, lengths)
@@ -93,7 +93,7 @@ class Bridge:
         return self.xp.asarray(shares[:, :, None])
 
     def forward(self, weights: Weights, final: list[States], how: BatchPass) -> tuple[States, dict[str, Tape | None]]:
-        """The decoder's first states by name, and tapes."""
+        """Return the decoder's first states by name, and tapes."""
         if self.kind == "zero":
             return {}, {}
         if self.kind == "last":
@@ -118,7 +118,7 @@ class Bridge:
     def backward(
         self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: Group
     ) -> list[States]:
-        """Gradients of the encoder's final states."""
+        """Return gradients of the encoder's final states."""
         d_final = [{k: self.xp.zeros_like(v) for k, v in layer.items()} for layer in final]
         if self.kind == "zero":
             return d_final

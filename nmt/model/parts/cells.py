@@ -29,8 +29,8 @@ _OF_STATE = {"gru_reset_before": ("W_rz", "W_n"), "slstm": ("R_",)}
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
-    """One layer's cell by its name in the settings, or by the dotted path of one that was imported (see `own_cells`).
-    Raises ConfigError."""
+    """Return one layer's cell by its name in the settings, or by the dotted path of one that was imported (see
+    `own_cells`). Raises ConfigError."""
     make = CELLS_BY_NAME.get(rnn_type)
     cell = make(input_size, hidden_size) if make else own_cell(rnn_type, input_size, hidden_size)
     sizes = cell.input_size, cell.output_size
@@ -54,8 +54,8 @@ def check_cells(config: Config) -> None:
 
 
 def encoder_cells(config: ModelConfig) -> list[Cell]:
-    """One cell a layer, for one direction; layer above layer reads both directions of the one below. Convolutional ones
-    are preceded by the way in and followed by what makes keys and values."""
+    """Return one cell a layer, for one direction; layer above layer reads both directions of the one below.
+    Convolutional ones are preceded by the way in and followed by what makes keys and values."""
     encoder = config.encoder
     if encoder.type == "conv":
         hidden, embedded = encoder.hidden_size, encoder.embeddings.embedding_dim
@@ -78,8 +78,8 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
 
 
 def decoder_layers(config: ModelConfig) -> list[Cell]:
-    """One cell a layer, without the attention around them; convolutional ones have it inside, and are preceded by the
-    way in and followed by the way out."""
+    """Return one cell a layer, without the attention around them; convolutional ones have it inside, and are preceded
+    by the way in and followed by the way out."""
     decoder = config.decoder
     if decoder.type == "conv":
         encoder, hidden, embedded = config.encoder, decoder.hidden_size, decoder.embeddings.embedding_dim
@@ -102,7 +102,8 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
 
 
 def language_cells(config: ModelConfig) -> list[Cell]:
-    """One cell a layer of a language model, with all dropout: on embeddings, between layers and on the output."""
+    """Return one cell a layer of a language model, with all dropout: on embeddings, between layers and on the
+    output."""
     decoder = config.decoder
     cells = _layers(decoder, decoder.embeddings.embedding_dim)
     if rate := decoder.embeddings.dropout:
@@ -127,8 +128,8 @@ def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
 
 
 def _disturbed(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
-    """A layer's cell with what disturbs its recurrence in training. Raises ConfigError where it has no matrix for its
-    state."""
+    """Return a layer's cell with what disturbs its recurrence in training. Raises ConfigError where it has no matrix
+    for its state."""
     if side.drop_connect:
         matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
         begins = _OF_STATE.get(side.rnn_type, ("W_h",))

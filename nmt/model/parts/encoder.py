@@ -42,7 +42,7 @@ class Encoder(Protocol):
     scans: list[Scan]
 
     def params(self) -> dict[str, Param]:
-        """Names and shapes."""
+        """Return names and shapes."""
 
     def runs(self, S: int) -> Iterator[tuple[str, Scan, int, int]]:
         """As `LayeredScan.runs`, of every run over sources of S positions; for `nmt.model.footprint`."""
@@ -53,11 +53,12 @@ class Encoder(Protocol):
     def backward(
         self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
     ) -> np.ndarray:
-        """Gradient with respect to x; those of the parameters are added to `gradients` (named as in `params`)."""
+        """Return gradient with respect to x; those of the parameters are added to `gradients` (named as in
+        `params`)."""
 
 
 def make_encoder(config: ModelConfig, **options: Any) -> Encoder:
-    """The encoder that the settings ask for; `options` are those of `Scan`."""
+    """Return the encoder that the settings ask for; `options` are those of `Scan`."""
     return (ConvEncoder if config.encoder.type == "conv" else RecurrentEncoder)(config, **options)
 
 
@@ -75,7 +76,7 @@ class ConvEncoder:
         self.scans = self.whole.scans
 
     def params(self) -> dict[str, Param]:
-        """Names and shapes."""
+        """Return names and shapes."""
         return self.whole.params
 
     def runs(self, S: int) -> Iterator[tuple[str, Scan, int, int]]:
@@ -120,7 +121,7 @@ class RecurrentEncoder:
         self.device = self.scans[0].device
 
     def params(self) -> dict[str, Param]:
-        """Names and shapes."""
+        """Return names and shapes."""
         return {
             k: v
             for layer, cell in enumerate(self.cells)
@@ -164,7 +165,7 @@ class RecurrentEncoder:
         return Encoded(x, final, tapes)
 
     def _forward_short(self, weights: Weights, x: np.ndarray, threads: int) -> Encoded:
-        """The same for short sources, by prepared runs, without tapes."""
+        """Return the same for short sources, by prepared runs, without tapes."""
         with operation("encoder"):
             memory, *states = self._short(weights, x, threads)
         final = [dict(zip(self.scans[0].states, layer, strict=True)) for layer in zip(*states, strict=True)]
@@ -197,7 +198,7 @@ class RecurrentEncoder:
         return d
 
     def _joined(self, parts: list[np.ndarray], how: BatchPass) -> np.ndarray:
-        """The outputs of all directions side by side."""
+        """Return the outputs of all directions side by side."""
         if len(parts) == 1:
             return parts[0]
         shape = *parts[0].shape[:-1], sum(part.shape[-1] for part in parts)
@@ -206,7 +207,7 @@ class RecurrentEncoder:
         return out
 
     def _half(self, both: np.ndarray, n: int, how: BatchPass) -> np.ndarray:
-        """The share of one direction."""
+        """Return the share of one direction."""
         if len(self.directions) == 1:
             return both
         width = both.shape[-1] // len(self.directions)
@@ -216,7 +217,8 @@ class RecurrentEncoder:
 
 
 def _layer_seed(seed: int, layer: int, direction: int) -> int:
-    """The dropout seed of one layer and direction: no other pair, of this seed or the next ones, has the same."""
+    """Return the dropout seed of one layer and direction: no other pair, of this seed or the next ones, has the
+    same."""
     return (seed + layer // 32 * _SEED_STEP) * 64 + layer % 32 * 2 + direction
 
 

@@ -31,7 +31,7 @@ _PAGE = "see docs/add-a-cell.md"
 
 
 def named_cells(config: Config) -> dict[str, str]:
-    """The dotted paths that settings name, by their keys."""
+    """Return the dotted paths that settings name, by their keys."""
     parts = {"encoder": config.model.encoder, "decoder": config.model.decoder}
     if config.task == "lm":
         del parts["encoder"]  # there is none, whatever its settings
@@ -39,7 +39,7 @@ def named_cells(config: Config) -> dict[str, str]:
 
 
 def check_allowed(cells: Any) -> tuple[str, ...]:
-    """Names of modules that may be imported for a model. Raises ConfigError: other things."""
+    """Return names of modules that may be imported for a model. Raises ConfigError: other things."""
     is_list = isinstance(cells, list | tuple)
     wrong = [name for name in cells if not isinstance(name, str) or not _NAME.fullmatch(name)] if is_list else [cells]
     if wrong:
@@ -88,8 +88,8 @@ def import_cell(path: str) -> None:
 
 
 def own_cell(path: str, input_size: int, hidden_size: int) -> Cell:
-    """The cell that an imported class or function makes, its step tried once. Raises ConfigError: it was not imported,
-    makes none, or its step does not fit."""
+    """Return the cell that an imported class or function makes, its step tried once. Raises ConfigError: it was not
+    imported, makes none, or its step does not fit."""
     if path not in _imported:
         raise ConfigError(f"rnn_type: {path} must be imported before it is used, it was not; call import_cells first")
     try:

@@ -17,19 +17,20 @@ _WIDTH = 32
 
 
 def positions(device: Device, memory: Any, count: int) -> Any:
-    """What `AttentionProbe` reads for memory [S, B, M]: [S, B, count]."""
+    """Return what `AttentionProbe` reads for memory [S, B, M]: [S, B, count]."""
     S, B, _ = memory.shape
     unit = np.broadcast_to(np.eye(S, count, dtype=memory.dtype)[:, None], (S, B, count))
     return device.upload(np.ascontiguousarray(unit))
 
 
 def rounded_up(count: int) -> int:
-    """The width with which attention over so many positions is read out."""
+    """Return the width with which attention over so many positions is read out."""
     return -(-count // _WIDTH) * _WIDTH
 
 
 def pad_sources(sentences: Sequence[Sequence[int]], boundaries: str = "eos") -> tuple[np.ndarray, np.ndarray]:
-    """Source ids with their boundary tokens (see `boundary_ids`), time-major and padded: [S, B] and lengths [B]."""
+    """Return source ids with their boundary tokens (see `boundary_ids`), time-major and padded: [S, B] and lengths
+    [B]."""
     before, after = boundary_ids(boundaries)
     more = len(before) + len(after)
     lengths = np.array([len(s) + more for s in sentences], np.int64)
@@ -40,7 +41,8 @@ def pad_sources(sentences: Sequence[Sequence[int]], boundaries: str = "eos") -> 
 
 
 def pad_targets(sentences: Sequence[Sequence[int]], first: int = BOS_ID) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What the decoder reads, the token `first` before the others, and is to say, [T, B] each, and lengths [B]."""
+    """Return what the decoder reads, the token `first` before the others, and is to say, [T, B] each, and lengths
+    [B]."""
     lengths = np.array([len(s) for s in sentences], np.int64)
     tgt_in = np.full((int(lengths.max(initial=0)), len(sentences)), PAD_ID, np.int32)
     tgt_out = tgt_in.copy()

@@ -26,7 +26,7 @@ class Positions:
         self._param = Param((count, width), deviation=deviation)
 
     def params(self) -> dict[str, Param]:
-        """The table."""
+        """Return the table."""
         return {self.name: self._param}
 
     def add(self, weights: Weights, x: Any) -> None:
@@ -35,7 +35,7 @@ class Positions:
             x += self.rows(weights, np.arange(len(x)))[:, None]
 
     def rows(self, weights: Weights, positions: np.ndarray) -> Any:
-        """The vectors of positions [R] of the host: [R, E]."""
+        """Return the vectors of positions [R] of the host: [R, E]."""
         return weights[self.name][self.device.index(np.minimum(positions, self.count - 1))]
 
     def gradient(self, d_x: Any, gradients: dict[str, Any], threads: int) -> None:
@@ -47,7 +47,7 @@ class Positions:
 
 
 def make_positions(config: ModelConfig, sides: Iterable[str], device: Device) -> dict[str, Positions]:
-    """Those of `sides`, src and tgt, whose encoder or decoder cannot tell positions apart by itself."""
+    """Return those of `sides`, src and tgt, whose encoder or decoder cannot tell positions apart by itself."""
     found = {}
     for side in sides:
         one = config.encoder if side == "src" else config.decoder
@@ -59,7 +59,7 @@ def make_positions(config: ModelConfig, sides: Iterable[str], device: Device) ->
 
 
 def embedding_deviation(side: EncoderConfig | DecoderConfig) -> float | None:
-    """What the embeddings of an encoder's or decoder's words start with; None where it need not be small.
+    """Return what the embeddings of an encoder's or decoder's words start with; None where it need not be small.
 
     Convolutions keep the variance of what goes through them. Large embeddings would sharpen attention before it has
     learned where to look, and the output with it.

@@ -11,8 +11,8 @@ LINE_BYTES = 64
 
 
 def aligned(shape: tuple[int, ...], dtype: Any, *, zeros: bool = False) -> np.ndarray:
-    """An array of `shape` at a multiple of LINE_BYTES, which NumPy does not promise; its numbers are anything, or
-    zero."""
+    """Return an array of `shape` at a multiple of LINE_BYTES, which NumPy does not promise; its numbers are anything,
+    or zero."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = (np.zeros if zeros else np.empty)(size + LINE_BYTES, np.uint8)
     start = -memory.ctypes.data % LINE_BYTES

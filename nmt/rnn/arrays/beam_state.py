@@ -9,7 +9,7 @@ import numpy as np
 
 
 def _of(element: str) -> Any:
-    """A field whose array is of this dtype."""
+    """Return a field whose array is of this dtype."""
     return field(metadata={"element": element})
 
 
@@ -80,9 +80,9 @@ class BeamState:
 
     @classmethod
     def elements(cls) -> dict[str, str]:
-        """The dtype of each array, by name."""
+        """Return the dtype of each array, by name."""
         return {field.name: field.metadata["element"] for field in fields(cls)}
 
     def flat(self) -> dict[str, Any]:
-        """All arrays by name, flat."""
+        """Return all arrays by name, flat."""
         return {name: array.reshape(-1) for name, array in vars(self).items()}

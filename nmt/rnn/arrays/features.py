@@ -8,11 +8,11 @@ from nmt.rnn.cell import axes_of
 
 
 def flat(array: Any, lead: int, width: int) -> Any:
-    """An array as it looks outside, with one axis for its features behind the `lead` first ones."""
+    """Return an array as it looks outside, with one axis for its features behind the `lead` first ones."""
     return array if array.ndim == lead + 1 else array.reshape(*array.shape[:lead], int(width))
 
 
 def shaped(array: Any, width: int) -> Any:
-    """An array with one axis for its features as it looks outside."""
+    """Return an array with one axis for its features as it looks outside."""
     axes = axes_of(width)
     return array if len(axes) == 1 else array.reshape(*array.shape[:-1], *axes)

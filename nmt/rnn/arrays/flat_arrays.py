@@ -16,11 +16,11 @@ class Group(dict[str, Any]):
         self.whole = whole
 
     def view(self, prefix: str) -> Group:
-        """The arrays below `prefix.` by their names without it; the same memory."""
+        """Return the arrays below `prefix.` by their names without it; the same memory."""
         start = f"{prefix}."
         return Group((name[len(start) :], array) for name, array in self.items() if name.startswith(start))
 
 
 def whole_of(arrays: dict[str, Any]) -> Any:
-    """The array in which all of them lie, or None."""
+    """Return the array in which all of them lie, or None."""
     return arrays.whole if isinstance(arrays, Group) else None

@@ -25,13 +25,13 @@ class Quantised:
         return self.numbers.shape
 
     def restored(self) -> np.ndarray:
-        """The matrix in float32, as near as the numbers tell."""
+        """Return the matrix in float32, as near as the numbers tell."""
         return self.numbers * (self.scales[:, None] if self.by_rows else self.scales)
 
 
 def quantise(matrix: np.ndarray, *, by_rows: bool) -> Quantised:
-    """The nearest numbers (of equally near ones the even) to a float32 matrix [K, N], whose largest magnitude in a
-    channel becomes 127.
+    """Return the nearest numbers (of equally near ones the even) to a float32 matrix [K, N], whose largest magnitude in
+    a channel becomes 127.
 
     A channel that is all zero, or below what float32 can divide by, becomes zero; one with an infinity or NaN gets the
     scale NaN, so that it stays visible.

@@ -19,8 +19,8 @@ PAIRS, QUADS = np.dtype(np.uint32), np.dtype(np.int32)
 
 
 def packed_dtype(where: str, dtype: Any, compute_dtype: str | None) -> np.dtype:
-    """The elements of packed weights for products in `compute_dtype`: "float32", "bfloat16", "int8", None for `dtype`
-    itself.
+    """Return the elements of packed weights for products in `compute_dtype`: "float32", "bfloat16", "int8", None for
+    `dtype` itself.
 
     Raises NMTError: another name, or one that does not go with `dtype`; a `dtype` that is neither float32 nor float64.
     """
@@ -90,7 +90,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._lock = forkable(RLock())  # several threads may translate with one model
 
     def view(self, prefix: str) -> Weights:
-        """The parameters below `prefix.`, sharing arrays and packed forms."""
+        """Return the parameters below `prefix.`, sharing arrays and packed forms."""
         inner = Weights.__new__(Weights)  # everything is the store's, its lock too
         inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
         inner._lock, inner._version = self._lock, self._version
@@ -113,7 +113,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._put(name, matrix)
 
     def quantised(self, name: str) -> Quantised | None:
-        """What is held in the place of an array, if so."""
+        """Return what is held in the place of an array, if so."""
         held = self._arrays[self._prefix + name]
         return held if isinstance(held, Quantised) else None
 
@@ -156,12 +156,12 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     @property
     def packed_bytes(self) -> int:
-        """Bytes of all packed forms, also of what lies above the view."""
+        """Return bytes of all packed forms, also of what lies above the view."""
         with self._lock:
             return sum(packed.nbytes for packed in self._packed.values())
 
     def ready(self, name: str, form: tuple[Any, ...]) -> Packed | None:
-        """What `derived` would return, where that is up to date."""
+        """Return what `derived` would return, where that is up to date."""
         key = (self._prefix + name, *form)
         with self._lock:
             if key not in self._packed or key in self._stale:
@@ -172,7 +172,7 @@ class Weights(MutableMapping[str, np.ndarray]):
     def derived(
         self, name: str, form: tuple[Any, ...], make: Callable[[Packed | None], Packed], again: Again | None = None
     ) -> Packed:
-        """What `make` computes from a parameter, kept under `form` until the parameter changes.
+        """Return what `make` computes from a parameter, kept under `form` until the parameter changes.
 
         make: is given the array it made before, to fill again, or None; returns the array. again: fills many at once
             after a change: this one, and those that were used since the change before.
@@ -201,7 +201,7 @@ def initial_params(cell: Cell, seed: int, dtype: Any = np.float32) -> dict[str, 
 
 
 def initial_array(param: Param, rng: np.random.Generator, dtype: Any = np.float32) -> np.ndarray:
-    """One parameter, as `cell.Param` says."""
+    """Return one parameter, as `cell.Param` says."""
     if param.weight:
         limit = np.sqrt(6.0 / (param.shape[0] + 1))
         return rng.uniform(-limit, limit, param.shape).astype(dtype)

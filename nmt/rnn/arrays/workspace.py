@@ -22,10 +22,10 @@ class Allocate(Protocol):
     """Where a run's arrays come from: a `Workspace`, or `Fresh` memory."""
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An array of finite numbers."""
+        """Return an array of finite numbers."""
 
     def temporary(self) -> AbstractContextManager[None]:
-        """What is taken inside is not used any more after the end of the block."""
+        """Return what is taken inside is not used any more after the end of the block."""
 
 
 class Fresh:
@@ -36,7 +36,7 @@ class Fresh:
         self._xp = xp
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An array of zeros."""
+        """Return an array of zeros."""
         return zeros_of(self._xp, shape, dtype)
 
     def temporary(self) -> AbstractContextManager[None]:
@@ -58,7 +58,7 @@ class Workspace:
         self._most = 0  # the most there were since the last reset
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An array of stale but finite numbers."""
+        """Return an array of stale but finite numbers."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         step = -(-size // LINE_BYTES) * LINE_BYTES
         while self._at < len(self._chunks) and self._used + step > self._chunks[self._at].size:
@@ -81,12 +81,12 @@ class Workspace:
 
     @property
     def taken(self) -> int:
-        """The most bytes that were in use at a time since the last reset."""
+        """Return the most bytes that were in use at a time since the last reset."""
         return self._most
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, in use or not."""
+        """Return bytes held, in use or not."""
         return sum(chunk.size for chunk in self._chunks)
 
     def release(self) -> None:

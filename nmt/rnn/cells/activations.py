@@ -68,7 +68,8 @@ _BY_NAME: dict[str, Callable[..., Value]] = {
 
 
 def activation(spec: ActivationSpec) -> Activation:
-    """The function of this name, with its numbers. Raises ShapeError: there is none, or it does not take as many."""
+    """Return the function of this name, with its numbers. Raises ShapeError: there is none, or it does not take as
+    many."""
     name, *numbers = (spec,) if isinstance(spec, str) else spec
     if name not in _BY_NAME:
         raise ShapeError(f"activation: must be one of {', '.join(_BY_NAME)}, got {name}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.errors import ShapeError
+from nmt.overriding import override
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
 from nmt.rnn.cells.wrapping.wrappers import StackCell
 from nmt.rnn.functions import concat, dot, softmax, split, tanh, weighted_sum
@@ -73,7 +74,7 @@ class Attention:
         return self.projection or self.memory_size - (self.key_size or 0)
 
     def params(self) -> dict[str, Param]:
-        """Those of the score, of the heads, and of the projection."""
+        """Return those of the score, of the heads, and of the projection."""
         Q, M, A = self.query_size, self.keys, self.attention_size
         shapes: dict[str, Param] = {}
         if self.projection is not None:
@@ -88,7 +89,7 @@ class Attention:
         return shapes | ({"W_k": Param((M, Q))} if self.kind == "general" else {})
 
     def context(self, p: Scope, query: Value) -> Value:
-        """The context [B, context_size] of a query [B, query_size]; notes `weights` and `context`."""
+        """Return the context [B, context_size] of a query [B, query_size]; notes `weights` and `context`."""
         keys, values = p.memory, p.memory
         if self.projection is not None:
             keys = values = tanh(p.memory @ p.W_m + p.b_m)
@@ -103,7 +104,8 @@ class Attention:
         return context
 
     def _of_heads(self, p: Scope, query: Value, keys: Value, values: Value) -> Value:
-        """The contexts of all heads, projected: [B, attention_size]; notes each head's weights and the context."""
+        """Return the contexts of all heads, projected: [B, attention_size]; notes each head's weights and the
+        context."""
         queries = split(query @ p.W_q + p.b_q, self.heads)
         of_keys = split(keys @ p.W_k + p.b_k, self.heads)
         of_values = split(values @ p.W_v + p.b_v, self.heads)
@@ -118,7 +120,7 @@ class Attention:
         return context
 
     def _scores(self, p: Scope, query: Value, keys: Value) -> Value:
-        """How well each source position fits the query: one number a position and row."""
+        """Return how well each source position fits the query: one number a position and row."""
         if self.kind == "bahdanau":
             asked = query @ p.W_q
             return dot(tanh(keys @ p.W_k + (asked + p.b_q if self.bias else asked)), p.v)
@@ -187,7 +189,7 @@ class AttentionCell(Cell):
             self.readout = readout(self.cell.output_size + self.attention.context_size, output_size)
 
     def params(self) -> dict[str, Param]:
-        """Those of the inner cell, of attention, and of the readout."""
+        """Return those of the inner cell, of attention, and of the readout."""
         shapes = under("cell", self.cell.params())
         if self.attention is None:
             return shapes
@@ -230,7 +232,7 @@ class AttentionCell(Cell):
         return y, State(new)
 
     def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, dict[str, Value]]:
-        """The query, its context, and the states of the inner cell after a step."""
+        """Return the query, its context, and the states of the inner cell after a step."""
         query, inner = self.cell.step(p.sub("cell"), x, s.sub("cell"))
         context = None if self.attention is None else self.attention.context(p, query)
         return query, context, under("cell", inner)
@@ -267,11 +269,11 @@ class ConditionalAttentionCell(AttentionCell):
             )
 
     def params(self) -> dict[str, Param]:
-        """Those of `AttentionCell`, and of the second cell."""
+        """Return those of `AttentionCell`, and of the second cell."""
         return super().params() | under("second", self.second.params())
 
+    @override
     def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, dict[str, Value]]:
-        """See `AttentionCell`."""
         if self.attention is None:
             raise RuntimeError("a conditional cell without attention was made")
         of_cells, states = p.sub("cell"), s.sub("cell")

@@ -134,7 +134,7 @@ def _linear(name: str, input_size: int, output_size: int) -> dict[str, Param]:
 
 
 def _parts(x: Value, hidden_size: int) -> tuple[Value, Value]:
-    """A layer's own numbers and the embeddings beside them."""
+    """Return a layer's own numbers and the embeddings beside them."""
     cut = x.graph.apply
     return (
         cut("slice", x, start=0, size=hidden_size),

@@ -27,7 +27,7 @@ def window_states(window: int, width: int) -> dict[str, int]:
 
 
 def convolve(p: Scope, x: Value, s: State, window: int) -> tuple[Value, State]:
-    """The sum over the window, without bias, and the states after the step."""
+    """Return the sum over the window, without bias, and the states after the step."""
     parts = [x @ p[f"W_{k}"] for k in range(window)]
     parts = [part + s[f"past{k + 1}"] if k + 1 < window else part for k, part in enumerate(parts)]
     return parts[0], State({f"past{k}": part for k, part in enumerate(parts) if k})

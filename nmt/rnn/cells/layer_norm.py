@@ -19,7 +19,7 @@ def layer_norm(x: Value, gain: Value, bias: Value) -> Value:
 
 
 def norm_params(name: str, width: int) -> dict[str, Param]:
-    """The gain (one at first) and the bias (zero) of a normalisation."""
+    """Return the gain (one at first) and the bias (zero) of a normalisation."""
     return {f"gain_{name}": Param((width,), start=1.0), f"bias_{name}": Param((width,))}
 
 

@@ -48,6 +48,6 @@ class SLSTMCell(Cell):
         return h, State(h=h, c=c, n=n, m=m)
 
     def _mixed(self, p: Scope, h: Value) -> list[Value]:
-        """What the state adds to each gate."""
+        """Return what the state adds to each gate."""
         parts = [split(part @ p[f"R_{k}"], 4) for k, part in enumerate(split(h, self.heads))]
         return [concat(*gate) for gate in zip(*parts, strict=True)]

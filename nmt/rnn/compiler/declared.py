@@ -28,7 +28,7 @@ class Declared:
         self._check_starts(cell)
 
     def results(self, graph: Graph, step: Callable[..., Any], *given: Any) -> tuple[Value, dict[str, Value]]:
-        """The output and the new states that a step gives."""
+        """Return the output and the new states that a step gives."""
         where = f"{self.name}.step"
         with own_code(f"{where}:", "must return its output and a State", kind=ShapeError, of=step):
             found = step(*given)
@@ -83,14 +83,14 @@ class Declared:
             raise ShapeError(f"{self.name}.learned: {promise}, got {shown(found)}{at}")
 
     def _called(self, method: Callable[[], Any], promise: str) -> tuple[Any, str]:
-        """What a method returns, and its place for an error."""
+        """Return what a method returns, and its place for an error."""
         with own_code(f"{self.name}.{method.__name__}:", promise, kind=ShapeError, of=method):
             found = method()
         place = place_of(method)
         return found, f" ({place})" if place else ""
 
     def _named(self, method: Callable[[], Any], kind: type, words: str) -> Any:
-        """What a method declares by name."""
+        """Return what a method declares by name."""
         where, promise = f"{self.name}.{method.__name__}:", f"must return a dict with {words} for each name"
         found, at = self._called(method, promise)
         if not isinstance(found, dict):

@@ -27,8 +27,8 @@ class Sink:
 
 
 def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple[dict[int, Value], list[Sink]]:
-    """Gradients of sum(output * cotangent) for the wanted leaves, and for every value on the way to one of them, by id;
-    and the sinks of wanted parameters.
+    """Return gradients of sum(output * cotangent) for the wanted leaves, and for every value on the way to one of them,
+    by id; and the sinks of wanted parameters.
 
     A gradient has the axes of its value, except that a value without rows (a parameter, or arithmetic on parameters)
     keeps one row per sentence until its leaf is reached, where the sink sums them.
@@ -91,12 +91,12 @@ def fit(g: Value, target: Value) -> Value:
 
 
 def _is_zero(g: Value) -> bool:
-    """Whether a gradient is the number 0, or that many times."""
+    """Return whether a gradient is the number 0, or that many times."""
     return g.op == "const" and g.attrs["value"] == 0 or (g.op == "expand" and _is_zero(g.args[0]))
 
 
 def _join(v: Value, pieces: dict[tuple[int, int], Value]) -> Value:
-    """Gradients of slices side by side; overlapping slices and gaps are padded with zeros and summed."""
+    """Return gradients of slices side by side; overlapping slices and gaps are padded with zeros and summed."""
     graph = v.graph
     total: Value | None = None
     rest = dict(pieces)

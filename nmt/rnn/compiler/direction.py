@@ -29,7 +29,7 @@ class Pass:
 def phases_of(
     roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str, *, leave_loop: bool = True
 ) -> dict[int, str]:
-    """The phase of every value that the roots need; arguments as those of `make_pass`."""
+    """Return the phase of every value that the roots need; arguments as those of `make_pass`."""
     if carried == "state":
         carried_in, out = {v.id for v in trace.states.values()}, "after"
     else:
@@ -66,7 +66,7 @@ def make_pass(
 def _crossing(
     roots: list[Entry], by_phase: dict[str, list[Entry]], phases: dict[int, str], known: dict[int, Place]
 ) -> list[Value]:
-    """Values that a phase reads and an earlier one computes, unless they are roots, which are stored anyway."""
+    """Return values that a phase reads and an earlier one computes, unless they are roots, which are stored anyway."""
     rooted = {e.value.id for e in roots if not e.add and e.place.kind != "carry_out"}
     crossing: dict[int, Value] = {}
 
@@ -85,7 +85,7 @@ def _crossing(
 
 
 def _written(program: Program) -> list[Place]:
-    """The places that a program fills."""
+    """Return the places that a program fills."""
     places = []
     for step in program.steps:
         if isinstance(step, Product):
@@ -96,7 +96,7 @@ def _written(program: Program) -> list[Place]:
 
 
 def _borrowed(roots: list[Value], phase: str, phases: dict[int, str], known: dict[int, Place]) -> list[Value]:
-    """Values of an earlier phase that `roots` read and that must therefore be in memory."""
+    """Return values of an earlier phase that `roots` read and that must therefore be in memory."""
     found: dict[int, Value] = {}
     for v in topological(roots, stop=set(known)):
         if v.id in known or phases.get(v.id) != phase:

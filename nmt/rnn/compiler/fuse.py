@@ -19,12 +19,12 @@ Space = tuple[bool, int | None]
 
 
 def is_wide(v: Value) -> bool:
-    """One number per source position and feature: too large to store for every step."""
+    """Return one number per source position and feature: too large to store for every step."""
     return "S" in v.axes and v.width is not None
 
 
 def space_of(v: Value) -> Space:
-    """The loops needed to compute a value; a reduction runs over its argument's."""
+    """Return the loops needed to compute a value; a reduction runs over its argument's."""
     source = v.args[0] if v.kind == "reduce" else v
     return ("S" in source.axes, source.width)
 
@@ -72,7 +72,7 @@ class _Builder:
         return Program(steps, self.places)
 
     def level(self, v: Value) -> int:
-        """How many rounds of products must be over before `v` can be computed."""
+        """Return how many rounds of products must be over before `v` can be computed."""
         if v.id in self.outside or v.kind == "leaf":
             return 0
         if v.id not in self._levels:
@@ -169,7 +169,7 @@ class _Builder:
         row[:] = [Entry(e.value, new, e.offset, e.add) if e.place == old else e for e in row]
 
     def _scratch(self, v: Value, kind: str) -> Place:
-        """Memory of its own for a value."""
+        """Return memory of its own for a value."""
         if is_wide(v) and kind != "row" and not self.allow_wide:
             raise ShapeError(f"step: {v} would need a buffer of its own for every source position; reduce it first")
         return Place(kind, f"s{v.id}", "S" in v.axes, v.width)
@@ -196,11 +196,11 @@ class _Builder:
                 self._require(v, "row" if "S" in v.axes or v.width is not None else "local")
 
     def _operands(self, entry: Entry) -> list[Value]:
-        """What an entry reads first: its value's arguments, or the value where that is in memory."""
+        """Return what an entry reads first: its value's arguments, or the value where that is in memory."""
         return list(entry.value.args) if self._computed(entry.value, entry) else [entry.value]
 
     def _computed(self, v: Value, entry: Entry) -> bool:
-        """Whether this entry computes its value (the first of its level) rather than copying it from memory."""
+        """Return whether this entry computes its value (the first of its level) rather than copying it from memory."""
         return v.id not in self.outside and v.kind != "leaf" and self.places.get(v.id) == entry.place
 
     def _reads(self, entry: Entry, level: int) -> list[Value]:

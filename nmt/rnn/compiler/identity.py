@@ -30,7 +30,7 @@ class TracedStep:
         self._whole = {False: inference, True: training}
 
     def trace(self, *, training: bool, record: Collection[str] = (), named: Collection[str] = ()) -> Trace:
-        """The step for a kind of run, in a graph of its own; see `ready`. Raises ShapeError."""
+        """Return the step for a kind of run, in a graph of its own; see `ready`. Raises ShapeError."""
         return ready(self.name, _copied(self._whole[training]), record=record, named=named)
 
 
@@ -54,7 +54,7 @@ _known: WeakValueDictionary[tuple[Any, ...], TracedStep] = WeakValueDictionary()
 
 
 def _content(whole: Trace) -> tuple[Any, ...]:
-    """A traced step as a value to compare."""
+    """Return a traced step as a value to compare."""
 
     def ids(values: dict[str, Value]) -> tuple[tuple[str, int], ...]:
         return tuple((name, v.id) for name, v in values.items())
@@ -64,7 +64,7 @@ def _content(whole: Trace) -> tuple[Any, ...]:
 
 
 def _copied(whole: Trace) -> Trace:
-    """The same step in a graph of its own."""
+    """Return the same step in a graph of its own."""
     graph = whole.graph.copied()
 
     def of(values: dict[str, Value]) -> dict[str, Value]:

@@ -81,8 +81,8 @@ def choose_kept(
 
 
 def _read_backward(backward_roots: list[Value], num_forward: int, available: set[int]) -> list[Value]:
-    """The forward values that the backward direction reads or gives as they are, each once; it looks behind none that
-    is available."""
+    """Return the forward values that the backward direction reads or gives as they are, each once; it looks behind none
+    that is available."""
     needed: dict[int, Value] = {}
     for v in topological(backward_roots, stop=available):
         for a in v.args if v.id >= num_forward and v.id not in available else ():

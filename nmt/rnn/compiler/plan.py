@@ -114,8 +114,8 @@ def make_plan(
 
 
 def _operands(sinks: list[Sink]) -> list[Value]:
-    """What gradients of parameters are sums of. Those sums run over whole arrays, after the loop, so these values must
-    lie in memory for every step; of a slice the whole does."""
+    """Return what gradients of parameters are sums of. Those sums run over whole arrays, after the loop, so these
+    values must lie in memory for every step; of a slice the whole does."""
     values = [v for s in sinks for v in (s.left, s.right) if v is not None]
     return list({_base(v).id: _base(v) for v in values}.values())
 
@@ -127,7 +127,7 @@ def _hoisted_products(roots: list[Entry], given: dict[int, Place], trace: Trace)
 
 
 def _stored(letter: str, v: Value) -> Entry:
-    """A value as a root with an array of its own, one entry per step, named after its id."""
+    """Return a value as a root with an array of its own, one entry per step, named after its id."""
     return Entry(v, Place("seq", f"{letter}{v.id}", "S" in v.axes, v.width))
 
 
@@ -136,12 +136,12 @@ def _all_places(one: Pass) -> dict[int, Place]:
 
 
 def _left_by(one: Pass) -> dict[int, Place]:
-    """The places of what a pass has stored for every step, by value."""
+    """Return the places of what a pass has stored for every step, by value."""
     return {i: p for i, p in _all_places(one).items() if p.kind in ("seq", "after")}
 
 
 def _placed(sinks: list[Sink], places: dict[int, Place]) -> list[PlacedSink]:
-    """The sinks with the places of their operands."""
+    """Return the sinks with the places of their operands."""
     placed = []
     for s in sinks:
         left, left_offset = _span(s.left, places) if s.left is not None else (None, 0)
@@ -150,7 +150,7 @@ def _placed(sinks: list[Sink], places: dict[int, Place]) -> list[PlacedSink]:
 
 
 def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[str]:
-    """Names of the arrays of an earlier pass (`before`: places by value) that a pass and its sinks may read."""
+    """Return names of the arrays of an earlier pass (`before`: places by value) that a pass and its sinks may read."""
     pending = [v for s in sinks for v in (s.sink.left, s.sink.right) if v is not None]
     for program in (one.before, one.loop, one.after):
         for step in program.steps:
@@ -173,7 +173,8 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
 
 
 def with_operands(plan: Plan) -> Plan:
-    """The same plan, but what its sinks read outlives the backward pass: gradients of weights may be summed later."""
+    """Return the same plan, but what its sinks read outlives the backward pass: gradients of weights may be summed
+    later."""
     if plan.backward is None:
         return plan
     names = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}

@@ -62,12 +62,12 @@ class Product:
 
     @property
     def weight(self) -> Value:
-        """The parameter or the rows of it."""
+        """Return the parameter or the rows of it."""
         return self.out.args[1]
 
     @property
     def transposed(self) -> bool:
-        """Whether the weight is used transposed."""
+        """Return whether the weight is used transposed."""
         return bool(self.out.attrs["transposed"])
 
 
@@ -87,17 +87,17 @@ class Program:
 
 
 def in_block(place: Place, names: Collection[str]) -> Place:
-    """The place, in memory of a block of time if its name is among `names`."""
+    """Return the place, in memory of a block of time if its name is among `names`."""
     return replace(place, kind="block") if place.kind == "seq" and place.name in names else place
 
 
 def outlasting(place: Place, names: Collection[str]) -> Place:
-    """The place, in memory that outlives its block of time if its name is among `names`: undoes `in_block`."""
+    """Return the place, in memory that outlives its block of time if its name is among `names`: undoes `in_block`."""
     return replace(place, kind="seq") if place.kind == "block" and place.name in names else place
 
 
 def with_places(program: Program, move: Callable[[Place], Place]) -> Program:
-    """The program with its values in other places."""
+    """Return the program with its values in other places."""
 
     def row_work(step: RowWork) -> RowWork:
         nests = [replace(nest, entries=[replace(e, place=move(e.place)) for e in nest.entries]) for nest in step.nests]

@@ -17,7 +17,7 @@ from nmt.rnn.graph import Value
 
 
 def leaf_places(trace: Trace) -> dict[int, Place]:
-    """Where a step's leaves lie, by value. Matrices have no place: only products read them, packed."""
+    """Return where a step's leaves lie, by value. Matrices have no place: only products read them, packed."""
     places: dict[int, Place] = {}
     for name, v in trace.leaves.items():
         wide = "S" in v.axes
@@ -33,7 +33,8 @@ def leaf_places(trace: Trace) -> dict[int, Place]:
 
 
 def cotangent_places(trace: Trace) -> dict[int, Place]:
-    """Where incoming gradients lie, by value: of outputs one entry per step, of states two slots that take turns."""
+    """Return where incoming gradients lie, by value: of outputs one entry per step, of states two slots that take
+    turns."""
     places: dict[int, Place] = {}
     for v in trace.graph.values:
         if v.op == "cotangent":
@@ -44,8 +45,8 @@ def cotangent_places(trace: Trace) -> dict[int, Place]:
 
 
 def forward_roots(trace: Trace) -> tuple[list[Entry], dict[str, Place]]:
-    """What a step must write, and the places of its outputs by name: new states into the slot after the step, outputs
-    into arrays of their own. An output that is a state has the state's place."""
+    """Return what a step must write, and the places of its outputs by name: new states into the slot after the step,
+    outputs into arrays of their own. An output that is a state has the state's place."""
     roots = [Entry(_written_by_row(v), Place("after", f"S_{name}", False, v.width)) for name, v in trace.new.items()]
     slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind != "leaf"}
     outputs = {k: slots.get(v.id) or Place("seq", k, "S" in v.axes, v.width) for k, v in trace.outputs.items()}
@@ -53,7 +54,8 @@ def forward_roots(trace: Trace) -> tuple[list[Entry], dict[str, Place]]:
 
 
 def _written_by_row(v: Value) -> Value:
-    """A product writes whole prefixes of rows; a state's slot may be written for active rows only, so it is copied."""
+    """Return a product writes whole prefixes of rows; a state's slot may be written for active rows only, so it is
+    copied."""
     return v.graph._make("expand", (v,), v.axes, v.width, {}) if v.kind == "product" else v
 
 
@@ -71,7 +73,8 @@ class Backward:
 
 
 def _cotangent(trace: Trace, name: str, v: Value) -> Value:
-    """The incoming gradient of `v`; read through a copy, so that whoever needs it outside the loop gets it stored."""
+    """Return the incoming gradient of `v`; read through a copy, so that whoever needs it outside the loop gets it
+    stored."""
     leaf = trace.graph.leaf("cotangent", name, v.axes or ("B",), v.width)
     return trace.graph._make("expand", (leaf,), leaf.axes, leaf.width, {})
 
@@ -103,5 +106,5 @@ def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collec
 
 
 def _terms(v: Value) -> list[Value]:
-    """The summands of a sum: each may be ready at another moment, and memory adds them up."""
+    """Return the summands of a sum: each may be ready at another moment, and memory adds them up."""
     return [t for a in v.args for t in _terms(a)] if v.op == "add" else [v]

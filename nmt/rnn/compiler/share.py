@@ -41,7 +41,8 @@ def cut_shared(whole: Trace) -> Shared:
 
 
 def _frontier(roots: list[Value]) -> list[tuple[Value, str]]:
-    """Values made by a product from inputs alone or states alone and read by something that needs more, or by nobody.
+    """Return values made by a product from inputs alone or states alone and read by something that needs more, or by
+    nobody.
 
     So no product of the step itself reads what is shared: a product takes row by row, not by an index. Of a slice it is
     the whole: what lies in memory as a product has left it need not be copied in pieces.

@@ -60,8 +60,8 @@ def trace(
 def ready(
     name: str, whole: Trace, *, cut: bool = True, record: Collection[str] = (), named: Collection[str] = ()
 ) -> Trace:
-    """What passes are given of a step: `whole` with other outputs, in its own graph. With `cut` False the graph is left
-    whole, as the interpreter wants it. name: of the cell, for errors. record: names of noted values that become
+    """Return what passes are given of a step: `whole` with other outputs, in its own graph. With `cut` False the graph
+    is left whole, as the interpreter wants it. name: of the cell, for errors. record: names of noted values that become
     outputs, `N_` before their names; named: of those that are pointed out. Raises ShapeError."""
     _check_noted(name, "record", record, whole.noted)
     _check_noted(name, "keep", named, whole.noted)
@@ -136,7 +136,7 @@ def _check_noted(cell: str, option: str, names: Collection[str], noted: Mapping[
 
 
 def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, Value]:
-    """The noted values of these names, one entry a row."""
+    """Return the noted values of these names, one entry a row."""
     found: dict[str, Value] = {}
     for name in record:
         v = noted[name]
@@ -146,7 +146,8 @@ def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, 
 
 
 def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[Value]:
-    """The same expressions in another graph; `known` maps ids of the old graph to values of the new one and grows."""
+    """Return the same expressions in another graph; `known` maps ids of the old graph to values of the new one and
+    grows."""
     for value in topological(roots, stop=set(known)):
         if value.id in known:
             continue
@@ -165,7 +166,8 @@ def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[V
 
 
 def _cut_invariants(whole: Trace) -> Trace:
-    """The step without what it computes from captured arrays alone: values that something moving reads, or nobody."""
+    """Return the step without what it computes from captured arrays alone: values that something moving reads, or
+    nobody."""
     roots = [*whole.outputs.values(), *whole.new.values()]
     order = topological(roots)
     moving: set[int] = set()
@@ -186,12 +188,12 @@ def _cut_invariants(whole: Trace) -> Trace:
 
 
 def _is_part(v: Value) -> bool:
-    """Whether a value is read from the captured array it is a slice of: nothing is to be computed."""
+    """Return whether a value is read from the captured array it is a slice of: nothing is to be computed."""
     return v.op == "slice" and v.args[0].kind == "leaf"
 
 
 def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
-    """The step that reads these values from arrays of the given names instead of computing them."""
+    """Return the step that reads these values from arrays of the given names instead of computing them."""
     roots = [*whole.outputs.values(), *whole.new.values()]
     graph, known = Graph(), {}
     for name, value in values.items():
@@ -216,8 +218,8 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
 
 
 def small_step(whole: Trace, values: Mapping[str, Value], sources: Collection[str]) -> Trace:
-    """A step without states that computes these values; the leaves of the kinds in `sources` that it reads are its
-    inputs, under the names of their arrays."""
+    """Return a step without states that computes these values; the leaves of the kinds in `sources` that it reads are
+    its inputs, under the names of their arrays."""
     graph, known, inputs, leaves = Graph(), {}, {}, {}
     needed = {v.id for v in topological(list(values.values()))}
     for name, v in whole.leaves.items():

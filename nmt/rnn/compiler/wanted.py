@@ -33,7 +33,7 @@ class Wanted:
         return frozenset(map(array_names.output, self.receives))
 
     def through(self, invariants: Trace) -> frozenset[str]:
-        """The values of the small step that some wanted gradient runs through."""
+        """Return the values of the small step that some wanted gradient runs through."""
         needed = {v.id for name, v in invariants.leaves.items() if self.needs is None or name in self.needs}
         outputs = invariants.outputs.items()
         return frozenset(name for name, value in outputs if any(v.id in needed for v in topological([value])))
@@ -42,7 +42,7 @@ class Wanted:
 def wanted(
     cell: Cell, needs: Collection[str] | None, receives: Collection[str] | None, record: Iterable[str]
 ) -> Wanted:
-    """What a scan of a cell is asked for; `receives` None is `y`. Raises ShapeError: an unknown name."""
+    """Return what a scan of a cell is asked for; `receives` None is `y`. Raises ShapeError: an unknown name."""
     where, record = type(cell).__name__, tuple(record)
     known = {"x": "x"} | {name: array_names.sequence(name) for name in cell.sequences()}
     known |= {name: array_names.captured(name) for name in cell.captured()}

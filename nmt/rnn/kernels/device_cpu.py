@@ -227,5 +227,5 @@ class CPUDevice(Device):
 
 
 def _useful(threads: int, array: np.ndarray) -> int:
-    """How many of the threads have enough to do with an array."""
+    """Return how many of the threads have enough to do with an array."""
     return threads if array.size >= tuning.ROW_WORK_ALONE_BELOW else 1

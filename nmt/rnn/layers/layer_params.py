@@ -29,7 +29,7 @@ class LayerParams:
         self.arrays: Arrays = dict(self._views)
 
     def views(self, flat: Array) -> Arrays:
-        """The pieces of a vector that is laid out like `flat`, by parameter. Raises ShapeError."""
+        """Return the pieces of a vector that is laid out like `flat`, by parameter. Raises ShapeError."""
         size, xp = sum(math.prod(p.shape) for p in self.shapes.values()), self._device.xp
         fits = isinstance(flat, xp.ndarray) and flat.shape == (size,) and flat.dtype == self.dtype
         if not fits or not flat.flags.c_contiguous:
@@ -44,8 +44,8 @@ class LayerParams:
 
     @property
     def flat(self) -> Array:
-        """All parameters as one vector, which they are views of. Arrays that were put into `arrays` meanwhile are
-        copied into it and replaced by its views. Raises ShapeError: one of them does not fit."""
+        """Return all parameters as one vector, which they are views of. Arrays that were put into `arrays` meanwhile
+        are copied into it and replaced by its views. Raises ShapeError: one of them does not fit."""
         strange = {name: a for name, a in self.arrays.items() if self._views.get(name) is not a}
         if strange or len(self.arrays) < len(self._views):
             self.check(self.arrays)

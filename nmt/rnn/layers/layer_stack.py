@@ -149,7 +149,7 @@ class LayerStack:
         return {name + end: param for end in ends for name, param in own.items()}
 
     def __repr__(self) -> str:
-        """Its sizes from layer to layer, and where it computes."""
+        """Return its sizes from layer to layer, and where it computes."""
         sizes = " -> ".join(map(str, (self.input_size, *self.hidden_sizes)))
         ways = "bidirectional, " if self.bidirectional else "reverse, " if self.reverse else ""
         return f"{self.name}({sizes}, {ways}{self.dtype}, {self.device.name}, threads={self.threads})"
@@ -158,18 +158,18 @@ class LayerStack:
 
     @property
     def params(self) -> Arrays:
-        """The parameters by name: views of `flat`, until others are put in."""
+        """Return the parameters by name: views of `flat`, until others are put in."""
         return self._store.arrays
 
     @property
     def flat(self) -> Array:
-        """All parameters as one vector, without gaps, in the order of `params`. Arrays that were put into `params`
-        meanwhile are copied into it and replaced by its views. Raises ShapeError."""
+        """Return all parameters as one vector, without gaps, in the order of `params`. Arrays that were put into
+        `params` meanwhile are copied into it and replaced by its views. Raises ShapeError."""
         return self._store.flat
 
     def views(self, flat: Array) -> Arrays:
-        """The pieces of a vector that is laid out like `flat`, by parameter: a gradient's, or an optimizer's. Raises
-        ShapeError."""
+        """Return the pieces of a vector that is laid out like `flat`, by parameter: a gradient's, or an optimizer's.
+        Raises ShapeError."""
         return self._store.views(flat)
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -207,7 +207,7 @@ class LayerStack:
         self._sizes = LayersBySize(lambda T, B: PreparedLayers(self._layers, joins, T, B))
 
     def _refresh(self, side: Side) -> Weights:
-        """The cell's weights from `params` as they are now."""
+        """Return the cell's weights from `params` as they are now."""
         weights = side.weights
         if side.end in self._frozen:
             return weights
@@ -225,7 +225,7 @@ class LayerStack:
         return weights
 
     def _wanted(self, cell: Cell, layer: int) -> set[str]:
-        """What a layer's backward pass computes gradients of, besides its states."""
+        """Return what a layer's backward pass computes gradients of, besides its states."""
         params = set(cell.params()) if "params" in self.needs else set()
         return params | ({"x"} if layer or "x" in self.needs else set())
 
@@ -235,26 +235,26 @@ class LayerStack:
         raise NotImplementedError
 
     def _shapes(self, cell: Cell) -> dict[str, Param]:
-        """A layer's parameters: the cell's, and two biases for its one, as all systems but Keras have."""
+        """Return a layer's parameters: the cell's, and two biases for its one, as all systems but Keras have."""
         shapes: dict[str, Param] = {}
         for name, param in cell.params().items():
             shapes |= {"b_x": param, "b_h": replace(param, ones=None)} if name == "b" else {name: param}
         return shapes
 
     def _to_cell(self, p: Arrays) -> Arrays:
-        """The cell's parameters from a layer's."""
+        """Return the cell's parameters from a layer's."""
         given = {name: array for name, array in p.items() if name not in ("b_x", "b_h")}
         return given | ({"b": p["b_x"] + p["b_h"]} if self.bias else {})
 
     def _from_cell(self, g: Arrays) -> Arrays:
-        """Gradients of a layer's parameters from the cell's."""
+        """Return gradients of a layer's parameters from the cell's."""
         given = {name: array for name, array in g.items() if name != "b"}
         return given | ({"b_x": g["b"], "b_h": g["b"].copy()} if self.bias else {})
 
     # ------------------------------------------------------------ checks of what the constructor is given
 
     def _check_sizes(self, hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[int, ...]:
-        """The hidden size of each layer."""
+        """Return the hidden size of each layer."""
         layers = None if num_layers is None else whole_number(self.name, "num_layers", num_layers, _MOST_LAYERS)
         if not isinstance(hidden_size, Sequence | np.ndarray) or isinstance(hidden_size, str):
             return (whole_number(self.name, "hidden_size", hidden_size),) * (layers or 1)

@@ -21,7 +21,7 @@ States = Array | tuple[Array, ...]
 def check_array(
     where: str, what: str, array: Any, shape: Sequence[str | int], dtype: np.dtype, device: Device
 ) -> Array:
-    """The array, contiguous. A letter in `shape` stands for any size. Raises ShapeError."""
+    """Return the array, contiguous. A letter in `shape` stands for any size. Raises ShapeError."""
     promise = f"{dtype} [{', '.join(map(str, shape))}]"
     if not isinstance(array, device.xp.ndarray):
         raise ShapeError(f"{where}: {what} must be {promise}, got {type(array).__name__}")
@@ -62,7 +62,7 @@ class LayerStates:
         return [side for array in checked for side in array]
 
     def fits(self, given: Any, B: int) -> bool:
-        """Whether `apart` would take it as it is."""
+        """Return whether `apart` would take it as it is."""
         arrays, shapes = ((given,) if self._equal else given), self.shapes(B)
         if not isinstance(arrays, tuple) or len(arrays) != len(shapes):
             return False

@@ -42,15 +42,15 @@ class _OneState(RecurrentLayers):
     def forward(
         self, x: Array, hx: States | None = None, lengths: Lengths = None, *, reserve: Reserve | None = None
     ) -> tuple[Array, States]:
-        """The same with dropout, keeping what `backward` needs, x and y among it: do not change them before. It is kept
-        in the layers' own reserve, or in another one for several passes at a time."""
+        """Return the same with dropout, keeping what `backward` needs, x and y among it: do not change them before. It
+        is kept in the layers' own reserve, or in another one for several passes at a time."""
         y, hy = self._run(x, (hx,), lengths, reserve or self._reserve)
         return y, hy
 
     def backward(
         self, d_y: Array | None, d_hy: States | None = None, *, into: Into = None, reserve: Reserve | None = None
     ) -> LayerGradients:
-        """Gradients of sum(d_y * y) + sum(d_hy * hy) of the last `forward`; None is zero.
+        """Return gradients of sum(d_y * y) + sum(d_hy * hy) of the last `forward`; None is zero.
 
         Those of parameters are added to `into`, where given. One backward for each forward. Raises ShapeError, and
         NMTError where no forward came before.
@@ -114,8 +114,8 @@ class LSTM(RecurrentLayers):
         *,
         reserve: Reserve | None = None,
     ) -> tuple[Array, States, States]:
-        """The same with dropout, keeping what `backward` needs, x and y among it: do not change them before. It is kept
-        in the layers' own reserve, or in another one for several passes at a time."""
+        """Return the same with dropout, keeping what `backward` needs, x and y among it: do not change them before. It
+        is kept in the layers' own reserve, or in another one for several passes at a time."""
         y, hy, cy = self._run(x, (hx, cx), lengths, reserve or self._reserve)
         return y, hy, cy
 
@@ -128,7 +128,7 @@ class LSTM(RecurrentLayers):
         into: Into = None,
         reserve: Reserve | None = None,
     ) -> LayerGradients:
-        """Gradients of sum(d_y * y) + sum(d_hy * hy) + sum(d_cy * cy) of the last `forward`; None is zero.
+        """Return gradients of sum(d_y * y) + sum(d_hy * hy) + sum(d_cy * cy) of the last `forward`; None is zero.
 
         Those of parameters are added to `into`, where given. One backward for each forward. Raises ShapeError, and
         NMTError where no forward came before.
@@ -147,7 +147,7 @@ class LSTM(RecurrentLayers):
         return self._backward(d_y, (d_hy, d_cy), reserve=reserve, data_only=True)
 
     def _cell(self, input_size: int, hidden_size: int) -> Cell:
-        """The plain cell where no option asks for more: its program is smaller."""
+        """Return the plain cell where no option asks for more: its program is smaller."""
         plain = self.proj_size is None and self.clip is None and self.cell_clip is None
         plain = plain and not self.peepholes and not self.input_forget
         if plain and self.activations == ("sigmoid", "tanh", "tanh"):
@@ -189,7 +189,7 @@ class GRU(_OneState):
         return GRUCell(*sizes, self.bias, self.reset_after, clip=self.clip, activations=self.activations)
 
     def _shapes(self, cell: Cell) -> dict[str, Param]:
-        """A layer has one matrix W_h, which the cell has in two where the reset comes before the product."""
+        """Return a layer has one matrix W_h, which the cell has in two where the reset comes before the product."""
         W_h = Param((cell.output_size, 3 * cell.output_size), gates=3)
         own = super()._shapes(cell)
         return {"W_x": own.pop("W_x"), "W_h": W_h} | _without(own, "W_h", "W_rz", "W_n")
@@ -206,7 +206,7 @@ class GRU(_OneState):
         return given | ({"b": p["b_x"], "b_h": p["b_h"]} if self.bias else {})
 
     def _from_cell(self, g: Arrays) -> Arrays:
-        """The other way, of gradients."""
+        """Return the other way, of gradients."""
         W_h = g["W_h"] if self.reset_after else self.device.xp.concatenate([g["W_rz"], g["W_n"]], axis=1)
         found = _without(g, "W_h", "W_rz", "W_n", "b", "b_h") | {"W_h": W_h}
         return found | ({"b_x": g["b"], "b_h": g["b_h"]} if self.bias else {})

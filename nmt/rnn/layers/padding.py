@@ -41,7 +41,7 @@ class RowEnds:
         self._ended = device.upload(np.ascontiguousarray(ended)[:, :, None])
 
     def final(self, state: Array) -> Array:
-        """The final state [B, n]; its gradient takes the same way back."""
+        """Return the final state [B, n]; its gradient takes the same way back."""
         return self._chosen(self._has_steps, state) if self._empty == "zero" else state
 
     def output(self, y: Array, final: Array, reverse: bool) -> Array:
@@ -49,7 +49,7 @@ class RowEnds:
         return self._xp.where(self._ended, final, y) if self._fills(reverse) else y
 
     def output_gradient(self, d_y: Array, reverse: bool) -> Array | None:
-        """The share of the final output's gradient [B, n] that comes by `output`; None for none."""
+        """Return the share of the final output's gradient [B, n] that comes by `output`; None for none."""
         return self._chosen(self._ended, d_y).sum(axis=0) if self._fills(reverse) else None
 
     def _fills(self, reverse: bool) -> bool:
@@ -62,7 +62,7 @@ class RowEnds:
 def reverse_sequence(
     array: np.ndarray, lengths: Any, *, time_axis: int = 0, batch_axis: int = 1, xp: Any = np
 ) -> np.ndarray:
-    """The first lengths[row] steps of each row in reverse order, the rest where it was: ONNX's ReverseSequence.
+    """Return the first lengths[row] steps of each row in reverse order, the rest where it was: ONNX's ReverseSequence.
 
     array: any dtype, at least 2 axes; lengths: [B] integers from 0 to T. Returns a new array. The map is its own
     inverse and its own adjoint: a gradient comes back by the same call. Raises ShapeError.

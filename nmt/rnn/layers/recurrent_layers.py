@@ -64,8 +64,8 @@ class RecurrentLayers(LayerStack):
 
     @property
     def workspace_bytes(self) -> int:
-        """Bytes held between passes, to be used again; the largest pass decides. Reserves of `reserve()` and packed
-        weights are not among them."""
+        """Return bytes held between passes, to be used again; the largest pass decides. Reserves of `reserve()` and
+        packed weights are not among them."""
         return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle) for one in pair)
 
     def release(self) -> None:
@@ -78,8 +78,8 @@ class RecurrentLayers(LayerStack):
         self._forget_sizes()
 
     def _begin(self, reserve: Reserve | None) -> tuple[Workspace, Workspace]:
-        """Memory of a pass, but for what the caller gets: finding large memory anew takes a tenth of a pass. Without
-        training a layer needs that of the one below, and no more."""
+        """Return memory of a pass, but for what the caller gets: finding large memory anew takes a tenth of a pass.
+        Without training a layer needs that of the one below, and no more."""
         if reserve is not None:
             reserve.begin()
             return reserve.memory, reserve.memory
@@ -89,7 +89,7 @@ class RecurrentLayers(LayerStack):
             return Workspace(self.device.xp), Workspace(self.device.xp)
 
     def _outputs(self, lasting: bool) -> Any:
-        """Memory for a scan's result that the caller gets; those of two directions are joined in memory of their
+        """Return memory for a scan's result that the caller gets; those of two directions are joined in memory of their
         own."""
         return self.device.xp.zeros if lasting and not self.bidirectional else None
 
@@ -149,19 +149,19 @@ class RecurrentLayers(LayerStack):
         return (y, *(states.together([f[name][None] for f in final]) for name, states in self._states.items()))
 
     def _first_states(self, given: Sequence[States | None], B: int) -> dict[str, Sequence[Array]]:
-        """Those given, of each layer and direction [B, n], by state."""
+        """Return those given, of each layer and direction [B, n], by state."""
         pairs = zip(self._states.items(), given, strict=True)
         return {name: states.apart(array, B, f"{name}x") for (name, states), array in pairs if array is not None}
 
     def _row_ends(self, lengths: Lengths, T: int, B: int) -> RowEnds | None:
-        """How results differ from the engine's where rows end early; None where they do not."""
+        """Return how results differ from the engine's where rows end early; None where they do not."""
         if (self.padding, self.empty) == ("zero", "initial") or (lengths is None and T):
             return None
         steps = np.full(B, T, np.int64) if lengths is None else np.asarray(lengths, np.int64)
         return RowEnds(self.device, steps, T, self.padding, self.empty)
 
     def _is_short(self, x: Any, given: Sequence[Any]) -> bool:
-        """Whether `_repeat` can do this; what is wrong with arrays is said elsewhere."""
+        """Return whether `_repeat` can do this; what is wrong with arrays is said elsewhere."""
         if self.device.name != "cpu" or len(self._frozen) < self.num_layers * self.directions:
             return False
         if type(x) is not np.ndarray or x.ndim != 3 or x.dtype != self.dtype or x.shape[2] != self.input_size:
@@ -172,7 +172,7 @@ class RecurrentLayers(LayerStack):
         return all(a is None or states.fits(a, B) for a, states in zip(given, self._states.values(), strict=True))
 
     def _repeat(self, x: Array, given: Sequence[States | None]) -> tuple[Any, ...]:
-        """A short run with weights that stay as they are: nothing is checked and looked up again."""
+        """Return a short run with weights that stay as they are: nothing is checked and looked up again."""
         first = self._first_states(given, x.shape[0 if self.batch_first else 1])
         y, *final = self._sizes(x.swapaxes(0, 1) if self.batch_first else x, [first.get(name) for name in self.states])
         return (np.ascontiguousarray(y.swapaxes(0, 1)) if self.batch_first else y, *final)
@@ -226,7 +226,7 @@ class RecurrentLayers(LayerStack):
         return LayerGradients(d_x, d_first.get("h"), d_first.get("c"), self._in_order(params))
 
     def backward_weights(self, into: Into = None, *, reserve: Reserve | None = None) -> Arrays:
-        """Gradients of the parameters after `backward_data`, added to `into` where given; as often as is asked.
+        """Return gradients of the parameters after `backward_data`, added to `into` where given; as often as is asked.
 
         Raises ShapeError, and NMTError where no `backward_data` came before.
         """
@@ -251,8 +251,8 @@ class RecurrentLayers(LayerStack):
         params: Arrays | None,
         weights_later: bool,
     ) -> tuple[Array | None, list[Arrays]]:
-        """Gradients of one layer's input and initial states; adds those of its parameters to `params`, or leaves for
-        later what they are summed from."""
+        """Return gradients of one layer's input and initial states; adds those of its parameters to `params`, or leaves
+        for later what they are summed from."""
         xp, d_inputs, initial = self.device.xp, [], []
         for n, (side, tape) in enumerate(zip(self._layers[layer], kept.layers[layer].tapes, strict=True)):
             width = side.scan.cell.output_size
@@ -273,7 +273,7 @@ class RecurrentLayers(LayerStack):
         return (sum(shares_of_x[1:], shares_of_x[0]) if shares_of_x else None), initial
 
     def _end_gradients(self, ends: RowEnds, d_last: Arrays, d_y: Array | None, side: Side) -> Arrays:
-        """Those of a scan's final states from those of what the caller got; d_y of the last layer alone."""
+        """Return those of a scan's final states from those of what the caller got; d_y of the last layer alone."""
         share = None if d_y is None else ends.output_gradient(d_y, side.reverse)
         if share is not None:
             d_last = {**d_last, "h": d_last["h"] + share if "h" in d_last else share}
@@ -282,7 +282,7 @@ class RecurrentLayers(LayerStack):
     # ------------------------------------------------------------ gradients of parameters
 
     def _targets(self, into: Into) -> Arrays | None:
-        """What gradients are added to; empty for new arrays, None where none are needed. Raises ShapeError."""
+        """Return what gradients are added to; empty for new arrays, None where none are needed. Raises ShapeError."""
         if "params" not in self.needs:
             if into is not None:
                 raise NMTError(f"{self.name}.backward: into must be None without params among needs, got arrays")
@@ -313,7 +313,7 @@ class RecurrentLayers(LayerStack):
         return check_array(self.name, what, array, shape, self.dtype, self.device)
 
     def _check_d_y(self, d_y: Array | None, T: int, B: int) -> Array:
-        """The gradient of y, time first; zero where None is given. Raises ShapeError."""
+        """Return the gradient of y, time first; zero where None is given. Raises ShapeError."""
         if d_y is None:
             return zeros_of(self.device.xp, (T, B, self.output_size), self.dtype)
         if self.batch_first:

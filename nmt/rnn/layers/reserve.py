@@ -46,7 +46,7 @@ class Reserve:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory, in use or not."""
+        """Return bytes of the memory, in use or not."""
         return self.memory.nbytes
 
     def release(self) -> None:
@@ -64,7 +64,8 @@ class Reserve:
         self._kept = kept
 
     def waiting(self, where: str, *, after_data: bool = False) -> KeptPass:
-        """The pass that waits for its backward, or for its gradients of weights. Raises NMTError: there is none."""
+        """Return the pass that waits for its backward, or for its gradients of weights. Raises NMTError: there is
+        none."""
         if self._kept is None:
             raise NMTError(f"{where}: must follow a forward, got none; call forward")
         if after_data and not self._kept.is_split:

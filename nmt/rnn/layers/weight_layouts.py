@@ -59,7 +59,7 @@ def from_torch(state: Mapping[str, Any], prefix: str = "") -> Arrays:
 
 
 def to_torch(params: Mapping[str, np.ndarray], prefix: str = "") -> Arrays:
-    """The entries of a state_dict of torch.nn.LSTM, GRU or RNN. Raises ShapeError: a parameter that it does not
+    """Return the entries of a state_dict of torch.nn.LSTM, GRU or RNN. Raises ShapeError: a parameter that it does not
     have."""
     theirs = {ours: name for name, ours in _TORCH.items()}
     return _transposed(params, _NAME, theirs, lambda what, layer, end: f"{prefix}{what}_l{layer}{end}")
@@ -75,7 +75,8 @@ def from_mxnet(arrays: Mapping[str, Any]) -> Arrays:
 
 
 def to_mxnet(params: Mapping[str, np.ndarray]) -> Arrays:
-    """The parameters of mxnet.gluon.rnn.LSTM, GRU or RNN, by name. Raises ShapeError: one that they do not have."""
+    """Return the parameters of mxnet.gluon.rnn.LSTM, GRU or RNN, by name. Raises ShapeError: one that they do not
+    have."""
     theirs = {ours: name for name, ours in _MXNET.items()}
     return _transposed(params, _NAME, theirs, lambda what, layer, end: f"{'r' if end else 'l'}{layer}_{what}")
 
@@ -96,12 +97,13 @@ def from_flat(vector: np.ndarray, like: Mapping[str, np.ndarray]) -> Arrays:
 
 
 def to_flat(params: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The one vector of cuDNN and of MXNet's RNN operator, see `from_flat`."""
+    """Return the one vector of cuDNN and of MXNet's RNN operator, see `from_flat`."""
     return np.concatenate([np.ravel(params[name].T) for name in _flat_order(params)])
 
 
 def _flat_order(names: Mapping[str, Any]) -> list[str]:
-    """Names in the order of the one vector: matrices, then biases. Raises ShapeError: a parameter of neither kind."""
+    """Return names in the order of the one vector: matrices, then biases. Raises ShapeError: a parameter of neither
+    kind."""
     matrices = [name for name in names if name.startswith("W_")]
     biases = [name for name in names if name.startswith("b_")]
     if len(matrices) + len(biases) < len(names):
@@ -122,7 +124,7 @@ def _transposed(
 
 
 def _split(name: str, pattern: str, known: Mapping[str, str]) -> tuple[str, str, str]:
-    """What a parameter is, its layer and its direction."""
+    """Return what a parameter is, its layer and its direction."""
     match = re.fullmatch(pattern, name)
     if match and match["what"] in known:
         return match["what"], match["layer"], match["side"]
@@ -160,8 +162,8 @@ def from_onnx(
 
 
 def to_onnx(op: str, params: Mapping[str, np.ndarray], *, layer: int = 0) -> Arrays:
-    """The inputs W, R, and where there are such parameters B and P, of a node for one layer, one after the other for
-    its directions. What ONNX has and nobody reads, the gate f of input_forget, is zero. Raises ShapeError: a
+    """Return the inputs W, R, and where there are such parameters B and P, of a node for one layer, one after the other
+    for its directions. What ONNX has and nobody reads, the gate f of input_forget, is zero. Raises ShapeError: a
     projection, which ONNX does not have."""
     ends = [end for end in (f"_l{layer}", f"_l{layer}_reverse") if f"W_x{end}" in params]
     if f"W_p{ends[0]}" in params:
@@ -183,8 +185,8 @@ def to_onnx(op: str, params: Mapping[str, np.ndarray], *, layer: int = 0) -> Arr
 
 
 def onnx_options(op: str, attributes: Mapping[str, Any], inputs: Collection[str] = ("B",)) -> dict[str, Any]:
-    """Our operator's keywords for a node's attributes and the inputs it is given, of which B and P count; `empty` is
-    zero, as in ONNX Runtime. Raises ShapeError: directions that differ in their activations.
+    """Return our operator's keywords for a node's attributes and the inputs it is given, of which B and P count;
+    `empty` is zero, as in ONNX Runtime. Raises ShapeError: directions that differ in their activations.
 
     `layout` 1 is left to the caller: ONNX then has its states batch first too, which ours never are.
     """
@@ -224,7 +226,7 @@ _WITH_ALPHA = {"leaky_relu", "thresholded_relu", "elu"}
 
 
 def _ends(direction: str, layer: int) -> list[str]:
-    """What the names of a layer's parameters end with, by direction. Raises ShapeError: another direction."""
+    """Return what the names of a layer's parameters end with, by direction. Raises ShapeError: another direction."""
     ends = {"forward": ("",), "reverse": ("_reverse",), "bidirectional": ("", "_reverse")}
     if direction not in ends:
         raise ShapeError(f"layouts: direction must be one of {', '.join(ends)}, got {direction}")
@@ -247,7 +249,7 @@ def from_keras(kind: str, weights: Sequence[np.ndarray], *, layer: int = 0, reve
 def to_keras(
     kind: str, params: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False, reset_after: bool = True
 ) -> list[np.ndarray]:
-    """What `set_weights` takes; `reset_after` as the GRU has it."""
+    """Return what `set_weights` takes; `reset_after` as the GRU has it."""
     kernel, recurrent, *biases = _to_side(OURS[kind], KERAS[kind], params, layer, reverse)
     if not biases:
         return [kernel, recurrent]
@@ -262,7 +264,7 @@ def from_haste(kind: str, weights: Mapping[str, np.ndarray], *, layer: int = 0, 
 
 
 def to_haste(kind: str, params: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
-    """The other way; Haste has no layers without biases."""
+    """Return the other way; Haste has no layers without biases."""
     kernel, recurrent, b_x, b_h = _to_side(OURS[kind], HASTE[kind], params, layer, reverse)
     biases = {"bias": b_x, "recurrent_bias": b_h} if kind == "GRU" else {"bias": b_x + b_h}
     return {"kernel": kernel, "recurrent_kernel": recurrent, **biases}
@@ -278,6 +280,6 @@ def _from_side(have: str, want: str, arrays: Sequence[np.ndarray], layer: int, r
 
 
 def _to_side(have: str, want: str, params: Mapping[str, np.ndarray], layer: int, reverse: bool) -> list[np.ndarray]:
-    """Our arrays of one direction in another system's order; biases that are not there are left out."""
+    """Return our arrays of one direction in another system's order; biases that are not there are left out."""
     (end,) = _ends("reverse" if reverse else "forward", layer)
     return [reorder_gates(params[name + end], have, want) for name in _SIDE if name + end in params]

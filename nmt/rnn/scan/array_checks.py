@@ -41,7 +41,7 @@ class ArrayChecks:
         return flat(self.device.xp.ascontiguousarray(array), len(lead), width)
 
     def lengths(self, what: str, lengths: Any, B: int, limit: int) -> np.ndarray:
-        """Lengths of B rows as int64; None is `limit` for each."""
+        """Return lengths of B rows as int64; None is `limit` for each."""
         if lengths is None:
             return np.full(B, limit, np.int64)
         array = np.asarray(lengths)
@@ -51,7 +51,8 @@ class ArrayChecks:
         return array.astype(np.int64)
 
     def steps_of(self, lengths: Any, mask: Any, T: int, B: int) -> np.ndarray:
-        """The steps of each row, bool [T, B], from lengths or a mask: one of the two, or neither for all steps."""
+        """Return the steps of each row, bool [T, B], from lengths or a mask: one of the two, or neither for all
+        steps."""
         if mask is None:
             return np.asarray(np.arange(T)[:, None] < self.lengths("lengths", lengths, B, T))
         mask = np.array(mask)
@@ -62,17 +63,17 @@ class ArrayChecks:
         return mask
 
     def source_steps(self, captured: Mapping[str, Any]) -> int:
-        """How many source positions captured arrays have; 1 where none has any."""
+        """Return how many source positions captured arrays have; 1 where none has any."""
         return next((captured[k].shape[0] for k, c in self.captured.items() if c.source_axis and k in captured), 1)
 
     def all_captured(self, captured: Mapping[str, Any], S: int, B: int) -> Arrays:
-        """Every captured array there, and no other."""
+        """Return every captured array there, and no other."""
         self._names("captured arrays", captured, self.captured)
         source = {True: (S,), False: ()}
         return {k: self.array(k, captured[k], (*source[c.source_axis], B), c.width) for k, c in self.captured.items()}
 
     def all_sequences(self, sequences: Mapping[str, Any], *lead: int) -> Arrays:
-        """Every further sequence there, of these sizes before the features, and no other."""
+        """Return every further sequence there, of these sizes before the features, and no other."""
         self._names("sequences", sequences, self.sequences)
         return {k: self.array(k, sequences[k], lead, n) for k, n in self.sequences.items()}
 

@@ -45,8 +45,8 @@ class BackwardPass:
         self.arrays |= found
 
     def _of_output(self, name: str, given: Any) -> np.ndarray:
-        """The gradient of one output as the plan reads it, zero where None is given; its steps moved together as those
-        of the run were."""
+        """Return the gradient of one output as the plan reads it, zero where None is given; its steps moved together as
+        those of the run were."""
         rows, setup, packing = self.rows, self.setup, self.tape.packing
         place = self.plan.outputs[array_names.output(name)]
         axes = (rows.S, rows.B) if place.source_axis else (rows.B,)
@@ -97,15 +97,15 @@ class BackwardPass:
         return self._shaped(initial, captured)
 
     def _of_initial(self) -> Arrays:
-        """Gradients of the initial states [B, n], from the slot written last: every row steps as often as it is long,
-        the first step of the loop being step T - length."""
+        """Return gradients of the initial states [B, n], from the slot written last: every row steps as often as it is
+        long, the first step of the loop being step T - length."""
         rows = self.rows
         slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2
         carried = ((name, self.arrays[array_names.state_gradient(name)]) for name in self.setup.states)
         return {name: pick(self.setup, carry, slot) for name, carry in carried}
 
     def _shaped(self, initial: Arrays, captured: Arrays) -> Gradients:
-        """All gradients as the caller gets them."""
+        """Return all gradients as the caller gets them."""
         setup, packing = self.setup, self.tape.packing
         of = {name: self.arrays[place.name] for name, place in self.plan.d_inputs.items()}
         if packing is not None:
@@ -125,8 +125,8 @@ class BackwardPass:
         )
 
     def _needed(self, found: Arrays, names: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
-        """Gradients by the author's names (`names` has those of their arrays), zero where nothing depends on what is
-        needed."""
+        """Return gradients by the author's names (`names` has those of their arrays), zero where nothing depends on
+        what is needed."""
         needs, xp, dtype = self.setup.wanted.needs, self.setup.device.xp, self.setup.dtype
         return {
             name: found[array] if array in found else zeros_of(xp, shapes[name], dtype)

@@ -18,7 +18,7 @@ _OFFSET = 1 << 62  # counters of random numbers that masks of activations do not
 
 
 def connections(params: Mapping[str, Param], seed: int, dtype: Any, device: Device, threads: int) -> Arrays:
-    """What each entry of the parameters with a dropout is multiplied by in this pass: 0 or 1 / (1 - rate)."""
+    """Return what each entry of the parameters with a dropout is multiplied by in this pass: 0 or 1 / (1 - rate)."""
     masks: Arrays = {}
     for n, (name, param) in enumerate((k, p) for k, p in params.items() if p.dropout > 0):
         masks[name] = device.xp.empty(param.shape, dtype)
@@ -27,7 +27,7 @@ def connections(params: Mapping[str, Param], seed: int, dtype: Any, device: Devi
 
 
 def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays) -> Weights:
-    """The weights of a pass; the same object where nothing is dropped."""
+    """Return the weights of a pass; the same object where nothing is dropped."""
     if not masks:
         return weights
     return Weights({name: weights[name] * masks[name] if name in masks else weights[name] for name in params})

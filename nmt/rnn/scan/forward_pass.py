@@ -71,7 +71,8 @@ class ForwardPass:
             self.arrays[y.name] = outputs((rows.T, rows.B, self.setup.cell.output_size), self.setup.dtype)
 
     def _stack(self, name: str, width: int, allocate: Allocate) -> np.ndarray:
-        """The stack of a state [T + 1, B, n]: zero where no step writes, the initial state in each row's first slot."""
+        """Return the stack of a state [T + 1, B, n]: zero where no step writes, the initial state in each row's first
+        slot."""
         rows, device = self.rows, self.setup.device
         stack = allocate((rows.T + 1, rows.B, width), self.setup.dtype)
         ends = rows.lengths if rows.reverse else rows.lengths + 1
@@ -89,8 +90,8 @@ class ForwardPass:
     # ------------------------------------------------------------ what comes out
 
     def result(self, packing: Packing | None) -> Result:
-        """What the caller gets, without a tape; `packing`: how steps were moved together before. Rows that met the stop
-        condition are shorter from here on. Raises ShapeError: a stop condition that cannot be one."""
+        """Return what the caller gets, without a tape; `packing`: how steps were moved together before. Rows that met
+        the stop condition are shorter from here on. Raises ShapeError: a stop condition that cannot be one."""
         setup, stopped = self.setup, np.zeros(self.rows.B, bool)
         if setup.stop is not None:
             stopped = self._stop_rows(setup.stop)
@@ -119,7 +120,7 @@ class ForwardPass:
         return y
 
     def _of_steps(self, name: str) -> Any:
-        """A noted value of all steps, [T, (S,) B, (n)]; what lies where a row takes no step is arbitrary."""
+        """Return a noted value of all steps, [T, (S,) B, (n)]; what lies where a row takes no step is arbitrary."""
         place = self.plan.outputs[array_names.noted(name)]
         array = self.arrays[place.name]
         if place.kind == "after":
@@ -127,8 +128,8 @@ class ForwardPass:
         return array
 
     def _recorded(self, name: str) -> Any:
-        """A noted value as the caller gets it: a copy, with an axis for its features, zero where a row takes no step or
-        has no source position."""
+        """Return a noted value as the caller gets it: a copy, with an axis for its features, zero where a row takes no
+        step or has no source position."""
         rows, xp, place = self.rows, self.setup.device.xp, self.plan.outputs[array_names.noted(name)]
         array = self._of_steps(name).copy()
         there = np.arange(rows.T)[:, None] < rows.lengths

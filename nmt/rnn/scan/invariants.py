@@ -44,8 +44,8 @@ class Invariants:
         allocate: Allocate,
         gradients: Arrays,
     ) -> Arrays:
-        """Gradients of the captured arrays by the arrays' names; those of parameters are added to `gradients`. `places`
-        say where among `arrays` the step has left its share."""
+        """Return gradients of the captured arrays by the arrays' names; those of parameters are added to `gradients`.
+        `places` say where among `arrays` the step has left its share."""
         direct = {name: arrays[place.name] for name, place in places.items()}
         if self.executable is None or self.executable.plan.backward is None:
             return direct
@@ -71,7 +71,7 @@ class Invariants:
             self.executable.weight_gradients(own, weights, self._rows(rows), allocate, gradients)
 
     def _rows(self, rows: Rows) -> Rows:
-        """One step, over the source positions that are there."""
+        """Return one step, over the source positions that are there."""
         return Rows(
             1,
             rows.B,
@@ -86,7 +86,7 @@ class Invariants:
         )
 
     def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:
-        """A gradient [S, B, n], cleared where a row has no source position."""
+        """Return a gradient [S, B, n], cleared where a row has no source position."""
         if array.ndim == 3:
             self.device.clear_ended(array, rows.source_lengths, rows.threads)
         return array

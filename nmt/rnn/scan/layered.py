@@ -53,8 +53,8 @@ class LayeredScan:
         self.params, self.states, self.captured = self.cell.params(), self.cell.states(), self.cell.captured()
 
     def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """A name, the scan, the steps, and how many of them are added for its delay, of every layer for sequences of T
-        steps."""
+        """Yield a name, the scan, the steps, and how many of them are added for its delay, of every layer for sequences
+        of T steps."""
         for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
             yield str(n), scan, T + delay, delay
 

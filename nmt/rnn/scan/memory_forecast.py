@@ -28,7 +28,7 @@ CONSTANTS, CARRIED, BLOCKS = "constant over time", "gradients of activations", "
 
 
 def piece_bytes(dtype: np.dtype, *shape: int) -> int:
-    """Bytes a `Workspace` hands out for an array: whole cache lines."""
+    """Return bytes a `Workspace` hands out for an array: whole cache lines."""
     size = int(np.prod(shape)) * dtype.itemsize
     return -(-size // LINE_BYTES) * LINE_BYTES
 
@@ -43,8 +43,8 @@ class Phase:
 
 
 def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tuple[list[Phase], list[Phase]]:
-    """What one run and its way back in training take: T steps, B rows, S source positions. late: how many of the steps
-    a `LayeredScan` adds, which copies what goes in, on either way, into a longer array."""
+    """Return what one run and its way back in training take: T steps, B rows, S source positions. late: how many of the
+    steps a `LayeredScan` adds, which copies what goes in, on either way, into a longer array."""
     compiled, dtype = scan.compiled(training=True), scan.dtype
     plan = compiled.step.plan
     block_rows = scan.device.block_rows
@@ -66,8 +66,8 @@ def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tup
 
 
 def peak_bytes(phases: Iterable[Phase]) -> Counter[str]:
-    """Bytes by purpose of passes one after another. Blocks of time count with what they need at the worst moment beyond
-    what is kept at the end anyway."""
+    """Return bytes by purpose of passes one after another. Blocks of time count with what they need at the worst moment
+    beyond what is kept at the end anyway."""
     kept: Counter[str] = Counter()
     most = 0
     for phase in phases:
@@ -77,7 +77,7 @@ def peak_bytes(phases: Iterable[Phase]) -> Counter[str]:
 
 
 def packed_bytes(scan: Scan) -> int:
-    """Bytes of the packed weights that training with one set of parameters keeps."""
+    """Return bytes of the packed weights that training with one set of parameters keeps."""
     compiled, shapes = scan.compiled(training=True), scan.params
     keys = set()
     for executable in (compiled.step, compiled.constant):
@@ -101,7 +101,7 @@ def _products(one: Pass) -> Iterable[Product]:
 def _executable_phases(
     executable: Executable, dtype: np.dtype, T: int, B: int, S: int, purposes: tuple[str, str], block_rows: int | None
 ) -> tuple[Phase, Phase]:
-    """What `Executable.forward` and `backward` take."""
+    """Return what `Executable.forward` and `backward` take."""
     plan = executable.plan
     whole = np.full(B, T, np.int64)
     rows = Rows(T, B, S, whole, whole, whole, np.array([0, B]), reverse=False, block_rows=block_rows)

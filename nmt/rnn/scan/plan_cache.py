@@ -29,7 +29,7 @@ class Compiled:
 
     @cached_property
     def apart(self) -> Compiled:
-        """The same, but what gradients of weights are summed from outlives the backward pass (see
+        """Return the same, but what gradients of weights are summed from outlives the backward pass (see
         `Scan.backward_weights`)."""
         constant = self.constant and self.make(with_operands(self.constant.plan))
         return Compiled(self.make(with_operands(self.step.plan)), constant, self.make)
@@ -51,7 +51,7 @@ class RunKind:
 
 @lru_cache(maxsize=256)
 def compile_step(step: TracedStep, kind: RunKind) -> Compiled:
-    """The plan of a step, and that of what is constant over time in it, ready for a kind of run."""
+    """Return the plan of a step, and that of what is constant over time in it, ready for a kind of run."""
     want, training = kind.want, kind.training
     traced = step.trace(training=training, record=want.record, named=[name for name, _ in kind.keep])
     small = traced.invariants

@@ -33,7 +33,7 @@ class Scan(ScanSetup):
     """
 
     def around(self, cell: Cell) -> Scan:
-        """The same kind of scan of another cell; `keep` speaks of names of this one alone."""
+        """Return the same kind of scan of another cell; `keep` speaks of names of this one alone."""
         return Scan(
             cell,
             dtype=self.dtype,
@@ -132,7 +132,8 @@ class Scan(ScanSetup):
     def prepare(
         self, weights: Weights, x: np.ndarray, *, reverse: bool = False, threads: int | None = None
     ) -> Prepared:
-        """A run for inference over whole rows of x [T, B, D], to be repeated with other numbers in the same arrays.
+        """Return a run for inference over whole rows of x [T, B, D], to be repeated with other numbers in the same
+        arrays.
 
         For cells that read nothing but their input and states, and weights that stay as they are. The run is one
         caller's at a time. Raises ShapeError.
@@ -165,11 +166,11 @@ class Scan(ScanSetup):
         outputs: Any = None,
         weights_later: bool = False,
     ) -> Gradients:
-        """Gradients of sum(d_y * y) + sum(d_final * final) + sum(d_recorded * recorded). Those of the parameters are
-        added to `gradients`, where present. d_recorded: by name, of values that `receives` names; shaped as they are.
-        outputs: zeroed memory of x's, where that is to last longer than the tape. weights_later: keep in the tape what
-        those of the parameters are summed from, for `backward_weights`. Raises NMTError after a run that kept no tape,
-        ShapeError."""
+        """Return gradients of sum(d_y * y) + sum(d_final * final) + sum(d_recorded * recorded). Those of the parameters
+        are added to `gradients`, where present. d_recorded: by name, of values that `receives` names; shaped as they
+        are. outputs: zeroed memory of x's, where that is to last longer than the tape. weights_later: keep in the tape
+        what those of the parameters are summed from, for `backward_weights`. Raises NMTError after a run that kept no
+        tape, ShapeError."""
         if tape is None:
             name = type(self.cell).__name__
             raise NMTError(f"{name}.backward: the tape must be of a run with training=True, got None; run it so")

@@ -89,13 +89,13 @@ class ScanSetup:
         self.checks = ArrayChecks(cell, self.dtype, self.device)
 
     def __repr__(self) -> str:
-        """The cell and its sizes, and how and where it computes."""
+        """Return the cell and its sizes, and how and where it computes."""
         sizes = f"{type(self.cell).__name__} {self.cell.input_size} -> {self.cell.output_size}"
         kind = self.compute_dtype or self.dtype
         return f"{type(self).__name__}({sizes}, {kind}, {self.device.name}, threads={self.threads})"
 
     def compiled(self, training: bool, single_step: bool = False) -> Compiled:
-        """The plan for a kind of run; made at first use. Raises NMTError: training in int8."""
+        """Return the plan for a kind of run; made at first use. Raises NMTError: training in int8."""
         if training and self.packed == QUADS:
             name = type(self.cell).__name__
             raise NMTError(f"{name}: compute_dtype must be float32 or bfloat16 to train, got int8; take another")
@@ -112,15 +112,15 @@ class ScanSetup:
         return compile_step(self.traced, kind)
 
     def plan(self, training: bool) -> Plan:
-        """The programs of a kind of run, to look at."""
+        """Return the programs of a kind of run, to look at."""
         return self.compiled(training).step.plan
 
     def invariants(self, compiled: Compiled, threads: int) -> Invariants:
-        """What of the step is constant over time."""
+        """Return what of the step is constant over time."""
         return Invariants(compiled.constant, self.device, threads)
 
     def start(self, weights: Weights, given: Mapping[str, np.ndarray], B: int) -> Arrays:
-        """The states of B rows before their first step, [B, n] by name; those that start at zero are missing.
+        """Return the states of B rows before their first step, [B, n] by name; those that start at zero are missing.
         Raises ShapeError."""
         found = {name: given[name] for name in self.states if given.get(name) is not None}
         found = {k: self.checks.array(f"initial {k}", a, (B,), self.states[k]) for k, a in found.items()}

@@ -115,7 +115,7 @@ class ShortRuns:
         self._prepared: dict[int, tuple[object, LayersBySize]] = {}
 
     def takes(self, x: np.ndarray, lengths: np.ndarray) -> bool:
-        """Whether it does so: few whole rows of x [T, B, D], on the processor, without matrices for states."""
+        """Return whether it does so: few whole rows of x [T, B, D], on the processor, without matrices for states."""
         T, B = x.shape[:2]
         return self._plain and 0 < T * B <= tuning.SHORT_ROWS and int(lengths.min()) == T
 
@@ -131,6 +131,6 @@ class ShortRuns:
         return sizes(x, [None] * len(self._joins))
 
     def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[Side]:
-        """One layer in its directions, each with its own weights."""
+        """Return one layer in its directions, each with its own weights."""
         names = [(f"{layer}.{end}" if end else "", n == 1) for n, end in enumerate(self._ends)]
         return [Side(scan, weights.view(name) if name else weights, (), "", reverse) for name, reverse in names]

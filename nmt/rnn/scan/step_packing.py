@@ -33,7 +33,7 @@ class Packing:
         return self._take(array, self._from)
 
     def unpack(self, array: Any) -> Any:
-        """The other way: zero where no step exists."""
+        """Return the other way: zero where no step exists."""
         if not self.T:
             return self._xp.zeros((self.steps, *array.shape[1:]), array.dtype)
         spread = self._take(array, self._to)
@@ -49,8 +49,8 @@ class Packing:
 
 
 def pack_steps(mask: np.ndarray, device: Device) -> tuple[np.ndarray, Packing | None]:
-    """The lengths of rows under a mask, bool [T, B] of the host, and how to move them together; None where nothing
-    needs to move."""
+    """Return the lengths of rows under a mask, bool [T, B] of the host, and how to move them together; None where
+    nothing needs to move."""
     lengths = mask.sum(axis=0).astype(np.int64)
     first = np.arange(len(mask))[:, None] < lengths
     return lengths, None if (mask == first).all() else Packing(mask, device)

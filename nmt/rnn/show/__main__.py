@@ -22,7 +22,7 @@ _DTYPES = ("float32", "float64", "bfloat16", "int8")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the options."""
     found = argparse.ArgumentParser(
         prog="python -m nmt.rnn.show",
         description="Shows what the compiler makes of a cell: what it does before, in and after the time loop, what it "
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _columns(given: int | None) -> int:
-    """How wide lines may be: as asked, else as wide as the terminal within what reads well."""
+    """Return how wide lines may be: as asked, else as wide as the terminal within what reads well."""
     if given is None:
         return min(max(shutil.get_terminal_size((100, 24)).columns, _NARROWEST), _WIDEST)
     if not _NARROWEST <= given <= _WIDEST:

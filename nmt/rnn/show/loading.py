@@ -18,7 +18,7 @@ _PAGE = "see docs/add-a-cell.md"
 
 
 def load_cell(name: str, input_size: int, hidden_size: int) -> Cell:
-    """The cell of these sizes that `lstm`, another name of the settings, or `my_cells.py:MyCell` names.
+    """Return the cell of these sizes that `lstm`, another name of the settings, or `my_cells.py:MyCell` names.
 
     Raises NMTError: there is none such, its file cannot be run, or it makes no cell.
     """

@@ -23,7 +23,8 @@ _REDUCTIONS = {
 
 
 def leaf_name(v: Value) -> str:
-    """A leaf by the name its author uses: `x`, `W_x`, `W_x[3:7]`, a number; incoming gradients as `dy`, `dh_next`."""
+    """Return a leaf by the name its author uses: `x`, `W_x`, `W_x[3:7]`, a number; incoming gradients as `dy`,
+    `dh_next`."""
     if v.op == "const":
         return f"{v.attrs['value']:g}"
     name = str(v.attrs["name"])
@@ -38,7 +39,7 @@ def leaf_name(v: Value) -> str:
 
 
 def output_name(name: str) -> str:
-    """An output of a step, or of a small one, by its author's or the compiler's name for it."""
+    """Return an output of a step, or of a small one, by its author's or the compiler's name for it."""
     return name[2:] if name.startswith((NOTED, CONSTANT)) else name
 
 
@@ -48,7 +49,7 @@ def gradient_name(name: str) -> str:
 
 
 def shape(v: Value, lead: str = "") -> str:
-    """The axes: `[B, 4]`, `[S, B]`; a matrix `[3, 16]`; a number has none. lead: an axis before all others."""
+    """Return the axes: `[B, 4]`, `[S, B]`; a matrix `[3, 16]`; a number has none. lead: an axis before all others."""
     rows = [str(v.attrs["rows"])] if v.kind == "leaf" and "rows" in v.attrs else []
     axes = [*([lead] if lead else []), *rows, *v.axes, *([str(v.width)] if v.width is not None else [])]
     return f"[{', '.join(axes)}]" if axes else ""
@@ -83,7 +84,7 @@ class Naming:
         self._taken.add(name)
 
     def name(self, v: Value) -> str:
-        """A value as an operand: by its name, a slice by that of its whole."""
+        """Return a value as an operand: by its name, a slice by that of its whole."""
         v = through(v)
         if v.op == "slice":
             start, size = v.attrs["start"], v.attrs["size"]
@@ -91,7 +92,7 @@ class Naming:
         return leaf_name(v) if v.kind == "leaf" else self._names.get(v.id, f"v{v.id}")
 
     def operation(self, v: Value) -> str:
-        """What computes a value, of the names of its operands."""
+        """Return what computes a value, of the names of its operands."""
         args = [self.name(a) for a in v.args]
         if v.op in _SIGNS:
             return f"{args[0]} {_SIGNS[v.op]} {args[1]}"
@@ -111,7 +112,7 @@ class Naming:
 
 
 def through(v: Value) -> Value:
-    """What a value is a copy of, row by row or along its features; itself where it is computed."""
+    """Return what a value is a copy of, row by row or along its features; itself where it is computed."""
     while v.op == "expand":
         v = v.args[0]
     return v

@@ -35,7 +35,7 @@ def plan_picture(title: str, plans: Mapping[str, Plan]) -> str:
 
 
 def source_of(v: Value) -> Value:
-    """The value that an operand is taken from: behind copies and slices."""
+    """Return the value that an operand is taken from: behind copies and slices."""
     v = through(v)
     while v.op == "slice":
         v = through(v.args[0])
@@ -43,7 +43,7 @@ def source_of(v: Value) -> Value:
 
 
 def is_copy(v: Value) -> bool:
-    """Whether a value is only another one read differently."""
+    """Return whether a value is only another one read differently."""
     return v.op in ("expand", "slice")
 
 
@@ -114,8 +114,8 @@ class Board:
 
 
 def work_panel(title: str, plan: Plan, done: list[Work], runs: Mapping[str, str] = RUNS) -> Panel:
-    """One direction of a plan, step by step of its programs; a value that is computed in two of them has two boxes.
-    runs: what is said of each phase."""
+    """Return one direction of a plan, step by step of its programs; a value that is computed in two of them has two
+    boxes. runs: what is said of each phase."""
     board = Board(Naming(plan.trace, plan.gradients))
     kept = plan.memory.kept if plan.memory else frozenset[int]()
     backward = plan.backward is not None and done == works(plan.backward)
@@ -139,8 +139,8 @@ def work_panel(title: str, plan: Plan, done: list[Work], runs: Mapping[str, str]
 
 
 def _ranks(drawn: Mapping[int, Value], reads: Mapping[int, list[Value]], anchors: set[int]) -> dict[int, int]:
-    """A line for every value of one step, below all that it reads. What hangs on nothing above is put right above its
-    first reader, so that it does not stand far away from it."""
+    """Return a line for every value of one step, below all that it reads. What hangs on nothing above is put right
+    above its first reader, so that it does not stand far away from it."""
     readers: dict[int, set[int]] = {}
     for i, args in reads.items():
         for a in args:

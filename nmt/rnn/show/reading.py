@@ -39,14 +39,14 @@ class Work:
 
     @property
     def title(self) -> str:
-        """What kind of work it is."""
+        """Return what kind of work it is."""
         if self.product is not None:
             return "product, all rows at once"
         return f"row work, {'one fused loop' if len(self.loops) == 1 else f'{len(self.loops)} loops'} for each row"
 
 
 def works(one: Pass) -> list[Work]:
-    """All steps of one direction, in order."""
+    """Return all steps of one direction, in order."""
     return [work for phase in PHASES for work in _works(phase, getattr(one, phase))]
 
 
@@ -68,7 +68,7 @@ def _works(phase: str, program: Program) -> Iterator[Work]:
 
 
 def _computed(program: Program, nest: Nest) -> Iterator[Value]:
-    """What a nest computes: what its entries need and memory does not have, arguments first."""
+    """Yield what a nest computes: what its entries need and memory does not have, arguments first."""
     places, done, found = program.places, set[int](), set[int]()
 
     def visit(v: Value, computing: bool) -> Iterator[Value]:

@@ -41,7 +41,7 @@ class Report:
 
     @property
     def title(self) -> str:
-        """The cell, its sizes, and the kind of run."""
+        """Return the cell, its sizes, and the kind of run."""
         kind = "training" if self.training else "inference"
         again = ", gates computed again" if self.training and self.recompute == "gates" else ""
         rounded = "float32, products of bfloat16" if self.told == "bfloat16" else self.told
@@ -49,7 +49,7 @@ class Report:
         return f"{self.name} {self.cell.input_size} -> {self.cell.output_size}, {kind}, {rounded}{again}"
 
     def text(self, columns: int) -> str:
-        """The report, no line longer than `columns`."""
+        """Return the report, no line longer than `columns`."""
         found = f"{self.title}\n\n"
         if self.constant is not None:
             found += plan_text(self.constant, columns, once=True) + "\n"
@@ -61,7 +61,7 @@ class Report:
         return plan_picture(self.title, {**plans, "": self.plan})
 
     def source(self) -> str:
-        """The generated source of both directions. The only part that needs Numba."""
+        """Return the generated source of both directions. The only part that needs Numba."""
         from nmt.rnn.kernels.loops.emit_cpu import emit
 
         parts = []

@@ -63,7 +63,7 @@ class CompiledBeam:
 
     @property
     def is_small(self) -> bool:
-        """Whether its memory is worth keeping when nobody searches."""
+        """Return whether its memory is worth keeping when nobody searches."""
         return self._capacity <= tuning.KEPT_STEP_ROWS
 
     def begin(self, settings: BeamSettings, embedding: np.ndarray | Quantised, scale: float) -> None:
@@ -92,7 +92,7 @@ class CompiledBeam:
 
     @property
     def wants_more(self) -> bool:
-        """Whether no sentence waits."""
+        """Return whether no sentence waits."""
         return bool(self._memory["taken"] >= self._memory["num_waiting"])
 
     def wait(
@@ -152,7 +152,7 @@ class CompiledBeam:
         return bool(memory["status"] != DONE)
 
     def ended(self) -> list[Ended]:
-        """The sentences that have ended since the last call."""
+        """Return the sentences that have ended since the last call."""
         memory, found = self._memory, []
         sentences, ids, counts = (memory[f"slots.{name}"] for name in ("sentence", "sentence_id", "num_ended"))
         numbers = [memory[f"hypotheses.{name}"] for name in ("steps", "sum", "score", "finished")]
@@ -200,7 +200,7 @@ class CompiledBeam:
     # ------------------------------------------------------------ tables
 
     def _use_layer(self, layer: OutputLayer, lists: CandidateLists | None = None) -> OutputTask:
-        """The output layer's task: over the whole vocabulary, or a narrowed layer over lists."""
+        """Return the output layer's task: over the whole vocabulary, or a narrowed layer over lists."""
         C, H, dtype, memory = self._capacity, self._stepper.scan.cell.output_size, self._x.dtype, self._memory
         weights = packed_output(layer, self._threads)
         places = min(tokens_wanted(self._settings.beam_size), memory["vocab_size"])

@@ -27,7 +27,7 @@ class CompiledStep:
 
 @lru_cache(maxsize=64)
 def compile_step(step: TracedStep, device: Device, dtype: np.dtype, packed: np.dtype) -> CompiledStep:
-    """The parts of a step; remembered by what the step computes."""
+    """Return the parts of a step; remembered by what the step computes."""
     shared = cut_shared(step.trace(training=False))
 
     def executable(part: Trace) -> Executable:

@@ -58,7 +58,7 @@ class FixedStepper:
         self._memory = Workspace(xp)
 
     def step(self) -> Any:
-        """The output [N * K, n] for the input `x`. It is overwritten by the next step."""
+        """Return the output [N * K, n] for the input `x`. It is overwritten by the next step."""
         arrays = {**self._arrays, "x": self.x[None]}
         self._memory.reset()  # the same pieces at the same places in every step
         self._compiled.step.forward(arrays, self.weights, self._rows, self._memory)
@@ -66,7 +66,7 @@ class FixedStepper:
         return arrays[place.name][1 if place.kind == "after" else 0]
 
     def state(self, name: str) -> Any:
-        """A state [N * K, n] after the last step, until `follow`."""
+        """Return a state [N * K, n] after the last step, until `follow`."""
         return self._arrays[array_names.state(name)][1]
 
     def follow(self, parents: Any) -> None:

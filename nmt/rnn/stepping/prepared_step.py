@@ -50,7 +50,7 @@ class Call:
             self.rows = rows
 
     def array(self, name: str) -> np.ndarray:
-        """The array [slots, rows, n] of this name as it lies with the present number of rows."""
+        """Return the array [slots, rows, n] of this name as it lies with the present number of rows."""
         whole = self.arrays[name]
         slots, _, width = whole.shape
         return whole.reshape(-1)[: slots * self.rows * width].reshape(slots, self.rows, width)
@@ -112,8 +112,8 @@ class PreparedStep:
         self._names = {k for part in shared if part for k in part.plan.outputs}
 
     def run(self, inputs: StepInputs, sources: Sources | None = None) -> Arrays:
-        """The states' stacks and the array of the output, as `Executable.forward` leaves them, in memory that the next
-        call uses again. sources: None for a cell without captured arrays."""
+        """Return the states' stacks and the array of the output, as `Executable.forward` leaves them, in memory that
+        the next call uses again. sources: None for a cell without captured arrays."""
         if sources is not None:
             self.read(sources)
         given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
@@ -136,7 +136,7 @@ class PreparedStep:
         self._sources = sources
 
     def join(self, inputs: StepInputs, U: int, P: int, R: int) -> Calls:
-        """The parts ready for so many inputs, states and rows, and reading these arrays and one another. What is
+        """Return the parts ready for so many inputs, states and rows, and reading these arrays and one another. What is
         gathered is the caller's business."""
         step = self.call("step", R)
         of_inputs = self._shared(step, "inputs", inputs.given, inputs.word, U)
@@ -151,7 +151,7 @@ class PreparedStep:
     def _shared(
         self, step: Call, kind: str, values: Mapping[str, np.ndarray], index: np.ndarray, count: int
     ) -> Call | None:
-        """What rows have in common by `kind`, "inputs" or "states", on `count` of `values`; the step reads it by
+        """Return what rows have in common by `kind`, "inputs" or "states", on `count` of `values`; the step reads it by
         `index`."""
         part = self._parts[kind]
         if part is None:
@@ -166,7 +166,7 @@ class PreparedStep:
 
     @property
     def output(self) -> Place:
-        """Where the step puts its output."""
+        """Return where the step puts its output."""
         return self._compiled.step.plan.outputs["y"]
 
     def forget_rows(self) -> None:
@@ -181,7 +181,7 @@ class PreparedStep:
         self._sources = Sources({}, identity(1), identity(1), 1)
 
     def call(self, kind: str, rows: int) -> Call:
-        """A part of the step, "inputs", "states" or "step", with memory for so many rows and set to them."""
+        """Return a part of the step, "inputs", "states" or "step", with memory for so many rows and set to them."""
         if self.weights.version is not self._version:
             self._version, self._calls = self.weights.version, {}
         if self._sources.longest > self._longest:
@@ -194,7 +194,7 @@ class PreparedStep:
         return call
 
     def _prepare(self, kind: str, count: int) -> Call:
-        """What runs a part on up to so many rows; what changes from call to call is still to be exchanged."""
+        """Return what runs a part on up to so many rows; what changes from call to call is still to be exchanged."""
         allocate = Fresh()
         scan = self.scan
         part = self._parts[kind]
@@ -221,7 +221,8 @@ class PreparedStep:
         return Call(function, table, address, arrays, places, count)
 
     def _arrays(self, R: int) -> Arrays:
-        """The step's own: state stacks, and what it reads itself of its inputs; memory of others is a stand-in."""
+        """Return the step's own: state stacks, and what it reads itself of its inputs; memory of others is a
+        stand-in."""
         scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
         arrays = dict(self._sources.arrays)
         arrays |= dict.fromkeys(self._names, _UNKNOWN)
@@ -234,7 +235,7 @@ _UNKNOWN = np.zeros(1)
 
 
 def _on_processor(part: device.Executable | None) -> Executable | None:
-    """A part as the processor runs it. Raises RuntimeError: it is another device's."""
+    """Return a part as the processor runs it. Raises RuntimeError: it is another device's."""
     if part is not None and not isinstance(part, Executable):
         raise RuntimeError(f"steps are prepared on the processor alone, got {type(part).__name__}")
     return part

@@ -65,11 +65,11 @@ class SourceStore:
             del self._live[n]
 
     def of(self, sentence_ids: np.ndarray) -> Sources:
-        """What rows of these sentences [R] read."""
+        """Return what rows of these sentences [R] read."""
         return self.at(self._starts[sentence_ids - self._first_id])
 
     def at(self, starts: np.ndarray) -> Sources:
-        """What rows read whose sentences begin at these positions [R]."""
+        """Return what rows read whose sentences begin at these positions [R]."""
         return Sources(self.arrays, starts, self._lengths_at, self._longest)
 
     def all_starts(self) -> tuple[np.ndarray, int]:

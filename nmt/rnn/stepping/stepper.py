@@ -72,17 +72,17 @@ class Stepper:
 
     @property
     def prepared(self) -> PreparedStep:
-        """The step as the processor runs it. Raises RuntimeError elsewhere."""
+        """Return the step as the processor runs it. Raises RuntimeError elsewhere."""
         if self._prepared is None:
             raise RuntimeError(f"steps are prepared on the processor alone, not on {self.scan.device.name}")
         return self._prepared
 
     def starts(self) -> tuple[np.ndarray, int]:
-        """Where captured arrays of sentences begin, int64 by sentence id, and the first of these ids."""
+        """Return where captured arrays of sentences begin, int64 by sentence id, and the first of these ids."""
         return self._sources.all_starts()
 
     def sources(self, starts: np.ndarray) -> Sources:
-        """What rows read whose sentences begin at `starts`."""
+        """Return what rows read whose sentences begin at `starts`."""
         return self._sources.at(starts)
 
     def rest(self) -> None:
@@ -135,7 +135,7 @@ class Stepper:
     def _count(
         self, x: np.ndarray, sentence: np.ndarray | None, word: np.ndarray | None, parent: np.ndarray | None
     ) -> int:
-        """How many rows take the step."""
+        """Return how many rows take the step."""
         name = type(self.scan.cell).__name__
         if sentence is None and self.scan.captured:
             raise ShapeError(f"{name}: sentence must be the id of each row's sentence, got None; ids come from admit")
@@ -169,7 +169,7 @@ class Stepper:
         return arrays
 
     def _shared(self, part: Executable | None, given: Mapping[str, np.ndarray], index: np.ndarray) -> Arrays:
-        """What the rows that `index` points to have in common, and the index to read it by."""
+        """Return what the rows that `index` points to have in common, and the index to read it by."""
         if part is None:
             return {}
         count = len(next(iter(given.values())))

@@ -116,7 +116,7 @@ def _live(plug: socket.socket) -> None:
 
 
 def _told(error: Exception) -> tuple[str, Any]:
-    """What the server is told of an error: of a mistake in the text its line, of one of ours its traceback."""
+    """Return what the server is told of an error: of a mistake in the text its line, of one of ours its traceback."""
     from nmt.errors import NMTError
 
     if isinstance(error, NMTError):

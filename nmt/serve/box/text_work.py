@@ -153,8 +153,8 @@ def _shown(part: Sentence, translations: Sequence[Translation]) -> dict[str, Any
 
 
 def _words(source: str, translation: str, detail: Detail | None) -> dict[str, Any]:
-    """Words of both sides, how probable each of the translation is, and how it attends; nothing where the words shown
-    are not those that the model wrote."""
+    """Return words of both sides, how probable each of the translation is, and how it attends; nothing where the words
+    shown are not those that the model wrote."""
     words, from_words = translation.split(), source.split()
     if detail is None or not words or len(words) > _MOST_WORDS or len(from_words) > _MOST_WORDS:
         return {}

@@ -13,11 +13,11 @@ class Ticket(Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether nobody wants it any more."""
+        """Return whether nobody wants it any more."""
 
     @property
     def is_bulk(self) -> bool:
-        """Whether it is of a long text."""
+        """Return whether it is of a long text."""
 
 
 T = TypeVar("T", bound=Ticket)
@@ -44,7 +44,7 @@ class _Lane(Generic[T]):
         self.count += len(tickets)
 
     def next(self) -> T:
-        """One ticket of the client whose turn it is; then it is the next one's."""
+        """Return one ticket of the client whose turn it is; then it is the next one's."""
         client, requests = next(iter(self.clients.items()))
         tickets = requests.popleft()
         ticket = tickets.popleft()
@@ -82,7 +82,7 @@ class FairQueue(Generic[T]):
         self._changed = Condition()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Return how many wait."""
         return self._single.count + self._bulk.count
 
     def put(self, client: str, tickets: list[T], *, accepted: bool = False) -> None:

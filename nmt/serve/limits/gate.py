@@ -28,7 +28,7 @@ class Gate:
         self._keys = keys
 
     def used(self, client: str, characters: int = 0) -> int:
-        """Characters that a client has had translated since the server began, with these."""
+        """Return characters that a client has had translated since the server began, with these."""
         self._used[client] = total = self._used.pop(client, 0) + characters
         while len(self._used) > _MOST_CLIENTS:
             self._used.popitem(last=False)
@@ -36,11 +36,11 @@ class Gate:
 
     @property
     def wants_keys(self) -> bool:
-        """Whether a key is needed."""
+        """Return whether a key is needed."""
         return bool(self._keys)
 
     def enter(self, key: str | None, address: str) -> str:
-        """The client. Raises RequestError: 403 without a key that is known, 429 too often."""
+        """Return the client. Raises RequestError: 403 without a key that is known, 429 too often."""
         if not self._keys:
             self._count(address, self._default)
             return address

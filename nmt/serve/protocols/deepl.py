@@ -42,7 +42,7 @@ class Glossary:
     dictionaries: dict[tuple[str, str], Entries]
 
     def entries_for(self, source: str, target: str) -> Entries:
-        """What holds for a pair of languages, whatever their regions; of all sources where it is auto."""
+        """Return what holds for a pair of languages, whatever their regions; of all sources where it is auto."""
         return tuple(
             entry
             for (own, other), entries in self.dictionaries.items()
@@ -92,11 +92,11 @@ class Glossaries:
         self._all.put(one.client, one.id, one, size)
 
     def of(self, client: str) -> list[Glossary]:
-        """A client's own."""
+        """Return a client's own."""
         return self._all.of(client)
 
     def get(self, client: str, name: str) -> Glossary:
-        """One of a client's own. Raises RequestError."""
+        """Return one of a client's own. Raises RequestError."""
         found = self._all.get(name)
         if found is None or found.client != client:
             raise RequestError(404, "glossary_id: must be a glossary of yours, got another; make it first")
@@ -108,13 +108,13 @@ class Glossaries:
 
 
 async def deepl_fields(request: Request) -> tuple[dict[str, Any], str]:
-    """What is given, and the client. Raises RequestError."""
+    """Return what is given, and the client. Raises RequestError."""
     fields = await read_fields(request, service_of(request))
     return fields, enter_deepl(request, fields)
 
 
 def enter_deepl(request: Request, fields: dict[str, Any]) -> str:
-    """The client of a request. Raises RequestError where it may not ask."""
+    """Return the client of a request. Raises RequestError where it may not ask."""
     return enter(request, fields | {"api_key": fields.get("auth_key")})
 
 
@@ -147,7 +147,7 @@ async def translate(request: Request) -> Response:
 
 
 def _names(given: Any) -> frozenset[str]:
-    """Names of tags: a list, or a text with commas."""
+    """Return names of tags: a list, or a text with commas."""
     parts = given if isinstance(given, list) else str(given or "").split(",")
     return frozenset(str(part).strip().lower() for part in parts if str(part).strip())
 
@@ -188,20 +188,20 @@ async def glossaries(request: Request) -> Response:
 
 
 def new_glossary(client: str, name: str, dictionaries: dict[tuple[str, str], Entries]) -> Glossary:
-    """One that is made now."""
+    """Return one that is made now."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return Glossary(secrets.token_hex(16), client, name, now, dictionaries)
 
 
 def dictionary_of(request: Request, fields: dict[str, Any]) -> tuple[tuple[str, str], Entries]:
-    """A pair of languages of this server and what a request gives for it. Raises RequestError."""
+    """Return a pair of languages of this server and what a request gives for it. Raises RequestError."""
     source, target = base(text_field(fields, "source_lang")), base(text_field(fields, "target_lang"))
     service_of(request).models.find(source, target)
     return (source, target), _entries(text_field(fields, "entries"), text_field(fields, "entries_format", "tsv"))
 
 
 def _entries(text: str, form: str) -> Entries:
-    """Pairs of a TSV or CSV. Raises RequestError."""
+    """Return pairs of a TSV or CSV. Raises RequestError."""
     import csv
 
     if form not in ("tsv", "csv"):
@@ -242,7 +242,7 @@ async def glossary_entries(request: Request) -> Response:
 
 
 def tsv_of(entries: Entries) -> str:
-    """Lines of a phrase, a tab and its translation."""
+    """Return lines of a phrase, a tab and its translation."""
     return "\n".join("\t".join(pair) for pair in entries)
 
 

@@ -46,7 +46,7 @@ class _Document:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Return whether nothing more will come of it."""
         return self.name is not None or self.error is not None
 
 

@@ -31,7 +31,7 @@ def _about_dictionary(pair: Pair, entries: Entries) -> dict[str, Any]:
 
 
 def _dictionaries(request: Request, fields: dict[str, Any]) -> dict[Pair, Entries]:
-    """Those that a request gives: a list in JSON, `dictionaries[0].source_lang` and so on in a form. Raises
+    """Return those that a request gives: a list in JSON, `dictionaries[0].source_lang` and so on in a form. Raises
     RequestError."""
     given = fields.get("dictionaries")
     if given is None:
@@ -117,7 +117,7 @@ async def dictionaries(request: Request) -> Response:
 
 
 async def not_offered(request: Request) -> Response:
-    """What DeepL does beyond translating; each client is told so."""
+    """Return what DeepL does beyond translating; each client is told so."""
     await deepl_fields(request)
     raise RequestError(400, "rephrasing, style rules and translation memories are not offered by this server")
 

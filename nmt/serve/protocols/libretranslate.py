@@ -41,20 +41,20 @@ _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]{1,80}){1,8}")
 
 
 def public_address(request: Request) -> str:
-    """The address of this server as the client knows it, without a slash at its end: with the prefix of its path that
-    a proxy before it tells (X-Forwarded-Prefix)."""
+    """Return the address of this server as the client knows it, without a slash at its end: with the prefix of its path
+    that a proxy before it tells (X-Forwarded-Prefix)."""
     prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")
     return str(request.base_url).rstrip("/") + (prefix if _PREFIX.fullmatch(prefix) else "")
 
 
 def service_of(request: Request) -> Service:
-    """The server's."""
+    """Return the server's."""
     found: Service = request.app.state.service
     return found
 
 
 def enter(request: Request, fields: Mapping[str, Any]) -> str:
-    """The client of a request. Raises RequestError where it may not ask."""
+    """Return the client of a request. Raises RequestError where it may not ask."""
     service = service_of(request)
     arrive(request, service)
     if "nmt.client" not in request.scope:  # the header has told nothing
@@ -102,8 +102,8 @@ async def translate(request: Request) -> Response:
 
 
 async def _language_of(service: Service, texts: Sequence[str], target: str) -> tuple[str, float]:
-    """The language of texts and how sure it is: one that is translated into `target`; `target` itself, of which there
-    is nothing to translate, only where it is certain."""
+    """Return the language of texts and how sure it is: one that is translated into `target`; `target` itself, of which
+    there is nothing to translate, only where it is certain."""
     pairs = service.models.targets.items()
     among = [source for source, to in pairs if base(target) in map(base, to)]
     if not among or (len(among) == 1 and not service.detector.is_there):
@@ -114,8 +114,8 @@ async def _language_of(service: Service, texts: Sequence[str], target: str) -> t
 
 
 def _is_unchanged(service: Service, source: str, target: str) -> bool:
-    """Whether a text is its own translation, as it is for LibreTranslate: from a language of this server into itself,
-    where no model has learnt to do anything about it."""
+    """Return whether a text is its own translation, as it is for LibreTranslate: from a language of this server into
+    itself, where no model has learnt to do anything about it."""
     pairs = {(base(one), base(other)) for one, to in service.models.targets.items() for other in to}
     wanted = base(source), base(target)
     return wanted[0] == wanted[1] and wanted not in pairs and any(wanted[0] in pair for pair in pairs)

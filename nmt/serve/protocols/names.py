@@ -7,7 +7,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=512)
 def language_name(code: str) -> str:
-    """The name of a language; the code itself where there is none, or nobody to say it."""
+    """Return the name of a language; the code itself where there is none, or nobody to say it."""
     try:
         from langcodes import Language
         from langcodes.tag_parser import LanguageTagError

@@ -64,13 +64,13 @@ class _Route:
 
     @property
     def kind(self) -> str:
-        """The media type of what is sent."""
+        """Return the media type of what is sent."""
         return "multipart/form-data" if "file" in self.needed else _BODIES.get(self.path, ("application/json", ""))[0]
 
 
 @cache
 def _routes() -> tuple[_Route, ...]:
-    """All of them."""
+    """Return all of them."""
     return tuple(_read(Path(__file__).with_name("routes.txt").read_text("utf-8")))
 
 
@@ -87,7 +87,7 @@ def _read(text: str) -> Iterator[_Route]:
 
 
 def openapi() -> dict[str, Any]:
-    """The description."""
+    """Return the description."""
     from nmt import __version__
 
     paths: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def openapi() -> dict[str, Any]:
 
 
 def _described(one: _Route, method: str) -> dict[str, Any]:
-    """A method of a path."""
+    """Return a method of a path."""
     in_path = re.findall(r"{(\w+)}", one.path)
     parameters = [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in in_path]
     fields = {name: _KINDS.get(name, _TEXT) for name in (*one.needed, *one.more)}
@@ -123,7 +123,7 @@ def _described(one: _Route, method: str) -> dict[str, Any]:
 
 
 def _command(one: _Route, address: str, examples: dict[str, Any]) -> str:
-    """An example: a command of curl."""
+    """Return an example: a command of curl."""
     method, path = one.methods[0], re.sub(r"{\w+}", "NAME", one.path)
     given = {name: examples.get(name, "...") for name in one.needed}
     words = ["curl"] if method in ("get", "post") else [f"curl -X {method.upper()}"]
@@ -140,7 +140,7 @@ def _command(one: _Route, address: str, examples: dict[str, Any]) -> str:
 
 
 def _article(one: _Route, address: str, examples: dict[str, Any]) -> str:
-    """A route as HTML."""
+    """Return a route as HTML."""
     fields = "".join(
         f'<p class="fields"><span class="{kind}">{told}</span> {" ".join(f"<code>{name}</code>" for name in names)}</p>'
         for kind, told, names in (("needed", "Required", one.needed), ("more", "Optional", one.more))
@@ -160,7 +160,7 @@ def _article(one: _Route, address: str, examples: dict[str, Any]) -> str:
 
 
 def _model_row(about: dict[str, Any]) -> str:
-    """A model as a row of a table."""
+    """Return a model as a row of a table."""
     bleu = about["validation"].get("bleu")
     cells = [
         about["name"],
@@ -173,7 +173,7 @@ def _model_row(about: dict[str, Any]) -> str:
 
 
 def spec_page(address: str, models: Sequence[dict[str, Any]]) -> str:
-    """The same as HTML, and what is known of the models. address: that of the server, for the examples."""
+    """Return the same as HTML, and what is known of the models. address: that of the server, for the examples."""
     source, target = str(models[0]["source"]), str(models[0]["target"])
     pair = {"source_lang": source.upper(), "target_lang": target.upper()}
     codes = {"source": source, "target": target, "srcLangCode": source, "trgLangCode": target}

@@ -32,14 +32,14 @@ _BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), LENGTHS_NAME, SHORTLIST_NAME)
 
 
 def newest_checkpoints(folder: Path, count: int) -> list[Path]:
-    """The `count` newest numbered checkpoints. Raises CheckpointError where there are fewer."""
+    """Return the `count` newest numbered checkpoints. Raises CheckpointError where there are fewer."""
     found = numbered_checkpoints(folder, "last")
     return _enough(folder, found, count, "last")
 
 
 def best_checkpoints(folder: Path, count: int) -> list[Path]:
-    """The `count` best numbered checkpoints, as the last checkpoint ranks them. Raises CheckpointError where there are
-    fewer."""
+    """Return the `count` best numbered checkpoints, as the last checkpoint ranks them. Raises CheckpointError where
+    there are fewer."""
     _, content = map_tensors(folder / LAST_NAME, "none")
     ranked = TrainingState.from_dict(content.get("state", {})).kept
     found = [path for _, update in ranked if (path := numbered_checkpoint(folder, "best", update)).is_file()]
@@ -47,7 +47,7 @@ def best_checkpoints(folder: Path, count: int) -> list[Path]:
 
 
 def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path]:
-    """The newest `count` checkpoints of a kind. Raises CheckpointError where there are fewer."""
+    """Return the newest `count` checkpoints of a kind. Raises CheckpointError where there are fewer."""
     if len(found) < count:
         raise CheckpointError(
             f"{folder}: must hold {count} checkpoints {kind}-UPDATE.safetensors, got {len(found)}; ask for fewer, or "
@@ -57,7 +57,7 @@ def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path
 
 
 def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The mean of the parameters of checkpoints of one model, summed in float64, and the content of the first.
+    """Return the mean of the parameters of checkpoints of one model, summed in float64, and the content of the first.
 
     Returns:
         Parameters by name with PARAMS_PREFIX, of the dtype they had.

@@ -72,7 +72,7 @@ class CheckpointManager:
 
     @property
     def age(self) -> float:
-        """Seconds since the last checkpoint was written, or since the start."""
+        """Return seconds since the last checkpoint was written, or since the start."""
         return time.monotonic() - self._saved_at
 
     def begin(self) -> None:

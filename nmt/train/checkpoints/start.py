@@ -24,8 +24,8 @@ _INHERITED = ("lowercase", "normalize")
 
 
 def with_model_of_start(config: Config) -> Config:
-    """The settings, where they do not say it with those of the model to start from that give its parameters their
-    meaning; of a run that goes on with those that it began with.
+    """Return the settings, where they do not say it with those of the model to start from that give its parameters
+    their meaning; of a run that goes on with those that it began with.
 
     Args:
         config: As it was read: what a file leaves out is known only there.
@@ -55,7 +55,7 @@ def _sides_of(config: Config) -> dict[str, Any]:
 
 
 def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Settings with others above them, section by section."""
+    """Return settings with others above them, section by section."""
     merged = {**below, **above}
     for key in below.keys() & above.keys():
         if isinstance(below[key], dict) and isinstance(above[key], dict):
@@ -64,7 +64,7 @@ def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model_of(config: Config) -> SavedModel:
-    """The model to start from: a folder, or a file of nmt-bundle. Raises CheckpointError."""
+    """Return the model to start from: a folder, or a file of nmt-bundle. Raises CheckpointError."""
     path, keeps = Path(str(config.training.load_model)), not config.training.reset_optimizer
     if keeps and path.is_file():
         raise CheckpointError(
@@ -105,7 +105,7 @@ def check_start(config: Config) -> None:
 
 
 def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
-    """The subwords of the model to start from; None where the settings name none.
+    """Return the subwords of the model to start from; None where the settings name none.
 
     Raises:
         CheckpointError: There is no such model.
@@ -119,7 +119,7 @@ def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
 
 
 def _extended(config: Config, subwords: tuple[Subwords, Subwords], kind: str) -> tuple[Subwords, Subwords]:
-    """Subwords with units for the training text; the same twice where both sides share them."""
+    """Return subwords with units for the training text; the same twice where both sides share them."""
     from nmt.data.corpora.training_text import training_text
     from nmt.data.tokens.extension import extended
 
@@ -155,8 +155,8 @@ def _with_new_units(
 
 
 def _learns_capitals(config: Config, difference: Difference) -> bool:
-    """Whether text that was lower-cased no longer is, and units with capitals are added for it. Units of lower-cased
-    text mean the same in other text; the new ones start as the mean of their lower-cased text's."""
+    """Return whether text that was lower-cased no longer is, and units with capitals are added for it. Units of
+    lower-cased text mean the same in other text; the new ones start as the mean of their lower-cased text's."""
     return difference.matches("data.*.lowercase") and not difference.now and config.training.extend_vocabulary > 0
 
 

@@ -125,7 +125,7 @@ def _is_marked(folder: Path, job: str) -> bool:
 
 
 def _parent_of(process: int) -> int | None:
-    """The parent of a process, None where the system does not tell."""
+    """Return the parent of a process, None where the system does not tell."""
     try:
         return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):

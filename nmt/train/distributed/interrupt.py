@@ -38,7 +38,7 @@ class StopRequest:
 
     @property
     def signal(self) -> int | None:
-        """The signal that came, or None; of several ranks as they agreed last."""
+        """Return the signal that came, or None; of several ranks as they agreed last."""
         return self._received if self._ranks.size == 1 else self._agreed
 
     def agree(self, said: bool = False) -> bool:

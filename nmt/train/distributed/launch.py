@@ -14,7 +14,8 @@ _LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 def launched_size(environment: Mapping[str, str] = os.environ) -> int:
-    """How many processes were started together by a launcher, by what it left in the environment; 1 without one."""
+    """Return how many processes were started together by a launcher, by what it left in the environment; 1 without
+    one."""
     for name in _LAUNCHED:
         if environment.get(name, "").isdigit():
             return max(1, int(environment[name]))

@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from nmt.errors import DeviceError, NMTError
+from nmt.overriding import override
 from nmt.rnn.cores import granted_cores
 from nmt.train.distributed.guard import Guard
 from nmt.train.distributed.interrupt import Interrupted
@@ -51,17 +52,17 @@ class MPIRanks(Ranks):
             cores = min(len(set().union(*local)), granted_cores() or 1024)
             self.threads = max(1, cores // len(local))
 
+    @override
     def all_say(self, value: T) -> list[T]:
-        """See `Ranks`."""
         return list(self._world.allgather(value))
 
+    @override
     def first_says(self, value: T) -> T:
-        """See `Ranks`."""
         said: T = self._world.bcast(value, root=0)
         return said
 
+    @override
     def first_then_others(self, work: Callable[[], T]) -> T:
-        """See `Ranks`."""
         if self.rank == 0:
             result = work()
             self._world.Barrier()
@@ -69,8 +70,8 @@ class MPIRanks(Ranks):
         self._world.Barrier()
         return work()
 
+    @override
     def collect(self, work: Callable[[], T]) -> list[T]:
-        """See `Ranks`."""
         said: tuple[T] | None
         try:
             said = (work(),)
@@ -81,32 +82,32 @@ class MPIRanks(Ranks):
             raise Interrupted
         return [one[0] for one in found]
 
+    @override
     def total(self, numbers: np.ndarray) -> np.ndarray:
-        """See `Ranks`."""
         result = np.empty_like(numbers)
         self._world.Allreduce(numbers, result, op=MPI.SUM)
         return result
 
+    @override
     def merged(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """See `Ranks`."""
         found = self._world.gather(dict(arrays), root=0)
         return {} if found is None else {name: array for one in found for name, array in one.items()}
 
+    @override
     def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
-        """See `Ranks`."""
         return self._machines.gathered(own, dtype)
 
+    @override
     def reduction(self, gradients: Mapping[str, np.ndarray], wire_dtype: str) -> Reduction:
-        """See `Ranks`."""
         return Reduction(MPIWire(self._world), gradients, wire_dtype)
 
+    @override
     def watch(self, folder: Path) -> None:
-        """See `Ranks`."""
         job = self.first_says(os.urandom(8).hex())
         self._guard = Guard(folder, job, rank=self.rank, size=self.size, host=self.host)
 
+    @override
     def begin(self, update: int) -> None:
-        """See `Ranks`."""
         if self._guard is not None:
             self._guard.note(f"in update {update}")
 
@@ -125,8 +126,8 @@ class MPIRanks(Ranks):
                 )
         return found
 
+    @override
     def end(self) -> None:
-        """See `Ranks`."""
         self._world.Barrier()
         self.leave()
 
@@ -137,8 +138,8 @@ class MPIRanks(Ranks):
             self._guard = None
 
     @contextlib.contextmanager
+    @override
     def together(self) -> Iterator[None]:
-        """See `Ranks`."""
         try:
             yield
         except (NMTError, MemoryError) as error:
@@ -192,7 +193,7 @@ def _starts(counts: Sequence[int]) -> list[int]:
 
 
 def _boot() -> str:
-    """What this start of the machine's system is called: machines may have one name, `localhost` say."""
+    """Return what this start of the machine's system is called: machines may have one name, `localhost` say."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

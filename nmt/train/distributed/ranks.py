@@ -61,7 +61,7 @@ class Ranks:
         return end_to_end(own, dtype)
 
     def reduction(self, gradients: Mapping[str, np.ndarray], wire_dtype: str) -> Reduction | None:
-        """What adds up the gradients of all ranks; None where there is one."""
+        """Return what adds up the gradients of all ranks; None where there is one."""
         return None
 
     def watch(self, folder: Path) -> None:
@@ -71,7 +71,7 @@ class Ranks:
         """Note that an update begins, for whoever is told where a rank died."""
 
     def warnings(self, threads: int) -> list[str]:
-        """What is to be told of how ranks lie on machines, this one with so many threads. Called by all."""
+        """Return what is to be told of how ranks lie on machines, this one with so many threads. Called by all."""
         return []
 
     @contextlib.contextmanager
@@ -84,6 +84,6 @@ class Ranks:
 
 
 def interleaved(shares: Sequence[Sequence[Any]]) -> list[Any]:
-    """The whole of which rank r had every item from number r on, one of as many as there are ranks."""
+    """Return the whole of which rank r had every item from number r on, one of as many as there are ranks."""
     count = sum(map(len, shares))
     return [shares[number % len(shares)][number // len(shares)] for number in range(count)]

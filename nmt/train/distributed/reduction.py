@@ -42,7 +42,7 @@ class Wire(Protocol):
         """Send the own part to all; get part r of rank r."""
 
     def either(self, bits: np.ndarray) -> np.ndarray:
-        """Bytes in which a bit is set that is so in some rank's."""
+        """Return bytes in which a bit is set that is so in some rank's."""
 
 
 @dataclass
@@ -127,7 +127,7 @@ class Reduction:
             self.traffic.spans.append((names[0], began, time.perf_counter()))
 
     def _common_rows(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The rows that some rank has, by table, where they are few."""
+        """Return the rows that some rank has, by table, where they are few."""
         if not rows:
             return {}
         names = sorted(rows)
@@ -144,7 +144,7 @@ class Reduction:
         return found
 
     def _pieces_of_names(self) -> list[list[str]]:
-        """Names in their order, small arrays of one part of the model together."""
+        """Return names in their order, small arrays of one part of the model together."""
         pieces: list[list[str]] = []
         size = 0
         for name in self._order:

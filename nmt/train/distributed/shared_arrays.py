@@ -62,7 +62,7 @@ class Machines:
         return whole
 
     def _mapped(self, size: int, dtype: np.dtype) -> np.ndarray:
-        """An array that all ranks of this machine map, of the same memory."""
+        """Return an array that all ranks of this machine map, of the same memory."""
         if not size:
             return np.zeros(0, dtype)
         path = self._here.bcast(_new_file(size * dtype.itemsize) if self._is_first_here else None)
@@ -81,7 +81,7 @@ class Machines:
 
 
 def _new_file(size: int) -> str:
-    """A file of so many bytes, which the disk has promised: a write into the map cannot fail."""
+    """Return a file of so many bytes, which the disk has promised: a write into the map cannot fail."""
     handle, path = tempfile.mkstemp(prefix="nmt-text-")
     try:
         if hasattr(os, "posix_fallocate"):

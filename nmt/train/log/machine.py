@@ -25,7 +25,7 @@ def machine() -> dict[str, str | int]:
 
 
 def _processor() -> str:
-    """The name that the processor gives itself."""
+    """Return the name that the processor gives itself."""
     try:
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.startswith("model name"):

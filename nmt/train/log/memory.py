@@ -48,7 +48,7 @@ def format_bytes(size: float) -> str:
 
 
 def _group_free(folder: Path) -> list[int]:
-    """Bytes that a control group may still take, by either kind of Linux; none where it has no limit."""
+    """Return bytes that a control group may still take, by either kind of Linux; none where it has no limit."""
     found = []
     for limit, used in _GROUP_FILES:
         try:
@@ -59,7 +59,7 @@ def _group_free(folder: Path) -> list[int]:
 
 
 def _machine_free() -> int:
-    """Bytes that programs may still take, as Linux estimates it; elsewhere half of the memory."""
+    """Return bytes that programs may still take, as Linux estimates it; elsewhere half of the memory."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -71,7 +71,7 @@ def _machine_free() -> int:
 
 
 def _status(key: str) -> int:
-    """Bytes that the system reports of this process under `key`; 0 where it reports none."""
+    """Return bytes that the system reports of this process under `key`; 0 where it reports none."""
     try:
         for line in _STATUS.read_text().splitlines():
             if line.startswith(f"{key}:"):
@@ -82,7 +82,7 @@ def _status(key: str) -> int:
 
 
 def _largest_ever() -> int:
-    """The most bytes that this process has ever held."""
+    """Return the most bytes that this process has ever held."""
     import resource  # not on every system
 
     unit = 1 if sys.platform == "darwin" else 1024

@@ -133,7 +133,7 @@ class Stopwatch:
 
     @property
     def total(self) -> float:
-        """Seconds since the start."""
+        """Return seconds since the start."""
         return time.monotonic() - self.started
 
     def summary(self) -> str:
@@ -166,7 +166,7 @@ def perplexity(nll: float) -> float:
 
 
 def _ends_within_line(path: Path) -> bool:
-    """Whether the last line of a file has no end."""
+    """Return whether the last line of a file has no end."""
     if not path.exists() or path.stat().st_size == 0:
         return False
     with path.open("rb") as file:
@@ -175,7 +175,8 @@ def _ends_within_line(path: Path) -> bool:
 
 
 def _finite(value: Any) -> Any:
-    """A value as JSON can hold it: floats short, and None for those that are no numbers; dictionaries all through."""
+    """Return a value as JSON can hold it: floats short, and None for those that are no numbers; dictionaries all
+    through."""
     if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}
     if isinstance(value, float):

@@ -44,12 +44,12 @@ class Forecast:
 
     @property
     def update(self) -> int:
-        """Bytes of the largest batch's update."""
+        """Return bytes of the largest batch's update."""
         return self.workspace.total() + self.logits.total()
 
     @property
     def peak(self) -> int:
-        """Bytes of everything."""
+        """Return bytes of everything."""
         return sum(self.fixed.values()) + self.update
 
 

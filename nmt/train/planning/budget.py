@@ -43,7 +43,7 @@ class Pace:
 
 
 def seconds_of(budget: str) -> float:
-    """The seconds of `2h`, `90m`, `1h30m`, `45min`, `600s`.
+    """Return the seconds of `2h`, `90m`, `1h30m`, `45min`, `600s`.
 
     Raises ConfigError: It is something else, or less than half a minute.
     """
@@ -59,8 +59,8 @@ def seconds_of(budget: str) -> float:
 def fit_to_budget(
     config: Config, budget: str, measure: Callable[[Config, float], Pace], say: Callable[[str], None]
 ) -> Config:
-    """The settings of a run of that time: as many updates as it allows, the learning rate at zero at its end, eight
-    validations on the way, and no other limit.
+    """Return the settings of a run of that time: as many updates as it allows, the learning rate at zero at its end,
+    eight validations on the way, and no other limit.
 
     A run that goes on keeps what was measured at its start; time that former runs took counts. With another budget than
     it had, validations and warm-up change in proportion, but the warm-up, which may be over, gets no longer.
@@ -117,7 +117,8 @@ def fit_to_budget(
 def measured_pace(
     threads: int | None, device: str | None, say: Callable[[str], None]
 ) -> Callable[[Config, float], Pace]:
-    """What times updates on this machine, in a fresh model that is thrown away; its subwords are those of the run.
+    """Return what times updates on this machine, in a fresh model that is thrown away; its subwords are those of the
+    run.
 
     Args:
         threads, device: As `Trainer` takes them.

@@ -43,7 +43,7 @@ def cost_report(dry_run: DryRun, ranks: int = 1) -> str:
 
 
 def _parameters(dry_run: DryRun) -> list[str]:
-    """How many numbers each part of the model learns."""
+    """Return how many numbers each part of the model learns."""
     model = dry_run.model
     parts: Counter[str] = Counter()
     for name, array in model.params.items():
@@ -55,7 +55,7 @@ def _parameters(dry_run: DryRun) -> list[str]:
 
 
 def _memory(found: Forecast) -> list[str]:
-    """The forecast by purpose; small purposes of a batch are one line."""
+    """Return the forecast by purpose; small purposes of a batch are one line."""
     T, S, B = found.shape
     shape = f"{B} pairs, {S} source and {T} target steps" if S else f"{B} streams of {T} steps"
     lines = [f"memory, for the largest batch of the first epoch: {shape}"]
@@ -74,7 +74,7 @@ def _row(name: str, size: int, note: str) -> str:
 
 
 def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
-    """What was measured, and what it makes of an epoch."""
+    """Return what was measured, and what it makes of an epoch."""
     epoch = _epoch_seconds(dry_run, timing)
     updates, threads = dry_run.dealing.num_updates(1), dry_run.num_threads
     return [
@@ -91,7 +91,7 @@ def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
 
 
 def _faster(dry_run: DryRun) -> list[str]:
-    """What would take less time on this processor."""
+    """Return what would take less time on this processor."""
     on_cpu, dtype = dry_run.model.device.name == "cpu", dry_run.config.compute_dtype
     if TARGET.has_amx and on_cpu and dtype == "float32":
         return ["  this processor has a matrix unit: compute_dtype: bfloat16 takes a third of the time or so"]
@@ -103,7 +103,7 @@ def _times(size: int) -> str:
 
 
 def _time(dry_run: DryRun, timing: Timing) -> list[str]:
-    """How long to each limit, the first one marked."""
+    """Return how long to each limit, the first one marked."""
     settings = dry_run.settings
     epoch = _epoch_seconds(dry_run, timing)
     per_update = epoch / dry_run.dealing.num_updates(1)

@@ -127,7 +127,7 @@ class DryRun:
         return Timing(done, took, median(each), src_tokens, tgt_tokens, profile)
 
     def _choose(self, say: Callable[[str], None]) -> int:
-        """The configured batch size, or the one that `auto` stands for, which `say` is told."""
+        """Return the configured batch size, or the one that `auto` stands for, which `say` is told."""
         given = self.config.training.batch_size
         if given != "auto":
             return given

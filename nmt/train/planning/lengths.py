@@ -31,8 +31,8 @@ MOST_BETWEEN = 2000
 
 
 def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
-    """The settings with numbers for updates, warm-up and validation_freq, for this corpus in these batches, and with
-    the learning rate that goes with so many of them an update.
+    """Return the settings with numbers for updates, warm-up and validation_freq, for this corpus in these batches, and
+    with the learning rate that goes with so many of them an update.
 
     Raises ConfigError: The learning rate's warm-up is longer than the run that the corpus allows.
     """
@@ -56,7 +56,7 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
 
 
 def rate_factor(scaling: str, batches_an_update: int) -> float:
-    """What the learning rate is multiplied by where an update has several batches.
+    """Return what the learning rate is multiplied by where an update has several batches.
 
     linear: Goyal et al. 2017, section 2.1, for sgd; sqrt: Krizhevsky 2014, section 3.2, which keeps the variance of a
     step, and suits adam (Malladi et al. 2022).
@@ -72,7 +72,7 @@ def auto_lengths(settings: TrainingConfig, fixed: FixedTraining, dealing: Dealin
 
 
 def doubts(config: Config, fixed: FixedTraining) -> list[str]:
-    """Settings that do nothing, or not what they are for, in a run of this length."""
+    """Return settings that do nothing, or not what they are for, in a run of this length."""
     found = []
     if fixed.updates is not None and fixed.learning_rate_warmup > fixed.updates:
         found.append(
@@ -97,7 +97,7 @@ def _auto_updates(a_pass: int, at_most: int) -> int:
 
 
 def _warmup(settings: TrainingConfig, updates: int) -> int:
-    """The configured number of updates of warm-up, or that of `auto`: a share of all updates."""
+    """Return the configured number of updates of warm-up, or that of `auto`: a share of all updates."""
     if isinstance(settings.learning_rate_warmup, int):
         return settings.learning_rate_warmup
     least = 1 if settings.scheduling in ("inverse_square_root", "noam") else 0

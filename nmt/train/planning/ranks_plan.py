@@ -76,7 +76,7 @@ def update_seconds(
 
 
 def ranks_page(dry_run: DryRun, timing: Timing, ranks: int) -> str:
-    """A table of predictions for 1 rank and `ranks`, with what they rest on."""
+    """Return a table of predictions for 1 rank and `ranks`, with what they rest on."""
     multiplier, wire = dry_run.config.training.batch_multiplier, dry_run.config.training.gradient_dtype
     size = ranks * multiplier
     dealing = Dealing(dry_run.task.batches(dry_run.batch_size, size), size, dry_run.config.seed)

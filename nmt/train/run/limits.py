@@ -88,7 +88,7 @@ def progress(
 
 
 def _training_limit(max_minutes: float, validation_seconds: float) -> float:
-    """Seconds for everything before the last validation, which belongs to the run: half of them at least."""
+    """Return seconds for everything before the last validation, which belongs to the run: half of them at least."""
     limit = max_minutes * 60
     return limit - min(validation_seconds, limit / 2)
 

@@ -257,7 +257,7 @@ class Loop:
             parts.checkpoints.save_validated(scores[metric], is_best=is_best)
 
     def _stop_reason(self) -> str | None:
-        """Which limit has been reached, None while none is."""
+        """Return which limit has been reached, None while none is."""
         return stop_reason(
             self.state,
             self.settings,
@@ -268,7 +268,7 @@ class Loop:
 
     @property
     def _elapsed_for_all(self) -> float:
-        """The seconds by rank 0's clock, where something is decided by them. Called by all ranks."""
+        """Return the seconds by rank 0's clock, where something is decided by them. Called by all ranks."""
         return self._elapsed if self.settings.max_minutes is None else self.parts.ranks.first_says(self._elapsed)
 
     @property

@@ -96,7 +96,7 @@ def _compared(whole: Path, cut: Path) -> str:
 
 
 def _numbers(content: dict[str, Any]) -> dict[str, str]:
-    """What a checkpoint holds beside arrays, but for time and place."""
+    """Return what a checkpoint holds beside arrays, but for time and place."""
     parts = {key: content[key] for key in ("state", "schedule", "optimizer", "average", "subwords")}
     flat: dict[str, str] = {}
     for key, value in parts.items():

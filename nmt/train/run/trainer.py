@@ -145,7 +145,7 @@ class Trainer:
             check_before_training(self.config, self.folder, log)
 
     def _open(self, stack: contextlib.ExitStack) -> TrainingLog:
-        """The log, and in rank 0 the folder, which is its own until the stack is closed."""
+        """Return the log, and in rank 0 the folder, which is its own until the stack is closed."""
         if self._ranks.rank:
             return stack.enter_context(contextlib.closing(TrainingLog(None)))
         stack.enter_context(own_folder(self.folder))
@@ -229,7 +229,7 @@ class Trainer:
         return parts
 
     def _facts_of(self, task: Task, parameters: int, batch_size: int) -> dict[str, Any]:
-        """What a report says of the run before its curves."""
+        """Return what a report says of the run before its curves."""
         return dict(
             name=self.config.name,
             parameters=parameters,
@@ -241,14 +241,14 @@ class Trainer:
         )
 
     def _dealing(self, task: Task, batch_size: int) -> Dealing:
-        """The corpus dealt to updates, of which every rank computes as many batches."""
+        """Return the corpus dealt to updates, of which every rank computes as many batches."""
         ranks, size = self._ranks, self._ranks.size * self.config.training.batch_multiplier
         return Dealing(task.batches(batch_size, size), size, self.config.seed, rank=ranks.rank, ranks=ranks.size)
 
     def _batch_size(
         self, state: TrainingState, model: Network, optimizer: Optimizer, task: Task, log: TrainingLog
     ) -> int:
-        """The configured batch size, or the one that `auto` stands for; a resumed run keeps that one."""
+        """Return the configured batch size, or the one that `auto` stands for; a resumed run keeps that one."""
         given = self.config.training.batch_size
         if given != "auto":
             state.batch_size = 0
@@ -298,7 +298,7 @@ class Trainer:
         )
 
     def _score_test(self, parts: Parts, task: Task, log: TrainingLog) -> dict[str, Score]:
-        """Score the best checkpoint on the test set, or the last where there is no best."""
+        """Return score the best checkpoint on the test set, or the last where there is no best."""
         best = parts.checkpoints.best_path
         if parts.state.best_update:
             # Rank 0 comes here when it has written the file.

@@ -67,8 +67,8 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
 
 
 def _is_indexed(config: Config) -> bool:
-    """Whether the training text has an index already, for which it was looked at; known where the settings name the
-    subwords, or those of a former run are kept beside it."""
+    """Return whether the training text has an index already, for which it was looked at; known where the settings name
+    the subwords, or those of a former run are kept beside it."""
     from nmt.data.corpora.corpus import Side
     from nmt.data.tokens.subword_files import subwords_from_file
     from nmt.train.checkpoints.start import given_subwords

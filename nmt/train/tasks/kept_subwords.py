@@ -47,7 +47,7 @@ class KeptSubwords:
         self.path, self._joint = folder / f"{_PREFIX}{digest}", data.subwords.joint
 
     def find(self) -> tuple[Subwords, Subwords] | None:
-        """Both, or None where nobody has kept them. Raises CheckpointError where they are damaged."""
+        """Return both, or None where nobody has kept them. Raises CheckpointError where they are damaged."""
         return load_subwords(self.path, joint=self._joint) if self.path.is_dir() else None
 
     def keep(self, src: Subwords, tgt: Subwords) -> None:
@@ -61,7 +61,7 @@ class KeptSubwords:
 
 
 def kept_subwords(config: Config) -> KeptSubwords | None:
-    """Where the subwords of a run are kept; None where its text has no index, or where they come from a file."""
+    """Return where the subwords of a run are kept; None where its text has no index, or where they come from a file."""
     settings = config.data.subwords
     if settings.model_file or settings.src_model_file or settings.tgt_model_file:
         return None

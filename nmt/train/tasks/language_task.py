@@ -36,7 +36,7 @@ class LanguageTask:
         self._test: TextCorpus | None = None
 
     def held_out(self, say: Callable[[str], None]) -> LanguageTask:
-        """The same with the texts of data.dev and data.test."""
+        """Return the same with the texts of data.dev and data.test."""
         from nmt.data.corpora.text import load_text
 
         data, train = self.config.data, self.corpus
@@ -50,7 +50,7 @@ class LanguageTask:
 
     @property
     def fingerprint(self) -> list[int]:
-        """Lines and tokens."""
+        """Return lines and tokens."""
         return [len(self.corpus), len(self.corpus.lines.tokens)]
 
     def alignments(self) -> None:
@@ -100,7 +100,7 @@ class LanguageTask:
         return {"ppl": Score("perplexity", found["ppl"], f"tokens:{self._test.num_tgt_tokens}|streams:1")}
 
     def _streams(self, corpus: TextCorpus, size: int, shuffle: bool, parts: int = 1) -> StreamBatches:
-        """A text as parallel streams; `size` counts streams, or the tokens of a segment of all of them."""
+        """Return a text as parallel streams; `size` counts streams, or the tokens of a segment of all of them."""
         from nmt.data.batching.streams import StreamBatches
 
         training = self.config.training
@@ -109,7 +109,7 @@ class LanguageTask:
 
 
 def _skipped(corpus: TextCorpus) -> str:
-    """What was left out, in words."""
+    """Return what was left out, in words."""
     if corpus.filtered:
         return f"{corpus.total - len(corpus):,} skipped that are blank or left out by data.filter: {corpus.filtered}"
     return f"{corpus.total - len(corpus):,} blank ones skipped"

@@ -129,7 +129,8 @@ def save_config(folder: Path, config: Config) -> None:
 
 
 def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[Side, Side]:
-    """Both sides with their subwords, those in the folder where a run left them; the same twice for one language.
+    """Return both sides with their subwords, those in the folder where a run left them; the same twice for one
+    language.
 
     Args:
         config: The settings.
@@ -153,8 +154,8 @@ def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[S
 
 
 def sides_of_dry_run(config: Config, say: Show, *, keep: bool = False) -> tuple[Side, Side]:
-    """The same without writing anything: new subwords stay in memory. keep: A run in that folder follows at once, which
-    finds them there."""
+    """Return the same without writing anything: new subwords stay in memory. keep: A run in that folder follows at
+    once, which finds them there."""
     folder = Path(config.model_dir)
     if keep:
         with own_folder(folder):
@@ -174,8 +175,8 @@ def check_files(config: Config) -> None:
 
 
 def sides_of_sample(config: Config, sample: list[list[str]], say: Show) -> tuple[Side, Side]:
-    """Both sides, with the subwords that a run left or that the settings name; else trained on some cleaned lines, the
-    first of each side, in memory. The same twice for one language.
+    """Return both sides, with the subwords that a run left or that the settings name; else trained on some cleaned
+    lines, the first of each side, in memory. The same twice for one language.
 
     Raises:
         DataError: The settings ask for subwords that the lines cannot give.
@@ -204,7 +205,7 @@ def sides_of_sample(config: Config, sample: list[list[str]], say: Show) -> tuple
 
 
 def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, Side]:
-    """Both sides with these subwords; the same twice for one language."""
+    """Return both sides with these subwords; the same twice for one language."""
     from nmt.data.corpora.corpus import Side
 
     target = Side(config.data.tgt, subwords[1])
@@ -234,14 +235,14 @@ def _new_sides(config: Config, say: Show, show: Show = tell_nobody, *, keep: boo
 
 
 def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:
-    """The sides with the subwords in the folder, if they are those of this run: a checkpoint fits no others."""
+    """Return the sides with the subwords in the folder, if they are those of this run: a checkpoint fits no others."""
     if not (exists(folder / LAST_NAME) or exists(folder / FORMER_NAME) or _has_same_subwords(config, folder)):
         return None
     return _sides(config, load_subwords(folder, joint=config.data.subwords.joint))
 
 
 def _has_same_subwords(config: Config, folder: Path) -> bool:
-    """Whether a run that never reached a checkpoint left subwords made with the same settings."""
+    """Return whether a run that never reached a checkpoint left subwords made with the same settings."""
     names = subword_names(joint=config.data.subwords.joint)
     if not all((folder / name).is_file() for name in (CONFIG_NAME, *names)):
         return False

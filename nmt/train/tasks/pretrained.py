@@ -58,7 +58,7 @@ def put_embeddings(config: Config, model: Network, subwords: tuple[Subwords, Sub
 
 
 def read_vectors(path: str, units: list[str], size: int) -> dict[int, np.ndarray]:
-    """The vectors of units that a file has, [size] float32, by the unit's number.
+    """Return the vectors of units that a file has, [size] float32, by the unit's number.
 
     A unit that begins a word (`▁house`) is the file's `▁house` where any of the file's words begins so, else its
     `house`; a unit within words is what begins no word in a file of the first kind, and is looked up in no other: `ing`

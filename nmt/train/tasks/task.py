@@ -27,15 +27,15 @@ class Corpus(Protocol):
     """What is learned from."""
 
     def __len__(self) -> int:
-        """Pairs or lines."""
+        """Return pairs or lines."""
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Target tokens to predict in an epoch: EOS counted."""
+        """Return target tokens to predict in an epoch: EOS counted."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all ids."""
+        """Return bytes of all ids."""
 
 
 class Task(Protocol):
@@ -46,36 +46,37 @@ class Task(Protocol):
 
     @property
     def corpus(self) -> Corpus:
-        """What is learned from."""
+        """Return what is learned from."""
 
     @property
     def fingerprint(self) -> list[int]:
-        """Numbers of the training corpus by which another one is noticed."""
+        """Return numbers of the training corpus by which another one is noticed."""
 
     def alignments(self) -> WordAlignments | None:
-        """Those of the training pairs' words where the settings want them. Raises DataError where they do not fit."""
+        """Return those of the training pairs' words where the settings want them. Raises DataError where they do not
+        fit."""
 
     def save_statistics(self, folder: Path) -> None:
         """Write what of the training text goes with the model. Raises CheckpointError where it cannot."""
 
     def build_model(self, device: Device) -> Network:
-        """A fresh model."""
+        """Return a fresh model."""
 
     def batches(self, size: int, parts: int = 1) -> Batches:
-        """The corpus in batches of `size`, as training.batch_type counts it; `parts` of them make an update."""
+        """Return the corpus in batches of `size`, as training.batch_type counts it; `parts` of them make an update."""
 
     def smallest_batch(self) -> Any:
-        """A batch of one word, to load or compile everything with."""
+        """Return a batch of one word, to load or compile everything with."""
 
     def validator(
         self, model: Network, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
     ) -> Validator:
-        """What measures the model between updates; `check` is called now and then, and raises to stop early. Ranks
-        divide the work."""
+        """Return what measures the model between updates; `check` is called now and then, and raises to stop early.
+        Ranks divide the work."""
 
     def test(self, model: Network, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
-        """Scores of the model on data.test; none where that is not configured. Called by all ranks, which may divide
-        the work."""
+        """Return scores of the model on data.test; none where that is not configured. Called by all ranks, which may
+        divide the work."""
 
 
 def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> Task:
@@ -134,7 +135,7 @@ def load_dry_run_task(config: Config, say: Callable[[str], None], *, keep: bool 
 
 
 def _kind(config: Config) -> Any:
-    """The class of the task that the settings name; what it needs is imported here."""
+    """Return the class of the task that the settings name; what it needs is imported here."""
     if config.task == "lm":
         from nmt.train.tasks.language_task import LanguageTask
 

@@ -57,7 +57,7 @@ class TranslationTask:
         self._test: ParallelCorpus | None = None
 
     def held_out(self, say: Callable[[str], None]) -> TranslationTask:
-        """The same with the pairs of data.dev and data.test."""
+        """Return the same with the pairs of data.dev and data.test."""
         from nmt.data.corpora.corpus import load_parallel
 
         data, train = self.config.data, self.corpus
@@ -73,7 +73,7 @@ class TranslationTask:
 
     @property
     def fingerprint(self) -> list[int]:
-        """Pairs and target tokens."""
+        """Return pairs and target tokens."""
         return [len(self.corpus), self.corpus.num_subwords]
 
     def alignments(self) -> WordAlignments | None:
@@ -143,7 +143,7 @@ class TranslationTask:
         return score_translations(found, self._test.references)
 
     def _sampler(self) -> SubwordSampler | None:
-        """What cuts sentences anew, where the settings ask for it."""
+        """Return what cuts sentences anew, where the settings ask for it."""
         from nmt.data.batching.sampling import SubwordSampler
 
         alphas = self._src.config.sampling_alpha, self._tgt.config.sampling_alpha
@@ -160,8 +160,8 @@ class TranslationTask:
 
 
 def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
-    """The indexes of the training text; None where it has none (see `index_folder`). Raises DataError where a file is
-    missing."""
+    """Return the indexes of the training text; None where it has none (see `index_folder`). Raises DataError where a
+    file is missing."""
     from nmt.data.batching.indexing import Indexing, index_folder
     from nmt.data.corpora.prepare import filter_key, training_filter
 
@@ -210,8 +210,8 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
 
 
 def _cut(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) -> ParallelCorpus:
-    """The validation pairs with sides no longer than a translation's source may be, or than those of training: what
-    attention costs grows with the square. The texts stay as they are."""
+    """Return the validation pairs with sides no longer than a translation's source may be, or than those of training:
+    what attention costs grows with the square. The texts stay as they are."""
     sides, long = [], np.zeros(len(dev), bool)
     for rows, side in ((dev.src, config.src), (dev.tgt, config.tgt)):
         most = max(MAX_SOURCE_SUBWORDS, side.max_length)
@@ -229,7 +229,7 @@ def _cut(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) ->
 
 
 def _left_out(filtered: str) -> str:
-    """What data.filter left out, in words that follow others."""
+    """Return what data.filter left out, in words that follow others."""
     return f"; left out by data.filter: {filtered}" if filtered else ""
 
 

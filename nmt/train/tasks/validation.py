@@ -142,7 +142,7 @@ def note_scores(state: TrainingState, metrics: Sequence[str], scores: Mapping[st
 
 
 def is_better(metric: str, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
-    """Whether `scores` improve on `best`: by `metric`, or by the loss where that is equal.
+    """Return whether `scores` improve on `best`: by `metric`, or by the loss where that is equal.
 
     Equal scores are rare in practice, but a small task reaches 100 BLEU long before it is learned.
     NaN is never better, and anything else is better than no scores.

@@ -30,23 +30,24 @@ class Batches(Protocol):
     """Whether batches go on where others ended, and have to be used as they come."""
 
     def num_batches(self, epoch: int = 0) -> int:
-        """Batches in an epoch."""
+        """Return batches in an epoch."""
 
     def windows(self, epoch: int = 0) -> list[int]:
-        """Batches in each part of an epoch that is planned by itself: one part, but for corpora larger than memory."""
+        """Return batches in each part of an epoch that is planned by itself: one part, but for corpora larger than
+        memory."""
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Target steps, source steps and rows of every batch of an epoch's first window, T, S and B: int64
+        """Return target steps, source steps and rows of every batch of an epoch's first window, T, S and B: int64
         [batches, 3]."""
 
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Source and target tokens of every batch of a window of an epoch: int64 [batches, 2]."""
+        """Return source and target tokens of every batch of a window of an epoch: int64 [batches, 2]."""
 
     def batch(self, epoch: int, number: int) -> Any:
-        """One batch of an epoch, counted from 0."""
+        """Return one batch of an epoch, counted from 0."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """The batches of an epoch in order, from number `start` on."""
+        """Return the batches of an epoch in order, from number `start` on."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Dealing:
         return sum(-(-count // self.size) for count in self.batches.windows(epoch))
 
     def left(self, state: TrainingState) -> Iterator[UpdateBatches]:
-        """The rest of the state's epoch, update by update.
+        """Yield the rest of the state's epoch, update by update.
 
         What was used of it may have been dealt to updates of other sizes, by runs with other ranks (see
         `TrainingState.dealt`): each batch is used once in an epoch all the same. An update has batches of one window.
@@ -153,7 +154,7 @@ class Dealing:
         state.batches_an_update = self.size
 
     def _groups(self, epoch: int, window: int, numbers: Sequence[int], size: int) -> list[list[int]]:
-        """Batches of a window dealt to updates of one size; the smallest batches make the one that has fewer."""
+        """Return batches of a window dealt to updates of one size; the smallest batches make the one that has fewer."""
         if size == 1 or self.batches.in_order:
             return [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]
         tokens = self._tokens_of(epoch, window)[numbers]
@@ -164,8 +165,8 @@ class Dealing:
         return groups
 
     def _own(self, count: int) -> list[int]:
-        """Places of this rank's batches among `count` by falling work: 0 1 2, then 2 1 0, and so on, so that no rank
-        has the larger one every time."""
+        """Return places of this rank's batches among `count` by falling work: 0 1 2, then 2 1 0, and so on, so that no
+        rank has the larger one every time."""
         places = []
         for first in range(0, count, self._ranks):
             forward = self.batches.in_order or first // self._ranks % 2 == 0

@@ -25,15 +25,15 @@ class LossLimit:
 
     @property
     def nats(self) -> float:
-        """The limit of a token's mean negative log-likelihood."""
+        """Return the limit of a token's mean negative log-likelihood."""
         return max(LEAST, TIMES_GUESSING * math.log(self.vocab_size))
 
     def is_broken(self, nll: float) -> bool:
-        """Whether a token's mean negative log-likelihood is above it, or no number."""
+        """Return whether a token's mean negative log-likelihood is above it, or no number."""
         return not nll <= self.nats
 
     def give_up(self, where: str, fact: str) -> NMTError:
-        """The error that ends the run."""
+        """Return the error that ends the run."""
         return NMTError(
             f"{where}: the loss must be finite and below {self.nats:.1f} nats a token ({TIMES_GUESSING:g} times that "
             f"of guessing among {self.vocab_size:,} subwords, or {LEAST:g}), got {fact}; lower training.learning_rate "

@@ -31,7 +31,7 @@ class Prepared:
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Which its loss is a sum over."""
+        """Return which its loss is a sum over."""
         return self.objective.tokens(self.batch.tgt_lengths)
 
     @property
@@ -88,7 +88,7 @@ class Methods:
         """Whether a batch has other numbers of tokens than were planned."""
 
     def prepare(self, batch: Any, update: int, seed: int) -> Prepared:
-        """The batch of an update, counted from 1, as it is learned from; `seed` decides what is drawn."""
+        """Return the batch of an update, counted from 1, as it is learned from; `seed` decides what is drawn."""
         objective = self._objective
         if self._alignments is not None:  # of the words as they are, before any is unknown
             with operation("making batches"):
@@ -108,7 +108,7 @@ class Methods:
         return Prepared(batch, objective)
 
     def _changed(self, batch: Any, update: int, seed: int) -> Any:
-        """The batch with what is drawn, and doubled where it is read twice."""
+        """Return the batch with what is drawn, and doubled where it is read twice."""
         settings = self._settings
         if rate := self._sampling_rate(update):
             batch = replace(batch, tgt_in=self._mixed(batch, rate, seed))
@@ -128,7 +128,7 @@ class Methods:
         return self._settings.scheduled_sampling * min(1.0, update / max(1, rise))
 
     def _mixed(self, batch: Any, rate: float, seed: int) -> np.ndarray:
-        """What the decoder reads, some of it what it predicts there itself."""
+        """Return what the decoder reads, some of it what it predicts there itself."""
         model: Any = self._model
         guessed = model.predictions(batch, self._threads)
         mixed: np.ndarray = batch.tgt_in.copy()
@@ -142,7 +142,8 @@ class Methods:
 
 
 def largest_shape(config: Config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Target steps, source steps and rows, T, S and B, that a batch of this shape can have when it is prepared."""
+    """Return target steps, source steps and rows, T, S and B, that a batch of this shape can have when it is
+    prepared."""
     (T, S, B), settings, limits = shape, config.training, config.decoding
     if settings.minimum_risk:
         T = max(T, int(limits.max_length_ratio * S) + limits.max_length_extra + 1)
@@ -155,5 +156,5 @@ def _random(seed: int, purpose: int) -> np.random.Generator:
 
 
 def _dropped(ids: np.ndarray, rate: float, random: np.random.Generator) -> np.ndarray:
-    """The ids with so many of the words unknown; special tokens stay."""
+    """Return the ids with so many of the words unknown; special tokens stay."""
     return np.where((ids > EOS_ID) & (random.random(ids.shape) < rate), ids.dtype.type(UNK_ID), ids)

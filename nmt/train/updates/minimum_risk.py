@@ -46,8 +46,8 @@ class MinimumRisk:
             )
 
     def candidates(self, batch: Batch, seed: int) -> tuple[Batch, Risk]:
-        """The candidates of a batch's sentences, in rows of their own: each reference, and every translation drawn that
-        is another one, once. `seed` decides what is drawn."""
+        """Return the candidates of a batch's sentences, in rows of their own: each reference, and every translation
+        drawn that is another one, once. `seed` decides what is drawn."""
         with operation("drawing translations"):
             sources, references = self._sources(batch), _targets(batch)
             drawn = self._drawn(sources, seed)
@@ -77,7 +77,7 @@ class MinimumRisk:
         return replace(rows, indices=batch.indices[numbers[order]]), risk
 
     def _sources(self, batch: Batch) -> list[list[int]]:
-        """The words of each source, without what stands around them."""
+        """Return the words of each source, without what stands around them."""
         before, after = boundary_ids(self._boundaries)
         ends = batch.src_lengths - len(after)
         return [batch.src[len(before) : end, row].tolist() for row, end in enumerate(ends)]
@@ -107,5 +107,5 @@ class MinimumRisk:
 
 
 def _targets(batch: Batch) -> list[list[int]]:
-    """The words of each target, without EOS."""
+    """Return the words of each target, without EOS."""
     return [batch.tgt_out[: length - 1, row].tolist() for row, length in enumerate(batch.tgt_lengths)]

@@ -76,7 +76,7 @@ class Optimizer:
                 self._update(param, grad, state, learning_rate, gradient_scale)
 
     def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[np.ndarray, ...]]:
-        """Parameters, gradients and state, flat: all at once where they lie side by side, else one by one."""
+        """Yield parameters, gradients and state, flat: all at once where they lie side by side, else one by one."""
         alike = [params, grads, *self._groups.values()]
         wholes = [whole_of(arrays) for arrays in alike]
         if not self.frozen and all(whole is not None for whole in wholes):
@@ -169,7 +169,7 @@ class LAMB(Optimizer):
         self._direction = self.device.xp.zeros(largest, dtype)
 
     def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[np.ndarray, ...]]:
-        """Each array by itself, also where they lie side by side: it has a ratio of its own."""
+        """Yield each array by itself, also where they lie side by side: it has a ratio of its own."""
         for name in params:
             if name not in self.frozen:
                 yield tuple(arrays[name].reshape(-1) for arrays in (params, grads, *self._groups.values()))
@@ -240,7 +240,7 @@ class Adafactor(Optimizer):
         param -= update
 
     def _second_moment(self, name: str, grad: Any, keep: Any) -> Any:
-        """The estimate of the mean square of each gradient, after this one."""
+        """Return the estimate of the mean square of each gradient, after this one."""
         square = grad * grad + grad.dtype.type(_EPS_SQUARE)
         if grad.ndim != 2:
             v = self.state[f"{name}/v"]
@@ -273,7 +273,7 @@ def make_optimizer(
 
 
 def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str]:
-    """The names that one of the patterns of `training.freeze` matches.
+    """Return the names that one of the patterns of `training.freeze` matches.
 
     Raises ConfigError where a pattern matches none, or together they match all.
     """

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from nmt.overriding import override
+
 if TYPE_CHECKING:
     from nmt.config import FixedTraining
 
@@ -24,7 +26,7 @@ class Constant:
 
     @property
     def finished(self) -> bool:
-        """Whether the rate has fallen so low that going on makes no sense."""
+        """Return whether the rate has fallen so low that going on makes no sense."""
         return False
 
     def state_dict(self) -> dict[str, Any]:
@@ -44,8 +46,8 @@ class InverseSquareRoot(Constant):
     The shape of Vaswani et al. 2017, section 5.3, scaled so that `learning_rate` is its peak.
     """
 
+    @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
-        """See `Constant`."""
         peak = max(1, self.settings.learning_rate_warmup)
         return super().learning_rate(update, epoch) * math.sqrt(peak / max(update, peak))
 
@@ -53,8 +55,8 @@ class InverseSquareRoot(Constant):
 class Linear(Constant):
     """Linear warm-up to the configured rate, then a straight line to zero at the last update, `training.updates`."""
 
+    @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
-        """See `Constant`."""
         last, warm = self.settings.updates or update, self.settings.learning_rate_warmup
         left = (last + 1 - update) / max(1, last + 1 - warm)
         return super().learning_rate(update, epoch) * min(1.0, max(0.0, left))
@@ -68,8 +70,8 @@ class Noam(Constant):
         super().__init__(settings)
         self._size = model_size
 
+    @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
-        """See `Constant`."""
         warm = max(1, self.settings.learning_rate_warmup)
         return float(self.settings.learning_rate * self._size**-0.5 * min(update**-0.5, update * warm**-1.5))
 
@@ -78,8 +80,8 @@ class Cosine(Constant):
     """Linear warm-up to the configured rate, then half a cosine to zero at the last update, `training.updates`
     (Loshchilov & Hutter 2017, equation 5, without restarts)."""
 
+    @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
-        """See `Constant`."""
         last, warm = self.settings.updates or update, self.settings.learning_rate_warmup
         done = min(1.0, max(0.0, (update - warm) / max(1, last + 1 - warm)))
         return super().learning_rate(update, epoch) * 0.5 * (1.0 + math.cos(math.pi * done))
@@ -89,8 +91,8 @@ class EpochDecay(Constant):
     """The rate times `decrease_factor` after every `decay_length` epochs, or every one; JoeyNMT's decaying and
     exponential."""
 
+    @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
-        """See `Constant`."""
         settings = self.settings
         factor = settings.decrease_factor ** ((epoch - 1) // (settings.decay_length or 1))
         return float(max(settings.learning_rate_min, settings.learning_rate * factor) * self._warmup(update))
@@ -100,8 +102,8 @@ class UpdateDecay(Constant):
     """Linear warm-up to the configured rate, then down to `decrease_factor` of it over every `decay_length` updates;
     JoeyNMT's warmupexponentialdecay."""
 
+    @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
-        """See `Constant`."""
         settings = self.settings
         after = max(0, update - settings.learning_rate_warmup)
         factor = settings.decrease_factor ** (after / (settings.decay_length or 1))
@@ -116,8 +118,8 @@ class Plateau(Constant):
         self.decreases = 0
         self.waited = 0
 
+    @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
-        """See `Constant`."""
         return super().learning_rate(update, epoch) * self.settings.decrease_factor**self.decreases
 
     def validated(self, *, improved: bool) -> None:
@@ -129,7 +131,7 @@ class Plateau(Constant):
 
     @property
     def finished(self) -> bool:
-        """Whether the plateau's rate is below `learning_rate_min`; a warm-up does not count."""
+        """Return whether the plateau's rate is below `learning_rate_min`; a warm-up does not count."""
         settings = self.settings
         rate = settings.learning_rate * settings.decrease_factor**self.decreases
         return self.decreases > 0 and rate < settings.learning_rate_min

@@ -41,14 +41,14 @@ class SpikeWatch:
 
     @property
     def limit(self) -> float:
-        """The loss a token above which an update is a spike."""
+        """Return the loss a token above which an update is a spike."""
         state = self._state
         if state.known_losses < KNOWN:
             return math.inf
         return state.loss_mean + self._most * math.sqrt(state.loss_variance)
 
     def is_spike(self, loss: float) -> bool:
-        """Whether an update with this loss a token is one. Nothing is noted yet."""
+        """Return whether an update with this loss a token is one. Nothing is noted yet."""
         return self.is_on and loss > self.limit
 
     def note(self, loss: float) -> None:

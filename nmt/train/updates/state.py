@@ -84,7 +84,7 @@ def batch_seed(seed: int, update: int, place: int) -> int:
 
 
 def _mix(value: int) -> int:
-    """A number of 64 bits scattered by the finaliser of SplitMix64."""
+    """Return a number of 64 bits scattered by the finaliser of SplitMix64."""
     value = (value + 0x9E3779B97F4A7C15) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK

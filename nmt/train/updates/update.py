@@ -79,7 +79,7 @@ class Updater:
 
     @property
     def reduction(self) -> Reduction | None:
-        """What adds up the gradients of all ranks; None where there is one."""
+        """Return what adds up the gradients of all ranks; None where there is one."""
         return self._gradients.reduction
 
     def update(self, batches: UpdateBatches | SingleBatch, number: int, learning_rate: float) -> Outcome:
@@ -99,11 +99,12 @@ class Updater:
         return Outcome(stats, norm, is_finite, is_spike)
 
     def update_with(self, batch: Any, number: int, learning_rate: float) -> Outcome:
-        """The same with one batch."""
+        """Return the same with one batch."""
         return self.update(SingleBatch(batch), number, learning_rate)
 
     def _add_up(self, batches: UpdateBatches | SingleBatch, number: int) -> LossStats:
-        """The gradients of all batches of all ranks into `gradients`, in their order; returns the sums of losses."""
+        """Return the gradients of all batches of all ranks into `gradients`, in their order; returns the sums of
+        losses."""
         found = np.zeros((len(batches), 4))
         own = []
         for place, batch in batches:
@@ -169,7 +170,7 @@ class GradientSum:
             self.reduction.begin(self._model.touched_rows(own))
 
     def arrays_for(self, done: int, *, is_last: bool) -> Group:
-        """Where the gradients of the next batch of this process go, after `done` others."""
+        """Return where the gradients of the next batch of this process go, after `done` others."""
         self._is_last = is_last
         if not done:
             return self.arrays

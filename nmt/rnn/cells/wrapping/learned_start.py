@@ -1,6 +1,7 @@
 """First states that are learned."""
 
 from nmt.errors import ShapeError
+from nmt.overriding import override
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.wrapping.wrappers import Around
 from nmt.rnn.graph import Value
@@ -23,13 +24,13 @@ class LearnedStartCell(Around):
                 )
 
     def params(self) -> dict[str, Param]:
-        """Those of the cell, and the vectors."""
+        """Return those of the cell, and the vectors."""
         return self.cell.params() | {f"start_{k}": Param((int(self.cell.states()[k]),)) for k in self.names}
 
+    @override
     def learned(self) -> dict[str, str]:
-        """See `Cell`."""
         return self.cell.learned() | {k: f"start_{k}" for k in self.names}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        """The cell's."""
+        """Return the cell's."""
         return self.cell.step(p, x, s)

@@ -7,6 +7,7 @@ nothing of it: a lag costs one copy of the value for each step it goes back, whi
 from dataclasses import dataclass
 
 from nmt.errors import ShapeError
+from nmt.overriding import override
 from nmt.rnn.cell import Cell, Scope, State
 from nmt.rnn.cells.wrapping.wrappers import Around
 from nmt.rnn.graph import Value
@@ -26,17 +27,17 @@ class Past:
             raise ShapeError(f"Past: lag of {self.name} must be at least 1, got {self.lag}")
 
     def states(self) -> dict[str, int]:
-        """Names and widths."""
+        """Return names and widths."""
         return {self._at(k): self.width for k in range(1, self.lag + 1)}
 
     def read(self, s: State, k: int = 1) -> Value:
-        """The value of k steps ago. Raises ShapeError."""
+        """Return the value of k steps ago. Raises ShapeError."""
         if not 1 <= k <= self.lag:
             raise ShapeError(f"Past: {self.name} must be read from 1 to {self.lag} steps back, got {k}")
         return s[self._at(k)]
 
     def push(self, s: State, new: Value) -> State:
-        """The states after a step whose value is `new`."""
+        """Return the states after a step whose value is `new`."""
         older = {self._at(k + 1): s[self._at(k)] for k in range(1, self.lag)}
         return State({self.name: new, **older})
 
@@ -60,11 +61,11 @@ class SkipCell(Around):
         return {name: width for past in self.past for name, width in past.states().items()}
 
     def starts(self) -> tuple[str, ...]:
-        """All of those the cell lets start."""
+        """Return all of those the cell lets start."""
         free = self.cell.starts()
         return tuple(name for past in self.past if past.name in free for name in past.states())
 
+    @override
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        """See `Cell`."""
         y, new = self.cell.step(p, x, State({past.name: past.read(s, self.lag) for past in self.past}))
         return y, State({name: v for past in self.past for name, v in past.push(s, new[past.name]).items()})

@@ -1,6 +1,7 @@
 """Cells that show what another cell attends to. The plain cell and its program know nothing of them."""
 
 from nmt.errors import ShapeError
+from nmt.overriding import override
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State
 from nmt.rnn.functions import concat, weighted_sum
 from nmt.rnn.graph import Value, topological
@@ -19,27 +20,27 @@ class AttentionProbe(Cell):
         self.input_size, self.output_size = cell.input_size, cell.output_size + positions
 
     def params(self) -> dict[str, Param]:
-        """Those of the inner cell."""
+        """Return those of the inner cell."""
         return self.cell.params()
 
     def states(self) -> dict[str, int]:
-        """Those of the inner cell."""
+        """Return those of the inner cell."""
         return self.cell.states()
 
     def learned(self) -> dict[str, str]:
-        """Those of the inner cell."""
+        """Return those of the inner cell."""
         return self.cell.learned()
 
     def sequences(self) -> dict[str, int]:
-        """Those of the inner cell."""
+        """Return those of the inner cell."""
         return self.cell.sequences()
 
     def captured(self) -> dict[str, Captured]:
-        """Those of the inner cell, and `positions`."""
+        """Return those of the inner cell, and `positions`."""
         return self.cell.captured() | {"positions": Captured(self.positions)}
 
+    @override
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        """See `Cell`."""
         y, new = self.cell.step(p, x, s)
         return concat(y, _shown(y, new, p)), new
 
@@ -52,11 +53,11 @@ class CoverageCell(AttentionProbe):
         self.output_size = cell.output_size
 
     def states(self) -> dict[str, int]:
-        """Those of the inner cell, and `coverage`."""
+        """Return those of the inner cell, and `coverage`."""
         return self.cell.states() | {"coverage": self.positions}
 
+    @override
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        """See `Cell`."""
         inner = State({k: v for k, v in s.items() if k != "coverage"})
         y, new = self.cell.step(p, x, inner)
         new["coverage"] = s.coverage + _shown(y, new, p)
@@ -64,8 +65,8 @@ class CoverageCell(AttentionProbe):
 
 
 def _shown(y: Value, new: State, p: Scope) -> Value:
-    """The weights of all attentions that a step computes, their mean over heads and layers, spread over the source
-    positions. Raises ShapeError: there is none."""
+    """Return the weights of all attentions that a step computes, their mean over heads and layers, spread over the
+    source positions. Raises ShapeError: there is none."""
     found = [v for v in topological([y, *new.values()]) if v.op == "softmax" and "S" in v.axes]
     if not found:
         raise ShapeError("AttentionProbe: the cell must attend to its source, got one without attention")

@@ -1,6 +1,7 @@
 """Several steps of a cell as one step of another: a loop of fixed length inside the containing graph."""
 
 from nmt.errors import ShapeError
+from nmt.overriding import override
 from nmt.rnn.cell import Cell, Scope, Shape, State, axes_of
 from nmt.rnn.cells.wrapping.wrappers import Around
 from nmt.rnn.functions import concat, split
@@ -25,11 +26,11 @@ class UnrolledCell(Around):
         self.output_size = Shape(steps, *axes_of(cell.output_size))
 
     def sequences(self) -> dict[str, int]:
-        """Those of the cell, `steps` of each at a time."""
+        """Return those of the cell, `steps` of each at a time."""
         return {name: Shape(self.steps, *axes_of(n)) for name, n in self.cell.sequences().items()}
 
+    @override
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        """See `Cell`."""
         others = {name: split(p[name], self.steps) for name in self.cell.sequences()}
         outputs = []
         for k, part in enumerate(split(x, self.steps)):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.overriding import override
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import tuning
@@ -82,8 +83,8 @@ class CudaDevice(ModelOperations):
     def clock(self) -> Clock:
         return self.runtime
 
+    @override
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """See `Runtime.record`."""
         self._recording = True
         try:
             return self.runtime.record(launch)

@@ -69,12 +69,12 @@ class CudaModule:
 
     @property
     def kernels(self) -> list[RowKernel]:
-        """All of them."""
+        """Return all of them."""
         return [step for step in (*self.before, *self.loop, *self.after) if isinstance(step, RowKernel)]
 
 
 def emit_cuda(one: Pass, dtype: np.dtype, name: str) -> CudaModule:
-    """Kernels for one direction of a plan; `name` ("forward", "backward") only labels them."""
+    """Return kernels for one direction of a plan; `name` ("forward", "backward") only labels them."""
     writers: list[_Writer] = []
     phases: dict[str, list[_Writer | Product]] = {}
     for phase, program in (("before", one.before), ("loop", one.loop), ("after", one.after)):
@@ -121,7 +121,7 @@ class _Writer(Names):
         return f"(block * S + s){size}" if place.source_axis else f"block{size}"
 
     def source(self) -> str:
-        """The kernel's text."""
+        """Return the kernel's text."""
         rows = CudaRows(self, 2)
         for nest in self.step.nests:
             rows.nest(nest)
@@ -157,7 +157,7 @@ class _Writer(Names):
         return [*head, "        before, after = t + flip, t + 1 - flip"]
 
     def kernel(self, module: Any, dtype: np.dtype) -> RowKernel:
-        """What to launch."""
+        """Return what to launch."""
         function = self.function
         number = types.float32 if dtype == np.float32 else types.float64
         arrays = [types.int64[::1] if a.startswith(INDEX) else number[::1] for a in function.arrays]
@@ -179,7 +179,7 @@ class _Writer(Names):
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """Those of training a decoder with attention, at usual sizes, to be compiled and measured by the tests."""
+    """Return those of training a decoder with attention, at usual sizes, to be compiled and measured by the tests."""
     cell = AttentionCell(LSTMCell(1024, 512), 1024, 512)
     traced = trace(cell, training=True)
     found = {}

@@ -29,22 +29,22 @@ class Matrix:
     width: int = -1  # all columns
 
     def columns(self, column: int, width: int) -> Matrix:
-        """The same rows of some columns."""
+        """Return the same rows of some columns."""
         return replace(self, column=column, width=width)
 
     @property
     def stride(self) -> int:
-        """Elements from row to row."""
+        """Return elements from row to row."""
         return int(self.array.shape[-1])
 
     @property
     def size(self) -> int:
-        """Columns that take part."""
+        """Return columns that take part."""
         return self.stride if self.width < 0 else self.width
 
     @property
     def start(self) -> int:
-        """The first element."""
+        """Return the first element."""
         return self.first * self.stride + self.column
 
     def view(self) -> Array:
@@ -146,7 +146,7 @@ class Matrices:
 
 
 def rounded(device: GPUBase, weights: Weights, name: str) -> Array:
-    """A whole parameter in bfloat16, made when first used and after a change."""
+    """Return a whole parameter in bfloat16, made when first used and after a change."""
 
     def make(out: Array | None) -> Array:
         matrix = weights[name]

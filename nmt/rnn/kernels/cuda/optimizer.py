@@ -41,7 +41,7 @@ def square_norm_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 @lru_cache
 def adam_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """One step of Adam, as `kernels.update.adam_step`; the factors are prepared on the host."""
+    """Return one step of Adam, as `kernels.update.adam_step`; the factors are prepared on the host."""
     number = NUMBERS[dtype]
 
     def adam_step(p, g, m, v, size, step, keep, b1, c1, b2, c2, root, tiny, scale):  # type: ignore[no-untyped-def]
@@ -59,7 +59,7 @@ def adam_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 @lru_cache
 def sgd_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """One step of gradient descent, as `kernels.update.sgd_step`."""
+    """Return one step of gradient descent, as `kernels.update.sgd_step`."""
     number = NUMBERS[dtype]
 
     def sgd_step(p, g, velocity, size, has_velocity, rate, keep, inertia, scale):  # type: ignore[no-untyped-def]
@@ -86,7 +86,7 @@ def add_scaled_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 
 def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
-    """The sum of squares of all arrays together, in float64; reads it back, once."""
+    """Return the sum of squares of all arrays together, in float64; reads it back, once."""
     arrays = [array for array in arrays if array.size]
     kernels = [square_norm_kernel(array.dtype, row_threads(array.size)) for array in arrays]
     counts = [blocks_for(kernel, array.size, _PARTS) for kernel, array in zip(kernels, arrays, strict=True)]
@@ -154,6 +154,6 @@ def _launch(runtime: Runtime, make: Any, changed: Any, *others: Any) -> None:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """All of them, for the tests that compile."""
+    """Return all of them, for the tests that compile."""
     makers = (square_norm_kernel, adam_kernel, sgd_kernel, add_scaled_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

@@ -24,7 +24,8 @@ _LOWEST = float32(-math.inf)
 
 @lru_cache
 def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """A block a row: bias added to its logits [V], then its losses and, where wanted, its gradient in their place.
+    """Return a block a row: bias added to its logits [V], then its losses and, where wanted, its gradient in their
+    place.
 
     The losses are those of `kernels.softmax.row_loss`: sums [3, R] of negative log likelihood, smoothed loss, and 1
     where the target is the first largest logit.
@@ -88,7 +89,7 @@ SUM_LINES = Kernel(_sum_lines, (float64[::1], float64[::1], int64), THREADS, reg
 
 
 def chunk_rows(V: int, itemsize: int, chunk_bytes: int = CHUNK_BYTES) -> int:
-    """Rows whose logits exist at a time, where there are as many."""
+    """Return rows whose logits exist at a time, where there are as many."""
     return max(1, chunk_bytes // (V * itemsize))
 
 
@@ -102,7 +103,7 @@ def output_loss(
     gradients: OutputGradients | None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Any:
-    """The cross entropy of softmax(h @ W + b) against targets, and its gradients; all arrays are on the GPU.
+    """Return the cross entropy of softmax(h @ W + b) against targets, and its gradients; all arrays are on the GPU.
 
     Args:
         matrices: The products, in the type of the computation.
@@ -153,5 +154,5 @@ def _weight(layer: OutputLayer, transposed: bool) -> tuple[str, int, int, bool]:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """All of them, for the tests that compile."""
+    """Return all of them, for the tests that compile."""
     return {f"loss_rows {kind}": loss_rows_kernel(kind) for kind in NUMBERS} | {"sum_lines": SUM_LINES}

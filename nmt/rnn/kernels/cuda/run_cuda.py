@@ -83,7 +83,7 @@ class CudaExecutable:
             run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
-        """Shapes of the memory of one step, or of a block of threads, that a pass takes besides its arrays."""
+        """Return shapes of the memory of one step, or of a block of threads, that a pass takes besides its arrays."""
         module = self.backward_module if backward else self.forward_module
         places = {p.name: p for kernel in (module.kernels if module else ()) for p in kernel.scratch.values()}
         return [_scratch_shape(place, rows, self.device.runtime.multiprocessors) for place in places.values()]
@@ -181,7 +181,7 @@ class _Run:
         self.device.repeat((self.module.number, *sizes, counts, rows.lengths.tobytes()), arrays, launch)
 
     def _time(self, step: int) -> int:
-        """The place in the sequence of a step of the loop."""
+        """Return the place in the sequence of a step of the loop."""
         return self.rows.T - 1 - step if self.rows.reverse != self.turned else step
 
     def _reserve(self) -> list[Array]:
@@ -216,7 +216,7 @@ class _Run:
         self.runtime.launch(step.kernel, grid, first, last, old, block.low, *self._tail(step))
 
     def _tail(self, step: RowKernel) -> tuple[Any, ...]:
-        """The arguments that are the same for every step and block of time."""
+        """Return the arguments that are the same for every step and block of time."""
         if step.name not in self.tails:
             rows = self.rows
             sizes = rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S, int(rows.reverse)
@@ -269,7 +269,7 @@ class _Run:
         return self._scratch(place) if place.kind == "rows" else self.arrays[place.name]
 
     def _flat(self, place: Place) -> Array:
-        """A place's memory as rows of features."""
+        """Return a place's memory as rows of features."""
         if place.name not in self.flat:
             self.flat[place.name] = self._memory(place).reshape(-1, place.width)
         return self.flat[place.name]
@@ -280,7 +280,7 @@ class _Run:
         return {"carry_out": 1 - old, "rows": 0, **slot}[place.kind] * self.rows.B
 
     def _rows_of(self, place: Place, block: Block) -> Matrix:
-        """The rows of all steps of a block."""
+        """Return the rows of all steps of a block."""
         array, steps = self._flat(place), block.high - block.low
         if place.source_axis:
             return Matrix(array, 0, steps * self.rows.S * self.rows.B)
@@ -310,7 +310,7 @@ class _Run:
             self.matrices.add_outer(left, right, index, part)
 
     def _taking_part(self, wide: bool, block: Block) -> np.ndarray | None:
-        """Numbers of the rows of a block that take part; None for all."""
+        """Return numbers of the rows of a block that take part; None for all."""
         rows, key = self.rows, (wide, block.low)
         if key not in self.parts:
             steps = np.arange(rows.S) if wide else np.arange(block.low, block.high)
@@ -325,14 +325,14 @@ def _most_blocks(rows: Rows, multiprocessors: int) -> int:
 
 
 def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int, ...]:
-    """Memory of one step for all rows, or a piece for each block of threads."""
+    """Return memory of one step for all rows, or a piece for each block of threads."""
     if place.kind == "row":
         return (_most_blocks(rows, multiprocessors), *(rows.S,) * place.source_axis, place.width or 1)
     return shape_of_step(place, rows)
 
 
 def _operand(step: Product) -> tuple[Any, int]:
-    """The value in memory that a product reads, and the first column of it."""
+    """Return the value in memory that a product reads, and the first column of it."""
     return (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
 
 

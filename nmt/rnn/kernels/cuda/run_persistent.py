@@ -67,7 +67,7 @@ class PersistentRun:
         self.dtype = np.dtype(np.float32)
 
     def layer(self, rows: Rows) -> PersistentLayer | None:
-        """How the GPU can run these rows, if it can."""
+        """Return how the GPU can run these rows, if it can."""
         if not rows.B or rows.T < 2:
             return None
         kind: Any = self.cell

@@ -169,7 +169,7 @@ def _call_sqrt(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 
 def _library(b: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
-    """A function of the C library."""
+    """Return a function of the C library."""
     kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
     return b.call(b.module.globals.get(name) or ir.Function(b.module, kind, name), [x])
 
@@ -215,7 +215,7 @@ def _maximum(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
 def _either(
     single: Callable[[_Emit, ir.Value], ir.Value], double: Callable[[ir.IRBuilder, ir.Value], ir.Value]
 ) -> Callable[[ir.IRBuilder, ir.Value], ir.Value]:
-    """One for float32 and float64."""
+    """Return one for float32 and float64."""
     return lambda b, x: single(_Emit(b), x) if x.type == _FLOAT else double(b, x)
 
 

@@ -52,14 +52,14 @@ class Module:
 
     @property
     def source(self) -> str:
-        """All of them, to be read."""
+        """Return all of them, to be read."""
         steps = (*self.before, self.loop, *self.after)
         return "\n\n".join(step.source for step in steps if isinstance(step, Function))
 
 
 def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
-    """Source for one direction of a plan. `name` ("forward", "backward") only labels the functions; `packed` is the
-    dtype of packed weights."""
+    """Return source for one direction of a plan. `name` ("forward", "backward") only labels the functions; `packed` is
+    the dtype of packed weights."""
     dims: dict[int, str] = {}
     phases: dict[str, list[Function | Product]] = {"before": [], "after": []}
     for phase, program in (("before", one.before), ("after", one.after)):
@@ -94,8 +94,8 @@ class _Writer(Names):
     # ------------------------------------------------------------ memory
 
     def array(self, place: Place) -> str:
-        """The variable that holds a place's memory; scratch of one row is made here, the rest are arguments. The slot
-        that a step writes has a variable of its own: loops then know that it is not the one they read."""
+        """Return the variable that holds a place's memory; scratch of one row is made here, the rest are arguments. The
+        slot that a step writes has a variable of its own: loops then know that it is not the one they read."""
         if place.kind in ("after", "carry_out"):
             whole = super().array(place)
             return self.written.setdefault(whole, self.variable(f"{place.name} written"))
@@ -112,7 +112,7 @@ class _Writer(Names):
     # ------------------------------------------------------------ the function
 
     def write(self) -> Function:
-        """The function, with its source."""
+        """Return the function, with its source."""
         body = self._meeting_groups()
         lines = [
             f"F = {self.dtype.name}",
@@ -149,7 +149,7 @@ class _Writer(Names):
         return self.function
 
     def _parameters(self) -> list[str]:
-        """All that is in the table, in its order."""
+        """Return all that is in the table, in its order."""
         function = self.function
         arrays = [f"{self.variable(a)}: {'int64' if a.startswith(INDEX) else 'F'}" for a in function.arrays]
         arrays += [f"{self.variable(a)}: F" for a in function.scratch]
@@ -159,7 +159,7 @@ class _Writer(Names):
         return [f"    {', '.join(row)}," for row in rows]
 
     def _meeting_groups(self) -> list[str]:
-        """The body of the time loop: products that do not wait for one another, row work, and so on in turn.
+        """Return the body of the time loop: products that do not wait for one another, row work, and so on in turn.
 
         A lone kind of work needs no meeting: each thread reads what it has written itself.
         """

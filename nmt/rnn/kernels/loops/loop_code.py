@@ -61,7 +61,7 @@ _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: 
 
 @cache
 def _called() -> dict[str, Native]:
-    """Functions with an address that a loop may call, by their names."""
+    """Return functions with an address that a loop may call, by their names."""
     found = barrier_wait, product_rows_f4, product_rows_f8, product_rows_bf16, product_rows_int8, to_pairs, to_quads
     return {str(one.native.symbol).removeprefix("nmt_"): one.native for one in found}
 
@@ -123,7 +123,7 @@ class _LoopWriter:
         _let_reorder(self.function)
 
     def _number(self, name: ast.expr) -> str:
-        """The number type that is meant by its name, or by F."""
+        """Return the number type that is meant by its name, or by F."""
         text = ast.unparse(name)
         return self.number if text == "F" else text
 
@@ -244,7 +244,7 @@ class _LoopWriter:
         return self.builder.udiv(left, right) if isinstance(op, ast.FloorDiv) else self.builder.urem(left, right)
 
     def _test(self, node: ast.expr) -> ir.Value:
-        """A condition: a comparison, or a number that is not 0."""
+        """Return a condition: a comparison, or a number that is not 0."""
         match node:
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._compare(_COMPARED[type(op)], self._value(left), self._value(right))
@@ -256,7 +256,7 @@ class _LoopWriter:
         return self.builder.fcmp_ordered(sign, left, right, flags=_FLAGS)
 
     def _result(self, name: str, arguments: list[ast.expr]) -> ir.Value:
-        """What a function gives."""
+        """Return what a function gives."""
         match name, arguments:
             case "scratch", [count, kind]:
                 pointer = allocate(self.builder, self._value(count), np.dtype(self._number(kind)).itemsize)

@@ -18,8 +18,8 @@ from nmt.rnn.rows import Block
 
 
 def divisions(sharing: Sharing, most: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """How threads share a single step of 0, 1, ... `most` rows: int64 [most + 1, 3], whether they divide units, how
-    many have a part, and the address of their bounds; and what the addresses are of."""
+    """Return how threads share a single step of 0, 1, ... `most` rows: int64 [most + 1, 3], whether they divide units,
+    how many have a part, and the address of their bounds; and what the addresses are of."""
     return _divisions(sharing, most, tuning.ALONE_BELOW, tuning.ALONE_A_STEP)
 
 
@@ -50,7 +50,7 @@ class Table:
         self.numbers = np.array((*(0,) * COUNTER_WORDS, *numbers, *addresses), np.int64)
 
     def of(self, block: Block) -> Table:
-        """A copy for one block of time, which shares the arrays."""
+        """Return a copy for one block of time, which shares the arrays."""
         found = copy(self)
         found.arrays, found.numbers = list(self.arrays), self.numbers.copy()
         found.numbers[_START : _START + 2] = block.start, block.stop

@@ -20,7 +20,7 @@ Terms = tuple[str, ...]
 
 
 def weight_key(step: Product) -> Weight:
-    """Which weight a product reads."""
+    """Return which weight a product reads."""
     w = step.weight
     return (w.attrs["name"], w.attrs.get("start", 0), w.attrs["rows"], step.transposed)
 
@@ -57,8 +57,8 @@ class Names:
         self.variables: dict[str, str] = {}
 
     def variable(self, name: str) -> str:
-        """The variable that holds an array. Names of arrays may hold any signs: those that give the same variable are
-        told apart by numbers."""
+        """Return the variable that holds an array. Names of arrays may hold any signs: those that give the same
+        variable are told apart by numbers."""
         if name not in self.variables:
             taken, plain = set(self.variables.values()), "m_" + re.sub(r"\W", "_", name, flags=re.ASCII)
             numbered = (f"{plain}_{n}" for n in count(2))
@@ -66,11 +66,11 @@ class Names:
         return self.variables[name]
 
     def dim(self, size: int) -> str:
-        """The variable that holds a size."""
+        """Return the variable that holds a size."""
         return str(size) if size == 0 else self.dims.setdefault(size, f"d{len(self.dims)}")
 
     def array(self, place: Place) -> str:
-        """The variable that holds a place's memory."""
+        """Return the variable that holds a place's memory."""
         if place.kind == "rows":
             self.function.scratch[place.name] = place
         elif place.name not in self.function.arrays:
@@ -78,7 +78,7 @@ class Names:
         return self.variable(place.name)
 
     def index(self, place: Place) -> str:
-        """The variable that says which row of a captured array without source positions each row reads."""
+        """Return the variable that says which row of a captured array without source positions each row reads."""
         name = f"{INDEX}{place.name}"
         if name not in self.function.arrays:
             self.function.arrays.append(name)
@@ -109,11 +109,11 @@ class Names:
                 return "0"
 
     def constant(self, value: float) -> str:
-        """A number of the cell's."""
+        """Return a number of the cell's."""
         return f"F({value!r})"
 
     def load(self, place: Place, at: Terms) -> str:
-        """The number at an offset of a place."""
+        """Return the number at an offset of a place."""
         return f"{self.array(place)}[{' + '.join(at)}]"
 
     def store(self, place: Place, at: Terms, value: str) -> str:
@@ -154,19 +154,19 @@ class RowWriter:
         self.done: set[int] = set()
 
     def computes(self, entry: Entry) -> bool:
-        """Whether this entry computes its value rather than copying it."""
+        """Return whether this entry computes its value rather than copying it."""
         return not entry.add and self.places.get(entry.value.id) == entry.place and entry.value.id not in self.done
 
     # ------------------------------------------------------------ places in the loops
 
     def block(self, v: Value) -> Block:
-        """Where a value is computed."""
+        """Return where a value is computed."""
         if v.width is not None:
             return self.inner if "S" in v.axes else self.j_block
         return self.s_block if "S" in v.axes else self.row
 
     def base(self, place: Place) -> str:
-        """The variable that holds the offset of the row (and position) in a place."""
+        """Return the variable that holds the offset of the row (and position) in a place."""
         self.uses_captured |= place.kind == "inv" and place.source_axis
         block, bases = (self.s_block, self.source_bases) if place.source_axis else (self.row, self.row_bases)
         text = self.w.base(place)
@@ -179,14 +179,14 @@ class RowWriter:
         return bases[text]
 
     def at(self, place: Place, offset: int, feature: bool) -> Terms:
-        """The offset of the number at the current position of the loops."""
+        """Return the offset of the number at the current position of the loops."""
         parts = self.base(place), self.w.dim(offset), "j" if feature else "0"
         return tuple(part for part in parts if part != "0") or ("0",)
 
     # ------------------------------------------------------------ expressions
 
     def name(self, v: Value, computing: bool = False) -> str:
-        """The variable that holds `v` at the current position of the loops."""
+        """Return the variable that holds `v` at the current position of the loops."""
         if v.id in self.names and not computing:
             return self.names[v.id]
         if v.op == "const":

@@ -76,17 +76,17 @@ class _Side:
 
     @property
     def addresses(self) -> dict[str, int]:
-        """Where the machine code of each generated function begins."""
+        """Return where the machine code of each generated function begins."""
         if self._addresses is None:
             self._addresses = {name: native.address for name, native in self.natives().items()}
         return self._addresses
 
     def wanted(self) -> Iterable[Native]:
-        """What will be compiled (see ahead.py)."""
+        """Return what will be compiled (see ahead.py)."""
         return self.natives().values()
 
     def natives(self) -> dict[str, Native]:
-        """The generated functions."""
+        """Return the generated functions."""
         functions = (step for step, _, _ in self.steps if isinstance(step, Function))
         return {function.name: generated_loop(function.source, function.name) for function in functions}
 
@@ -106,7 +106,7 @@ class Executable:
 
     @property
     def forward_module(self) -> Module:
-        """The generated code of the forward pass."""
+        """Return the generated code of the forward pass."""
         return self._forward.module
 
     @property
@@ -153,7 +153,7 @@ class Executable:
             run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
-        """Shapes of the memory of one step that a pass takes besides its arrays."""
+        """Return shapes of the memory of one step that a pass takes besides its arrays."""
         module = self.backward_module if backward else self.forward_module
         steps = (*module.before, module.loop, *module.after) if module else ()
         return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
@@ -189,8 +189,8 @@ class _Run:
             self.arrays[name] = self.allocate(shape, self.side.dtype)
 
     def launches(self, block: Block) -> Iterator[Launch]:
-        """The programs for one block of time, in order; each is to be run before the next is asked for, or all of them
-        where rows are whole."""
+        """Yield the programs for one block of time, in order; each is to be run before the next is asked for, or all of
+        them where rows are whole."""
         for name in () if self.rows.ordered else self.side.cleared:
             left = np.clip(self.rows.lengths - block.low, 0, None)
             clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)
@@ -225,7 +225,7 @@ class _Run:
             run_parallel(sum_products, threads, *operands, segments, part, 1)
 
     def _rows_of(self, place: Place, block: Block) -> np.ndarray:
-        """A [T, B, n] array, or one slot of a state stack for every step, as a matrix of the block's rows."""
+        """Return a [T, B, n] array, or one slot of a state stack for every step, as a matrix of the block's rows."""
         array = self.arrays[place.name]
         if place.name in self.side.local:
             array = array[: block.high - block.low]
@@ -237,7 +237,7 @@ class _Run:
         return array.reshape(-1, array.shape[-1])
 
     def _function(self, step: Function, program: Program, block: Block, phase: str) -> Launch:
-        """A launch of a generated function for one block of time; the rest of its table is made once a pass."""
+        """Return a launch of a generated function for one block of time; the rest of its table is made once a pass."""
         rows = self.rows
         if step.name not in self.tables:
             self.tables[step.name] = self._table(step, program)
@@ -251,7 +251,7 @@ class _Run:
         return Launch(name, work, run_team, args)
 
     def _table(self, step: Function, program: Program) -> Table:
-        """All a function reads, but the block of time."""
+        """Return all a function reads, but the block of time."""
         rows, side = self.rows, self.side
         packed = [packed_weight(self.weights, *w, threads=rows.threads, dtype=side.packed) for w in step.weights]
         sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), _row_size(program))
@@ -277,7 +277,7 @@ class _Run:
             self.scratch[name][...] = 0
 
     def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> Launch:
-        """A launch of a product outside the loop, over the rows of one block of time that take part."""
+        """Return a launch of a product outside the loop, over the rows of one block of time that take part."""
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
         source, target, threads = places[x.id], places[step.out.id], self.rows.threads
         A, C = self._rows_of(source, block), self._rows_of(target, block)
@@ -297,19 +297,19 @@ def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
 
 
 def _loop_size(program: Program, rows: Rows, block: Block) -> int:
-    """The multiply-adds of a time loop's products in a block of time."""
+    """Return the multiply-adds of a time loop's products in a block of time."""
     steps = np.clip(rows.lengths - block.low, 0, block.high - block.low).sum()
     return int(steps) * _row_size(program)
 
 
 def _row_size(program: Program) -> int:
-    """The multiply-adds of its products for one row."""
+    """Return the multiply-adds of its products for one row."""
     products = (step for step in program.steps if isinstance(step, Product))
     return sum((step.x.width or 0) * (step.out.width or 0) for step in products)
 
 
 def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.ndarray:
-    """The array that a generated function knows by this name."""
+    """Return the array that a generated function knows by this name."""
     if name in arrays:
         return arrays[name]
     if name.startswith(INDEX):

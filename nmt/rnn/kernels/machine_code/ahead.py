@@ -81,7 +81,7 @@ class _Other:
             self._tell([name, recipe])
 
     def take_back(self, name: str) -> bool:
-        """Whether this process should compile it after all: it has not been begun with there."""
+        """Return whether this process should compile it after all: it has not been begun with there."""
         if name in self.begun:
             return False
         self.asked.pop(name, None)

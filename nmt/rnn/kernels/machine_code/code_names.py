@@ -30,14 +30,14 @@ _PLAIN = (bool, int, float, str, np.generic)
 
 
 def source_name(label: str, content: str, types: str) -> str:
-    """The name of what is to be compiled, by its sources and the target: the same for every compiler and version of
-    Python."""
+    """Return the name of what is to be compiled, by its sources and the target: the same for every compiler and version
+    of Python."""
     return _digest(label, repr((FINGERPRINT, TARGET, platform.machine(), sys.platform)), content, types)
 
 
 def code_name(label: str, source_name: str, code: str) -> str:
-    """The name of machine code of what has that `source_name` by this process, which besides has imported the sources
-    as these bytes for Python: a file may change between its import and now."""
+    """Return the name of machine code of what has that `source_name` by this process, which besides has imported the
+    sources as these bytes for Python: a file may change between its import and now."""
     return _digest(label, source_name, compiler(), code)
 
 
@@ -46,7 +46,7 @@ def _digest(label: str, *parts: str) -> str:
 
 
 def content_of(function: Any) -> str | None:
-    """What a function is, in words that say the same in every process; None where there are none: it closes over
+    """Return what a function is, in words that say the same in every process; None where there are none: it closes over
     something whose content has none, or nobody knows its source."""
     return _content(function, set())
 
@@ -73,14 +73,14 @@ def _content(function: Any, seen: set[int]) -> str | None:
 
 
 def _names(code: CodeType) -> list[str]:
-    """The global names in a function and those inside it."""
+    """Return the global names in a function and those inside it."""
     inside = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names(part)]
     return [*code.co_names, *inside]
 
 
 def _used_globals(function: Any) -> list[Any]:
-    """What a function takes from its module, or by a name of a module that this one has imported: functions, and plain
-    values, which are compiled in. The text of the file does not say what those are that come from other files."""
+    """Return what a function takes from its module, or by a name of a module that this one has imported: functions, and
+    plain values, which are compiled in. The text of the file does not say what those are that come from other files."""
     names = _names(function.__code__)
     found = [function.__globals__.get(name) for name in names]
     modules: list[ModuleType] = []
@@ -98,12 +98,12 @@ def _is_function_of_user(value: Any) -> bool:
 
 
 def _is_of_user(module: str) -> bool:
-    """Whether it is neither one of the kernels' own files nor of a package that compiles."""
+    """Return whether it is neither one of the kernels' own files nor of a package that compiles."""
     return not f"{module}.".startswith((_OWN, "numba.", "numpy."))
 
 
 def _value(value: Any, seen: set[int]) -> str | None:
-    """A value that a function closes over."""
+    """Return a value that a function closes over."""
     if value is None or isinstance(value, (*_PLAIN, np.dtype)):
         return repr(value)
     if isinstance(value, type):
@@ -119,7 +119,7 @@ def _value(value: Any, seen: set[int]) -> str | None:
 
 
 def python_code(code: CodeType) -> str:
-    """What Python runs of a function, in words."""
+    """Return what Python runs of a function, in words."""
     nested = [python_code(part) for part in code.co_consts if isinstance(part, CodeType)]
     plain = [part for part in code.co_consts if not isinstance(part, CodeType)]
     constants = [sorted(map(repr, part)) if isinstance(part, frozenset) else repr(part) for part in plain]
@@ -135,6 +135,6 @@ def compiler() -> str:
 
 
 def sources_are_unchanged() -> bool:
-    """Whether the kernels' files are still those that this process began with: else what it compiles may be made of
-    others than it says."""
+    """Return whether the kernels' files are still those that this process began with: else what it compiles may be made
+    of others than it says."""
     return fingerprint() == FINGERPRINT

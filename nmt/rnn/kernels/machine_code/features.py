@@ -46,17 +46,17 @@ class Target:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The heights of the register tiles, largest first."""
+        """Return the heights of the register tiles, largest first."""
         return tuple(range(self.max_rows, 0, -1))
 
     @property
     def pairs_at_a_time(self) -> int:
-        """Pairs of bfloat16 that a product takes along K at a time; operands are filled up to a multiple of them."""
+        """Return pairs of bfloat16 that a product takes along K at a time; operands are filled up to a multiple of
+        them."""
         return 16 if self.has_amx else 1
 
     def panel_width(self, dtype: DTypeLike) -> int:
-        """Columns in one packed panel: as many float32, or half as many float64, as `vectors`
-        registers hold."""
+        """Return columns in one packed panel: as many float32, or half as many float64, as `vectors` registers hold."""
         return self.lanes * self.vectors * 4 // np.dtype(dtype).itemsize
 
 
@@ -108,8 +108,8 @@ LEVELS = {t.name: t for t in (_AVX512_AMX, _AVX512_BF16, _AVX512_VNNI, _AVX512, 
 
 
 def _may_use_tiles() -> bool:
-    """Whether the system lets this process, and those it forks, use the tiles of AMX. Linux wants to be asked, as they
-    are 8 KB that it keeps for each thread (arch_prctl(2), ARCH_REQ_XCOMP_PERM); of others nothing is known."""
+    """Return whether the system lets this process, and those it forks, use the tiles of AMX. Linux wants to be asked,
+    as they are 8 KB that it keeps for each thread (arch_prctl(2), ARCH_REQ_XCOMP_PERM); of others nothing is known."""
     if not sys.platform.startswith("linux"):
         return False
     arch_prctl, ask_for_state, tile_data = (ctypes.c_long(number) for number in (158, 0x1023, 18))
@@ -121,7 +121,7 @@ def _may_use_tiles() -> bool:
 
 
 def _host_target() -> Target:
-    """The most that this processor has."""
+    """Return the most that this processor has."""
     features = binding.get_host_cpu_features()
     if platform.machine().lower() in ("aarch64", "arm64"):
         target = _NEON_DOT if features.get("dotprod") else _NEON
@@ -138,7 +138,7 @@ def _host_target() -> Target:
 
 
 def _is_part_of(target: Target, host: Target) -> bool:
-    """Whether the host has all that a target of the same family needs."""
+    """Return whether the host has all that a target of the same family needs."""
     return (
         target.lanes <= host.lanes
         and target.has_bf16 <= host.has_bf16
@@ -184,8 +184,8 @@ def _choose_target() -> Target:
 
 
 def multiplies_pairs_fast() -> bool:
-    """Whether products of bfloat16 take less time than those of float32: by AMX, or by AMD's vector instruction, of
-    which Intel's needs twice the time."""
+    """Return whether products of bfloat16 take less time than those of float32: by AMX, or by AMD's vector instruction,
+    of which Intel's needs twice the time."""
     return TARGET.has_amx or (TARGET.has_bf16 and binding.get_host_cpu_name().startswith("znver"))
 
 

@@ -22,12 +22,12 @@ class GeneratedLoop(Native):
 
     @property
     def label(self) -> str:
-        """What it does, for readers."""
+        """Return what it does, for readers."""
         return self.name
 
     @property
     def content(self) -> str:
-        """All that it is made of."""
+        """Return all that it is made of."""
         return self.source
 
     @property
@@ -39,7 +39,7 @@ class GeneratedLoop(Native):
         return ""
 
     def compile(self) -> Record:
-        """Its machine code, made anew."""
+        """Return its machine code, made anew."""
         # By its name: what writes loops is not loaded where all come from the store.
         module = import_module("nmt.rnn.kernels.loops.loop_code").module_of(self.source, self.entry)
         return object_of(binding.parse_assembly(str(module)), self.entry)
@@ -47,5 +47,5 @@ class GeneratedLoop(Native):
 
 @cache
 def generated_loop(source: str, name: str) -> GeneratedLoop:
-    """The same source is one loop in a process."""
+    """Return the same source is one loop in a process."""
     return GeneratedLoop(source, name)

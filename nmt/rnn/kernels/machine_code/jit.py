@@ -54,18 +54,18 @@ cgutils: Any = _Later("numba.core.cgutils")
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """A function that Python calls with NumPy arrays and numbers, and compiled code as an `inner_kernel`; it returns
-    nothing (see kernel.py)."""
+    """Return a function that Python calls with NumPy arrays and numbers, and compiled code as an `inner_kernel`; it
+    returns nothing (see kernel.py)."""
     return Kernel(function, FAST)
 
 
 def inner_kernel(function: Callable[..., Any]) -> Any:
-    """A function that only compiled code calls, whose machine code becomes part of its callers'."""
+    """Return a function that only compiled code calls, whose machine code becomes part of its callers'."""
     return Compilable(function, FAST)
 
 
 def exact_kernel(function: Callable[..., Any]) -> Any:
-    """An `inner_kernel` whose sums are not reassociated."""
+    """Return an `inner_kernel` whose sums are not reassociated."""
     return Compilable(function, frozenset())
 
 
@@ -79,7 +79,7 @@ class Inlined(Compilable):
 
     @property
     def py_func(self) -> Callable[..., Any]:
-        """The function."""
+        """Return the function."""
         return self.function
 
     def __call__(self, *arguments: Any) -> Any:
@@ -105,7 +105,8 @@ intrinsic: Callable[[Callable[..., Any]], Any] = Intrinsic
 
 
 def task(function: Callable[..., Any]) -> Jitted:
-    """A function (part, parts, table), compiled when first used; `.address` is that of its code, for `team.run_team`.
+    """Return a function (part, parts, table), compiled when first used; `.address` is that of its code, for
+    `team.run_team`.
 
     The table is an address: of int64 numbers and addresses, which the function knows the order of. A call
     with three numbers costs a fraction of one that hands over twenty arrays. The function must return
@@ -148,8 +149,8 @@ def external(
 
 
 def external_by_elements(name: str, choices: dict[str, Any], *, optional: bool = False) -> Any:
-    """What compiled code calls with an array and arguments: the `external` for its elements' type, by its name, which
-    gets the arguments alone. Only what is called is compiled. Other types are refused, or with `optional` nothing
+    """Return what compiled code calls with an array and arguments: the `external` for its elements' type, by its name,
+    which gets the arguments alone. Only what is called is compiled. Other types are refused, or with `optional` nothing
     happens."""
     natives = {elements: chosen.native for elements, chosen in choices.items()}
     argument_types = next(iter(natives.values())).argument_types
@@ -170,7 +171,7 @@ def external_by_elements(name: str, choices: dict[str, Any], *, optional: bool =
 
 
 def _call_of(native: Jitted, *before: Any) -> Any:
-    """The signature and code of a call by symbol, with arguments before those that are handed over."""
+    """Return the signature and code of a call by symbol, with arguments before those that are handed over."""
     argument_types = [getattr(numba_types, kind) for kind in native.argument_types]
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

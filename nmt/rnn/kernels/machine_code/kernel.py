@@ -68,7 +68,7 @@ class Kernel(Compilable):
         call.native.call(part, parts, call.table)
 
     def with_arguments(self, args: tuple[Any, ...]) -> Call:
-        """What runs it on these, but for (part, parts).
+        """Return what runs it on these, but for (part, parts).
 
         Raises TypeError: something is neither an array of the machine's byte order nor a number of a known kind.
         RuntimeError: an array is not contiguous.
@@ -114,12 +114,12 @@ class Kernel(Compilable):
         raise TypeError(f"{self.function.__name__}: takes arrays of this machine's byte order and {numbers}, got {got}")
 
     def native(self, forms: tuple[str, ...]) -> Jitted:
-        """Its machine code for arguments of these types, arrays as "float32 2" and the like."""
+        """Return its machine code for arguments of these types, arrays as "float32 2" and the like."""
         return Jitted(self.function, forms, self.fastmath, by_table=True, has_parts=self.has_parts)
 
 
 def address_of(array: Any) -> int:
-    """Where the numbers of a contiguous NumPy array begin."""
+    """Return where the numbers of a contiguous NumPy array begin."""
     try:
         return addressof(c_char.from_buffer(array))  # a quarter of the time of the array's own interface
     except (TypeError, ValueError):  # not writable, empty, or not contiguous

@@ -46,7 +46,7 @@ class Compilable:
 
     @cached_property
     def numba(self) -> Any:
-        """What Numba knows it by."""
+        """Return what Numba knows it by."""
         return self.make()
 
     def make(self) -> Any:
@@ -69,7 +69,7 @@ class Native(ABC):
     @property
     @abstractmethod
     def label(self) -> str:
-        """What its names begin with, for readers."""
+        """Return what its names begin with, for readers."""
 
     @property
     @abstractmethod
@@ -79,16 +79,17 @@ class Native(ABC):
     @property
     @abstractmethod
     def _types(self) -> str:
-        """What it is compiled for, besides."""
+        """Return what it is compiled for, besides."""
 
     @property
     @abstractmethod
     def _python_code(self) -> str:
-        """What this process has of its source, where that could have changed since (see code_names.code_name)."""
+        """Return what this process has of its source, where that could have changed since (see
+        code_names.code_name)."""
 
     @abstractmethod
     def compile(self) -> Record:
-        """Its machine code, made anew."""
+        """Return its machine code, made anew."""
 
     @cached_property
     def source_name(self) -> str | None:
@@ -97,7 +98,7 @@ class Native(ABC):
 
     @cached_property
     def entry(self) -> str:
-        """The one symbol of its machine code."""
+        """Return the one symbol of its machine code."""
         return f"nmt_{self.source_name or f'unnamed_{next(_unnamed)}'}"
 
     @cached_property
@@ -107,12 +108,12 @@ class Native(ABC):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether its address is known."""
+        """Return whether its address is known."""
         return self._address != 0
 
     @property
     def address(self) -> int:
-        """Where its code begins. From then on other code can call it by its symbol."""
+        """Return where its code begins. From then on other code can call it by its symbol."""
         if not self._address:
             for wait in before_compiling:
                 wait(self)
@@ -190,7 +191,7 @@ class Jitted(Native):
 
     @property
     def label(self) -> str:
-        """Its name."""
+        """Return its name."""
         return (self.symbol or self.function.__name__).removeprefix("nmt_").lstrip("_")
 
     @property
@@ -206,13 +207,13 @@ class Jitted(Native):
         return 3 if self.by_table else super()._arity
 
     def compile(self) -> Record:
-        """Its machine code, made anew."""
+        """Return its machine code, made anew."""
         made: Record = _compiler().compile_native(self)
         return made
 
 
 def _compiler() -> Any:
-    """The module that imports Numba; by its name, for it is made of what is here."""
+    """Return the module that imports Numba; by its name, for it is made of what is here."""
     return import_module("nmt.rnn.kernels.memory.compiling")
 
 
@@ -230,7 +231,7 @@ when_compiling: list[Callable[[Native], None]] = []
 
 
 def _usable(found: Record | None) -> Record | None:
-    """A record, all that it calls being there; None where something is not."""
+    """Return a record, all that it calls being there; None where something is not."""
     if found is None:
         return None
     _load_called(found)

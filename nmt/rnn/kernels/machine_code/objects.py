@@ -28,7 +28,8 @@ _DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MU
 
 
 def object_of(module: binding.ModuleRef, entry: str) -> Record:
-    """A module as an object file in which only `entry` has a name, with the symbols of the process that it calls."""
+    """Return a module as an object file in which only `entry` has a name, with the symbols of the process that it
+    calls."""
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name != entry:
             value.linkage = "private"
@@ -57,7 +58,7 @@ def _target_machine() -> Any:
 
 
 def unresolved(symbols: list[str]) -> list[str]:
-    """Those of them that this process does not know; LLVM would end it on the way."""
+    """Return those of them that this process does not know; LLVM would end it on the way."""
     return [name for name in symbols if not binding.address_of_symbol(name)]
 
 
@@ -67,8 +68,8 @@ def add_symbol(name: str, address: int) -> None:
 
 
 def load(code: bytes, entry: str) -> int:
-    """The address of a function in an object file, all of whose symbols the process knows. Objects of one entry are
-    the same.
+    """Return the address of a function in an object file, all of whose symbols the process knows. Objects of one entry
+    are the same.
 
     Raises RuntimeError: the file has no such function.
     """

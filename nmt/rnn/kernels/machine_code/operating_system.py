@@ -41,7 +41,7 @@ _FUNCTIONS: dict[str, tuple[str | None, str, ir.Type]] = (
 
 
 def system_function(name: str, library: str | None = None) -> Any:
-    """One of the system's, for Python; `library` is where Windows has it."""
+    """Return one of the system's, for Python; `library` is where Windows has it."""
     return getattr(ctypes.CDLL(library), name)
 
 

@@ -31,7 +31,7 @@ def family(make: Callable[..., Native]) -> Callable[..., Native]:
 
 
 def recipe_of(native: Native) -> Recipe | None:
-    """How it is made; None where only this process knows: its function is not that of a module."""
+    """Return how it is made; None where only this process knows: its function is not that of a module."""
     if native.recipe is not None:
         return list(native.recipe)
     if not isinstance(native, Jitted):
@@ -46,7 +46,7 @@ def recipe_of(native: Native) -> Recipe | None:
 
 
 def native_of(recipe: Recipe) -> Native:
-    """What a recipe makes."""
+    """Return what a recipe makes."""
     kind, module, name, *more = recipe
     if kind == "generated":
         return generated_loop(module, name)

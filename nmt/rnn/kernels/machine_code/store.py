@@ -57,15 +57,15 @@ class Store:
 
     @property
     def keeps(self) -> bool:
-        """Whether something can be written."""
+        """Return whether something can be written."""
         return self.folder is not None and os.access(self.folder, os.W_OK)
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of that name, whatever is in it."""
+        """Return whether there is a file of that name, whatever is in it."""
         return self.folder is not None and self._path(name).exists()
 
     def read(self, name: str) -> Record | None:
-        """What was written under a name; None where it is not there as it was written."""
+        """Return what was written under a name; None where it is not there as it was written."""
         if self.folder is None:
             return None
         path = self._path(name)
@@ -97,7 +97,7 @@ class Store:
             self._sweep(self.folder)
 
     def files(self) -> list[StoredFile]:
-        """All that is there, by name."""
+        """Return all that is there, by name."""
         found = []
         for path in sorted(self.folder.glob(f"*{_SUFFIX}")) if self.folder is not None else ():
             with suppress(OSError):
@@ -124,7 +124,7 @@ class Store:
 
 
 def _age(path: Path) -> float:
-    """Seconds since a file was written, or read as the last one; 0 where it is gone."""
+    """Return seconds since a file was written, or read as the last one; 0 where it is gone."""
     try:
         return time() - path.stat().st_mtime
     except OSError:
@@ -146,22 +146,22 @@ def _unpacked(content: bytes) -> Record | None:
 
 
 def _read_own(path: Path) -> bytes | None:
-    """All bytes of a file; None where it is not ours alone."""
+    """Return all bytes of a file; None where it is not ours alone."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(handle, "rb") as file:
         return file.read() if _is_own(os.fstat(handle)) else None
 
 
 def _is_own(found: os.stat_result) -> bool:
-    """Whether nobody else, but for the system's owner, may change it."""
+    """Return whether nobody else, but for the system's owner, may change it."""
     if not hasattr(os, "geteuid"):
         return True
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def cache_folders() -> list[Path]:
-    """Where generated things may be kept, best first: `NMT_CACHE_DIR`, else `nmt` in the user's cache folder; a folder
-    for temporary files."""
+    """Return where generated things may be kept, best first: `NMT_CACHE_DIR`, else `nmt` in the user's cache folder; a
+    folder for temporary files."""
     named = os.environ.get("NMT_CACHE_DIR")
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     owner = os.getuid() if hasattr(os, "getuid") else "user"
@@ -170,7 +170,7 @@ def cache_folders() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def store() -> Store:
-    """The store of this process: in the first folder that is ours, or can be made."""
+    """Return the store of this process: in the first folder that is ours, or can be made."""
     for folder in cache_folders():
         path = folder / _FOLDER
         try:
@@ -208,11 +208,11 @@ class Pack:
         return self._index
 
     def has(self, name: str) -> bool:
-        """Whether there is code of that name, whatever it is."""
+        """Return whether there is code of that name, whatever it is."""
         return name in self.index
 
     def read(self, name: str) -> Record | None:
-        """What was packed under a name; None where it is not there as it was packed."""
+        """Return what was packed under a name; None where it is not there as it was packed."""
         if self.path is None or name not in self.index:
             return None
         facts, start, size, digest = self.index[name]
@@ -275,7 +275,7 @@ PACKS = Path(__file__).parents[1] / "packs"
 
 @lru_cache(maxsize=1)
 def shipped() -> Pack:
-    """The pack of this process' level. None is read where the environment variable NMT_SHIPPED_CODE is 0."""
+    """Return the pack of this process' level. None is read where the environment variable NMT_SHIPPED_CODE is 0."""
     if os.environ.get("NMT_SHIPPED_CODE") == "0":
         return Pack(None)
     return Pack(PACKS / f"{TARGET.name}.pack")

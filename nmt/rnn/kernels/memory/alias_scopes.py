@@ -10,7 +10,7 @@ from nmt.rnn.kernels.machine_code.jit import inner_kernel, intrinsic, kernel, nu
 
 @intrinsic
 def number_in(typing_context: Any, table: Any, index: Any) -> Any:
-    """The int64 at a place of a table (see `jit.task`)."""
+    """Return the int64 at a place of a table (see `jit.task`)."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         numbers = builder.bitcast(args[0], ir.IntType(64).as_pointer())
@@ -44,7 +44,7 @@ def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def active_prefix(lengths, first, last, t):  # type: ignore[no-untyped-def]
-    """The fewest rows from `first` on that hold every row below `last` still active at step t."""
+    """Return the fewest rows from `first` on that hold every row below `last` still active at step t."""
     for n in range(last - 1, first - 1, -1):
         if lengths[n] > t:
             return n - first + 1

@@ -17,7 +17,8 @@ _INT64, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
 
 
 def allocate(builder: ir.IRBuilder, count: ir.Value, size: int) -> ir.Value:
-    """A pointer to so many elements of a size in bytes, on cache lines of their own; what is in them is not known."""
+    """Return a pointer to so many elements of a size in bytes, on cache lines of their own; what is in them is not
+    known."""
     line = ir.Constant(_INT64, LINE_BYTES)
     lines = builder.udiv(builder.mul(count, ir.Constant(_INT64, size)), line)
     total = builder.mul(builder.add(lines, ir.Constant(_INT64, 1)), line)  # whole lines, and at least one
@@ -43,7 +44,7 @@ def _extents(builder: Any, shape: Any) -> list[Any]:
 
 
 def array_value(context: Any, builder: ir.IRBuilder, kind: Any, start: ir.Value, shape: list[ir.Value]) -> ir.Value:
-    """A C-contiguous array of a type at an address, a number or a pointer; nobody counts references to it."""
+    """Return a C-contiguous array of a type at an address, a number or a pointer; nobody counts references to it."""
     array = context.make_array(kind)(context, builder)
     element = array.data.type
     data = builder.inttoptr(start, element) if isinstance(start.type, ir.IntType) else builder.bitcast(start, element)
@@ -58,7 +59,7 @@ def array_value(context: Any, builder: ir.IRBuilder, kind: Any, start: ir.Value,
 
 @intrinsic
 def array_at(typing_context: Any, pointer: Any, shape: Any, dtype: Any) -> Any:
-    """The C-contiguous array of a shape, a number or a tuple, that lies at a pointer or an address."""
+    """Return the C-contiguous array of a shape, a number or a tuple, that lies at a pointer or an address."""
     shape_type, kind = _array_type(shape, dtype)
     place = numba_types.int64 if isinstance(pointer, numba_types.Integer) else numba_types.voidptr
 
@@ -70,7 +71,7 @@ def array_at(typing_context: Any, pointer: Any, shape: Any, dtype: Any) -> Any:
 
 @intrinsic
 def scratch(typing_context: Any, shape: Any, dtype: Any) -> Any:
-    """A C-contiguous array of a shape, on a cache line of its own; what is in it is not known."""
+    """Return a C-contiguous array of a shape, on a cache line of its own; what is in it is not known."""
     shape_type, kind = _array_type(shape, dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:

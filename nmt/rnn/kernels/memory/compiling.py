@@ -47,7 +47,7 @@ _INT64, _POINTER = ir.IntType(64), ir.IntType(8).as_pointer()
 
 @typeof_impl.register(Compilable)
 def _type_of(value: Compilable, context: Any) -> Any:
-    """What Numba takes for one of ours that compiled code mentions."""
+    """Return what Numba takes for one of ours that compiled code mentions."""
     is_new = "numba" not in vars(value)
     known = value.numba
     if is_new:
@@ -57,7 +57,7 @@ def _type_of(value: Compilable, context: Any) -> Any:
 
 
 def dispatcher(function: Any, fastmath: frozenset[str]) -> Any:
-    """What compiled code calls a function by that becomes part of its callers.
+    """Return what compiled code calls a function by that becomes part of its callers.
 
     It is compiled for the types of its arguments, not once more for each number that is written there: what is
     constant is found when it has become part of them.
@@ -74,7 +74,7 @@ def dispatcher(function: Any, fastmath: frozenset[str]) -> Any:
 
 
 def compile_native(native: Jitted) -> Record:
-    """Its machine code, and the symbols of the process that it calls."""
+    """Return its machine code, and the symbols of the process that it calls."""
     with global_compiler_lock, _as_parts():
         flags = Flags()
         cpu_target.options.parse_as_flags(
@@ -107,7 +107,7 @@ class _Part(JITCodeLibrary):
             self._final_module.link_in(other._get_module_for_linking(), preserve=True)
 
     def get_pointer_to_function(self, name: str) -> int:
-        """A number that Numba knows the function by, which nobody calls."""
+        """Return a number that Numba knows the function by, which nobody calls."""
         self._ensure_finalized()
         return next(_numbers)
 
@@ -134,7 +134,8 @@ def _type_named(name: str) -> Any:
 
 
 def _entrance(description: Any, native: Jitted) -> ir.Module:
-    """A function of C that calls a compiled one. Numba's own would drag in Python, to report what is never raised."""
+    """Return a function of C that calls a compiled one. Numba's own would drag in Python, to report what is never
+    raised."""
     context = cpu_target.target_context
     module = context.create_module(native.entry)
     kind = context.call_conv.get_function_type(description.restype, description.argtypes)
@@ -159,7 +160,8 @@ def _entrance(description: Any, native: Jitted) -> ir.Module:
 
 
 def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Jitted) -> list[ir.Value]:
-    """The arguments of a kernel: (part, parts) where it has them, and what `kernel.Kernel` put into its table."""
+    """Return the arguments of a kernel: (part, parts) where it has them, and what `kernel.Kernel` put into its
+    table."""
     context = cpu_target.target_context
     part, parts, table = given
     words = builder.bitcast(table, _INT64.as_pointer())

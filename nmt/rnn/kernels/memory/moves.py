@@ -15,8 +15,7 @@ _POINTER, _SIZE = "voidptr", "int64"
 
 @intrinsic
 def address(typing_context: Any, array: Any, offset: Any) -> Any:
-    """The address of element `offset`, counted in C order, of a contiguous array of any number of
-    axes."""
+    """Return the address of element `offset`, counted in C order, of a contiguous array of any number of axes."""
     if not isinstance(array, numba_types.Array) or array.layout != "C":
         raise import_module("numba.core.errors").TypingError(
             f"address: the array must be C-contiguous, got {array}; copy it first"
@@ -32,7 +31,7 @@ def address(typing_context: Any, array: Any, offset: Any) -> Any:
 
 @intrinsic
 def advance(typing_context: Any, pointer: Any, num_bytes: Any) -> Any:
-    """A pointer moved on by `num_bytes`."""
+    """Return a pointer moved on by `num_bytes`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.gep(args[0], [args[1]])
@@ -83,7 +82,7 @@ def prefetch(b: ir.IRBuilder, at: ir.Value) -> None:
 
 
 def swap_lanes(b: ir.IRBuilder, vectors: list[ir.Value], distance: int) -> list[ir.Value]:
-    """One stage of a transposition: swap the off-diagonal squares of side `distance`."""
+    """Return one stage of a transposition: swap the off-diagonal squares of side `distance`."""
     lanes, result = len(vectors), list(vectors)
     for i in range(lanes):
         if i & distance:

@@ -23,7 +23,7 @@ def _run_bounds(numbers, bounds, found):  # type: ignore[no-untyped-def]
 
 
 def run_bounds(numbers: np.ndarray) -> np.ndarray:
-    """Where runs of equal neighbours begin in numbers [R], and R: int64 [runs + 1]."""
+    """Return where runs of equal neighbours begin in numbers [R], and R: int64 [runs + 1]."""
     bounds, found = np.empty(len(numbers) + 1, np.int64), np.zeros(1, np.int64)
     _run_bounds(numbers, bounds, found)
     return bounds[: found[0]]
@@ -36,8 +36,8 @@ def identity(size: int) -> np.ndarray:
 
 
 def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The different numbers among these [R], and int64 [R], where among them each is; so few that nothing is gained by
-    that stay as they are."""
+    """Return the different numbers among these [R], and int64 [R], where among them each is; so few that nothing is
+    gained by that stay as they are."""
     if len(numbers) <= FEW:
         return numbers, identity(len(numbers))
     different, place = np.unique(numbers, return_inverse=True)

@@ -70,7 +70,7 @@ def arrays(element: DTypeLike | str, shape: tuple[Extent, ...], *names: str) -> 
 
 
 def is_letter(element: DTypeLike | str) -> bool:
-    """Whether it stands for a dtype that a table's layout leaves open."""
+    """Return whether it stands for a dtype that a table's layout leaves open."""
     return isinstance(element, str) and len(element) == 1
 
 
@@ -92,11 +92,11 @@ class TableLayout:
         self.content = repr((name, self.fields))  # see code_names.py
 
     def extended(self, name: str, *fields: Fields) -> TableLayout:
-        """The same fields in the same places, and others behind them."""
+        """Return the same fields in the same places, and others behind them."""
         return TableLayout(name, self.fields, *fields)
 
     def places_of(self, names: Iterable[str]) -> np.ndarray:
-        """The words of some fields, int64."""
+        """Return the words of some fields, int64."""
         return np.array([self.places[name] for name in names], np.int64)
 
     def reader(self, **elements: DTypeLike) -> Any:

@@ -28,7 +28,7 @@ class TableType(types.Type):
         super().__init__(f"{layout.name}_{digest}.{prefix}")
 
     def field(self, name: str) -> Field | None:
-        """What an attribute is of; None for a group."""
+        """Return what an attribute is of; None for a group."""
         found = self.layout.by_name.get(self.prefix + name)
         if found is None and name.endswith(_ADDRESS):
             array = self.layout.by_name.get(self.prefix + name.removesuffix(_ADDRESS))
@@ -36,7 +36,7 @@ class TableType(types.Type):
         return found
 
     def type_of(self, name: str) -> Any:
-        """The type of an attribute; None where there is no such."""
+        """Return the type of an attribute; None where there is no such."""
         field = self.field(name)
         if field is None:
             inside = f"{self.prefix}{name}."
@@ -62,13 +62,13 @@ class _Attributes(AttributeTemplate):
 
 
 def _word(builder: ir.IRBuilder, table: TableType, pointer: ir.Value, field: Field) -> ir.Value:
-    """Where a field's word is."""
+    """Return where a field's word is."""
     words = builder.bitcast(pointer, _INT64.as_pointer())
     return builder.gep(words, [ir.Constant(_INT64, table.layout.places[field.name])], inbounds=True)
 
 
 def _constant(builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
-    """What is at a place, and stays: LLVM need not look again after a store to somewhere else."""
+    """Return what is at a place, and stays: LLVM need not look again after a store to somewhere else."""
     load = builder.load(place)
     load.set_metadata("invariant.load", builder.module.add_metadata([]))
     return load

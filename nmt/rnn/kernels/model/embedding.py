@@ -26,8 +26,8 @@ _QUANTISED = EMBEDDING.extended(
 
 
 def embedding_table(ids: np.ndarray, table: np.ndarray | Quantised, scale: float, out: np.ndarray) -> NamedTable:
-    """The table of a task that fills out [R, E] with rows of an embedding times `scale`, for as many of the ids, int64
-    [R], as its number `rows` says."""
+    """Return the table of a task that fills out [R, E] with rows of an embedding times `scale`, for as many of the ids,
+    int64 [R], as its number `rows` says."""
     quantised = isinstance(table, Quantised)
     given = {"numbers": table.numbers, "scales": table.scales} if isinstance(table, Quantised) else {"numbers": table}
     values = {"width": out.shape[1], "vocab_size": len(given["numbers"]), "scale": scale, "ids": ids, "out": out}
@@ -36,7 +36,7 @@ def embedding_table(ids: np.ndarray, table: np.ndarray | Quantised, scale: float
 
 @family
 def embedding_task(number: np.dtype, *, quantised: bool) -> Any:
-    """The task of an `embedding_table` for an array of these numbers."""
+    """Return the task of an `embedding_table` for an array of these numbers."""
     embedding_at = (_QUANTISED if quantised else _PLAIN).reader(F=number)
 
     def embed(part, parts, table):  # type: ignore[no-untyped-def]

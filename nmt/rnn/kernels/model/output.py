@@ -25,8 +25,8 @@ Array = NDArray[Any]
 
 
 def chunk_rows(packed: np.dtype) -> int:
-    """Rows whose logits exist at a time, by the elements of packed weights: as many as the gradient of a weight sums
-    in one visit of its tiles, which are a row each in float32 and two in a pair of bfloat16."""
+    """Return rows whose logits exist at a time, by the elements of packed weights: as many as the gradient of a weight
+    sums in one visit of its tiles, which are a row each in float32 and two in a pair of bfloat16."""
     return 512 if packed == PAIRS else 256
 
 
@@ -148,7 +148,7 @@ class _Output:
 
     @property
     def has_gradients(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any."""
         return self.d_h is not None or self.d_weights is not None or self.d_bias is not None
 
     def each_chunk(self, fill: Callable[[Array, slice], None], chunk: int | None = None) -> None:
@@ -200,7 +200,7 @@ def output_loss(
     transposed: bool = False,
     divergence: float = 0.0,
 ) -> tuple[float, float, int]:
-    """The cross entropy of `softmax(h @ W + b)` against `targets`, and its gradients.
+    """Return the cross entropy of `softmax(h @ W + b)` against `targets`, and its gradients.
 
     Args:
         h: [R, H], C-contiguous, float32 or float64; all arrays but targets are of this dtype.

@@ -27,7 +27,7 @@ def _larger(typing_context: Any, a: Any, b: Any) -> Any:
 
 @inner_kernel
 def row_max(row):  # type: ignore[no-untyped-def]
-    """The largest entry of a row of at least one; unspecified where the row holds a NaN."""
+    """Return the largest entry of a row of at least one; unspecified where the row holds a NaN."""
     best = row[0]
     for i in range(row.size):
         best = _larger(best, row[i])

@@ -52,7 +52,7 @@ def _vector(element: ir.Type, lanes: int) -> ir.Type:
 
 
 def _whole(lanes: int, value: int) -> ir.Constant:
-    """The same integer in every lane."""
+    """Return the same integer in every lane."""
     return ir.Constant(_vector(_INT32, lanes), [value] * lanes if lanes > 1 else value)
 
 
@@ -74,7 +74,7 @@ def _upper_half(b: ir.IRBuilder, x: ir.Value, lanes: int) -> ir.Value:
 
 
 def _convert(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
-    """Two vectors of float32 -> all numbers of the first, then of the second, as int16."""
+    """Return two vectors of float32 -> all numbers of the first, then of the second, as int16."""
     floats = ir.VectorType(ir.FloatType(), 16)
     kind = ir.FunctionType(ir.VectorType(_BFloat(), 32), [floats, floats])
     function = cgutils.get_or_insert_function(b.module, kind, "llvm.x86.avx512bf16.cvtne2ps2bf16.512")
@@ -82,7 +82,7 @@ def _convert(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
 
 
 def _zip(b: ir.IRBuilder, earlier: ir.Value, later: ir.Value, lanes: int) -> ir.Value:
-    """Pairs of equal lanes."""
+    """Return pairs of equal lanes."""
     if TARGET.has_bf16 and lanes == TARGET.lanes:
         halves = _convert(b, earlier, later)
         mixed = _shuffle(b, halves, halves, [n // 2 + lanes * (n % 2) for n in range(2 * lanes)])
@@ -92,7 +92,7 @@ def _zip(b: ir.IRBuilder, earlier: ir.Value, later: ir.Value, lanes: int) -> ir.
 
 
 def _neighbours(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
-    """Pairs of neighbouring lanes of two vectors, one after the other."""
+    """Return pairs of neighbouring lanes of two vectors, one after the other."""
     lanes = TARGET.lanes
     if TARGET.has_bf16:
         return b.bitcast(_convert(b, first, second), ir.VectorType(_INT32, lanes))
@@ -112,7 +112,7 @@ def _store(b: ir.IRBuilder, value: ir.Value, at: ir.Value) -> None:
 
 @intrinsic
 def holds_pairs(typing_context: Any, array: Any) -> Any:
-    """Whether an array's elements are pairs: known when compiling."""
+    """Return whether an array's elements are pairs: known when compiling."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return ir.Constant(_BIT, int(signature.args[0].dtype == numba_types.uint32))
@@ -138,7 +138,7 @@ _zip_vector, _zip_one = _make_zip(TARGET.lanes), _make_zip(1)
 
 @intrinsic
 def _pair_vector(typing_context: Any, target: Any, source: Any) -> Any:
-    """Pairs of neighbours in a row, a vector of pairs at a time."""
+    """Return pairs of neighbours in a row, a vector of pairs at a time."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         kind = _vector(ir.FloatType(), TARGET.lanes)
@@ -151,7 +151,7 @@ def _pair_vector(typing_context: Any, target: Any, source: Any) -> Any:
 
 @intrinsic
 def _pair_last(typing_context: Any, target: Any, source: Any) -> Any:
-    """The last number of an odd row, and zero."""
+    """Return the last number of an odd row, and zero."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         number = _load(builder, args[1], ir.FloatType())
@@ -208,7 +208,8 @@ def pair_columns(target, source, count):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair_words(K):  # type: ignore[no-untyped-def]
-    """Pairs in a row of K numbers as products take it: zeros fill it up to a multiple of what they take at a time."""
+    """Return pairs in a row of K numbers as products take it: zeros fill it up to a multiple of what they take at a
+    time."""
     return (K + 2 * _AT_A_TIME - 1) // (2 * _AT_A_TIME) * _AT_A_TIME
 
 

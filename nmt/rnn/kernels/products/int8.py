@@ -37,13 +37,13 @@ _MAGNITUDE, _INFINITY, _LEAST = 0x7FFFFFFF, 0x7F800000, 0x04000000
 
 
 def quad_words(K: int) -> int:
-    """Words of a row of K numbers, and rows of words of a panel: quads and tail."""
+    """Return words of a row of K numbers, and rows of words of a panel: quads and tail."""
     return (K + 3) // 4 + TAIL
 
 
 @intrinsic
 def holds_quads(typing_context: Any, array: Any) -> Any:
-    """Whether an array's elements are quads: known when compiling."""
+    """Return whether an array's elements are quads: known when compiling."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return ir.Constant(_BIT, int(signature.args[0].dtype == numba_types.int32))
@@ -59,7 +59,7 @@ def _vector(element: ir.Type, lanes: int) -> ir.Type:
 
 
 def _whole(kind: ir.Type, value: float) -> ir.Constant:
-    """The same number in every lane."""
+    """Return the same number in every lane."""
     return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
@@ -91,7 +91,7 @@ def _load(b: ir.IRBuilder, source: ir.Value, k: ir.Value, kind: ir.Type) -> ir.V
 
 
 def _largest(b: ir.IRBuilder, source: ir.Value, count: ir.Value) -> ir.Value:
-    """The bits of the largest magnitude; bits of floats without their sign are ordered as whole numbers, with
+    """Return the bits of the largest magnitude; bits of floats without their sign are ordered as whole numbers, with
     infinity and then NaN at the top."""
     best = {n: cgutils.alloca_once_value(b, _whole(_vector(_INT32, n), 0)) for n in {TARGET.lanes, 1}}
 
@@ -202,7 +202,7 @@ def _add_plain(b: ir.IRBuilder, sums: ir.Value, rows: ir.Value, weights: ir.Valu
 
 
 def _part_of_rows(kind: ir.Type, shift: int) -> Any:
-    """The unsigned byte at `shift` of every lane."""
+    """Return the unsigned byte at `shift` of every lane."""
 
     def part(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
         lanes = b.bitcast(words, kind)
@@ -212,7 +212,7 @@ def _part_of_rows(kind: ir.Type, shift: int) -> Any:
 
 
 def _part_of_weights(kind: ir.Type, shift: int) -> Any:
-    """The signed byte at `shift` of every lane."""
+    """Return the signed byte at `shift` of every lane."""
     top = kind.element.width - 8
 
     def part(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
@@ -223,7 +223,7 @@ def _part_of_weights(kind: ir.Type, shift: int) -> Any:
 
 
 def byte_sums() -> list[ByteSum]:
-    """The steps of this target, to be taken one after another."""
+    """Return the steps of this target, to be taken one after another."""
     if TARGET.byte_sums == "vnni":
         bits = 32 * TARGET.lanes
         return [ByteSum(_same, _same, _instruction(f"llvm.x86.avx512.vpdpbusd.{bits}"))]

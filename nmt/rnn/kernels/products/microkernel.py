@@ -82,8 +82,7 @@ class _Tile:
         """Make the sums what is added to C: they are."""
 
     def row_offsets(self) -> list[ir.Value]:
-        """Bytes from the first row of A to each, as an odd multiple of the stride times 1, 2, 4 or
-        8.
+        """Return bytes from the first row of A to each, as an odd multiple of the stride times 1, 2, 4 or 8.
 
         An address can scale by those, so that five registers reach ten rows. An empty assembly
         statement hides that the multiples are related: LLVM would otherwise walk from row to row by
@@ -131,7 +130,7 @@ class _Tile:
                 b.store(self.fma(operand, column, b.load(slot)), slot)
 
     def broadcast(self, at: ir.Value, vector: ir.Type) -> ir.Value:
-        """One element of A in every lane."""
+        """Return one element of A in every lane."""
         b = self.b
         scalar = b.load(b.bitcast(at, vector.element.as_pointer()))
         undefined = ir.Constant(vector, ir.Undefined)
@@ -201,7 +200,7 @@ class _PairTile(_Tile):
         self.words = ir.VectorType(_INT32, self.lanes)
 
     def columns_at(self, panel: ir.Value) -> list[ir.Value]:
-        """One row of the panel."""
+        """Return one row of the panel."""
         b, vectors = self.b, range(self.vectors)
         at = [b.gep(panel, [self.number(j * self.lanes * self.bytes)]) for j in vectors]
         return [b.bitcast(self.load(place), self.words) for place in at]
@@ -252,7 +251,7 @@ class _QuadTile(_PairTile):
                 b.store(start, row[j])
 
     def of_columns(self, j: int) -> ir.Value:
-        """Vector j behind the quads of the panel: starts, then scales."""
+        """Return vector j behind the quads of the panel: starts, then scales."""
         return self.load(self.b.gep(self.starts, [self.number(j * self.lanes * self.bytes)]))
 
     def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:

@@ -25,7 +25,7 @@ def packed_weight(
     threads: int = 1,
     dtype: np.dtype | None = None,
 ) -> Packed:
-    """Rows [start, start + rows) of a matrix (or the transpose of them) laid out for the products.
+    """Return rows [start, start + rows) of a matrix (or the transpose of them) laid out for the products.
 
     dtype: of the elements, see `weights.packed_dtype`; None for the matrix's own. Kept with the weights.
     """
@@ -57,7 +57,8 @@ def packed_weight(
 
 
 def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-    """The arrays that packing reads: the matrix, or numbers and scales of int8, quantised here unless they are held."""
+    """Return the arrays that packing reads: the matrix, or numbers and scales of int8, quantised here unless they are
+    held."""
     if dtype != QUADS:
         return (weights[name],)
     held = weights.quantised(name)
@@ -67,7 +68,7 @@ def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> 
 
 
 def packed_output(layer: OutputLayer, threads: int, *, transposed: bool = False) -> Packed:
-    """The matrix [H, V] of an output layer, or its transpose, as the products read it."""
+    """Return the matrix [H, V] of an output layer, or its transpose, as the products read it."""
     rows = layer.weights.shape(layer.matrix)[0]
     turned = layer.tied != transposed
     return packed_weight(layer.weights, layer.matrix, 0, rows, turned, threads=threads, dtype=layer.packed)

@@ -23,14 +23,14 @@ _PANELS_AT_A_TIME = 8
 
 
 def words_of(K: int, dtype: DTypeLike) -> int:
-    """Elements of a row of K numbers on their way into a product, and rows of a panel; `dtype` is that of packed
+    """Return elements of a row of K numbers on their way into a product, and rows of a panel; `dtype` is that of packed
     weights, uint32 for pairs of bfloat16, int32 for quads of int8."""
     dtype = np.dtype(dtype)
     return int(pair_words(K)) if dtype == np.uint32 else quad_words(K) if dtype == np.int32 else K
 
 
 def packed_size(K: int, N: int, dtype: DTypeLike) -> int:
-    """Elements of the packed form of a K x N matrix, `dtype` as in `words_of`."""
+    """Return elements of the packed form of a K x N matrix, `dtype` as in `words_of`."""
     width = TARGET.panel_width(dtype)
     return -(-N // width) * width * words_of(K, dtype)
 

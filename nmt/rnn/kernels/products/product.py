@@ -166,7 +166,7 @@ Operands = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def product_table(operands: Operands, a_col: int, c_col: int, K: int, N: int, accumulate: int) -> np.ndarray:
-    """The arguments of a `product` of the operands A, B, C and segments, for `run_product`."""
+    """Return the arguments of a `product` of the operands A, B, C and segments, for `run_product`."""
     A, _, C, segments = operands
     return task_table((a_col, A.shape[1], c_col, C.shape[1], K, N, len(segments), accumulate), operands)
 

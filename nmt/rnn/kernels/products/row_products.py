@@ -23,7 +23,7 @@ _POINTER, _SIZE = "voidptr", "int64"
 
 
 def _product_rows(tile, width, size):  # type: ignore[no-untyped-def]
-    """A product of rows by tiles; panels are `width` columns of elements of `size` bytes."""
+    """Return a product of rows by tiles; panels are `width` columns of elements of `size` bytes."""
 
     def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
         for m0 in range(0, M, ROW_BLOCK):

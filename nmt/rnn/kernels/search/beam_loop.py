@@ -48,7 +48,7 @@ def _lap(search):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _step_parts(search):  # type: ignore[no-untyped-def]
-    """The parts of a step, and the rows of each."""
+    """Return the parts of a step, and the rows of each."""
     inputs, states, step = step_part_at(search.inputs), step_part_at(search.states), step_part_at(search.step)
     return (inputs, search.num_words), (states, search.num_parents), (step, search.num_rows)
 
@@ -85,7 +85,7 @@ def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
 
 @family
 def search_task(number: np.dtype) -> Any:
-    """The task of a whole search whose scores are these numbers."""
+    """Return the task of a whole search whose scores are these numbers."""
     search_at = SEARCH.reader(F=number)
 
     def beam_loop(part, parts, table):  # type: ignore[no-untyped-def]

@@ -62,8 +62,8 @@ def choose(search):  # type: ignore[no-untyped-def]
 
 @exact_kernel
 def prune_beam(search):  # type: ignore[no-untyped-def]
-    """Rows become the continuations chosen. Those that have ended leave; sentences that can no longer improve leave
-    altogether. Returns how many rows there are then."""
+    """Return rows become the continuations chosen. Those that have ended leave; sentences that can no longer improve
+    leave altogether. Returns how many rows there are then."""
     rows, slots, chosen, words = search.rows, search.slots, search.chosen, search.words
     before, after, going = search.parity, 1 - search.parity, 0
     for n in range(search.num_live):
@@ -89,7 +89,7 @@ def prune_beam(search):  # type: ignore[no-untyped-def]
 
 @exact_kernel
 def _hopeful(search, s, best):  # type: ignore[no-untyped-def]
-    """Whether the sentence in slot s may still find a translation that counts; `best` is the best sum of a live
+    """Return whether the sentence in slot s may still find a translation that counts; `best` is the best sum of a live
     hypothesis."""
     slots, divisors, word_reward = search.slots, search.divisors, search.word_reward
     steps, limit = slots.steps[s], slots.limit[s]
@@ -155,7 +155,7 @@ def keep(search, going):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def next_status(search):  # type: ignore[no-untyped-def]
-    """Whether another step can be taken."""
+    """Return whether another step can be taken."""
     if search.working < search.size and search.taken < search.num_waiting:
         return WANTS_READING
     if search.num_rows == 0:

@@ -69,9 +69,9 @@ def _keep_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyp
 
 
 def rows_to_multiply(number: np.dtype, packed: np.dtype) -> Any:
-    """What a task calls at its begin, with its table, y and weights of these elements and memory for what is rounded:
-    it returns what multiplies the weights, which is y, or that memory, filled by all threads; and the goal of their
-    next meeting."""
+    """Return what a task calls at its begin, with its table, y and weights of these elements and memory for what is
+    rounded: it returns what multiplies the weights, which is y, or that memory, filled by all threads; and the goal of
+    their next meeting."""
     return _keep_all if number == packed else _round_all
 
 
@@ -207,7 +207,7 @@ def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[
 def best_tokens(
     y: np.ndarray, weights: np.ndarray, bias: np.ndarray, first: int, places: int, threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The K = `places` most probable tokens of each row and their log-probabilities, without logits in memory.
+    """Return the K = `places` most probable tokens of each row and their log-probabilities, without logits in memory.
 
     y [R, H] outputs of the decoder, weights the packed [H, V] matrix of the output layer (in pairs of
     bfloat16 or quads of int8 y is rounded as well), bias [V]. Returns tokens
@@ -251,7 +251,7 @@ _here = local()
 
 
 def _ready(rows: int, *sizes: Any) -> BestTokens:
-    """One that this thread has used before; finding its memory would take as long as little work does."""
+    """Return one that this thread has used before; finding its memory would take as long as little work does."""
     if rows > _FEW:
         return BestTokens(rows, *sizes)
     kept: dict[Any, BestTokens] = _here.__dict__.setdefault("kept", {})
@@ -347,7 +347,8 @@ def _normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
 
 
 def log_probs(y: np.ndarray, weights: np.ndarray, bias: np.ndarray, threads: int) -> np.ndarray:
-    """The log-probabilities of all tokens [R, V]; arguments as in `best_tokens`, whose scores are the same bits."""
+    """Return the log-probabilities of all tokens [R, V]; arguments as in `best_tokens`, whose scores are the same
+    bits."""
     chunks = -(-len(bias) // _chunk_columns(y.itemsize))
     parts = min(threads, chunks)
     tops, totals = np.empty((len(y), chunks), y.dtype), np.empty((len(y), chunks), y.dtype)

@@ -119,7 +119,7 @@ def _spread(part, parts, logits, bias, ids, places, starts, lists, longest, out)
 def best_candidates(
     y: np.ndarray, weights: np.ndarray, lists: CandidateLists, first: int, places: int, threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The `places` most probable tokens of each row's list and their log-probabilities among the list.
+    """Return the `places` most probable tokens of each row's list and their log-probabilities among the list.
 
     y [R, H]; weights: the packed [H, U] matrix of the columns `lists.ids`. Returns what `search.best_tokens` does,
     tokens by their number in the vocabulary.
@@ -178,7 +178,7 @@ def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
 def candidate_log_probs(
     y: np.ndarray, weights: np.ndarray, lists: CandidateLists, vocab_size: int, threads: int
 ) -> np.ndarray:
-    """The log-probabilities of all tokens [R, vocab_size], -inf for those not in the row's list; arguments as in
+    """Return the log-probabilities of all tokens [R, vocab_size], -inf for those not in the row's list; arguments as in
     `best_candidates`, whose scores are the same bits."""
     threads = _useful(threads, y, lists)
     logits = _all_logits(y, weights, len(lists.ids), threads)
@@ -196,7 +196,7 @@ def _arrays(lists: CandidateLists) -> tuple[np.ndarray | int, ...]:
 
 
 def _all_logits(y: np.ndarray, weights: np.ndarray, columns: int, threads: int) -> np.ndarray:
-    """The products [R, U], bias not added."""
+    """Return the products [R, U], bias not added."""
     logits = np.empty((len(y), columns), y.dtype)
     run_parallel(_store_logits, threads, _rounded(y, weights, threads), weights, columns, logits)
     return logits

@@ -31,7 +31,7 @@ def _best_of_rows(rows, tokens, scores):  # type: ignore[no-untyped-def]
 
 
 def top_tokens(rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
-    """The best tokens of each row of scores [R, V] and their scores, best first, of equal ones the lower token:
+    """Return the best tokens of each row of scores [R, V] and their scores, best first, of equal ones the lower token:
     [R, places]. Scores of -inf are never chosen; unused places have token -1."""
     places, rows = min(places, rows.shape[1]), np.ascontiguousarray(rows)
     tokens, scores = np.empty((len(rows), places), np.int32), np.empty((len(rows), places), rows.dtype)
@@ -41,7 +41,7 @@ def top_tokens(rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
 
 @inner_kernel
 def _draw_from(tokens, scores, count, top, temperature, total, uniform):  # type: ignore[no-untyped-def]
-    """The token at which the running sum of exp((score - top) / temperature) passes `uniform` of the total."""
+    """Return the token at which the running sum of exp((score - top) / temperature) passes `uniform` of the total."""
     running, chosen = 0.0, -1
     for k in range(count):
         if scores[k] > -math.inf:
@@ -94,8 +94,8 @@ def _draw_rows(rows, temperature, top_k, top_p, uniforms, everything, chosen):  
 
 
 def draw_tokens(rows: np.ndarray, uniforms: np.ndarray, *, temperature: float, top_k: int, top_p: float) -> np.ndarray:
-    """One token of each row of log-probabilities [R, V] (-inf: never), drawn with the random numbers `uniforms` [R]
-    in [0, 1): int32 [R], -1 where there is none.
+    """Return one token of each row of log-probabilities [R, V] (-inf: never), drawn with the random numbers `uniforms`
+    [R] in [0, 1): int32 [R], -1 where there is none.
 
     Probabilities go to the power 1 / temperature; of these the top_k largest stay (0: all; Fan et al. 2018, section
     5.1), of which the fewest whose sum reaches top_p stay (Holtzman et al. 2020, section 3.1).

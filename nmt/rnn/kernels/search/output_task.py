@@ -52,6 +52,6 @@ class OutputTask:
 def output_sizes(
     R: int, H: int, columns: int, places: int, parts: int, number: np.dtype, packed: np.dtype
 ) -> dict[str, int]:
-    """The sizes in an OUTPUT table."""
+    """Return the sizes in an OUTPUT table."""
     words = words_of(H, packed) if packed != number else 0
     return {"rows": R, "inputs": H, "columns": columns, "places": places, "parts": parts, "words": words}

@@ -11,63 +11,63 @@ from typing import Any
 
 
 def may_come(token: Any, first_token: Any, never: Any) -> Any:
-    """Whether a token may continue a hypothesis. One below 0 is no token."""
+    """Return whether a token may continue a hypothesis. One below 0 is no token."""
     return (token >= first_token) & (token != never)
 
 
 def tokens_wanted(room: Any) -> Any:
-    """The best tokens of a row that a choice needs: a row cannot give more continuations than its sentence has room
-    for; one more, where `never` is passed over."""
+    """Return the best tokens of a row that a choice needs: a row cannot give more continuations than its sentence has
+    room for; one more, where `never` is passed over."""
     return room + 1
 
 
 def wins(total: Any, other: Any) -> Any:
-    """Whether a continuation comes before another one that was found earlier: of equal ones the earlier row, then the
-    better place within it, stays first."""
+    """Return whether a continuation comes before another one that was found earlier: of equal ones the earlier row,
+    then the better place within it, stays first."""
     return total > other
 
 
 def ends(token: Any, eos_id: Any, steps: Any, limit: Any) -> Any:
-    """Whether a hypothesis of so many tokens, this one the last, gets no more."""
+    """Return whether a hypothesis of so many tokens, this one the last, gets no more."""
     return (token == eos_id) | (steps >= limit)
 
 
 def room_left(room: Any, ended: Any) -> Any:
-    """Places in a beam after so many more hypotheses have ended: each leaves it one narrower."""
+    """Return places in a beam after so many more hypotheses have ended: each leaves it one narrower."""
     return room - ended
 
 
 def rewarded_tokens(length: Any, expected: Any) -> Any:
-    """Tokens that earn the word reward: all, or no more than are expected (infinity: no bound)."""
+    """Return tokens that earn the word reward: all, or no more than are expected (infinity: no bound)."""
     return min(length, expected)
 
 
 def score(total: Any, divisor: Any, word_reward: Any, rewarded: Any) -> Any:
-    """What hypotheses are ranked by: the sum of log-probabilities by the divisor of the length, and the word reward for
-    each of `rewarded` tokens."""
+    """Return what hypotheses are ranked by: the sum of log-probabilities by the divisor of the length, and the word
+    reward for each of `rewarded` tokens."""
     return total / divisor + word_reward * rewarded
 
 
 def best_length(word_reward: Any, steps: Any, limit: Any) -> Any:
-    """The length at which the word reward of a hypothesis of so many tokens would be the most."""
+    """Return the length at which the word reward of a hypothesis of so many tokens would be the most."""
     return limit if word_reward > 0 else steps + 1
 
 
 def best_score(total: Any, next_divisor: Any, last_divisor: Any, word_reward: Any, rewarded: Any) -> Any:
-    """A bound on the score of what continues a hypothesis. Log-probabilities only fall: it can at best keep its sum.
-    Below zero that counts least at the maximum length; a sum above, of what rules add, counts most at once. `rewarded`:
-    the tokens that are, of `best_length`."""
+    """Return a bound on the score of what continues a hypothesis. Log-probabilities only fall: it can at best keep its
+    sum. Below zero that counts least at the maximum length; a sum above, of what rules add, counts most at once.
+    `rewarded`: the tokens that are, of `best_length`."""
     return max(total / last_divisor, total / next_divisor) + word_reward * rewarded
 
 
 def can_improve(bound: Any, to_beat: Any) -> Any:
-    """Whether a sentence may still find a translation that counts."""
+    """Return whether a sentence may still find a translation that counts."""
     return bound > to_beat
 
 
 def score_to_beat(scores: Any, finished: Any, first: Any, count: Any, n_best: Any, former: Any) -> Any:
-    """The n-th best score of the finished ones among hypotheses first, ... first + count - 1; `former` where fewer
-    are."""
+    """Return the n-th best score of the finished ones among hypotheses first, ... first + count - 1; `former` where
+    fewer are."""
     for i in range(first, first + count):
         better, equal = 0, 0
         for j in range(first, first + count):

@@ -65,7 +65,7 @@ def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
 
 
 def _compile(kernel: Kernel, capability: Capability) -> Compiled:
-    """Its machine code, made anew."""
+    """Return its machine code, made anew."""
     ptx = to_ptx(kernel, capability)
     entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
     if entry is None:
@@ -76,8 +76,8 @@ def _compile(kernel: Kernel, capability: Capability) -> Compiled:
 
 
 def to_ptx(kernel: Kernel, capability: Capability) -> str:
-    """What Numba makes of a kernel. Sums are done in the order written and NaN keeps its meaning; a product and a sum
-    may become one rounding. Raises DeviceError where the compilers are not installed."""
+    """Return what Numba makes of a kernel. Sums are done in the order written and NaN keeps its meaning; a product and
+    a sum may become one rounding. Raises DeviceError where the compilers are not installed."""
     cuda = _numba_cuda()
     with _lock, _without_gpu(capability):
         text, _ = cuda.compile(
@@ -178,7 +178,7 @@ def _key(kernel: Kernel, capability: Capability) -> str:
 
 @lru_cache(maxsize=1)
 def _versions() -> str:
-    """The compilers, and the sources beside this file, where `ptx` lies."""
+    """Return the compilers, and the sources beside this file, where `ptx` lies."""
     packages = ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "llvmlite")
     found = [f"{name} {_version(name)}" for name in packages]
     sources = [

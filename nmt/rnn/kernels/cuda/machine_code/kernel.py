@@ -49,31 +49,31 @@ class Kernel:
 
     @property
     def block(self) -> tuple[int, int, int]:
-        """The threads of a block along x, y and z."""
+        """Return the threads of a block along x, y and z."""
         return whole_size(self.threads)
 
     @property
     def block_threads(self) -> int:
-        """All threads of a block."""
+        """Return all threads of a block."""
         return prod(self.block)
 
 
 def whole_size(size: Size) -> tuple[int, int, int]:
-    """A grid or block along x, y and z; what is not named is 1."""
+    """Return a grid or block along x, y and z; what is not named is 1."""
     given = (size,) if isinstance(size, int) else tuple(size)
     x, y, z = (*given, 1, 1, 1)[:3]
     return x, y, z
 
 
 def device_function(function: Callable[..., Any]) -> Any:
-    """A function that kernels call."""
+    """Return a function that kernels call."""
     from numba import cuda
 
     return cuda.jit(device=True)(function)
 
 
 def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """What a kernel's function calls its arguments, in their order."""
+    """Return what a kernel's function calls its arguments, in their order."""
     code = function.__code__
     return code.co_varnames[: code.co_argcount]
 
@@ -113,24 +113,24 @@ class Runtime(Protocol):
         """
 
     def upload(self, array: np.ndarray) -> Any:
-        """A copy on the device."""
+        """Return a copy on the device."""
 
     def download(self, array: Any) -> np.ndarray:
-        """A copy on the host, once all work given before is done."""
+        """Return a copy on the host, once all work given before is done."""
 
     def synchronize(self) -> None:
         """Wait for all work given before; raises DeviceError for what went wrong in it."""
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """What does again what `function` launches, without calling it, as long as somebody holds it; nothing is done
-        yet.
+        """Return what does again what `function` launches, without calling it, as long as somebody holds it; nothing is
+        done yet.
 
         It may launch kernels and products on arrays that stay where they are, each of them for the second time at
         least, and nothing else: no allocation, no copy to or from the host.
         """
 
     def now(self) -> Any:
-        """A moment: when all work given before is done."""
+        """Return a moment: when all work given before is done."""
 
     def seconds(self, began: Any, ended: Any) -> float:
         """Between two moments, by the GPU's clock; waits for the second."""

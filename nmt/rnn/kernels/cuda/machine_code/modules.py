@@ -11,7 +11,7 @@ from nmt.system.interruption import forkable
 
 
 def load_module(source: str, key: str) -> ModuleType:
-    """The module of generated source; `key` names its content. The same key is run once per process."""
+    """Return the module of generated source; `key` names its content. The same key is run once per process."""
     name = f"nmt_{key}"
     with _loading:
         if name not in _loaded:

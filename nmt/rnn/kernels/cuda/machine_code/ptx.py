@@ -29,7 +29,7 @@ _KINDS = {"f": (types.float32, _F32), "r": (types.uint32, _I32)}
 
 
 def _plain(name: str, text: str, results: str, operands: str) -> Any:
-    """An instruction on registers; one letter a value, f float32, r uint32."""
+    """Return an instruction on registers; one letter a value, f float32, r uint32."""
     kinds = [_KINDS[letter][0] for letter in operands]
     result = _KINDS[results[0]][0]
     returned = result if len(results) == 1 else types.UniTuple(result, len(results))
@@ -46,7 +46,7 @@ def _plain(name: str, text: str, results: str, operands: str) -> Any:
 
 
 def _memory(name: str, text: str, results: str, value: str = "") -> Any:
-    """An instruction on an address in global memory, given as array and index, and perhaps a value."""
+    """Return an instruction on an address in global memory, given as array and index, and perhaps a value."""
     result = _KINDS[results[0]][0] if results else types.void
     returned = types.UniTuple(result, len(results)) if len(results) > 1 else result
     constraints = ",".join(["=" + letter for letter in results] + ["l", *value, "~{memory}"])
@@ -78,7 +78,7 @@ def _address(context: Any, builder: ir.IRBuilder, kinds: Any, args: Any) -> ir.V
 
 
 def _as_array(builder: ir.IRBuilder, struct: ir.Value, values: list[ir.Type]) -> ir.Value:
-    """What Numba takes for a tuple of equal types, from what an instruction with several results gives."""
+    """Return what Numba takes for a tuple of equal types, from what an instruction with several results gives."""
     made = ir.Constant(ir.ArrayType(values[0], len(values)), ir.Undefined)
     for i in range(len(values)):
         made = builder.insert_value(made, builder.extract_value(struct, i), i)

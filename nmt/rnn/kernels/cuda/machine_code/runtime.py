@@ -74,11 +74,11 @@ class CupyRuntime:
         self.blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
 
     def upload(self, array: np.ndarray) -> Any:
-        """A copy on the GPU."""
+        """Return a copy on the GPU."""
         return self.xp.array(array, order="C")
 
     def download(self, array: Any) -> np.ndarray:
-        """A copy on the host; waits."""
+        """Return a copy on the host; waits."""
         with self._errors():
             return self.xp.asnumpy(array, stream=self.stream)
 
@@ -88,7 +88,7 @@ class CupyRuntime:
             self.stream.synchronize()
 
     def now(self) -> Any:
-        """An event in the stream; see `Runtime`."""
+        """Return an event in the stream; see `Runtime`."""
         event = self.xp.cuda.Event()
         event.record(self.stream)
         return event
@@ -100,7 +100,7 @@ class CupyRuntime:
             return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """A graph of what `function` launches; see `Runtime`."""
+        """Return a graph of what `function` launches; see `Runtime`."""
         self.stream.begin_capture()
         try:
             function()
@@ -196,7 +196,7 @@ def _import_cupy() -> Any:
 
 
 def _first_gpu(cupy: Any) -> tuple[str, Callable[[str], int]]:
-    """The first GPU's name, and what the driver says of it."""
+    """Return the first GPU's name, and what the driver says of it."""
     runtime = cupy.cuda.runtime
     try:
         if runtime.getDeviceCount() < 1:

@@ -36,7 +36,7 @@ class CellSteps(NamedTuple):
 
 
 def cell_steps(name: str, tile: Tile) -> CellSteps:
-    """The steps of a cell of CELLS for a tile."""
+    """Return the steps of a cell of CELLS for a tile."""
     if name == "lstm":
         return CellSteps(2, _lstm_forward, _lstm_backward, False)
     return CellSteps(1, _make_gru_forward(tile.hidden), _gru_backward, True)

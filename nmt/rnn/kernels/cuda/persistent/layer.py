@@ -77,8 +77,8 @@ class PersistentLayer:
     def backward(
         self, W_h: Any, run: Forward, lengths: Any, states: Any, d_y: Any, d_last: Any, *, reverse: bool = False
     ) -> Backward:
-        """The gradients of sum(d_y * y) + sum(d_last * last); overwrites run.gates, run.inner of a GRU, and d_last
-        [n, B, H]."""
+        """Return the gradients of sum(d_y * y) + sum(d_last * last); overwrites run.gates, run.inner of a GRU, and
+        d_last [n, B, H]."""
         tile = self.backward_tile
         T, B = run.gates.shape[:2]
         d_product = self.runtime.xp.empty(run.gates.shape, _handed_type(tile))
@@ -104,7 +104,7 @@ def _handed_type(tile: Tile) -> Any:
 
 
 def plan_layer(runtime: Runtime, cell: Cell, hidden: int, batch: int, *, exact: bool) -> PersistentLayer | None:
-    """How to run a layer, or None where the GPU cannot hold its weights or the sizes do not divide.
+    """Return how to run a layer, or None where the GPU cannot hold its weights or the sizes do not divide.
 
     cell: `lstm`, or `gru` with the reset after the product. exact: products of nearly float32 precision, else of
     bfloat16.

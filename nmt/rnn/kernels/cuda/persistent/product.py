@@ -32,12 +32,12 @@ class Product(NamedTuple):
 
 
 def state_type(tile: Tile) -> Any:
-    """How states are handed over: float32 as bits, or bfloat16."""
+    """Return how states are handed over: float32 as bits, or bfloat16."""
     return uint32[::1] if tile.exact else uint16[::1]
 
 
 def make_product(tile: Tile) -> Product:
-    """The device functions for a tile; `parts` is shared memory of tile.sums * tile.threads numbers."""
+    """Return the device functions for a tile; `parts` is shared memory of tile.sums * tile.threads numbers."""
     return Product(
         _make_load_weights(tile),
         _make_sources(tile),
@@ -129,7 +129,7 @@ def _make_sources(tile: Tile) -> Any:
 
 @device_function
 def _rest(bits):
-    """What a tensor core does not read of a float32."""
+    """Return what a tensor core does not read of a float32."""
     return ptx.as_bits(ptx.as_float(bits) - ptx.as_float(bits & uint32(_TF32)))
 
 

@@ -35,12 +35,12 @@ class Tile:
 
     @property
     def inner(self) -> int:
-        """The product's inner size."""
+        """Return the product's inner size."""
         return self.hidden * (self.gates if self.backward else 1)
 
     @property
     def rows(self) -> int:
-        """Rows of the transposed weights in a block."""
+        """Return rows of the transposed weights in a block."""
         return self.units * (1 if self.backward else self.gates)
 
     @property
@@ -55,27 +55,27 @@ class Tile:
 
     @property
     def share(self) -> int:
-        """A warp's part of the inner axis."""
+        """Return a warp's part of the inner axis."""
         return self.loads * 4 * self.run
 
     @property
     def row_tiles(self) -> int:
-        """Rows in sixteens."""
+        """Return rows in sixteens."""
         return self.rows // 16
 
     @property
     def column_tiles(self) -> int:
-        """Columns in eights."""
+        """Return columns in eights."""
         return self.columns // 8
 
     @property
     def weight_words(self) -> int:
-        """Words of weights in a thread's registers."""
+        """Return words of weights in a thread's registers."""
         return self.row_tiles * self.loads * 8
 
     @property
     def state_words(self) -> int:
-        """Words of states that a thread loads in a step."""
+        """Return words of states that a thread loads in a step."""
         return self.column_tiles * self.loads * 4
 
     @property
@@ -99,7 +99,7 @@ class Tile:
         return self.hidden // self.units
 
     def fits(self, capability: Capability) -> bool:
-        """Whether registers and shared memory suffice, by estimate; the tests hold examples to it."""
+        """Return whether registers and shared memory suffice, by estimate; the tests hold examples to it."""
         registers = self.weight_words + self.state_words + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
         if capability < (9, 0):
             # There a tensor core's first operand lies in every other four registers, and not all between find a use:
@@ -116,7 +116,7 @@ class Tile:
         return -(-batch // self.columns)
 
     def cycles(self, batch: int, multiprocessors: int) -> float:
-        """A step's estimated time: waiting, loading states, multiplying, and adding what the warps have."""
+        """Return a step's estimated time: waiting, loading states, multiplying, and adding what the warps have."""
         rounds = -(-self.slices(batch) * self.blocks // multiprocessors)
         loading = self.columns * self.inner * (4 if self.exact else 2) / 64
         instructions = self.row_tiles * self.column_tiles * self.loads * 2 * (3 if self.exact else 1)
@@ -135,7 +135,7 @@ def choose_tile(
     backward: bool,
     exact: bool,
 ) -> Tile | None:
-    """The division with the shortest estimated step, or None where no division fits the GPU.
+    """Return the division with the shortest estimated step, or None where no division fits the GPU.
 
     The estimate's constants are published latencies and rates, not measured here.
     """
@@ -160,7 +160,7 @@ EXAMPLE_GPUS: dict[Capability, int] = {(8, 0): 108, (9, 0): 132}
 
 
 def example_tiles(gates: int, capability: Capability) -> Iterator[tuple[str, Tile]]:
-    """What is chosen on such a GPU for some hidden sizes and batches."""
+    """Yield what is chosen on such a GPU for some hidden sizes and batches."""
     for hidden, batch, exact in ((512, 128, False), (800, 20, False), (256, 64, True)):
         for backward in (False, True):
             multiprocessors = EXAMPLE_GPUS[capability]

@@ -59,7 +59,7 @@ def _announce(flags, at):
 
 @lru_cache
 def forward_kernel(cell: str, tile: Tile) -> Kernel:
-    """The forward loop of a cell with G gates and n states for a tile, grid (tile.blocks, slices).
+    """Return the forward loop of a cell with G gates and n states for a tile, grid (tile.blocks, slices).
 
     W_h [H, G*H]; b_h [G*H] of a GRU; a [T, B, G*H] in: x W_x + b, out: the gates after their functions; lengths [B];
     initial, final [n, B, H]: h, and c of an LSTM; y [T, B, H]; inner [T, B, H]: out, see `CellSteps`; states
@@ -130,7 +130,7 @@ def forward_kernel(cell: str, tile: Tile) -> Kernel:
 
 @lru_cache
 def backward_kernel(cell: str, tile: Tile) -> Kernel:
-    """The backward loop of a cell for a tile, grid (tile.blocks, slices).
+    """Return the backward loop of a cell for a tile, grid (tile.blocks, slices).
 
     a [T, B, G*H] in: gates, out: gradients of x W_x + b; inner in: as forward, out of a GRU: gradients of h W_n + b_n
     (of the other gates' products they are those of a); kept [T, B, H]: the state of which the gradients need the one
@@ -215,7 +215,7 @@ def backward_kernel(cell: str, tile: Tile) -> Kernel:
 
 
 def chosen_kernels(capability: Capability) -> dict[str, Kernel]:
-    """What is chosen on a GPU of this capability, for the tests that compile."""
+    """Return what is chosen on a GPU of this capability, for the tests that compile."""
     return {
         f"{cell} {name}": (backward_kernel if tile.backward else forward_kernel)(cell, tile)
         for cell, gates in CELLS.items()

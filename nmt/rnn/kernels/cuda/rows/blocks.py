@@ -20,7 +20,7 @@ _ALL_LANES = 0xFFFFFFFF
 
 
 def row_threads(size: int) -> int:
-    """Threads of a block for so many numbers: one warp has nobody to wait for."""
+    """Return threads of a block for so many numbers: one warp has nobody to wait for."""
     return 32 if size <= _SHORT_ROW else THREADS
 
 
@@ -38,7 +38,7 @@ def registers_for(blocks: int) -> int:
 
 @device_function
 def block_sum(value, shared):  # type: ignore[no-untyped-def]
-    """The sum over the threads of a block, whole warps, in every thread; `shared` holds WARPS numbers."""
+    """Return the sum over the threads of a block, whole warps, in every thread; `shared` holds WARPS numbers."""
     for offset in (16, 8, 4, 2, 1):
         value += cuda.shfl_xor_sync(_ALL_LANES, value, offset)
     if cuda.threadIdx.x & 31 == 0:
@@ -53,8 +53,8 @@ def block_sum(value, shared):  # type: ignore[no-untyped-def]
 
 @device_function
 def block_first_max(value, index, shared, places):  # type: ignore[no-untyped-def]
-    """The largest value over the threads of a block and the lowest index that has it, in every thread; a thread with
-    nothing to offer brings minus infinity. `shared` and `places` hold WARPS numbers."""
+    """Return the largest value over the threads of a block and the lowest index that has it, in every thread; a thread
+    with nothing to offer brings minus infinity. `shared` and `places` hold WARPS numbers."""
     for offset in (16, 8, 4, 2, 1):
         other = cuda.shfl_xor_sync(_ALL_LANES, value, offset)
         place = cuda.shfl_xor_sync(_ALL_LANES, index, offset)

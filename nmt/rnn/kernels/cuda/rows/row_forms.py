@@ -20,7 +20,7 @@ MEET = "cuda.syncthreads()"
 
 
 def features_are_independent(step: RowWork) -> bool:
-    """Whether no feature of a row waits for another, so that several blocks may share a row."""
+    """Return whether no feature of a row waits for another, so that several blocks may share a row."""
     (nest, *more) = step.nests
     entries = nest.entries
     plain = nest.width is not None and not nest.source_axis and all(e.value.width is not None for e in entries)

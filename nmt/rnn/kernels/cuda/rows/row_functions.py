@@ -54,7 +54,7 @@ def activations(number: Any) -> tuple[Any, ...]:
 
 @device_function
 def warp_sum(value):  # type: ignore[no-untyped-def]
-    """The sum of all lanes' values, in all lanes."""
+    """Return the sum of all lanes' values, in all lanes."""
     for distance in (16, 8, 4, 2, 1):
         value += cuda.shfl_xor_sync(0xFFFFFFFF, value, distance)
     return value
@@ -62,7 +62,8 @@ def warp_sum(value):  # type: ignore[no-untyped-def]
 
 @device_function
 def block_sum(value, parts):  # type: ignore[no-untyped-def]
-    """The sum of all threads' values, in all threads. parts: shared, one number a warp, free before and after."""
+    """Return the sum of all threads' values, in all threads. parts: shared, one number a warp, free before and
+    after."""
     thread, threads = cuda.threadIdx.x, cuda.blockDim.x
     value = warp_sum(value)
     if thread % WARP == 0:
@@ -77,7 +78,7 @@ def block_sum(value, parts):  # type: ignore[no-untyped-def]
 
 @device_function
 def block_max(value, parts):  # type: ignore[no-untyped-def]
-    """The largest of all threads' values, in all threads; parts as above."""
+    """Return the largest of all threads' values, in all threads; parts as above."""
     thread, threads = cuda.threadIdx.x, cuda.blockDim.x
     for distance in (16, 8, 4, 2, 1):
         value = max(value, cuda.shfl_xor_sync(0xFFFFFFFF, value, distance))

@@ -48,7 +48,7 @@ def _number(dtype: np.dtype) -> Any:
 
 
 def threads_for(count: int) -> int:
-    """The block for work on `count` numbers: small where they are few, for the sake of who emulates it."""
+    """Return the block for work on `count` numbers: small where they are few, for the sake of who emulates it."""
     return _FEW if count <= _FEW else _THREADS
 
 
@@ -57,8 +57,8 @@ def threads_for(count: int) -> int:
 
 @device_function
 def _upper_half(bits):  # type: ignore[no-untyped-def]
-    """The bits of a float32 -> of the nearest bfloat16, ties to even; what is no normal number becomes zero, NaN stays
-    (kernels/products/bfloat16.py)."""
+    """Return the bits of a float32 -> of the nearest bfloat16, ties to even; what is no normal number becomes zero, NaN
+    stays (kernels/products/bfloat16.py)."""
     half = bits >> uint32(16)
     magnitude = bits & uint32(0x7FFFFFFF)
     if magnitude > uint32(0x7F800000):
@@ -88,7 +88,7 @@ def round_rows(threads: int) -> Kernel:
 
 @lru_cache
 def round_gathered(threads: int) -> Kernel:
-    """The same of the rows in `index`."""
+    """Return the same of the rows in `index`."""
     return Kernel(_round_gathered, (_BITS, _I, _I, _I, _I, _INDEX, _HALVES), threads)
 
 
@@ -116,7 +116,7 @@ def _scatter(source, start, stride, columns, count, index, out):  # type: ignore
 
 @lru_cache
 def scatter(dtype: np.dtype, threads: int) -> Kernel:
-    """The rows in `index` of a matrix = source [count, columns]."""
+    """Return the rows in `index` of a matrix = source [count, columns]."""
     number = _number(dtype)
     return Kernel(_scatter, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
 
@@ -212,7 +212,7 @@ def dropout_mask(dtype: np.dtype, threads: int) -> Kernel:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """One of each, to be compiled and measured by the tests."""
+    """Return one of each, to be compiled and measured by the tests."""
     typed = (gather, scatter, keep_rows, clear_ended, sum_columns, add_columns, dropout_mask)
     found = [round_rows(_THREADS), round_gathered(_THREADS)]
     found += [make(np.dtype(np.float32), _THREADS) for make in typed]

@@ -22,7 +22,7 @@ _COLUMNS, _LANES, _FEW_LANES = 32, 16, 2
 
 
 def blocks_for(kernel: Kernel, size: int, most: int = _GRID) -> int:
-    """How many blocks of threads share `size` numbers."""
+    """Return how many blocks of threads share `size` numbers."""
     return max(1, min(most, -(-size // kernel.block_threads)))
 
 
@@ -129,6 +129,6 @@ def take_rows(runtime: Runtime, x: Any, index: Any, out: Any) -> None:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """All of them, for the tests that compile."""
+    """Return all of them, for the tests that compile."""
     makers = (embedding_rows_kernel, embedding_gradient_kernel, take_rows_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

@@ -35,9 +35,9 @@ _wins = device_function(search_rules.wins)
 
 @lru_cache
 def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
-    """A warp a sentence: the best continuations of its rows together, and what `decode.beam.BeamCell` does with them,
-    by the same rules: those that ended leave, a sentence that cannot improve any more leaves altogether. Arguments are
-    the step's, those of `BeamChoice` and the arrays of `BeamState`, by their names."""
+    """Return a warp a sentence: the best continuations of its rows together, and what `decode.beam.BeamCell` does with
+    them, by the same rules: those that ended leave, a sentence that cannot improve any more leaves altogether.
+    Arguments are the step's, those of `BeamChoice` and the arrays of `BeamState`, by their names."""
     number = NUMBERS[dtype]
     candidates = K * places
 
@@ -190,7 +190,8 @@ def beam_step(runtime: Runtime, tokens: Any, scores: Any, plain: Any, state: Bea
 
 
 def trace_back(runtime: Runtime, state: BeamState) -> Any:
-    """The tokens of all ended hypotheses, int32 [N * K, T], the last one included; what lies behind is arbitrary."""
+    """Return the tokens of all ended hypotheses, int32 [N * K, T], the last one included; what lies behind is
+    arbitrary."""
     _, T, R = state.history.shape
     words = runtime.xp.zeros((R, T), np.int32)
     given = state.end_steps, state.end_tokens, state.end_parents, state.history

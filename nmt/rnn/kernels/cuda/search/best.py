@@ -34,8 +34,8 @@ def add_power_of(dtype: np.dtype) -> Any:
 
 @device_function
 def block_log_sum(top, total, shared, sums):  # type: ignore[no-untyped-def]
-    """The logarithm of the sum of exponentials of all threads' numbers, in every thread; `shared` and `sums` hold WARPS
-    numbers."""
+    """Return the logarithm of the sum of exponentials of all threads' numbers, in every thread; `shared` and `sums`
+    hold WARPS numbers."""
     for offset in (16, 8, 4, 2, 1):
         other = cuda.shfl_xor_sync(ALL_LANES, top, offset)
         its = cuda.shfl_xor_sync(ALL_LANES, total, offset)
@@ -59,7 +59,7 @@ def block_log_sum(top, total, shared, sums):  # type: ignore[no-untyped-def]
 
 @lru_cache
 def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS, *, normalise: bool = True) -> Kernel:
-    """A block a row, one pass over its logits [V]: the `places` best tokens from `first` on and their
+    """Return a block a row, one pass over its logits [V]: the `places` best tokens from `first` on and their
     log-probabilities; without `normalise` their scores as they are, and no bias is added.
 
     Every thread keeps the sum of exponentials relative to its largest logit, and the best of its own in registers;
@@ -109,7 +109,7 @@ def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS, *, 
 
 @lru_cache
 def log_probs_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """A block a row: logits [V] to log-probabilities in their place, the bits that `best_tokens` gives."""
+    """Return a block a row: logits [V] to log-probabilities in their place, the bits that `best_tokens` gives."""
     number, add_power = NUMBERS[dtype], add_power_of(dtype)
 
     def log_probs(logits, bias, V):  # type: ignore[no-untyped-def]

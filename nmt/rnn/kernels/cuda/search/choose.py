@@ -30,7 +30,7 @@ _UNIT = 2.0**-53
 
 @lru_cache
 def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """A block a row: scores [V] from log-probabilities [V], maybe the same memory, in the order of
+    """Return a block a row: scores [V] from log-probabilities [V], maybe the same memory, in the order of
     `SearchOptions.rules`."""
     number = NUMBERS[dtype]
 
@@ -127,7 +127,7 @@ def mix(x):  # type: ignore[no-untyped-def]
 
 @lru_cache
 def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """A block a row: one token drawn from its scores [V]; -1 where all are -inf.
+    """Return a block a row: one token drawn from its scores [V]; -1 where all are -inf.
 
     From all tokens it is found by partial sums. Of the best few (top_k, top_p) the next best one is looked for again
     and again, so that a drawing takes as many looks over the row as tokens are kept.
@@ -291,6 +291,6 @@ def extend_words(runtime: Runtime, rules: BeamRules, state: BeamState) -> None:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """All of them, for the tests that compile."""
+    """Return all of them, for the tests that compile."""
     makers = (rules_kernel, draw_kernel, pick_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

@@ -43,8 +43,8 @@ def join_kernel(dtype: np.dtype, probabilities: bool, threads: int = THREADS) ->
 
 @lru_cache
 def coverage_kernel(dtype: np.dtype, threads: int = 32) -> Kernel:
-    """A block a row: out[r] = factor * the sum of log(min(coverage, 1)) over its n source words; a negative coverage is
-    no word (see decode.penalty.final_scores)."""
+    """Return a block a row: out[r] = factor * the sum of log(min(coverage, 1)) over its n source words; a negative
+    coverage is no word (see decode.penalty.final_scores)."""
     number = NUMBERS[dtype]
 
     def coverage(seen, out, n, factor):  # type: ignore[no-untyped-def]
@@ -63,7 +63,7 @@ def coverage_kernel(dtype: np.dtype, threads: int = 32) -> Kernel:
 
 
 def average(runtime: Runtime, arrays: Sequence[Any], kind: Literal["log_prob", "prob"]) -> Any:
-    """The mean of arrays of one shape, in the first of them; see `decode.ensemble.averaged`."""
+    """Return the mean of arrays of one shape, in the first of them; see `decode.ensemble.averaged`."""
     total, *others = arrays
     kernel = join_kernel(total.dtype, kind == "prob", row_threads(total.size))
     for n, other in enumerate(others, start=2):
@@ -79,6 +79,6 @@ def coverage_bonus(runtime: Runtime, coverage: Any, factor: float, out: Any) -> 
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """All of them, for the tests that compile."""
+    """Return all of them, for the tests that compile."""
     found = {f"coverage {kind}": coverage_kernel(kind) for kind in NUMBERS}
     return found | {f"join {kind} {p}": join_kernel(kind, p) for kind in NUMBERS for p in (False, True)}
