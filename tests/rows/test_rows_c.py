@@ -296,8 +296,9 @@ def test_C23_the_toy_converges():
 
 
 def test_C24_the_core_needs_no_framework():
-    """NumPy and llvmlite; of our own packages the engine, with what lies below it: errors, files, interruptions. Numba
-    only compiles: once a process has done so, the next one does without it."""
+    """NumPy and llvmlite; of our own packages the engine, with what lies below it: errors, files, interruptions, the
+    terminal, and the notice that code is compiled. Numba only compiles: once a process has done so, the next one does
+    without it."""
     code = (
         "import sys, numpy as np\nfrom nmt.rnn import LSTM\nlayer = LSTM(3, 4, 2, bidirectional=True)\n"
         "y, hy, cy = layer.forward(np.ones((5, 2, 3), 'f4'))\nlayer.backward(y)\n"
@@ -309,7 +310,8 @@ def test_C24_the_core_needs_no_framework():
         assert {"numpy", "llvmlite"} <= loaded
         assert not {"torch", "tensorflow", "jax", "pydantic", "click", "sentencepiece"} & loaded
         others = {m for m in loaded if m.startswith("nmt.") and not m.startswith("nmt.rnn")}
-        assert others == {"nmt.errors", "nmt.system.files", "nmt.system.interruption"}
+        system = {f"nmt.system.{name}" for name in ("files", "interruption", "compile_notice", "terminal")}
+        assert others == {"nmt.errors", "nmt.system", *system}
     assert "numba" not in loaded
 
 

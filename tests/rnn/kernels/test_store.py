@@ -108,6 +108,8 @@ def test_a_file_that_others_may_change_is_not_read(tmp_path, mode, caplog):
     (tmp_path / "some.code").chmod(mode)
     assert kept.read("some") is None
     assert len(caplog.messages) == 1
+    kept.write("some", RECORD)
+    assert kept.read("some") == RECORD
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="only root can give a file away")

@@ -88,7 +88,8 @@ class Store:
         if self.folder is None:
             return
         with suppress(OSError), replacing(self._path(name)) as aside:
-            # Whatever the umask is: others may not write to it.
+            # Whatever the umask is, and whatever mode a former file has: others may not write to it.
+            aside.unlink(missing_ok=True)
             handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as file:
                 file.write(_packed(record))
