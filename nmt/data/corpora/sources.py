@@ -202,10 +202,10 @@ class Tsv(_Table):
         places = self._named(next(lines, "")) if named else [int(cast(int, column)) - 1 for column in self.columns]
         least = max(places) + 1
         for number, line in enumerate(lines, start=1 + named):
-            if not line.strip():  # as a blank line of two files: a pair of nothing, which training leaves out
-                yield ("",) * len(places)
-                continue
             cells = line.split("\t")
+            if len(cells) < least and not line.strip():
+                yield ("",) * len(places)  # as a blank line of two files: a pair of nothing, which training leaves out
+                continue
             if len(cells) < least:
                 raise DataError(
                     f"{self.file}: line {number} must have at least {least} cells between tabs, got {len(cells)}; "
