@@ -23,8 +23,8 @@ from typing import Any
 LENGTH = struct.Struct("<Q")
 _MOST_GROWN = 64 * 2**10
 """KiB by which a worker may have grown; one that has grown more ends, and gives its memory back."""
-_NICENESS = 5
-"""Searches come first: a text that is cut costs milliseconds, unless somebody means it to cost more."""
+_NICENESS = 15
+"""Added to the niceness of workers: searches come first. Cutting a text costs milliseconds, unless it is an attack."""
 
 
 def frame(value: Any) -> bytes:
