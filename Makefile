@@ -26,7 +26,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench test-gpu bench-gpu docs pictures site wheel dist clean
+.PHONY: help setup demo test check format bench test-gpu bench-gpu docs pictures size site wheel dist clean
 
 help:
 	@echo 'make demo    set up, make a corpus, train a small translator, translate, score (minutes)'
@@ -40,6 +40,7 @@ help:
 	@echo 'make dist    sdist, and the wheel from it, into dist/; built twice and compared'
 	@echo 'make docs    write docs/commands.md, the settings reference and the links of the tour from the code'
 	@echo 'make pictures   draw docs/pictures from the code, by Graphviz'
+	@echo 'make size    lines of nmt, room by room, against the budget that a test holds'
 	@echo 'make site    the documentation as a site, build/site/html/index.html; every link in it is checked'
 	@echo 'make setup   only make $(VENV) and install into it'
 	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
@@ -130,6 +131,9 @@ dist: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/build.py
+
+size: $(STAMP)
+	@$(BIN)/python docs/size.py
 
 # Needs Graphviz.
 pictures: $(STAMP)

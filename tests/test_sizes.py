@@ -4,8 +4,9 @@ import ast
 from pathlib import Path
 
 import nmt
+from docs import size
 
-MOST_OF_FILE, MOST_OF_FUNCTION = 400, 60
+MOST_OF_FILE, MOST_OF_FUNCTION, MOST_OF_FOLDER = 400, 60, 16
 ROOT = Path(nmt.__file__).parent
 
 # A file that is being cut; no other may be added.
@@ -58,6 +59,18 @@ def test_functions_can_be_seen_at_once():
     assert len(sizes) > 2000
     long = {name for name, size in sizes.items() if size > MOST_OF_FUNCTION}
     assert long == LONG_FUNCTIONS.keys()
+
+
+def test_rooms_keep_to_their_budgets():
+    found = size.lines_by_room()
+    assert found.keys() == size.BUDGET.keys()
+    assert not {room: count for room, count in found.items() if count > size.BUDGET[room]}, "see docs/size.py"
+
+
+def test_no_folder_has_too_many_modules():
+    folders = {path.parent for path in FILES.values()}
+    counts = {str(one.relative_to(ROOT)): len([p for p in one.glob("*.py") if p.stem != "__init__"]) for one in folders}
+    assert not {name: count for name, count in counts.items() if count > MOST_OF_FOLDER}
 
 
 def test_functions_are_found_wherever_they_stand(tmp_path):
