@@ -43,10 +43,10 @@ SEARCH = TableLayout(
     # current; how many of the best tokens of each row are wanted.
     numbers("status", "budget", "num_rows", "num_words", "num_parents", "working", "taken", "num_live"),
     numbers("num_free", "num_ended", "parity", "tokens_wanted"),
-    # By row: `sum`, its log-probability; `token`, its last token; `slot`, that of its sentence; `word` and `parent`, its
-    # indices among the distinct tokens and among the states; `source`, where the captured arrays of its sentence begin;
-    # `list`, its list of candidates. While rows are replaced: `origin`, the row that each continues, and `place`, the
-    # index of a row's state among those that are continued.
+    # By row: `sum`, its log-probability; `token`, its last token; `slot`, that of its sentence; `word` and `parent`,
+    # its indices among the distinct tokens and among the states; `source`, where the captured arrays of its sentence
+    # begin; `list`, its list of candidates. While rows are replaced: `origin`, the row that each continues, and
+    # `place`, the index of a row's state among those that are continued.
     group(
         "rows",
         arrays(np.int64, _ROWS, "token", "slot", "word", "parent", "source", "list", "origin", "place"),
@@ -70,7 +70,8 @@ SEARCH = TableLayout(
     ),
     # The free slots, and the slots of ended sentences.
     arrays(np.int64, _SLOTS, "free", "ended"),
-    # By slot, its ended hypotheses in the order in which they ended: the number of tokens with EOS; whether EOS is the last.
+    # By slot, its ended hypotheses in the order in which they ended: the number of tokens with EOS; whether EOS is the
+    # last.
     group(
         "hypotheses",
         arrays(np.int64, _HYPOTHESES, "steps", "finished"),
@@ -95,8 +96,8 @@ SEARCH = TableLayout(
     # that rows continue; the bytes of a row.
     constants("num_states"),
     group("continued", arrays(np.int64, (None,), "stepped", "waiting", "target", "num_bytes")),
-    # Arrays that the step reads directly, by address: from, to, bytes of a row; whether rows are taken by `word`, or else
-    # by `parent`.
+    # Arrays that the step reads directly, by address: from, to, bytes of a row; whether rows are taken by `word`, or
+    # else by `parent`.
     constants("num_gathered"),
     group("gathered", arrays(np.int64, (None,), "source", "target", "num_bytes", "by_word")),
     # Addresses: of the tables of STEP_PART; of the code and tables of the output layer's and the embedding's tasks.
