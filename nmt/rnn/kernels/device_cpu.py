@@ -1,6 +1,6 @@
-"""The processor as a device: NumPy arrays, and kernels on threads.
+"""The CPU as a device: NumPy arrays, and kernels on threads.
 
-What multiplies is imported where it is used: on a new machine its code takes half a minute to compile.
+Modules that multiply are imported where they are used: on a new machine their code takes half a minute to compile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CPUDevice(Device):
-    """NumPy arrays; host and device are one."""
+    """A device whose arrays are NumPy arrays; host memory and device memory are the same."""
 
     name = "cpu"
     xp = np
@@ -75,7 +75,7 @@ class CPUDevice(Device):
         if out is None:
             out = np.empty((*outer, len(index), width), array.dtype)
         if out.size < tuning.ROW_WORK_ALONE_BELOW:
-            out[...] = array.take(index, axis=-2)  # whole rows at a time, where array[:, index] goes by numbers
+            out[...] = array.take(index, axis=-2)  # copies whole rows; array[:, index] copies single numbers
         else:
             flat = array.reshape(-1, before, width), index, out.reshape(-1, len(index), width)
             run_parallel(copies.take_rows, threads, *flat)
@@ -227,5 +227,5 @@ class CPUDevice(Device):
 
 
 def _useful(threads: int, array: np.ndarray) -> int:
-    """Return how many of the threads have enough to do with an array."""
+    """Return the number of threads to use for row work on an array: all, or one if the array is too small."""
     return threads if array.size >= tuning.ROW_WORK_ALONE_BELOW else 1
