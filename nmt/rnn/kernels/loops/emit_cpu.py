@@ -114,7 +114,7 @@ class _Writer(Names):
 
     def write(self) -> Function:
         """Write the function and return it."""
-        body = self._meeting_groups()
+        body = self._loop_body()
         lines = [
             f"F = {self.dtype.name}",
             "",
@@ -159,14 +159,14 @@ class _Writer(Names):
         rows += [arrays[n : n + 8] for n in range(0, len(arrays), 8)]
         return [f"    {', '.join(row)}," for row in rows]
 
-    def _meeting_groups(self) -> list[str]:
+    def _loop_body(self) -> list[str]:
         """Return the body of the time loop: groups of products that do not depend on each other alternate with row
         work, with a barrier after each.
 
         If all steps are of one kind no barrier is needed: each thread reads only what it has written itself.
         """
         body: list[str] = []
-        meeting = [
+        barrier = [
             "        if units:",
             "            goal += parts",
             "            barrier_wait(table, part, parts, goal)",
@@ -177,7 +177,7 @@ class _Writer(Names):
             body += self._product(step) if isinstance(step, Product) else self._rows(step)
             follows = self.steps[(n + 1) % len(self.steps)]
             if mixed and isinstance(follows, Product) != is_product:
-                body += meeting
+                body += barrier
         return body
 
     def _product(self, step: Product) -> list[str]:

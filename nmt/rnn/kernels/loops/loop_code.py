@@ -2,15 +2,16 @@
 
 The source is a subset of Python with the same meaning, so that it can be read, and run, as Python. It may contain:
 
-- one number type, `F = float32` or `F = float64` in the first line; all other numbers are int64 and never negative; - a
-function of `(part, parts, table, ...)`: all further parameters are in the table, in this order, after the cache line
-  of its barrier. An annotation marks a parameter as an array and gives its element type: `m: F`, `bounds: int64`;
+- one number type, `F = float32` or `F = float64` in the first line; all other numbers are int64 and never negative;
+- a function of `(part, parts, table, ...)`: all further parameters are in the table, in this order, after the cache
+  line of its barrier. An annotation marks a parameter as an array and gives its element type: `m: F`,
+  `bounds: int64`;
 - assignments to names and to elements of arrays, `+=`, `for i in range(...)` with one or two limits, `if` without
   `else`, `continue`;
-- sums, differences, products, `/` of F, `//` and `%` of integers, one comparison, `a if test else b`; - `in_turn(sum,
-x)`: the sum of both, for sums of many numbers that must be added in order; - `apart(array)`: from here until the next
-iteration, this array shares no memory with any other, even if it was assigned
-  from one;
+- sums, differences, products, `/` of F, `//` and `%` of integers, one comparison, `a if test else b`;
+- `in_turn(sum, x)`: the sum of both, for sums of many numbers that must be added in order;
+- `apart(array)`: from here until the next iteration, this array shares no memory with any other, even if it was
+  assigned from one;
 - calls of `min`, `max`, the activations, `scratch(n, type)` and `release(array)`, `address(array, offset)`, and of the
   functions in `_called()`, which are called by symbol.
 
@@ -149,7 +150,7 @@ class _LoopWriter:
             case ast.Continue():
                 self.builder.branch(self.next_round[-1])
             case ast.Expr(value=ast.Call(func=ast.Name(id="apart"), args=[ast.Name(id=array)])):
-                self._apart(array)
+                self._limit_scope(array)
             case ast.Expr(value=ast.Call(func=ast.Name(id="release"), args=[array])):
                 free(self.builder, self._value(array))
             case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=arguments)):
@@ -292,7 +293,7 @@ class _LoopWriter:
     def _scope_of(self, array: str) -> int:
         return self.scopes.setdefault(array, min(len(self.scopes), MAX_SCOPES - 1))
 
-    def _apart(self, array: str) -> None:
+    def _limit_scope(self, array: str) -> None:
         """Limit an array's alias scope to one iteration of the loop: the slot written now is read in the next one."""
         scopes = self.module.add_metadata([self._scope[self._scope_of(array)]])
         name = "llvm.experimental.noalias.scope.decl"

@@ -39,7 +39,7 @@ MOST_SECONDS = 60.0
 """The longest wait for a function that the helper has started; the slowest take some seconds on a busy machine."""
 
 _offers: deque[Callable[[], Iterable[Native]]] = deque(maxlen=64)
-_others: list[_Other] = []  # empty, or one helper
+_others: list[_Helper] = []  # empty, or one helper
 _starting = forkable(Lock())
 
 
@@ -48,7 +48,7 @@ def offer(wanted: Callable[[], Iterable[Native]]) -> None:
     _offers.append(wanted)
 
 
-class _Other:
+class _Helper:
     """The helper process, as seen from this process."""
 
     def __init__(self, path: list[str]) -> None:
@@ -58,10 +58,10 @@ class _Other:
         )
         self.asked: dict[str, Native] = {}
         self.begun: set[str] = set()
-        self._tell(path)
+        self._send(path)
         Thread(target=self._listen, name="nmt-compiling", daemon=True).start()
 
-    def _tell(self, what: Any) -> None:
+    def _send(self, what: Any) -> None:
         stream: IO[bytes] = self.process.stdin  # type: ignore[assignment]
         try:
             stream.write(json.dumps(what).encode() + b"\n")
@@ -79,7 +79,7 @@ class _Other:
         name, recipe = str(native.code_name), recipe_of(native)
         if recipe is not None and name not in self.asked and self.process.poll() is None:
             self.asked[name] = native
-            self._tell([name, recipe])
+            self._send([name, recipe])
 
     def take_back(self, name: str) -> bool:
         """Withdraw a request; return True if the helper has not started on it, so that this process should compile
@@ -87,7 +87,7 @@ class _Other:
         if name in self.begun:
             return False
         self.asked.pop(name, None)
-        self._tell([name, None])
+        self._send([name, None])
         return True
 
     def take_any(self) -> Native | None:
@@ -107,7 +107,7 @@ def _compile_ahead(native: Native) -> None:
             _offers.clear()
         while _offers:
             for wanted in reversed(list(_offers.pop()())):
-                if wanted is not native and not _is_there(wanted):
+                if wanted is not native and not _is_available(wanted):
                     _others[0].ask(wanted)
 
 
@@ -118,7 +118,7 @@ def _start_helper() -> bool:
     # Leave out the working folder: starting a command there is no request to run the files in it.
     path = [str(Path(nmt.__file__).parents[1]), *(entry for entry in sys.path if entry)]
     try:
-        _others.append(_Other(path))
+        _others.append(_Helper(path))
     except OSError:
         return False
     return True
@@ -133,12 +133,12 @@ def _can_begin() -> bool:
     return not getattr(sys, "frozen", False) and Path(sys.executable or "").name.startswith(("python", "pypy"))
 
 
-def _is_there(native: Native) -> bool:
+def _is_available(native: Native) -> bool:
     name = native.code_name
     return native.is_loaded or name is None or shipped().has(str(native.source_name)) or store().has(name)
 
 
-def _await_other(native: Native) -> None:
+def _wait_for_helper(native: Native) -> None:
     """Wait while the helper compiles this function."""
     if not _others:
         return
@@ -187,12 +187,12 @@ def serve() -> None:
             _ = native_of(recipe).address
 
 
-def _forget() -> None:
+def _reset() -> None:
     _others.clear()
     _offers.clear()
 
 
-natives.before_compiling.append(_await_other)
+natives.before_compiling.append(_wait_for_helper)
 natives.when_compiling.append(_compile_ahead)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset)

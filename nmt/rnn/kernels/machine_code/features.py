@@ -159,7 +159,7 @@ TOLD = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", _PLAIN)
 """Settings of Numba that this module makes."""
 
 
-def _tell_numba(target: Target) -> None:
+def _configure_numba(target: Target) -> None:
     """Make Numba compile for the target, whether or not it has been imported already."""
     os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = target.cpu, target.features
     os.environ.setdefault(_PLAIN, "1")
@@ -207,7 +207,7 @@ def fingerprint(folder: Path = Path(__file__).parents[1]) -> str:
 
 
 TARGET = _choose_target()
-_tell_numba(TARGET)
+_configure_numba(TARGET)
 # Stored code may contain functions of several files, and would go stale unnoticed if one of them changed. Therefore
 # its name depends on all source files at once.
 FINGERPRINT = fingerprint()

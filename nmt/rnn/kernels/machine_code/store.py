@@ -53,7 +53,7 @@ class Store:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self._said = self._swept = False
+        self._warned = self._swept = False
 
     @property
     def keeps(self) -> bool:
@@ -78,8 +78,8 @@ class Store:
         if found is not None and _age(path) > _DAY:
             with suppress(OSError):
                 os.utime(path)
-        if found is None and not self._said:
-            self._said = True
+        if found is None and not self._warned:
+            self._warned = True
             fact = "a file of somebody else" if content is None else "other bytes"
             _logger.warning("machine code: %s must be as it was written, got %s; it is compiled anew", path, fact)
         return found
@@ -200,7 +200,7 @@ class Pack:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._said = False
+        self._warned = False
         self._index: dict[str, tuple[dict[str, Any], int, int, str]] | None = None
 
     @property
@@ -224,7 +224,7 @@ class Pack:
             file.seek(start)
             code = file.read(size)
         if hashlib.sha256(code).hexdigest() != digest:
-            self._say()
+            self._warn()
             return None
         return Record(facts, code)
 
@@ -241,14 +241,14 @@ class Pack:
         except OSError:
             head, digest, text = b"", b"", b""
         if not head.startswith(_PACK_MAGIC) or hashlib.sha256(text).digest() != digest:
-            self._say()
+            self._warn()
             return {}
         begin = len(head) + len(text)
         return {name: (facts, begin + at, size, code) for name, (facts, at, size, code) in json.loads(text).items()}
 
-    def _say(self) -> None:
-        if not self._said:
-            self._said = True
+    def _warn(self) -> None:
+        if not self._warned:
+            self._warned = True
             _logger.warning(
                 "machine code: %s must be as it was installed, got other bytes; what is missing is compiled", self.path
             )

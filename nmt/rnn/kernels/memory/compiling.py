@@ -86,7 +86,7 @@ def compile_native(native: Jitted) -> Record:
         contexts = cpu_target.typing_context, cpu_target.target_context
         made = compile_extra(*contexts, native.function, argument_types, _type_named(native.result), flags, {})
         library = made.library
-        library.add_ir_module(_entrance(made.fndesc, native))
+        library.add_ir_module(_entry_point(made.fndesc, native))
         library._link_all()
         return object_of(library._final_module, native.entry)
 
@@ -133,7 +133,7 @@ def _type_named(name: str) -> Any:
     return types.Array(kind, int(axes), "C") if axes else kind
 
 
-def _entrance(description: Any, native: Jitted) -> ir.Module:
+def _entry_point(description: Any, native: Jitted) -> ir.Module:
     """Return a module with a C function that calls the compiled one. Numba's own wrapper would pull in the Python API
     to report exceptions, which are never raised."""
     context = cpu_target.target_context

@@ -153,9 +153,11 @@ class _Output:
     def each_chunk(self, fill: Callable[[Array, slice], None], chunk: int | None = None) -> None:
         """Compute the logits chunk by chunk, call `fill` on them, and add to the gradients.
 
-        fill: called with logits [n, V] without the bias, whose memory is reused after the call, and the slice of their
-        rows. If there are gradients, it replaces the logits by the loss's derivative with respect to them. chunk: rows
-        at a time; None for `chunk_rows`.
+        Args:
+            fill: Called with logits [n, V] without the bias, whose memory is reused after the call, and the slice of
+                their rows. If there are gradients, it replaces the logits by the loss's derivative with respect to
+                them.
+            chunk: Rows at a time; None for `chunk_rows`.
         """
         (rows, hidden), vocab, threads = self.h.shape, self.b.shape[0], self.threads
         sum_products = weight_gradient_bf16 if self.W_packed.dtype == PAIRS else weight_gradient
@@ -219,7 +221,7 @@ def output_loss(
 
     Returns:
         Sums over the rows, in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
-        number of rows whose target is the first largest logit. The same bits for any number of
+        number of rows whose target is the first largest logit. They have the same bits for any number of
         threads.
 
     Raises:

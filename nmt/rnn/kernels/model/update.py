@@ -1,4 +1,4 @@
-"""Elementwise operations on parameters and gradients: optimizer steps, norms, embedding rows, dropout.
+"""Operations on parameters and gradients: optimizer steps, norms, embedding rows, dropout.
 
 Every function does one thread's share of flat arrays: see pool.run_parallel.
 """

@@ -76,7 +76,7 @@ def _run_part(one, rows, part, parts):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
+def _wait_for_all(table, part, parts, goal):  # type: ignore[no-untyped-def]
     """Wait for all threads; return the goal of the next barrier."""
     if parts > 1:
         barrier_wait(table, part, parts, goal)
@@ -105,23 +105,23 @@ def search_task(number: np.dtype) -> Any:
                     _prepare_step(search)
                 search.search_time += _lap(search)
             stepped = True
-            goal = _meet(table, part, parts, goal)
+            goal = _wait_for_all(table, part, parts, goal)
             if search.status != GO:
                 break
             inputs, states, step = _step_parts(search)
             _run_part(inputs[0], inputs[1], part, parts)
             _run_part(states[0], states[1], part, parts)
-            goal = _meet(table, part, parts, goal)
+            goal = _wait_for_all(table, part, parts, goal)
             _run_part(step[0], step[1], part, parts)
-            goal = _meet(table, part, parts, goal)
+            goal = _wait_for_all(table, part, parts, goal)
             if last:
-                # Reset the barriers of these tables: the tasks may run elsewhere next.
+                # Leave the tables with their barriers reset, as the next run of each task requires.
                 for one, rows in (inputs, states, step):
                     if one.code != 0:
                         barrier_reset(one.table, one.divisions[rows, 1])
                 search.step_time += _lap(search)
             run_share(search.output_code, part, parts, search.output_parts, search.output_table)
-            goal = _meet(table, part, parts, goal)
+            goal = _wait_for_all(table, part, parts, goal)
             if last:
                 barrier_reset(search.output_table, search.output_parts)
                 search.output_time += _lap(search)

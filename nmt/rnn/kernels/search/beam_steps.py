@@ -134,8 +134,8 @@ def _leave(search, s):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def keep(search, going):  # type: ignore[no-untyped-def]
-    """Set the number of rows to `going`, and copy each state that these rows continue once, from behind the states
-    before the step to the front."""
+    """Set the number of rows to `going`, and copy each state that these rows continue once from the results of the step
+    to `continued.target`."""
     rows, continued, count = search.rows, search.continued, 0
     for r in range(search.num_rows):
         rows.place[r] = -1

@@ -11,8 +11,8 @@ import numpy as np
 from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, group, numbers, reals
 
 GO, DONE, WANTS_MORE, WANTS_READING, WANTS_WIDTH, PAUSED = range(6)
-"""Status of the loop. GO: it runs. All others say why it was left: DONE: no rows are left. WANTS_MORE: a sentence has
-ended and no other one waits. WANTS_READING: all slots are in use or have translations that are not read yet.
+"""Status of the loop. GO: it runs. The others are reasons to leave it. DONE: no rows are left. WANTS_MORE: a sentence
+has ended and no other one waits. WANTS_READING: all slots are in use or have translations that are not read yet.
 WANTS_WIDTH: a hypothesis outgrows its memory. PAUSED: the requested number of steps is done."""
 
 TIMES = ("step_time", "output_time", "search_time")
@@ -92,8 +92,8 @@ SEARCH = TableLayout(
     # Where captured arrays begin, by sentence id from first_id on; num_ids is 0 if the decoder captures nothing.
     constants("num_ids", "first_id"),
     arrays(np.int64, (None,), "starts"),
-    # States, by address: `stepped`, followed by the states after a step; those of waiting sentences; `target`, those
-    # that rows continue; the bytes of a row.
+    # States, by address: `stepped`, those before the step followed by those after it; `waiting`, those of the waiting
+    # sentences; `target`, those that rows continue; the bytes of a row.
     constants("num_states"),
     group("continued", arrays(np.int64, (None,), "stepped", "waiting", "target", "num_bytes")),
     # Arrays that the step reads directly, by address: from, to, bytes of a row; whether rows are taken by `word`, or

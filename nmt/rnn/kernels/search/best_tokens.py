@@ -220,7 +220,7 @@ def best_tokens(
     """
     (R, H), V = y.shape, len(bias)
     best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
-    task_of_rows = _ready(R, H, V, places, threads, y.dtype, weights.dtype)
+    task_of_rows = _cached_task(R, H, V, places, threads, y.dtype, weights.dtype)
     task_of_rows.give(first, y, weights, bias, best, scores)
     task_of_rows.run()
     return best, scores
@@ -253,7 +253,7 @@ _FEW, _MOST_KEPT = 16, 64
 _here = local()
 
 
-def _ready(rows: int, *sizes: Any) -> BestTokens:
+def _cached_task(rows: int, *sizes: Any) -> BestTokens:
     """Return a task of these sizes, for few rows one that this thread has used before: allocating its memory would take
     as long as the work itself."""
     if rows > _FEW:

@@ -182,14 +182,14 @@ def candidate_log_probs(
 ) -> np.ndarray:
     """Return the log-probabilities of all tokens [R, vocab_size], -inf for those outside the row's list; the arguments
     are those of `best_candidates`, and the scores have the same bits."""
-    threads = _useful(threads, y, lists)
+    threads = _useful_threads(threads, y, lists)
     logits = _all_logits(y, weights, len(lists.ids), threads)
     out = np.empty((len(y), vocab_size), y.dtype)
     run_parallel(_spread, min(threads, len(y)), logits, *_arrays(lists), out)
     return out
 
 
-def _useful(threads: int, y: np.ndarray, lists: CandidateLists) -> int:
+def _useful_threads(threads: int, y: np.ndarray, lists: CandidateLists) -> int:
     return threads if y.size * len(lists.ids) >= _ALONE_BELOW else 1
 
 
