@@ -1,6 +1,6 @@
-"""The processor as a device: NumPy arrays, and kernels on threads.
+"""The CPU as a device: NumPy arrays, and kernels on threads.
 
-What multiplies is imported where it is used: on a new machine its code takes half a minute to compile.
+Modules that multiply are imported where they are used: on a new machine their code takes half a minute to compile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CPUDevice(Device):
-    """NumPy arrays; host and device are one."""
+    """A device whose arrays are NumPy arrays; host memory and device memory are the same."""
 
     name = "cpu"
     xp = np
@@ -44,7 +44,7 @@ class CPUDevice(Device):
         return Executable(plan, dtype, packed)
 
     def clear(self, array: np.ndarray, threads: int) -> None:
-        run_parallel(update.clear_all, _useful(threads, array), array.reshape(-1))
+        run_parallel(update.clear_all, _useful_threads(threads, array), array.reshape(-1))
 
     def clear_ended(self, array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
         from nmt.rnn.kernels.loops.run_cpu import clear_ended
@@ -57,7 +57,7 @@ class CPUDevice(Device):
     def embedding_rows(
         self, ids: np.ndarray, table: np.ndarray | Quantised, out: np.ndarray, scale: float, threads: int
     ) -> None:
-        threads = _useful(threads, out)
+        threads = _useful_threads(threads, out)
         if isinstance(table, Quantised):
             run_parallel(update.embedding_rows_int8, threads, ids, table.numbers, table.scales, out, scale)
         else:
@@ -75,7 +75,7 @@ class CPUDevice(Device):
         if out is None:
             out = np.empty((*outer, len(index), width), array.dtype)
         if out.size < tuning.ROW_WORK_ALONE_BELOW:
-            out[...] = array.take(index, axis=-2)  # whole rows at a time, where array[:, index] goes by numbers
+            out[...] = array.take(index, axis=-2)  # copies whole rows; array[:, index] copies single numbers
         else:
             flat = array.reshape(-1, before, width), index, out.reshape(-1, len(index), width)
             run_parallel(copies.take_rows, threads, *flat)
@@ -84,17 +84,21 @@ class CPUDevice(Device):
     def spread_rows(self, rows: np.ndarray, places: np.ndarray, out: np.ndarray, threads: int = 1) -> None:
         index = np.full(len(out), -1, np.int64)
         index[places] = np.arange(len(places))
-        run_parallel(copies.take_rows, _useful(threads, out), rows[None], index, out[None])
+        run_parallel(copies.take_rows, _useful_threads(threads, out), rows[None], index, out[None])
 
     def take_columns(self, array: np.ndarray, first: int, out: np.ndarray, threads: int) -> None:
         n, m = array.shape[-1], out.shape[-1]
-        run_parallel(copies.copy_columns, _useful(threads, out), array.reshape(-1, n), first, out.reshape(-1, m), 0, m)
+        run_parallel(
+            copies.copy_columns, _useful_threads(threads, out), array.reshape(-1, n), first, out.reshape(-1, m), 0, m
+        )
 
     def join_columns(self, parts: Sequence[np.ndarray], out: np.ndarray, threads: int) -> None:
         flat, into = out.reshape(-1, out.shape[-1]), 0
         for part in parts:
             width = part.shape[-1]
-            run_parallel(copies.copy_columns, _useful(threads, part), part.reshape(-1, width), 0, flat, into, width)
+            run_parallel(
+                copies.copy_columns, _useful_threads(threads, part), part.reshape(-1, width), 0, flat, into, width
+            )
             into += width
 
     def output_loss(
@@ -195,7 +199,7 @@ class CPUDevice(Device):
     def square_norm(self, gradients: Sequence[np.ndarray], threads: int) -> float:
         total = 0.0
         for gradient in gradients:
-            parts = np.zeros(_useful(threads, gradient))
+            parts = np.zeros(_useful_threads(threads, gradient))
             run_parallel(update.square_norm, len(parts), gradient.reshape(-1), parts)
             total += float(parts.sum())
         return total
@@ -209,7 +213,7 @@ class CPUDevice(Device):
         settings: tuple[float, ...],
         threads: int,
     ) -> None:
-        run_parallel(update.adam_step, _useful(threads, param), param, gradient, m, v, *settings)
+        run_parallel(update.adam_step, _useful_threads(threads, param), param, gradient, m, v, *settings)
 
     def sgd_step(
         self,
@@ -219,13 +223,13 @@ class CPUDevice(Device):
         settings: tuple[float, ...],
         threads: int,
     ) -> None:
-        run_parallel(update.sgd_step, _useful(threads, param), param, gradient, velocity, *settings)
+        run_parallel(update.sgd_step, _useful_threads(threads, param), param, gradient, velocity, *settings)
 
     def add_scaled(self, total: np.ndarray, other: np.ndarray, factor: float, scale: float = 1.0) -> None:
         np.multiply(total, total.dtype.type(scale), out=total)
         total += other.dtype.type(factor) * other
 
 
-def _useful(threads: int, array: np.ndarray) -> int:
-    """Return how many of the threads have enough to do with an array."""
+def _useful_threads(threads: int, array: np.ndarray) -> int:
+    """Return the number of threads to use for row work on an array: all, or one if the array is too small."""
     return threads if array.size >= tuning.ROW_WORK_ALONE_BELOW else 1

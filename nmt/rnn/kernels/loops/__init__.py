@@ -1,1 +1,1 @@
-"""Emit and run the loops that the compiler has made of a cell."""
+"""Emit and run the loops that the compiler has made from a cell."""

@@ -26,8 +26,8 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import intrinsic, numba_types, with_arity
 
 _FLOAT, _INT = ir.FloatType(), ir.IntType(32)
-# Own flags keep Numba from adding the caller's: with reassociation allowed, the rounding below
-# would cancel out.
+# Explicit flags keep Numba from adding those of the caller: with reassociation allowed, the rounding below would cancel
+# out.
 _FLAGS = ("contract",)
 # (exp(r) - 1 - r) / r**2 and (2*atanh(s) - 2*s) / s**3, in powers of r and of s**2.
 _EXPM1 = (
@@ -47,7 +47,7 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440054690581e-4
 
 
 class _Emit:
-    """Float32 arithmetic on LLVM values, one method an instruction."""
+    """Write float32 arithmetic on LLVM values, one instruction per method."""
 
     def __init__(self, builder: ir.IRBuilder) -> None:
         self.builder = builder
@@ -93,7 +93,7 @@ class _Emit:
         return self.builder.bitcast(x, _FLOAT)
 
     def expm1_parts(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """(q, p) with exp(x) = p * (1 + q) and p a power of two; |x| <= 87."""
+        """Return (q, p) with exp(x) = p * (1 + q), where p is a power of two; |x| <= 87."""
         b = self.builder
         shifted = self.fma(x, self.number(math.log2(math.e)), self.number(_ROUND))
         n = self.sub(shifted, self.number(_ROUND))
@@ -169,7 +169,7 @@ def _call_sqrt(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 
 def _library(b: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
-    """Return a function of the C library."""
+    """Call a function of the C library and return its result."""
     kind = ir.FunctionType(ir.DoubleType(), [ir.DoubleType()])
     return b.call(b.module.globals.get(name) or ir.Function(b.module, kind, name), [x])
 
@@ -215,7 +215,7 @@ def _maximum(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
 def _either(
     single: Callable[[_Emit, ir.Value], ir.Value], double: Callable[[ir.IRBuilder, ir.Value], ir.Value]
 ) -> Callable[[ir.IRBuilder, ir.Value], ir.Value]:
-    """Return one for float32 and float64."""
+    """Return a function that writes `single` for float32 and `double` for float64."""
     return lambda b, x: single(_Emit(b), x) if x.type == _FLOAT else double(b, x)
 
 
@@ -229,7 +229,7 @@ FUNCTIONS: dict[str, Callable[..., ir.Value]] = {
     "sqrt": _either(_sqrt, _double_sqrt),
     "maximum": _maximum,
 }
-"""By name, what writes each: called with LLVM's builder and the numbers."""
+"""By name, the function that writes each activation; its arguments are LLVM's builder and the values."""
 
 
 def _define(name: str, doc: str, arguments: int = 1) -> Any:

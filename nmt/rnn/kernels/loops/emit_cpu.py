@@ -1,11 +1,11 @@
-"""Pass 7, emit for the CPU: a program becomes source in a small part of Python (see loop_code.py), one function for the
+"""Pass 7, emit for the CPU: turn a program into source in a subset of Python (see loop_code.py), one function for the
 whole time loop.
 
-Every thread runs the same function. Divided by rows, each does its own rows (`bounds`) from the first step to the
-last, and nothing waits inside the loop. Divided by `units`, each computes its share of every product's columns for
-all rows, so that a weight is read by one thread only, and they meet after every product and all row work. Sizes are
-arguments, never part of the source: one compiled function serves all batch sizes, lengths and widths of equal
-structure, and both divisions.
+Every thread runs the same function. If the work is divided by rows, each thread processes its own rows (`bounds`) from
+the first step to the last, without waiting inside the loop. If it is divided by `units`, each thread computes its share
+of the columns of every product for all rows, so that only one thread reads a given weight; the threads wait for each
+other after every group of products and after row work. Sizes are arguments, never part of the source: one compiled
+function serves all batch sizes, lengths and widths of the same structure, and both divisions.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ PRODUCT_ROWS = {
     PAIRS: "product_rows_bf16",
     QUADS: "product_rows_int8",
 }
-# What rounds rows on their way into a product, and the words of a rounded row of n numbers (see packing.words_of).
+# The functions that round rows for a product, and the words of a rounded row of n numbers (see packing.words_of).
 _PAIRS = TARGET.pairs_at_a_time
 _PAIR_WORDS = f"(({{n}} + {2 * _PAIRS - 1}) // {2 * _PAIRS} * {_PAIRS})"
 ROUNDING = {PAIRS: ("to_pairs", _PAIR_WORDS), QUADS: ("to_quads", f"(({{n}} + 3) // 4 + {TAIL})")}
 
 NUMBERS = ("units", "start", "stop", "T", "B", "C", "S", "backwards", "flip")
 INTEGERS = ("bounds", "dims", "lengths", "source_lengths", "owner")
-"""What follows in a table: numbers, then addresses of int64 arrays. Then come those of a function's arrays, scratch
-and weights."""
+"""The order of a table: NUMBERS, then the addresses of the int64 arrays INTEGERS, then those of the function's arrays,
+scratch and weights."""
 
 
 @dataclass
 class Module:
-    """The functions of one pass. `steps` per phase: a Function, or a Product to run over all rows at once."""
+    """The functions of one pass. The steps of each phase are Functions, or Products that run over all rows at once."""
 
     dims: list[int]
     before: list[Function | Product]
@@ -52,13 +52,13 @@ class Module:
 
     @property
     def source(self) -> str:
-        """Return all of them, to be read."""
+        """Return the source of all functions, for reading."""
         steps = (*self.before, self.loop, *self.after)
         return "\n\n".join(step.source for step in steps if isinstance(step, Function))
 
 
 def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
-    """Return source for one direction of a plan. `name` ("forward", "backward") only labels the functions; `packed` is
+    """Return the functions for one direction of a plan. `name` ("forward", "backward") only labels them; `packed` is
     the dtype of packed weights."""
     dims: dict[int, str] = {}
     phases: dict[str, list[Function | Product]] = {"before": [], "after": []}
@@ -75,7 +75,7 @@ def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
 
 
 class _Writer(Names):
-    """Writes one function: a loop over time, its products, and loops over rows with their nests."""
+    """Write one function: a loop over time, with its products and loops over rows."""
 
     def __init__(
         self,
@@ -89,13 +89,14 @@ class _Writer(Names):
         super().__init__(program, name, dims)
         self.steps, self.dtype, self.packed = steps, dtype, packed
         self.row_scratch: dict[str, str] = {}
-        self.written: dict[str, str] = {}  # by the variable of an array in two slots, that of the one written
+        self.written: dict[str, str] = {}  # for the variable of an array with two slots, that of the slot being written
 
     # ------------------------------------------------------------ memory
 
     def array(self, place: Place) -> str:
-        """Return the variable that holds a place's memory; scratch of one row is made here, the rest are arguments. The
-        slot that a step writes has a variable of its own: loops then know that it is not the one they read."""
+        """Return the variable of a place's array. Scratch of a single row is allocated in the function; all other
+        arrays are arguments. The slot that a step writes has its own variable, so that loops know that it differs from
+        the slot they read."""
         if place.kind in ("after", "carry_out"):
             whole = super().array(place)
             return self.written.setdefault(whole, self.variable(f"{place.name} written"))
@@ -112,8 +113,8 @@ class _Writer(Names):
     # ------------------------------------------------------------ the function
 
     def write(self) -> Function:
-        """Return the function, with its source."""
-        body = self._meeting_groups()
+        """Write the function and return it."""
+        body = self._loop_body()
         lines = [
             f"F = {self.dtype.name}",
             "",
@@ -136,7 +137,7 @@ class _Writer(Names):
             "        after = t + 1 - flip",
             "        old = step % 2",
             *(f"        apart({slot})" for slot in self.written.values()),
-            # The fewest rows from the first on that hold all that take part at this step.
+            # The shortest prefix of the rows that contains all active rows of this step.
             "        M = 0",
             "        for n in range(first, last):",
             "            M = n - first + 1 if lengths[n] > t else M",
@@ -149,7 +150,7 @@ class _Writer(Names):
         return self.function
 
     def _parameters(self) -> list[str]:
-        """Return all that is in the table, in its order."""
+        """Return the lines of the parameter list, in the order of the table."""
         function = self.function
         arrays = [f"{self.variable(a)}: {'int64' if a.startswith(INDEX) else 'F'}" for a in function.arrays]
         arrays += [f"{self.variable(a)}: F" for a in function.scratch]
@@ -158,13 +159,14 @@ class _Writer(Names):
         rows += [arrays[n : n + 8] for n in range(0, len(arrays), 8)]
         return [f"    {', '.join(row)}," for row in rows]
 
-    def _meeting_groups(self) -> list[str]:
-        """Return the body of the time loop: products that do not wait for one another, row work, and so on in turn.
+    def _loop_body(self) -> list[str]:
+        """Return the body of the time loop: groups of products that do not depend on each other alternate with row
+        work, with a barrier after each.
 
-        A lone kind of work needs no meeting: each thread reads what it has written itself.
+        If all steps are of one kind no barrier is needed: each thread reads only what it has written itself.
         """
         body: list[str] = []
-        meeting = [
+        barrier = [
             "        if units:",
             "            goal += parts",
             "            barrier_wait(table, part, parts, goal)",
@@ -175,7 +177,7 @@ class _Writer(Names):
             body += self._product(step) if isinstance(step, Product) else self._rows(step)
             follows = self.steps[(n + 1) % len(self.steps)]
             if mixed and isinstance(follows, Product) != is_product:
-                body += meeting
+                body += barrier
         return body
 
     def _product(self, step: Product) -> list[str]:
@@ -196,7 +198,7 @@ class _Writer(Names):
             self.row_scratch[rounded] = f"scratch((last - first) * {size}, uint32)"
             lines = [f"        {round_rows}({left}, {stride}, M, {inner}, address({rounded}, 0))"]
             left, stride, inner = f"address({rounded}, 0)", size, size
-        # A thread's share of the columns is whole panels.
+        # The columns are shared among threads in whole panels.
         lines += [
             f"        panels = ({outer} + PANEL - 1) // PANEL",
             f"        begin = min({outer}, panels * part // parts * PANEL) if units else 0",
@@ -207,7 +209,7 @@ class _Writer(Names):
             "        )",
         ]
         if target.kind == "carry_out":
-            # The product also ran over rows of the prefix that do not take part: theirs stays.
+            # The product also ran over inactive rows of the prefix: restore their values.
             kept = self.store(target, (self.base(target), "j"), self.load(target, (f"(old * B + n) * {outer}", "j")))
             lines += [
                 "        for n in range(first, first + M):",
@@ -232,11 +234,11 @@ class _Writer(Names):
 
 
 class _RowWriter(RowWriter):
-    """The loops of a processor: source positions outside, features inside, one after the other.
+    """Write the loops of a CPU: source positions outside, features inside, in sequence.
 
-    Neighbouring source positions of a row lie B numbers apart in most places. LLVM makes two loops of a loop over them,
-    and takes the one of vectors where B is 1. Its sums would have another order there, and a row other bits alone than
-    in a batch: so these sums are added in turn.
+    Adjacent source positions of a row are B numbers apart in most places. LLVM compiles a loop over them twice, and
+    takes the vectorised version if B is 1. That version adds in another order, so a row would have other bits alone
+    than in a batch. Therefore these sums are added in order.
     """
 
     def nest(self, nest: Nest) -> None:

@@ -1,22 +1,22 @@
-"""LLVM's instructions for generated loops, straight from their source. Imports no Numba.
+"""Write LLVM instructions for generated loops, directly from their source. Imports no Numba.
 
-A source is a small part of Python, and means what it means there, so that it can be read, and run, as such. What it
-may contain:
+The source is a subset of Python with the same meaning, so that it can be read, and run, as Python. It may contain:
 
 - one number type, `F = float32` or `F = float64` in the first line; all other numbers are int64 and never negative;
-- a function of `(part, parts, table, ...)`: what follows is in the table, in this order, behind the line of its
-  meetings. An annotation says that a parameter is an array, and what of: `m: F`, `bounds: int64`;
+- a function of `(part, parts, table, ...)`: all further parameters are in the table, in this order, after the cache
+  line of its barrier. An annotation marks a parameter as an array and gives its element type: `m: F`,
+  `bounds: int64`;
 - assignments to names and to elements of arrays, `+=`, `for i in range(...)` with one or two limits, `if` without
   `else`, `continue`;
 - sums, differences, products, `/` of F, `//` and `%` of integers, one comparison, `a if test else b`;
-- `in_turn(sum, x)`: the sum of both, where a sum of many must have their order;
-- `apart(array)`: from here to the next time around, what lies in this array lies in no other, whatever it was assigned
-  from;
+- `in_turn(sum, x)`: the sum of both, for sums of many numbers that must be added in order;
+- `apart(array)`: from here until the next iteration, this array shares no memory with any other, even if it was
+  assigned from one;
 - calls of `min`, `max`, the activations, `scratch(n, type)` and `release(array)`, `address(array, offset)`, and of the
-  functions in `_called()`, which have an address of their own.
+  functions in `_called()`, which are called by symbol.
 
-A loop is a few hundred such lines. To find the type of each, which here is written down or follows from the line
-itself, is what takes a general compiler for Python longer than all that LLVM does (docs/machine-code.md).
+A loop has a few hundred such lines. A general compiler for Python spends more time on inferring their types than LLVM
+does on everything else; here each type is written down or follows from the line itself (docs/machine-code.md).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from nmt.rnn.kernels.products.product import product_rows_bf16, product_rows_f4,
 from nmt.rnn.kernels.threads.barrier import barrier_wait
 
 MAX_SCOPES = 48
-"""Arrays of one function that LLVM is told to lie apart; more of them share the last scope, within which nothing is
-promised."""
+"""The number of alias scopes of a function. Each array has its own scope, which tells LLVM that it overlaps no other;
+further arrays share the last scope, and may overlap within it."""
 
 _INT64, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
 _ELEMENTS = {
@@ -61,15 +61,15 @@ _COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: 
 
 @cache
 def _called() -> dict[str, Native]:
-    """Return functions with an address that a loop may call, by their names."""
+    """Return the native functions that a loop may call, by name."""
     found = barrier_wait, product_rows_f4, product_rows_f8, product_rows_bf16, product_rows_int8, to_pairs, to_quads
     return {str(one.native.symbol).removeprefix("nmt_"): one.native for one in found}
 
 
 def module_of(source: str, entry: str) -> ir.Module:
-    """LLVM's module of a source, its function under the name `entry`.
+    """Return the LLVM module for a source; its function is named `entry`.
 
-    Raises SyntaxError: it is not in the language above.
+    Raises SyntaxError: the source is not in the language above.
     """
     first, function = ast.parse(source).body
     if not isinstance(first, ast.Assign) or not isinstance(function, ast.FunctionDef):
@@ -80,9 +80,9 @@ def module_of(source: str, entry: str) -> ir.Module:
 
 
 class _LoopWriter:
-    """Writes one function.
+    """Write one function.
 
-    A name that is assigned to has memory of its own, which LLVM makes registers of; parameters are values.
+    Each name that is assigned to has stack memory, which LLVM turns into registers; parameters are values.
     """
 
     def __init__(self, function: ast.FunctionDef, number: str, entry: str) -> None:
@@ -101,14 +101,14 @@ class _LoopWriter:
             "PANEL": ir.Constant(_INT64, TARGET.panel_width(np.float32)),
         }
         self.memory: dict[str, ir.Value] = {}
-        self.next_round: list[ir.Block] = []  # of the loops around
+        self.next_round: list[ir.Block] = []  # of the enclosing loops
         self.scopes: dict[str, int] = {}
         domain = self.module.add_metadata(["nmt rows"])
         self._scope = [self.module.add_metadata([f"nmt place {n}", domain]) for n in range(MAX_SCOPES)]
         self._marks: dict[int, tuple[Any, Any]] = {}
 
     def write(self, function: ast.FunctionDef) -> None:
-        """All of it."""
+        """Write the whole function."""
         parameters = function.args.args
         given = {parameter.arg: value for parameter, value in zip(parameters, self.function.args, strict=False)}
         words = self.builder.bitcast(self.function.args[2], _INT64.as_pointer())
@@ -120,10 +120,10 @@ class _LoopWriter:
         self.values |= given
         self._statements(function.body)
         self.builder.ret_void()
-        _let_reorder(self.function)
+        _allow_reordering(self.function)
 
     def _number(self, name: ast.expr) -> str:
-        """Return the number type that is meant by its name, or by F."""
+        """Return the name of a number type, which F may stand for."""
         text = ast.unparse(name)
         return self.number if text == "F" else text
 
@@ -150,7 +150,7 @@ class _LoopWriter:
             case ast.Continue():
                 self.builder.branch(self.next_round[-1])
             case ast.Expr(value=ast.Call(func=ast.Name(id="apart"), args=[ast.Name(id=array)])):
-                self._apart(array)
+                self._limit_scope(array)
             case ast.Expr(value=ast.Call(func=ast.Name(id="release"), args=[array])):
                 free(self.builder, self._value(array))
             case ast.Expr(value=ast.Call(func=ast.Name(id=name), args=arguments)):
@@ -244,7 +244,7 @@ class _LoopWriter:
         return self.builder.udiv(left, right) if isinstance(op, ast.FloorDiv) else self.builder.urem(left, right)
 
     def _test(self, node: ast.expr) -> ir.Value:
-        """Return a condition: a comparison, or a number that is not 0."""
+        """Write a condition: a comparison, or a number, which must not be 0."""
         match node:
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._compare(_COMPARED[type(op)], self._value(left), self._value(right))
@@ -256,7 +256,7 @@ class _LoopWriter:
         return self.builder.fcmp_ordered(sign, left, right, flags=_FLAGS)
 
     def _result(self, name: str, arguments: list[ast.expr]) -> ir.Value:
-        """Return what a function gives."""
+        """Write the call of a function that returns a value."""
         match name, arguments:
             case "scratch", [count, kind]:
                 pointer = allocate(self.builder, self._value(count), np.dtype(self._number(kind)).itemsize)
@@ -276,9 +276,9 @@ class _LoopWriter:
     # ------------------------------------------------------------ memory
 
     def _mark(self, instruction: ir.Instruction, array: str) -> None:
-        """Say that what a load or store of F finds is in no other array: the emitter has laid them out, and the slot of
-        a state (or of its gradient) that a step writes has a variable of its own. See "noalias" and "alias.scope" in
-        the LLVM language reference."""
+        """Declare that the number of type F that an instruction loads or stores belongs to no other array. The emitter
+        has placed the arrays so, and the slot of a state (or of its gradient) that a step writes has a variable of its
+        own. See "noalias" and "alias.scope" in the LLVM language reference."""
         pointer = self.memory[array].type.pointee if array in self.memory else self.values[array].type
         if pointer.pointee != _ELEMENTS[self.number]:
             return
@@ -293,8 +293,8 @@ class _LoopWriter:
     def _scope_of(self, array: str) -> int:
         return self.scopes.setdefault(array, min(len(self.scopes), MAX_SCOPES - 1))
 
-    def _apart(self, array: str) -> None:
-        """Bound what is said of an array's scope to one round of the loop: a slot written now is read by the next."""
+    def _limit_scope(self, array: str) -> None:
+        """Limit an array's alias scope to one iteration of the loop: the slot written now is read in the next one."""
         scopes = self.module.add_metadata([self._scope[self._scope_of(array)]])
         name = "llvm.experimental.noalias.scope.decl"
         kind = ir.FunctionType(ir.VoidType(), [ir.MetaDataType()])
@@ -302,8 +302,8 @@ class _LoopWriter:
         self.builder.call(declare, [scopes])
 
 
-def _let_reorder(function: ir.Function) -> None:
-    """Give all arithmetic on F that has no flags of its own what kernels have (see jit.FAST)."""
+def _allow_reordering(function: ir.Function) -> None:
+    """Give all arithmetic on F without explicit flags the fast-math flags of kernels (see jit.FAST)."""
     real = (ir.FloatType(), ir.DoubleType())
     for block in function.blocks:
         for instruction in block.instructions:

@@ -1,4 +1,5 @@
-"""The tables that generated functions read: numbers, and addresses of arrays; how threads share single steps."""
+"""The tables that generated functions read, with numbers and addresses of arrays; and how threads share single
+steps."""
 
 from __future__ import annotations
 
@@ -18,15 +19,16 @@ from nmt.rnn.rows import Block
 
 
 def divisions(sharing: Sharing, most: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return how threads share a single step of 0, 1, ... `most` rows: int64 [most + 1, 3], whether they divide units,
-    how many have a part, and the address of their bounds; and what the addresses are of."""
+    """Return how threads share a single step of 0, 1, ... `most` rows: int64 [most + 1, 3], with 1 if they divide units
+    (else 0), the number of threads that have a part, and the address of their bounds; and the arrays at these
+    addresses."""
     return _divisions(sharing, most, tuning.ALONE_BELOW, tuning.ALONE_A_STEP)
 
 
 @lru_cache(maxsize=32)
 def _divisions(sharing: Sharing, most: int, *limits: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """`divisions`, remembered; the limits that `Sharing` reads are part of the key."""
-    if sharing.threads == 1 and sharing.division != "units":  # no need to ask for each of many
+    """Compute and cache `divisions`; the limits that `Sharing` reads are part of the key."""
+    if sharing.threads == 1 and sharing.division != "units":  # the same formula for every number of rows
         rows = np.arange(most + 1)
         bounds = np.stack([np.zeros_like(rows), rows], axis=1)
         addresses = address_of(bounds) + bounds.itemsize * 2 * rows
@@ -37,9 +39,9 @@ def _divisions(sharing: Sharing, most: int, *limits: int) -> tuple[np.ndarray, l
 
 
 class Table:
-    """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays these are of.
+    """The arguments of a generated function (see `emit_cpu`): numbers and addresses, and the arrays at these addresses.
 
-    `names` are those of the arrays as the function knows them; one array may have several.
+    `names` are the names of the arrays in the function; one array may have several.
     """
 
     def __init__(
@@ -50,20 +52,20 @@ class Table:
         self.numbers = np.array((*(0,) * COUNTER_WORDS, *numbers, *addresses), np.int64)
 
     def of(self, block: Block) -> Table:
-        """Return a copy for one block of time, which shares the arrays."""
+        """Return a copy for one block of time; it shares the arrays."""
         found = copy(self)
         found.arrays, found.numbers = list(self.arrays), self.numbers.copy()
         found.numbers[_START : _START + 2] = block.start, block.stop
         return found
 
     def replace_array(self, place: int, array: np.ndarray) -> None:
-        """Read another array, of the same element type, as names[place]."""
+        """Use another array, of the same element type, as names[place]."""
         if array is not self.arrays[place]:
             self.numbers[_ADDRESSES + place] = address_of(array)
             self.arrays[place] = array
 
     def resize(self, rows: int) -> None:
-        """Run on so many rows, all of a single step; the arrays have room for them."""
+        """Set the number of rows, all of a single step; the arrays must have room for them."""
         units, bounds = self.sharing.of_step(rows)
         self.parts = len(bounds) - 1
         self.arrays[_BOUNDS] = bounds
@@ -74,14 +76,15 @@ class Table:
 _START = COUNTER_WORDS + NUMBERS.index("start")
 _ADDRESSES = COUNTER_WORDS + len(NUMBERS)
 _BOUNDS = INTEGERS.index("bounds")
-# Where in a table's numbers what `resize` changes lies.
+# The words of a table that `resize` changes.
 _UNITS_WORD, _ROWS_WORD = COUNTER_WORDS + NUMBERS.index("units"), COUNTER_WORDS + NUMBERS.index("B")
 _BOUNDS_WORD = _ADDRESSES + _BOUNDS
 
 
 @inner_kernel
 def resize_table(table, divisions, rows):  # type: ignore[no-untyped-def]
-    """`Table.resize` inside compiled code, of the table at an address, whose work is shared by `divisions`."""
+    """Do what `Table.resize` does, in compiled code: set the number of rows of the table at an address, and divide them
+    according to `divisions`."""
     numbers = array_at(table, 1, np.int64)
     numbers[_ROWS_WORD] = rows
     numbers[_UNITS_WORD], numbers[_BOUNDS_WORD] = divisions[rows, 0], divisions[rows, 2]

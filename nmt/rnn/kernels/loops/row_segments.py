@@ -1,4 +1,4 @@
-"""Which rows of an array take part in a product or a sum, as runs of neighbours."""
+"""Find the rows of an array that take part in a product or a sum, as runs of adjacent rows."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from nmt.rnn.rows import Block, Rows
 
 
 def row_segments(rows: Rows, wide: bool, block: Block, *, exact: bool = False) -> np.ndarray:
-    """Runs of rows of a block of a [T, B, n] array that take part, int64 [runs, 2]: first and count; with `wide`, of a
-    [1, S, B, n] array.
+    """Return the runs of rows that take part in a block of a [T, B, n] array, or with `wide` of a [1, S, B, n] array:
+    int64 [runs, 2], the first row and the number of rows of each.
 
-    A product may run over a prefix of rows that holds some that have ended. A sum over rows is `exact`: what lies in
-    padding might be no number, and a row more or less would move the others to other blocks of the sum.
+    A product may also run over inactive rows within a prefix. A sum over rows must be `exact`: padding might be NaN or
+    infinite, and additional rows would move the others to different blocks of the sum.
     """
     key = ("segments", wide, exact, block.low, block.high)
     return rows.derived(key, lambda: _find(rows, wide, block, exact))
 
 
 def _find(rows: Rows, wide: bool, block: Block, exact: bool) -> np.ndarray:
-    """`row_segments` without memory of former answers: one run where every row is there to the end."""
+    """Compute `row_segments`; the result is a single run if every row has full length."""
     steps = rows.S if wide else block.high - block.low
     if rows.whole and not wide:
         return np.array([[0, steps * rows.B]], np.int64)

@@ -1,7 +1,8 @@
-"""What the emitters share: the names of sizes and memory in a generated function, and the expressions of one row.
+"""The common part of the emitters: the names of sizes and memory in a generated function, and the expressions of one
+row.
 
-How a row's loops run over features and source positions, and how sums are made, is each emitter's own: a subclass of
-`RowWriter` writes the forms of its loops.
+Each emitter decides how a row's loops run over features and source positions and how sums are computed: a subclass of
+`RowWriter` writes its loops.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from nmt.rnn.graph import Value
 
 Weight = tuple[str, int, int, bool]  # parameter, first row, rows, transposed
 Terms = tuple[str, ...]
-"""An offset in a place: the terms of a sum."""
+"""An offset in a place, as the terms of a sum."""
 
 
 def weight_key(step: Product) -> Weight:
-    """Return which weight a product reads."""
+    """Return the key of the weight that a product reads."""
     w = step.weight
     return (w.attrs["name"], w.attrs.get("start", 0), w.attrs["rows"], step.transposed)
 
 
 @dataclass
 class Function:
-    """A generated function and what to pass after the fixed arguments: arrays by name (`scratch` are those that
-    start as finite numbers and last for one call), then packed weights. `source` is its text, where it is one."""
+    """A generated function and the arguments that follow the fixed ones: arrays by name (`scratch`: those that start as
+    finite numbers and last for one call), then packed weights. `source` is its text, if it has one."""
 
     name: str
     arrays: list[str] = field(default_factory=list)
@@ -38,7 +39,7 @@ class Function:
 
 
 class Block:
-    """Lines of one loop level, and the names already computed there."""
+    """The lines of one loop level, with their indentation."""
 
     def __init__(self, indent: int) -> None:
         self.indent, self.lines = indent, list[str]()
@@ -49,7 +50,7 @@ class Block:
 
 
 class Names:
-    """The sizes and arrays of one function."""
+    """The names of sizes and arrays in one function."""
 
     def __init__(self, program: Program, name: str, dims: dict[int, str]) -> None:
         self.program, self.dims = program, dims
@@ -57,8 +58,8 @@ class Names:
         self.variables: dict[str, str] = {}
 
     def variable(self, name: str) -> str:
-        """Return the variable that holds an array. Names of arrays may hold any signs: those that give the same
-        variable are told apart by numbers."""
+        """Return the variable of an array. Names of arrays may contain any characters; if two give the same variable, a
+        number makes them distinct."""
         if name not in self.variables:
             taken, plain = set(self.variables.values()), "m_" + re.sub(r"\W", "_", name, flags=re.ASCII)
             numbered = (f"{plain}_{n}" for n in count(2))
@@ -66,11 +67,11 @@ class Names:
         return self.variables[name]
 
     def dim(self, size: int) -> str:
-        """Return the variable that holds a size."""
+        """Return the variable of a size."""
         return str(size) if size == 0 else self.dims.setdefault(size, f"d{len(self.dims)}")
 
     def array(self, place: Place) -> str:
-        """Return the variable that holds a place's memory."""
+        """Return the variable of a place's array."""
         if place.kind == "rows":
             self.function.scratch[place.name] = place
         elif place.name not in self.function.arrays:
@@ -78,14 +79,15 @@ class Names:
         return self.variable(place.name)
 
     def index(self, place: Place) -> str:
-        """Return the variable that says which row of a captured array without source positions each row reads."""
+        """Return the variable of the array that says, for each row, which row of a captured array without source
+        positions it reads."""
         name = f"{INDEX}{place.name}"
         if name not in self.function.arrays:
             self.function.arrays.append(name)
         return self.variable(name)
 
     def base(self, place: Place, row: str = "n") -> str:
-        """Offset of the first feature of a row (and source position `s`) in a place."""
+        """Return the offset of the first feature of a row (and source position `s`) in a place."""
         size = f" * {self.dim(place.width)}" if place.width is not None else ""
         wide = place.source_axis
         match place.kind:
@@ -109,23 +111,23 @@ class Names:
                 return "0"
 
     def constant(self, value: float) -> str:
-        """Return a number of the cell's."""
+        """Return the text of a constant of the cell."""
         return f"F({value!r})"
 
     def load(self, place: Place, at: Terms) -> str:
-        """Return the number at an offset of a place."""
+        """Return the expression for the number at an offset of a place."""
         return f"{self.array(place)}[{' + '.join(at)}]"
 
     def store(self, place: Place, at: Terms, value: str) -> str:
-        """Writes it."""
+        """Return the statement that stores a value at an offset of a place."""
         return f"{self.load(place, at)} = {value}"
 
 
 class RowWriter:
-    """Writes the nests of one row: `row` holds its lines.
+    """Write the loop nests of one row into `row`.
 
-    Lines go to the block of what they vary with: `row`, `s_block` and `j_block`, or `inner` where it is both the
-    source position and the feature.
+    Each line goes to the block of the indices on which it depends: `row`, `s_block` (source position), `j_block`
+    (feature), or `inner` (both).
     """
 
     row: Block
@@ -137,8 +139,8 @@ class RowWriter:
         self.w = names
         self.places = names.program.places
         self.row = Block(indent)
-        self.locals: dict[int, str] = {}  # numbers of the row that later nests read
-        self.row_bases: dict[str, str] = {}  # offsets of the row, of all nests
+        self.locals: dict[int, str] = {}  # variables of the row that later nests read
+        self.row_bases: dict[str, str] = {}  # variables of the row's offsets, for all nests
         self.offsets = 0
         self.uses_captured = False
 
@@ -147,7 +149,7 @@ class RowWriter:
         raise NotImplementedError
 
     def begin(self, nest: Nest) -> None:
-        """Nothing has been computed yet in the loops to come."""
+        """Forget the values computed in former loops: start a new nest."""
         self.uses_captured |= nest.source_axis
         self.names: dict[int, str] = dict(self.locals)
         self.source_bases: dict[str, str] = {}
@@ -160,13 +162,13 @@ class RowWriter:
     # ------------------------------------------------------------ places in the loops
 
     def block(self, v: Value) -> Block:
-        """Return where a value is computed."""
+        """Return the block in which a value is computed."""
         if v.width is not None:
             return self.inner if "S" in v.axes else self.j_block
         return self.s_block if "S" in v.axes else self.row
 
     def base(self, place: Place) -> str:
-        """Return the variable that holds the offset of the row (and position) in a place."""
+        """Return the variable of the offset of the row (and position) in a place."""
         self.uses_captured |= place.kind == "inv" and place.source_axis
         block, bases = (self.s_block, self.source_bases) if place.source_axis else (self.row, self.row_bases)
         text = self.w.base(place)
@@ -186,14 +188,14 @@ class RowWriter:
     # ------------------------------------------------------------ expressions
 
     def name(self, v: Value, computing: bool = False) -> str:
-        """Return the variable that holds `v` at the current position of the loops."""
+        """Return the variable that has the value `v` at the current position of the loops."""
         if v.id in self.names and not computing:
             return self.names[v.id]
         if v.op == "const":
             return self.w.constant(v.attrs["value"])
         base, offset = (v.args[0], v.attrs["start"]) if v.op == "slice" else (v, 0)
         if base.id not in self.places and not computing:
-            base, offset = v, 0  # of a slice kept for the backward pass the base is gone
+            base, offset = v, 0  # the slice was kept for the backward pass, its base was not
         if base.id in self.places and (base is not v or not computing):
             place = self.places[base.id]
             text = self.w.load(place, self.at(place, offset, v.width is not None))
@@ -209,7 +211,7 @@ class RowWriter:
         return name
 
     def entry(self, entry: Entry) -> None:
-        """Write what one entry computes or copies."""
+        """Write the computation or copy of one entry."""
         v, place = entry.value, entry.place
         if self.computes(entry):
             self.done.add(v.id)
@@ -230,7 +232,7 @@ class RowWriter:
         self.put(self.block(v), place, at, f"{self.w.load(place, at)} + {name}" if entry.add else name)
 
     def put(self, block: Block, place: Place, at: Terms, value: str) -> None:
-        """Write a number where the loops are."""
+        """Write a store of a number into a block."""
         block.add(self.w.store(place, at, value))
 
     def sum_last(self, v: Value, place: Place) -> None:

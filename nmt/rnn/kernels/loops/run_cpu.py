@@ -1,4 +1,4 @@
-"""Run plans on the CPU: find memory, launch products and generated functions, sum gradients."""
+"""Run plans on the CPU: allocate memory, launch products and generated functions, sum gradients."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
 
 @dataclass(frozen=True)
 class Launch:
-    """A compiled function with all it needs; calling it runs it, once or again and again."""
+    """A compiled function with its arguments; calling it runs the function, as often as wanted."""
 
-    name: tuple[str, ...]  # what a profile calls it
+    name: tuple[str, ...]  # its name in a profile
     multiply_adds: int | Callable[[], int]
     run: Callable[..., None]
     args: tuple[Any, ...]
@@ -56,7 +56,7 @@ class Launch:
 
 
 class _Side:
-    """One direction of a plan, compiled at first use."""
+    """One direction of a plan; its functions are compiled when first used."""
 
     def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, turned: bool) -> None:
         self.arrays, self.turned = one.arrays, turned
@@ -76,23 +76,23 @@ class _Side:
 
     @property
     def addresses(self) -> dict[str, int]:
-        """Return where the machine code of each generated function begins."""
+        """Return the addresses of the generated functions, by name."""
         if self._addresses is None:
             self._addresses = {name: native.address for name, native in self.natives().items()}
         return self._addresses
 
     def wanted(self) -> Iterable[Native]:
-        """Return what will be compiled (see ahead.py)."""
+        """Return the functions to compile (see ahead.py)."""
         return self.natives().values()
 
     def natives(self) -> dict[str, Native]:
-        """Return the generated functions."""
+        """Return the generated functions, by name."""
         functions = (step for step, _, _ in self.steps if isinstance(step, Function))
         return {function.name: generated_loop(function.source, function.name) for function in functions}
 
 
 class Executable:
-    """A plan compiled for one dtype, and one of the elements of packed weights (see weights.packed_dtype)."""
+    """A plan compiled for one dtype, and for one dtype of packed weights (see weights.packed_dtype)."""
 
     def __init__(self, plan: Plan, dtype: np.dtype, packed: np.dtype | None = None) -> None:
         self.plan, self.dtype = plan, dtype
@@ -111,11 +111,11 @@ class Executable:
 
     @property
     def backward_module(self) -> Module | None:
-        """That of the backward pass; None in a plan for inference."""
+        """Return the generated code of the backward pass; None in a plan for inference."""
         return None if self._backward is None else self._backward.module
 
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
-        """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter
+        """Fill the forward arrays. `arrays` must contain inputs, state stacks, captured arrays, masks and parameter
         vectors."""
         run = _Run(self._forward, arrays, weights, rows, allocate)
         with run.block_memory():
@@ -124,11 +124,14 @@ class Executable:
                     launch()
 
     def prepare(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> list[Launch]:
-        """Launches that replay `forward` on these arrays after their contents change. Every row must have length T."""
+        """Return launches that repeat `forward` on these arrays after their contents have changed.
+
+        Raises RuntimeError: not every row has length T.
+        """
         if not rows.whole:
             raise RuntimeError("a run is prepared for whole rows only")
         run = _Run(self._forward, arrays, weights, rows, allocate)
-        run.take_block_memory()  # for good: the launches come later
+        run.take_block_memory()  # never freed, as the launches come later
         return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
@@ -153,14 +156,14 @@ class Executable:
             run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
-        """Return shapes of the memory of one step that a pass takes besides its arrays."""
+        """Return the shapes of the memory for one step that a pass allocates in addition to its arrays."""
         module = self.backward_module if backward else self.forward_module
         steps = (*module.before, module.loop, *module.after) if module else ()
         return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
 
 
 class _Run:
-    """One pass over one batch: the memory it fills, and what to call with it, block of time by block."""
+    """One pass over one batch: the memory it fills, and its launches for each block of time."""
 
     def __init__(self, side: _Side, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         self.side, self.arrays, self.weights, self.rows, self.allocate = side, arrays, weights, rows, allocate
@@ -175,7 +178,8 @@ class _Run:
 
     @contextmanager
     def block_memory(self) -> Iterator[None]:
-        """Memory for what lives in a block of time, as long as the pass lasts: the next one takes the same again."""
+        """Allocate the arrays that last for a block of time, and free them at the end of the pass; the next pass reuses
+        the memory."""
         with self.allocate.temporary():
             self.take_block_memory()
             yield
@@ -183,14 +187,14 @@ class _Run:
             del self.arrays[name]
 
     def take_block_memory(self) -> None:
-        """Memory for what lives in a block of time."""
+        """Allocate the arrays that last for a block of time."""
         for name in self.side.local:
             shape = self.rows.block_steps, *shape_of_step(self.side.arrays[name], self.rows)
             self.arrays[name] = self.allocate(shape, self.side.dtype)
 
     def launches(self, block: Block) -> Iterator[Launch]:
-        """Yield the programs for one block of time, in order; each is to be run before the next is asked for, or all of
-        them where rows are whole."""
+        """Yield the launches for one block of time, in order. Each must run before the next is taken from the iterator,
+        unless all rows are whole."""
         for name in () if self.rows.ordered else self.side.cleared:
             left = np.clip(self.rows.lengths - block.low, 0, None)
             clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)
@@ -201,7 +205,7 @@ class _Run:
                 yield self._function(step, program, block, phase)
 
     def add_gradients(self, plan: Plan, gradients: Arrays, block: Block) -> None:
-        """Add to all gradients that are there, for one block of time."""
+        """Add one block of time to all gradients that `gradients` contains."""
         for placed in plan.sinks:
             if placed.sink.name in gradients:
                 self._add_gradient(placed, gradients[placed.sink.name], block)
@@ -225,7 +229,7 @@ class _Run:
             run_parallel(sum_products, threads, *operands, segments, part, 1)
 
     def _rows_of(self, place: Place, block: Block) -> np.ndarray:
-        """Return a [T, B, n] array, or one slot of a state stack for every step, as a matrix of the block's rows."""
+        """Return a [T, B, n] array, or one slot of a state stack at every step, as a matrix of the block's rows."""
         array = self.arrays[place.name]
         if place.name in self.side.local:
             array = array[: block.high - block.low]
@@ -237,7 +241,8 @@ class _Run:
         return array.reshape(-1, array.shape[-1])
 
     def _function(self, step: Function, program: Program, block: Block, phase: str) -> Launch:
-        """Return a launch of a generated function for one block of time; the rest of its table is made once a pass."""
+        """Return a launch of a generated function for one block of time; the rest of its table is made once per
+        pass."""
         rows = self.rows
         if step.name not in self.tables:
             self.tables[step.name] = self._table(step, program)
@@ -251,7 +256,7 @@ class _Run:
         return Launch(name, work, run_team, args)
 
     def _table(self, step: Function, program: Program) -> Table:
-        """Return all a function reads, but the block of time."""
+        """Return the table of a function, except for the block of time."""
         rows, side = self.rows, self.side
         packed = [packed_weight(self.weights, *w, threads=rows.threads, dtype=side.packed) for w in step.weights]
         sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), _row_size(program))
@@ -272,7 +277,8 @@ class _Run:
         return Table(numbers, names, [*integers, *operands, *packed], len(bounds) - 1, sharing)
 
     def _clear_scratch(self, step: Function) -> None:
-        """Products also run over rows that have ended: their results are dropped, but must be numbers."""
+        """Zero the scratch arrays of a function: products also run over rows that have ended, and these must be finite
+        although the results are not used."""
         for name in step.scratch:
             self.scratch[name][...] = 0
 
@@ -292,7 +298,7 @@ class _Run:
 
 
 def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
-    """Counts the multiply-adds of a product over the rows in `segments`."""
+    """Return a function that counts the multiply-adds of a product over the rows in `segments`."""
     return lambda: int(segments[:, 1].sum()) * K * N
 
 
@@ -303,13 +309,13 @@ def _loop_size(program: Program, rows: Rows, block: Block) -> int:
 
 
 def _row_size(program: Program) -> int:
-    """Return the multiply-adds of its products for one row."""
+    """Return the multiply-adds of a program's products for one row."""
     products = (step for step in program.steps if isinstance(step, Product))
     return sum((step.x.width or 0) * (step.out.width or 0) for step in products)
 
 
 def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.ndarray:
-    """Return the array that a generated function knows by this name."""
+    """Return the array that has this name in a generated function."""
     if name in arrays:
         return arrays[name]
     if name.startswith(INDEX):

@@ -1,10 +1,11 @@
-"""Compile on another core what will be needed soon: a process of its own puts it into the store.
+"""Compile the functions that will soon be needed on another core, in a separate process that writes them to the store.
 
-Compiling holds the interpreter, so threads would only take turns. Whoever knows what it will need offers it; nothing
-happens until something has to be compiled at all. Then one other process is begun, which compiles what was offered,
-the last first, for that is needed last of all but by whoever waits for everything; this one compiles what it meets, and
-takes back what the other has not begun with. Where there is no store to hand things over in, no second core, or no such
-process, whoever needs a function compiles it as always. NMT_COMPILE_AHEAD=0 asks for that.
+Compiling holds the interpreter lock, so threads would only take turns. Code that knows what it will need offers it with
+`offer`; nothing happens until this process has to compile something. Then it starts one helper process, which compiles
+what was offered. The last offers are compiled first: this process needs them last, so it rarely has to wait for them.
+Meanwhile this process compiles the functions that it reaches, and takes back requests that the helper has not started.
+Without a store to exchange code, without a second core, or without a helper process, every function is compiled by the
+process that needs it. NMT_COMPILE_AHEAD=0 turns the helper off.
 """
 
 from __future__ import annotations
@@ -33,22 +34,22 @@ _FIRST = (
     "import json, sys; sys.path[:] = json.loads(sys.stdin.readline()); "
     "from nmt.rnn.kernels.machine_code.ahead import serve; serve()"
 )
-_LOOK_SECONDS = 0.01
+_POLL_SECONDS = 0.01
 MOST_SECONDS = 60.0
-"""Waited for a function that the other process has begun with; the slowest take some seconds on a busy machine."""
+"""The longest wait for a function that the helper has started; the slowest take some seconds on a busy machine."""
 
 _offers: deque[Callable[[], Iterable[Native]]] = deque(maxlen=64)
-_others: list[_Other] = []  # none or one
-_beginning = forkable(Lock())
+_others: list[_Helper] = []  # empty, or one helper
+_starting = forkable(Lock())
 
 
 def offer(wanted: Callable[[], Iterable[Native]]) -> None:
-    """Say what will be needed soon; it is asked for when something has to be compiled, and not before."""
+    """Register functions that will soon be needed; `wanted` is called only when something has to be compiled."""
     _offers.append(wanted)
 
 
-class _Other:
-    """The other process, as this one sees it."""
+class _Helper:
+    """The helper process, as seen from this process."""
 
     def __init__(self, path: list[str]) -> None:
         nowhere = subprocess.DEVNULL
@@ -57,16 +58,16 @@ class _Other:
         )
         self.asked: dict[str, Native] = {}
         self.begun: set[str] = set()
-        self._tell(path)
+        self._send(path)
         Thread(target=self._listen, name="nmt-compiling", daemon=True).start()
 
-    def _tell(self, what: Any) -> None:
+    def _send(self, what: Any) -> None:
         stream: IO[bytes] = self.process.stdin  # type: ignore[assignment]
         try:
             stream.write(json.dumps(what).encode() + b"\n")
             stream.flush()
         except (OSError, ValueError):
-            pass  # it is gone
+            pass  # the helper has ended
 
     def _listen(self) -> None:
         stream: IO[bytes] = self.process.stdout  # type: ignore[assignment]
@@ -74,22 +75,23 @@ class _Other:
             self.begun.add(line.decode().strip())
 
     def ask(self, native: Native) -> None:
-        """Have it compiled."""
+        """Request that the helper compile a function."""
         name, recipe = str(native.code_name), recipe_of(native)
         if recipe is not None and name not in self.asked and self.process.poll() is None:
             self.asked[name] = native
-            self._tell([name, recipe])
+            self._send([name, recipe])
 
     def take_back(self, name: str) -> bool:
-        """Return whether this process should compile it after all: it has not been begun with there."""
+        """Withdraw a request; return True if the helper has not started on it, so that this process should compile
+        it."""
         if name in self.begun:
             return False
         self.asked.pop(name, None)
-        self._tell([name, None])
+        self._send([name, None])
         return True
 
     def take_any(self) -> Native | None:
-        """Something that it has not begun with, for this process; None where there is nothing."""
+        """Take back any request that the helper has not started, for this process to compile; None if there is none."""
         for name, native in list(self.asked.items()):
             if name not in self.begun and not store().has(name) and self.take_back(name):
                 return native
@@ -97,26 +99,26 @@ class _Other:
 
 
 def _compile_ahead(native: Native) -> None:
-    """Called when something has to be compiled: from now on the other process helps."""
+    """Send the offered functions to the helper; called when this process has to compile something."""
     if not _offers:
         return
-    with _beginning:
-        if not _others and not _begin():
+    with _starting:
+        if not _others and not _start_helper():
             _offers.clear()
         while _offers:
             for wanted in reversed(list(_offers.pop()())):
-                if wanted is not native and not _is_there(wanted):
+                if wanted is not native and not _is_available(wanted):
                     _others[0].ask(wanted)
 
 
-def _begin() -> bool:
-    """Begin the other process; whether it could be."""
+def _start_helper() -> bool:
+    """Start the helper process; return whether that succeeded."""
     if not _can_begin():
         return False
-    # Not the working folder: whoever starts a command there does not ask to run what lies in it.
+    # Leave out the working folder: starting a command there is no request to run the files in it.
     path = [str(Path(nmt.__file__).parents[1]), *(entry for entry in sys.path if entry)]
     try:
-        _others.append(_Other(path))
+        _others.append(_Helper(path))
     except OSError:
         return False
     return True
@@ -127,17 +129,17 @@ def _can_begin() -> bool:
         return False
     if not store().keeps:
         return False
-    # Else that would not be an interpreter, but somebody's program.
+    # Otherwise sys.executable is not an interpreter but a frozen application.
     return not getattr(sys, "frozen", False) and Path(sys.executable or "").name.startswith(("python", "pypy"))
 
 
-def _is_there(native: Native) -> bool:
+def _is_available(native: Native) -> bool:
     name = native.code_name
     return native.is_loaded or name is None or shipped().has(str(native.source_name)) or store().has(name)
 
 
-def _await_other(native: Native) -> None:
-    """Wait while the other process compiles this."""
+def _wait_for_helper(native: Native) -> None:
+    """Wait while the helper compiles this function."""
     if not _others:
         return
     other, name = _others[0], str(native.code_name)
@@ -147,10 +149,10 @@ def _await_other(native: Native) -> None:
     with making_code():
         while other.process.poll() is None and not store().has(name):
             if (one := other.take_any()) is not None:
-                _ = one.address  # it will be needed as well
+                _ = one.address  # this process will need it as well
             elif monotonic() < until:
-                sleep(_LOOK_SECONDS)
-            else:  # it hangs: from now on this process compiles all itself
+                sleep(_POLL_SECONDS)
+            else:  # the helper hangs: from now on this process compiles everything
                 other.process.kill()
                 other.process.wait()
                 other.asked.clear()
@@ -158,7 +160,8 @@ def _await_other(native: Native) -> None:
 
 
 def serve() -> None:
-    """What the other process does: compile what standard input names, and say of each when it begins."""
+    """Run the helper process: compile the functions named on standard input, and print the name of each when it
+    starts."""
     waiting: dict[str, Any] = {}
     ended: list[bool] = []
 
@@ -172,24 +175,24 @@ def serve() -> None:
         ended.append(True)
 
     Thread(target=listen, daemon=True).start()
-    while not ended:  # then nobody waits for it any more
+    while not ended:  # at the end of the input the parent no longer waits
         try:
             name = next(iter(waiting))
             recipe = waiting.pop(name)
-        except (StopIteration, KeyError, RuntimeError):  # nothing there, or changed meanwhile
-            sleep(_LOOK_SECONDS)
+        except (StopIteration, KeyError, RuntimeError):  # empty, or changed by the other thread
+            sleep(_POLL_SECONDS)
             continue
         if not store().has(name):
             print(name, flush=True)
             _ = native_of(recipe).address
 
 
-def _forget() -> None:
+def _reset() -> None:
     _others.clear()
     _offers.clear()
 
 
-natives.before_compiling.append(_await_other)
+natives.before_compiling.append(_wait_for_helper)
 natives.when_compiling.append(_compile_ahead)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset)

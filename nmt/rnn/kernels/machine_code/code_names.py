@@ -1,8 +1,8 @@
-"""Names of machine code by all that it is made of, so that no code can be stale. Imports no Numba.
+"""Name machine code by a digest of everything that determines it, so that stored code is never stale. Imports no Numba.
 
-What may be compiled into a kernel: the kernels' own files, all of them at once; the file it is written in and the
-functions it uses, where those are other files; what it closes over; the types it is compiled for; the target, and
-whatever compiles.
+The following may become part of a kernel's machine code: all source files of the kernels; the file of the kernel itself
+and the functions it uses, if they are in other files; the values it closes over; the types it is compiled for; the
+target; and the compiler.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from nmt.rnn.kernels.machine_code.features import FINGERPRINT, TARGET, TOLD, fin
 
 _OWN = "nmt.rnn.kernels."
 _HARMLESS = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_DEBUG_CACHE", *TOLD)
-"""Settings of Numba's that no code depends on but by its target."""
+"""Settings of Numba that affect machine code only through the target, which is named separately."""
 
 _PLAIN = (bool, int, float, str, np.generic)
-"""Values whose words say all that they are."""
+"""Types whose `repr` describes a value completely."""
 
 
 def source_name(label: str, content: str, types: str) -> str:
-    """Return the name of what is to be compiled, by its sources and the target: the same for every compiler and version
-    of Python."""
+    """Return the name of a function to compile, derived from its sources and the target. It is the same for every
+    compiler and every version of Python."""
     return _digest(label, repr((FINGERPRINT, TARGET, platform.machine(), sys.platform)), content, types)
 
 
 def code_name(label: str, source_name: str, code: str) -> str:
-    """Return the name of machine code of what has that `source_name` by this process, which besides has imported the
-    sources as these bytes for Python: a file may change between its import and now."""
+    """Return the name of the machine code that this process makes of a function with this `source_name`. It also
+    depends on the compiler and on `code`, the bytecode that this process has imported, as a file may have changed since
+    its import."""
     return _digest(label, source_name, compiler(), code)
 
 
@@ -46,8 +47,8 @@ def _digest(label: str, *parts: str) -> str:
 
 
 def content_of(function: Any) -> str | None:
-    """Return what a function is, in words that say the same in every process; None where there are none: it closes over
-    something whose content has none, or nobody knows its source."""
+    """Return a text that describes a function and is the same in every process. Return None if there is no such text:
+    the function closes over a value without one, or its source cannot be found."""
     return _content(function, set())
 
 
@@ -73,18 +74,19 @@ def _content(function: Any, seen: set[int]) -> str | None:
 
 
 def _names(code: CodeType) -> list[str]:
-    """Return the global names in a function and those inside it."""
+    """Return the global names used in a function and in the functions nested in it."""
     inside = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names(part)]
     return [*code.co_names, *inside]
 
 
 def _used_globals(function: Any) -> list[Any]:
-    """Return what a function takes from its module, or by a name of a module that this one has imported: functions, and
-    plain values, which are compiled in. The text of the file does not say what those are that come from other files."""
+    """Return the functions and plain values that a function reads from its own module, or as attributes of a user's
+    module that it has imported. They are compiled in, and where they come from other files the text of the function's
+    file does not describe them."""
     names = _names(function.__code__)
     found = [function.__globals__.get(name) for name in names]
     modules: list[ModuleType] = []
-    for value in found:  # which grows meanwhile, by what is in modules
+    for value in found:  # the list grows in the loop, by the attributes of modules
         if isinstance(value, ModuleType) and value not in modules and _is_of_user(value.__name__):
             modules.append(value)
             found += [getattr(value, name, None) for name in names]
@@ -98,12 +100,12 @@ def _is_function_of_user(value: Any) -> bool:
 
 
 def _is_of_user(module: str) -> bool:
-    """Return whether it is neither one of the kernels' own files nor of a package that compiles."""
+    """Return whether a module belongs neither to the kernels nor to Numba or NumPy."""
     return not f"{module}.".startswith((_OWN, "numba.", "numpy."))
 
 
 def _value(value: Any, seen: set[int]) -> str | None:
-    """Return a value that a function closes over."""
+    """Return a text for a value that a function closes over; None if there is none."""
     if value is None or isinstance(value, (*_PLAIN, np.dtype)):
         return repr(value)
     if isinstance(value, type):
@@ -113,13 +115,13 @@ def _value(value: Any, seen: set[int]) -> str | None:
         return None if None in found else repr(found)
     if isinstance(value, FunctionType):
         return _content(value, seen)
-    # A function of machine code says itself what it is.
+    # A compiled function has its own description.
     content: str | None = getattr(value, "content", None)
     return content
 
 
 def python_code(code: CodeType) -> str:
-    """Return what Python runs of a function, in words."""
+    """Return a text for a function's bytecode, with its constants, names and nested functions."""
     nested = [python_code(part) for part in code.co_consts if isinstance(part, CodeType)]
     plain = [part for part in code.co_consts if not isinstance(part, CodeType)]
     constants = [sorted(map(repr, part)) if isinstance(part, frozenset) else repr(part) for part in plain]
@@ -128,13 +130,13 @@ def python_code(code: CodeType) -> str:
 
 @lru_cache(maxsize=1)
 def compiler() -> str:
-    """Whatever compiles, in words."""
+    """Return a text for the compiler: the versions of Python, Numba, llvmlite and NumPy, and Numba's settings."""
     settings = sorted((k, v) for k, v in os.environ.items() if k.startswith("NUMBA_") and k not in _HARMLESS)
     versions = [version(name) for name in ("numba", "llvmlite", "numpy")]
     return repr((sys.implementation.cache_tag, versions, settings))
 
 
 def sources_are_unchanged() -> bool:
-    """Return whether the kernels' files are still those that this process began with: else what it compiles may be made
-    of others than it says."""
+    """Return whether the source files of the kernels are the same as when this process started. If not, compiled code
+    may not match its name."""
     return fingerprint() == FINGERPRINT

@@ -1,8 +1,8 @@
-"""What this machine's vector unit can hold, and the register tile that fits it. Imports no Numba.
+"""Choose the target: the vector unit of this machine, and the register tile that fits it. Imports no Numba.
 
 The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or
-`generic`) forces a smaller target, and `native` code for this very processor instead of all of its level; it is read
-once, here.
+`generic`) forces a smaller target; `native` compiles for exactly this processor instead of for its whole level. The
+variable is read once, when this module is imported.
 """
 
 import ctypes
@@ -21,17 +21,20 @@ from numpy.typing import DTypeLike
 from nmt.errors import DeviceError
 
 ByteSums = Literal["vnni", "sdot", "pairs", "bytes"]
-"""How four products of bytes are added to an int32: one instruction of x86 (unsigned by signed) or Arm (signed by
-signed), two products of pairs of 16 bits, or four plain ones."""
+"""How four products of bytes are added to an int32: by one instruction of x86 (unsigned by signed, "vnni") or of Arm
+(signed by signed, "sdot"), as two products of 16-bit pairs, or as four plain products."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A vector unit: `lanes` float32 in a register, `vectors` registers across a panel, row tiles
-    up to `max_rows`; `has_bf16`: instructions for pairs of bfloat16, without which they are computed as float32;
-    `has_amx`: a matrix unit for them (see amx.py), which the system lets us use; `byte_sums`: what products of int8
-    are made of. `cpu` and `features` are what LLVM compiles for: no more than every processor of this level has, so
-    that its code runs on all of them, and gives the same bits."""
+    """A vector unit and what LLVM compiles for.
+
+    `lanes`: float32 numbers in a register. `vectors`: registers across a panel. `max_rows`: the largest number of rows
+    in a register tile. `has_bf16`: there are instructions for pairs of bfloat16; without them pairs are computed as
+    float32. `has_amx`: there is a matrix unit for them (see amx.py) and the system lets this process use it.
+    `byte_sums`: how products of int8 are added. `cpu` and `features`: what LLVM compiles for, no more than every
+    processor of this level has, so that the code runs on all of them and gives the same bits.
+    """
 
     name: str
     lanes: int
@@ -51,12 +54,13 @@ class Target:
 
     @property
     def pairs_at_a_time(self) -> int:
-        """Return pairs of bfloat16 that a product takes along K at a time; operands are filled up to a multiple of
-        them."""
+        """Return how many pairs of bfloat16 a product takes along K at a time; operands are padded to a multiple of
+        it."""
         return 16 if self.has_amx else 1
 
     def panel_width(self, dtype: DTypeLike) -> int:
-        """Return columns in one packed panel: as many float32, or half as many float64, as `vectors` registers hold."""
+        """Return the number of columns in a packed panel: as many float32 numbers, or half as many float64, as
+        `vectors` registers hold."""
         return self.lanes * self.vectors * 4 // np.dtype(dtype).itemsize
 
 
@@ -64,12 +68,13 @@ class Target:
 # file: a tile that spills loses more than half of the speed. x86 has 16 registers before AVX-512,
 # everything else 32.
 _IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
-# The levels of the x86-64 psABI (section 3.1.1), and what some of their processors have besides.
+# The levels of the x86-64 psABI (section 3.1.1), and features that only some processors of a level have.
 _V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 _BF16, _VNNI = "avx512bf16", "avx512vnni"
-# LLVM schedules for a processor of the level, which gains up to a tenth over its "x86-64-v4" (benchmarks/levels.py),
-# and uses none of what that one has more. Loops take whole registers: LLVM would otherwise halve them there.
+# LLVM schedules for one processor of the level, which is up to a tenth faster than its "x86-64-v4"
+# (benchmarks/levels.py); the features that this processor has beyond the level are turned off. Loops use 512-bit
+# registers: by default LLVM prefers 256 bits there.
 _NOT_OF_V3 = "-fsgsbase,-invpcid,-pclmul,-rdrnd,-xsaveopt"
 _NOT_OF_V4 = (
     f"-prefer-256-bit,{_NOT_OF_V3},-adx,-aes,-clflushopt,-clwb,-pku,-rdseed,-xsavec,-xsaves,-avx512ifma,-avx512vbmi,"
@@ -104,24 +109,25 @@ _GENERIC = Target(
     cpu="x86-64" if _IS_X86 else "generic",
 )  # fmt: skip
 LEVELS = {t.name: t for t in (_AVX512_AMX, _AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2, _GENERIC)}
-"""Targets that may be forced, and whose code is made for all processors alike."""
+"""Targets that NMT_CPU may force; their code runs on every processor of the level."""
 
 
 def _may_use_tiles() -> bool:
-    """Return whether the system lets this process, and those it forks, use the tiles of AMX. Linux wants to be asked,
-    as they are 8 KB that it keeps for each thread (arch_prctl(2), ARCH_REQ_XCOMP_PERM); of others nothing is known."""
+    """Return whether the system lets this process and its children use the tile registers of AMX. Linux requires a
+    request, because it keeps 8 KB for them in each thread (arch_prctl(2), ARCH_REQ_XCOMP_PERM). On other systems,
+    return False."""
     if not sys.platform.startswith("linux"):
         return False
     arch_prctl, ask_for_state, tile_data = (ctypes.c_long(number) for number in (158, 0x1023, 18))
     try:
         answer: int = ctypes.CDLL(None).syscall(arch_prctl, ask_for_state, tile_data)
-    except (OSError, AttributeError):  # a C library that cannot be asked
+    except (OSError, AttributeError):  # a C library without syscall()
         return False
     return answer == 0
 
 
 def _host_target() -> Target:
-    """Return the most that this processor has."""
+    """Return the largest target that this processor supports."""
     features = binding.get_host_cpu_features()
     if platform.machine().lower() in ("aarch64", "arm64"):
         target = _NEON_DOT if features.get("dotprod") else _NEON
@@ -138,7 +144,7 @@ def _host_target() -> Target:
 
 
 def _is_part_of(target: Target, host: Target) -> bool:
-    """Return whether the host has all that a target of the same family needs."""
+    """Return whether the host supports everything that a target of the same family needs."""
     return (
         target.lanes <= host.lanes
         and target.has_bf16 <= host.has_bf16
@@ -147,13 +153,13 @@ def _is_part_of(target: Target, host: Target) -> bool:
     )
 
 
-# Numba finds out by errors what fits a call; to colour their text takes a tenth of compiling.
+# Numba resolves calls by catching errors; colouring their text takes a tenth of the compile time.
 _PLAIN = "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"
 TOLD = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", _PLAIN)
-"""Settings of Numba's that are made here."""
+"""Settings of Numba that this module makes."""
 
 
-def _tell_numba(target: Target) -> None:
+def _configure_numba(target: Target) -> None:
     """Make Numba compile for the target, whether or not it has been imported already."""
     os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = target.cpu, target.features
     os.environ.setdefault(_PLAIN, "1")
@@ -165,7 +171,7 @@ def _tell_numba(target: Target) -> None:
 def _choose_target() -> Target:
     host, forced = _host_target(), os.environ.get("NMT_CPU", "")
     if not forced:
-        # Someone who told Numba itself to hold back gets the tile that every machine can run.
+        # Numba itself was set to a generic processor: use the tile that every machine can run.
         return _GENERIC if os.environ.get("NUMBA_CPU_NAME") == "generic" else host
     if forced == "native":
         return replace(host, cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten())
@@ -174,23 +180,24 @@ def _choose_target() -> Target:
         raise DeviceError(f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine")
     target = LEVELS[forced]
     if os.environ.get("NMT_CPU_UNCHECKED") == "1" and _IS_X86:
-        return target  # what is made here is not run here (see nmt/precompile)
+        return target  # code made here is run elsewhere (see nmt/precompile)
     if forced != "generic" and not (_IS_X86 and _is_part_of(target, host)):
         raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
     if target is _AVX2_VNNI and not binding.get_host_cpu_features().get("avxvnni"):
-        # On a processor that has it for AVX-512 only, VNNI on half a register is an instruction of AVX-512 VL.
+        # If the processor has VNNI for AVX-512 only, VNNI on 256 bits is an instruction of AVX-512 VL.
         return replace(target, features=f"{_NOT_OF_V3},+avx512vl,+avx512vnni")
     return target
 
 
 def multiplies_pairs_fast() -> bool:
-    """Return whether products of bfloat16 take less time than those of float32: by AMX, or by AMD's vector instruction,
-    of which Intel's needs twice the time."""
+    """Return whether products of bfloat16 are faster than those of float32: with AMX, or with the vector instruction of
+    AMD. The same instruction takes twice the time on Intel."""
     return TARGET.has_amx or (TARGET.has_bf16 and binding.get_host_cpu_name().startswith("znver"))
 
 
 def fingerprint(folder: Path = Path(__file__).parents[1]) -> str:
-    """Return a digest of all sources of the processor's kernels: any may be compiled into another's machine code."""
+    """Return a digest of all source files of the CPU kernels, since any of them may be compiled into the machine code
+    of another."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         name = path.relative_to(folder)
@@ -200,7 +207,7 @@ def fingerprint(folder: Path = Path(__file__).parents[1]) -> str:
 
 
 TARGET = _choose_target()
-_tell_numba(TARGET)
-# Code compiled from one file into another's stored function would go stale unnoticed when the first
-# changes; code is therefore named by all those sources at once.
+_configure_numba(TARGET)
+# Stored code may contain functions of several files, and would go stale unnoticed if one of them changed. Therefore
+# its name depends on all source files at once.
 FINGERPRINT = fingerprint()

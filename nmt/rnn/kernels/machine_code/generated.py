@@ -1,4 +1,4 @@
-"""Generated loops: their source, and its machine code."""
+"""Generated loops: their source and their machine code."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class GeneratedLoop(Native):
 
     @property
     def label(self) -> str:
-        """Return what it does, for readers."""
+        """Return the name, which says what the loop does."""
         return self.name
 
     @property
     def content(self) -> str:
-        """Return all that it is made of."""
+        """Return the source, which determines the machine code."""
         return self.source
 
     @property
@@ -39,13 +39,13 @@ class GeneratedLoop(Native):
         return ""
 
     def compile(self) -> Record:
-        """Return its machine code, made anew."""
-        # By its name: what writes loops is not loaded where all come from the store.
+        """Compile the source and return its machine code."""
+        # Imported only here: a process that takes all loops from the store does not load the compiler of loops.
         module = import_module("nmt.rnn.kernels.loops.loop_code").module_of(self.source, self.entry)
         return object_of(binding.parse_assembly(str(module)), self.entry)
 
 
 @cache
 def generated_loop(source: str, name: str) -> GeneratedLoop:
-    """Return the same source is one loop in a process."""
+    """Return the loop with this source; the same source gives the same object within a process."""
     return GeneratedLoop(source, name)

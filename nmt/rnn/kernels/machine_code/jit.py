@@ -1,8 +1,8 @@
-"""What compiled code is written in: decorators of functions that Numba compiles when they are first needed.
+"""Decorators for functions that Numba compiles when they are first needed.
 
-Nothing here imports Numba, and no module of kernels does at its top: what has been compiled before comes from the
-store (see native.py), and a process that compiles nothing never loads the compiler. Numba, and what of LLVM's writer
-is needed in the body of an intrinsic, are reached through names that are imported when they are first used.
+This module does not import Numba, and neither does any module of the kernels at its top level: code that was compiled
+before comes from the store (see native.py), so a process that compiles nothing never loads the compiler. Numba and the
+parts of llvmlite that intrinsics use are reached through proxies that import them on first use.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = [
     "with_arity",
 ]
 
-# Reassociation and fused multiply-add, but infinities and NaN keep their meaning: a broken gradient
-# must stay visible.
+# Allow reassociation and fused multiply-add, but keep the meaning of infinities and NaN: a broken gradient must stay
+# visible.
 FAST = frozenset({"reassoc", "contract", "arcp", "nsz"})
 
 
-class _Later:
-    """A module that is imported when something in it is asked for."""
+class _LazyModule:
+    """A module that is imported when one of its attributes is first used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -49,37 +49,37 @@ class _Later:
         return found
 
 
-numba_types: Any = _Later("numba.types")
-cgutils: Any = _Later("numba.core.cgutils")
+numba_types: Any = _LazyModule("numba.types")
+cgutils: Any = _LazyModule("numba.core.cgutils")
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:
-    """Return a function that Python calls with NumPy arrays and numbers, and compiled code as an `inner_kernel`; it
-    returns nothing (see kernel.py)."""
+    """Make a kernel: Python calls it with NumPy arrays and numbers, and compiled code calls it like an `inner_kernel`.
+    It returns nothing (see kernel.py)."""
     return Kernel(function, FAST)
 
 
 def inner_kernel(function: Callable[..., Any]) -> Any:
-    """Return a function that only compiled code calls, whose machine code becomes part of its callers'."""
+    """Make a function that only compiled code calls; its machine code becomes part of each caller's."""
     return Compilable(function, FAST)
 
 
 def exact_kernel(function: Callable[..., Any]) -> Any:
-    """Return an `inner_kernel` whose sums are not reassociated."""
+    """Make an `inner_kernel` whose sums are not reassociated."""
     return Compilable(function, frozenset())
 
 
 class Inlined(Compilable):
-    """A small plain function, which Python may call as it stands: its statements become part of each caller's before
-    that is compiled, which for so few takes less time than compiling a function does. Its sums are as exact as the
-    caller's."""
+    """A small plain function that Python may also call directly. Its statements are inlined into each caller before the
+    caller is compiled, which for a few statements takes less time than compiling a separate function. Its sums are as
+    exact as the caller's."""
 
-    # What Numba looks at to see whether to do so, and what it then takes.
+    # Numba reads `targetoptions` to decide whether to inline, and then inlines `py_func`.
     targetoptions = {"inline": "always"}  # noqa: RUF012
 
     @property
     def py_func(self) -> Callable[..., Any]:
-        """Return the function."""
+        """Return the Python function."""
         return self.function
 
     def __call__(self, *arguments: Any) -> Any:
@@ -90,11 +90,11 @@ inlined: Callable[[Callable[..., Any]], Any] = Inlined
 
 
 class Intrinsic(Compilable):
-    """A function that writes LLVM's instructions, as Numba's intrinsics do: called with the types of its arguments it
-    returns a signature and what writes them. None: other types are meant."""
+    """A function that writes LLVM instructions, like an intrinsic of Numba. It is called with the types of its
+    arguments and returns a signature and a code generator, or None if it does not accept these types."""
 
     def make(self) -> Any:
-        """Numba's own."""
+        """Make Numba's intrinsic of the function."""
         return import_module("numba.extending").intrinsic(self.function)
 
 
@@ -105,19 +105,19 @@ intrinsic: Callable[[Callable[..., Any]], Any] = Intrinsic
 
 
 def task(function: Callable[..., Any]) -> Jitted:
-    """Return a function (part, parts, table), compiled when first used; `.address` is that of its code, for
-    `team.run_team`.
+    """Make a task: a function (part, parts, table) that is compiled when first used. `.address` is the address of its
+    code, for `team.run_team`.
 
-    The table is an address: of int64 numbers and addresses, which the function knows the order of. A call
-    with three numbers costs a fraction of one that hands over twenty arrays. The function must return
-    nothing and raise nothing.
+    The table is given by its address. It holds int64 numbers and addresses in an order that the function knows: a call
+    with three numbers costs a fraction of a call with twenty arrays. The function must return nothing and raise
+    nothing.
     """
     return Jitted(function, ("int64", "int64", "voidptr"), FAST)
 
 
 def native_function(result: str = "void") -> Callable[[Callable[..., Any]], Jitted]:
-    """For functions of int64 that Python calls by `.call`, without the interpreter's lock; they return this type,
-    "int64" or nothing, and raise nothing."""
+    """Return a decorator for functions of int64 arguments that Python calls by `.call`, without the interpreter lock.
+    They return the type `result` ("int64", or "void" for nothing) and raise nothing."""
 
     def decorate(function: Callable[..., Any]) -> Jitted:
         return Jitted(function, ("int64",) * function.__code__.co_argcount, FAST, result=result)
@@ -128,14 +128,15 @@ def native_function(result: str = "void") -> Callable[[Callable[..., Any]], Jitt
 def external(
     function: Callable[..., Any], argument_types: tuple[str, ...], *, fast: bool = False, name: str | None = None
 ) -> Any:
-    """Compile once per process, under a name of its own, when the first caller is; return what compiled code calls.
+    """Return a function for compiled code that calls `function` by a symbol. It is compiled once per process, when its
+    first caller is.
 
-    A function called in the usual way is compiled again into each of its callers. The large ones
-    are instead machine code that callers reach by symbol, also callers from the store: they name
-    it, they do not contain it. The function must return nothing and raise nothing. Callable inside
-    compiled code only. `argument_types` are names of Numba's types. `fast`: sums may be reassociated, as in a
-    `kernel`; here all callers get the same bits, which compiled into each of them they need not. `name`: where several
-    functions have one.
+    A function called in the usual way is compiled again into each of its callers. Large functions are instead separate
+    machine code that callers reach by symbol, including callers from the store: these contain only the symbol. The
+    function must return nothing and raise nothing, and can only be called in compiled code. `argument_types` are names
+    of Numba's types. `fast`: sums may be reassociated, as in a `kernel`; here all callers get the same bits, which is
+    not guaranteed if the function is compiled into each of them. `name`: a distinct name, if several functions have the
+    same one.
     """
     name = name or function.__name__.lstrip("_")
     native = Jitted(function, argument_types, FAST if fast else frozenset(), symbol=f"nmt_{name}")
@@ -149,9 +150,9 @@ def external(
 
 
 def external_by_elements(name: str, choices: dict[str, Any], *, optional: bool = False) -> Any:
-    """Return what compiled code calls with an array and arguments: the `external` for its elements' type, by its name,
-    which gets the arguments alone. Only what is called is compiled. Other types are refused, or with `optional` nothing
-    happens."""
+    """Return a function for compiled code that takes an array and arguments, and calls the `external` that `choices`
+    has for the name of the array's dtype with the arguments alone. Only the functions that are called get compiled. For
+    other dtypes compiling fails, or with `optional` the call does nothing."""
     natives = {elements: chosen.native for elements, chosen in choices.items()}
     argument_types = next(iter(natives.values())).argument_types
 
@@ -171,7 +172,8 @@ def external_by_elements(name: str, choices: dict[str, Any], *, optional: bool =
 
 
 def _call_of(native: Jitted, *before: Any) -> Any:
-    """Return the signature and code of a call by symbol, with arguments before those that are handed over."""
+    """Return the signature and the code generator of a call by symbol. The types in `before` precede those of the
+    native function; their arguments are not passed on."""
     argument_types = [getattr(numba_types, kind) for kind in native.argument_types]
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -186,11 +188,11 @@ def _call_of(native: Jitted, *before: Any) -> Any:
 
 
 def with_arity(call: Callable[..., Any], count: int, name: str) -> Callable[..., Any]:
-    """`call`, which takes a typing context and `count` arguments, as a function with so many names."""
-    # Numba reads an intrinsic's parameters from its Python signature, which therefore has to be a
-    # real one.
+    """Return `call`, which takes a typing context and `count` further arguments, as a function with that many named
+    parameters."""
+    # Numba reads the parameters of an intrinsic from its Python signature.
     names = ", ".join(f"a{i}" for i in range(count))
     scope: dict[str, Any] = {"call": call}
     exec(f"def {name}(typing_context, {names}):\n    return call(typing_context, {names})\n", scope)  # noqa: S102
-    scope[name].written_by = call  # what its content is
+    scope[name].written_by = call  # its content is that of `call`
     return scope[name]

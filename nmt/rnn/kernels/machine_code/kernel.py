@@ -1,8 +1,8 @@
 """Kernels: compiled functions that Python calls with NumPy arrays and numbers. Imports no Numba.
 
-A call writes its arguments into a table, as many words for each as its kind takes, and calls the machine code for
-these kinds by its address: with what runs a table, threads can share a kernel as they share a task (see pool.py). The
-machine code makes arrays of the table's words again.
+A call writes its arguments into a table, each with as many words as its type takes, and calls the machine code for
+these types by its address. Threads can therefore share a kernel in the same way as a task (see pool.py). The machine
+code turns the words of the table into arrays again.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from nmt.rnn.kernels.machine_code.native import Compilable, Jitted
 
 LINE_BYTES = 64
-"""What a table begins with: the cache line of its task's meetings (see barrier.py)."""
+"""Bytes at the start of a table: the cache line for the barrier of its task (see barrier.py)."""
 
-# Of a number, by its class: the name of Numba's type, and what it is in a table.
+# For each class of numbers: the name of Numba's type, and the format in a table (see `struct`).
 _NUMBERS: dict[type, tuple[str, str]] = {
     bool: ("boolean", "?7x"),
     int: ("int64", "q"),
@@ -34,14 +34,14 @@ _NUMBERS: dict[type, tuple[str, str]] = {
 
 
 class _Entry(NamedTuple):
-    """A kernel compiled for kinds of arguments."""
+    """A kernel compiled for certain types of arguments, and the layout of its table."""
 
     native: Jitted
     words: struct.Struct
 
 
 class Call(NamedTuple):
-    """A kernel with the arguments of a call; `keep` is what the table and its addresses are of."""
+    """A kernel with the arguments of a call; `keep` holds references to the memory that the addresses point to."""
 
     native: Jitted
     table: int
@@ -49,10 +49,10 @@ class Call(NamedTuple):
 
 
 class Kernel(Compilable):
-    """A function that Python calls with C-contiguous arrays and numbers; it returns and raises nothing.
+    """A function that Python calls with C-contiguous arrays and numbers; it returns nothing and raises nothing.
 
-    Where its first parameters are (part, parts) it does one thread's share of the work, and `pool.run_parallel` all of
-    it. In compiled code it is what `jit.inner_kernel` makes.
+    If its first parameters are (part, parts), a call does one thread's share of the work, and `pool.run_parallel` does
+    all of it. In compiled code it behaves like an `inner_kernel`.
     """
 
     def __init__(self, function: Callable[..., Any], fastmath: frozenset[str]) -> None:
@@ -62,15 +62,15 @@ class Kernel(Compilable):
         self._entries: dict[tuple[Any, ...], _Entry] = {}
 
     def __call__(self, *args: Any) -> None:
-        """Do one part, or all of it, on this thread."""
+        """Run one part, or without parts the whole kernel, on this thread."""
         part, parts, args = (args[0], args[1], args[2:]) if self.has_parts else (0, 1, args)
         call = self.with_arguments(args)
         call.native.call(part, parts, call.table)
 
     def with_arguments(self, args: tuple[Any, ...]) -> Call:
-        """Return what runs it on these, but for (part, parts).
+        """Return a call with these arguments, which do not include (part, parts).
 
-        Raises TypeError: something is neither an array of the machine's byte order nor a number of a known kind.
+        Raises TypeError: an argument is neither an array in the machine's byte order nor a number of a known type.
         RuntimeError: an array is not contiguous.
         """
         kinds: list[Any] = []
@@ -108,20 +108,24 @@ class Kernel(Compilable):
         return _Entry(self.native(tuple(forms)), struct.Struct("=" + "".join(words)))
 
     def _refuse(self, value: Any) -> None:
-        """Say that it can be no argument: of anything but an array only NumPy would know how long its address holds."""
+        """Raise TypeError for a value that cannot be an argument: for anything but an array, only NumPy would know how
+        long its address stays valid."""
         got = f"{type(value).__name__} {getattr(value, 'dtype', '')} {getattr(value, 'shape', '')}".rstrip()
         numbers = ", ".join(kind.__name__ for kind in _NUMBERS)
         raise TypeError(f"{self.function.__name__}: takes arrays of this machine's byte order and {numbers}, got {got}")
 
     def native(self, forms: tuple[str, ...]) -> Jitted:
-        """Return its machine code for arguments of these types, arrays as "float32 2" and the like."""
+        """Return the machine code for arguments of these types; an array type is written like "float32 2"."""
         return Jitted(self.function, forms, self.fastmath, by_table=True, has_parts=self.has_parts)
 
 
 def address_of(array: Any) -> int:
-    """Return where the numbers of a contiguous NumPy array begin."""
+    """Return the address of the first element of a contiguous NumPy array.
+
+    Raises RuntimeError: the array is not contiguous.
+    """
     try:
-        return addressof(c_char.from_buffer(array))  # a quarter of the time of the array's own interface
+        return addressof(c_char.from_buffer(array))  # takes a quarter of the time of __array_interface__
     except (TypeError, ValueError):  # not writable, empty, or not contiguous
         if not array.flags.c_contiguous:
             raise RuntimeError(f"a table holds contiguous arrays, got strides {array.strides}") from None

@@ -1,7 +1,7 @@
-"""Functions that are machine code at an address: from the store, or compiled and put there. Imports no Numba.
+"""Functions that are machine code at an address, loaded from the store or compiled and stored. Imports no Numba.
 
-What runs is always the object that the store keeps, in the process that has compiled it as in all later ones. An object
-calls others by symbols of the process; it says which, and they are there before it is loaded.
+The object file in the store is what runs, both in the process that compiled it and in all later ones. An object calls
+others by symbols of the process. It lists these symbols, and they are defined before it is loaded.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from nmt.system.interruption import forkable, uninterrupted
 
 
 class Compilable:
-    """A function that compiled code calls, whose machine code becomes part of its callers'.
+    """A function that compiled code calls; its machine code becomes part of each caller's.
 
-    fastmath: what LLVM may do with its numbers.
+    fastmath: the fast-math flags that LLVM may use.
     """
 
     def __init__(self, function: Callable[..., Any], fastmath: frozenset[str] = frozenset()) -> None:
@@ -40,25 +40,27 @@ class Compilable:
 
     @cached_property
     def content(self) -> str | None:
-        """See code_names.py."""
+        """Return a text that describes the function and is the same in every process (see code_names.py); None if there
+        is none."""
         content = content_of(self.function)
         return None if content is None else f"{type(self).__name__} {content} {sorted(self.fastmath)}"
 
     @cached_property
     def numba(self) -> Any:
-        """Return what Numba knows it by."""
+        """Return the object by which Numba knows the function."""
         return self.make()
 
     def make(self) -> Any:
-        """Make that."""
+        """Make Numba's object for the function."""
         return _compiler().dispatcher(self.function, self.fastmath)
 
 
 class Native(ABC):
-    """A function that raises nothing, by its address; loaded or compiled when that is first asked for.
+    """A function that is called by its address and raises nothing; it is loaded or compiled when the address is first
+    used.
 
-    argument_types: names of Numba's types, for an array "float32 2" and the like. result: the name of a type, of
-    nothing by default. symbol: what other compiled code calls it by; without one nothing does.
+    argument_types: names of Numba's types; an array type is written like "float32 2". result: the name of the result's
+    type, "void" for none. symbol: the name by which other compiled code calls it; without one, no compiled code does.
     """
 
     def __init__(self, argument_types: tuple[str, ...], *, symbol: str | None = None, result: str = "void") -> None:
@@ -69,51 +71,52 @@ class Native(ABC):
     @property
     @abstractmethod
     def label(self) -> str:
-        """Return what its names begin with, for readers."""
+        """Return the readable start of its names."""
 
     @property
     @abstractmethod
     def content(self) -> str | None:
-        """See code_names.py."""
+        """Return a text that describes the function and is the same in every process (see code_names.py); None if there
+        is none."""
 
     @property
     @abstractmethod
     def _types(self) -> str:
-        """Return what it is compiled for, besides."""
+        """Return a text for the types and options that it is compiled with."""
 
     @property
     @abstractmethod
     def _python_code(self) -> str:
-        """Return what this process has of its source, where that could have changed since (see
+        """Return a text for the bytecode that this process has imported, if the source may have changed since (see
         code_names.code_name)."""
 
     @abstractmethod
     def compile(self) -> Record:
-        """Return its machine code, made anew."""
+        """Compile the function and return its machine code."""
 
     @cached_property
     def source_name(self) -> str | None:
-        """That of what it is compiled from; None where its content has none."""
+        """Return the name of the sources and types that it is compiled from; None if its content is unknown."""
         return None if self.content is None else source_name(self.label, self.content, self._types)
 
     @cached_property
     def entry(self) -> str:
-        """Return the one symbol of its machine code."""
+        """Return the only symbol that its machine code defines."""
         return f"nmt_{self.source_name or f'unnamed_{next(_unnamed)}'}"
 
     @cached_property
     def code_name(self) -> str | None:
-        """That of its machine code in the store; None where its content has none."""
+        """Return the name of its machine code in the store; None if its content is unknown."""
         return None if self.source_name is None else code_name(self.label, self.source_name, self._python_code)
 
     @property
     def is_loaded(self) -> bool:
-        """Return whether its address is known."""
+        """Return whether its machine code is loaded."""
         return self._address != 0
 
     @property
     def address(self) -> int:
-        """Return where its code begins. From then on other code can call it by its symbol."""
+        """Return the address of its machine code. From then on other code can call it by its symbol."""
         if not self._address:
             for wait in before_compiling:
                 wait(self)
@@ -124,7 +127,8 @@ class Native(ABC):
 
     @cached_property
     def call(self) -> Callable[..., int]:
-        """It, for Python: arguments and result are int64, and the interpreter's lock is free meanwhile."""
+        """Return the function for calls from Python: arguments and result are int64, and the interpreter lock is
+        released during the call."""
         return CFUNCTYPE(c_int64 if self.result == "int64" else None, *(c_int64,) * self._arity)(self.address)
 
     @property
@@ -134,8 +138,8 @@ class Native(ABC):
     def _find(self) -> int:
         found = self._shipped() or self._stored()
         if found is None:
-            for begin in when_compiling:
-                begin(self)
+            for hook in when_compiling:
+                hook(self)
             with making_code(store().keeps):
                 found = self.compile()
                 _load_called(found)
@@ -155,10 +159,10 @@ class Native(ABC):
 
 
 class Jitted(Native):
-    """One that Numba compiles from a function of Python.
+    """A native function that Numba compiles from a Python function.
 
-    by_table: its arguments are in a table, by whose address it is called with (part, parts, table); it gets (part,
-    parts) first where it `has_parts` (see kernel.py).
+    by_table: its arguments are in a table, and it is called with (part, parts, table), where `table` is an address.
+    has_parts: the Python function takes (part, parts) first (see kernel.py).
     """
 
     def __init__(
@@ -186,12 +190,13 @@ class Jitted(Native):
 
     @cached_property
     def content(self) -> str | None:
-        """See code_names.py."""
+        """Return a text that describes the function and is the same in every process (see code_names.py); None if there
+        is none."""
         return content_of(self.function)
 
     @property
     def label(self) -> str:
-        """Return its name."""
+        """Return its name without prefix."""
         return (self.symbol or self.function.__name__).removeprefix("nmt_").lstrip("_")
 
     @property
@@ -207,31 +212,31 @@ class Jitted(Native):
         return 3 if self.by_table else super()._arity
 
     def compile(self) -> Record:
-        """Return its machine code, made anew."""
+        """Compile the function with Numba and return its machine code."""
         made: Record = _compiler().compile_native(self)
         return made
 
 
 def _compiler() -> Any:
-    """Return the module that imports Numba; by its name, for it is made of what is here."""
+    """Return the module that imports Numba. It is imported here, and not at the top, because it imports this module."""
     return import_module("nmt.rnn.kernels.memory.compiling")
 
 
 _BY_SYMBOL: dict[str, Jitted] = {}
 _unnamed = count(1)
 
-# One finds its code at a time, with all that it calls.
+# Only one thread at a time loads a function, together with those that it calls.
 _finding = forkable(RLock())
 
 before_compiling: list[Callable[[Native], None]] = []
-"""What is called when an address is first asked for: to wait until others have compiled it."""
+"""Hooks called when an address is first used; they may wait until another process has compiled the function."""
 
 when_compiling: list[Callable[[Native], None]] = []
-"""What is called when it was not there."""
+"""Hooks called when the store does not have the function."""
 
 
 def _usable(found: Record | None) -> Record | None:
-    """Return a record, all that it calls being there; None where something is not."""
+    """Return the record once everything that it calls is loaded; None if a symbol that it needs is missing."""
     if found is None:
         return None
     _load_called(found)
@@ -239,7 +244,7 @@ def _usable(found: Record | None) -> Record | None:
 
 
 def _load_called(found: Record) -> None:
-    """Have all of ours that it calls: LLVM wants to know their symbols before it is loaded."""
+    """Load our functions that this code calls: LLVM must know their symbols before it loads the code."""
     for symbol in found.facts["symbols"]:
         if symbol in _BY_SYMBOL:
             _ = _BY_SYMBOL[symbol].address

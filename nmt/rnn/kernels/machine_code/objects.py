@@ -1,8 +1,8 @@
-"""Machine code of one function as an object file: made from LLVM's instructions, and loaded into this process.
-Imports no Numba.
+"""Make an object file of one function from LLVM instructions, and load it into this process. Imports no Numba.
 
-One engine has them all, for to make one takes longer than to load an object. An object has a single symbol, named by
-its content; what they call of one another, or of the system, are symbols of the process, known before.
+A single engine holds all objects, as making an engine takes longer than loading an object. An object defines one
+symbol, named after its content. The functions that it calls, ours or the system's, are symbols of the process and
+defined before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nmt.rnn.kernels.machine_code.store import Record
 from nmt.system.interruption import forkable
 
 _loading = forkable(Lock())
-_engine: list[Any] = []  # one, never freed: a thread may be anywhere in its code
+_engine: list[Any] = []  # empty, or the engine, which is never freed: a thread may be running its code
 _loaded: dict[str, int] = {}
 
 
@@ -28,7 +28,7 @@ _DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MU
 
 
 def object_of(module: binding.ModuleRef, entry: str) -> Record:
-    """Return a module as an object file in which only `entry` has a name, with the symbols of the process that it
+    """Return a module as an object file in which only `entry` has a name, with the list of the process symbols that it
     calls."""
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name != entry:
@@ -45,8 +45,9 @@ def object_of(module: binding.ModuleRef, entry: str) -> Record:
 
 @cache
 def _target_machine() -> Any:
-    """That of our level of processors; code goes where it likes, for nothing but its entrance is known."""
-    _begin()
+    """Return LLVM's target machine for the level of processors we compile for. The code may be placed at any address:
+    only its entry point is known outside."""
+    _initialize_llvm()
     return binding.Target.from_default_triple().create_target_machine(
         cpu=TARGET.cpu,
         features=TARGET.features,
@@ -58,18 +59,19 @@ def _target_machine() -> Any:
 
 
 def unresolved(symbols: list[str]) -> list[str]:
-    """Return those of them that this process does not know; LLVM would end it on the way."""
+    """Return the symbols that this process does not define; loading code that needs one of them would make LLVM abort
+    the process."""
     return [name for name in symbols if not binding.address_of_symbol(name)]
 
 
 def add_symbol(name: str, address: int) -> None:
-    """From now on code that is loaded may call it by this name."""
+    """Define a symbol that code loaded from now on may call."""
     binding.add_symbol(name, address)
 
 
 def load(code: bytes, entry: str) -> int:
-    """Return the address of a function in an object file, all of whose symbols the process knows. Objects of one entry
-    are the same.
+    """Load an object file whose symbols the process defines, and return the address of its function `entry`. An entry
+    that is loaded already is not loaded again.
 
     Raises RuntimeError: the file has no such function.
     """
@@ -87,12 +89,12 @@ def load(code: bytes, entry: str) -> int:
 
 
 def _new_engine() -> Any:
-    _begin()
+    _initialize_llvm()
     machine = binding.Target.from_default_triple().create_target_machine(jit=True)
     return binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
 
 
-def _begin() -> None:
-    """What LLVM wants first; again does no harm."""
+def _initialize_llvm() -> None:
+    """Initialize LLVM; calling this again does no harm."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()

@@ -1,4 +1,4 @@
-"""Functions of the system that compiled code calls: memory, threads, the clock. Untested on Windows."""
+"""Functions of the operating system that compiled code calls: memory, threads, the clock. Untested on Windows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nmt.rnn.kernels.machine_code.objects import add_symbol
 ON_WINDOWS = os.name == "nt"
 _NUMBER, _POINTER = ir.IntType(32), ir.IntType(8).as_pointer()
 
-# By the name that compiled code has for it: the library, the system's own name, and what it returns.
+# By the name in compiled code: the library, the name in the system, and the type of the result.
 _FUNCTIONS: dict[str, tuple[str | None, str, ir.Type]] = (
     {
         "nmt_allocate": ("msvcrt", "_aligned_malloc", _POINTER),
@@ -41,7 +41,7 @@ _FUNCTIONS: dict[str, tuple[str | None, str, ir.Type]] = (
 
 
 def system_function(name: str, library: str | None = None) -> Any:
-    """Return one of the system's, for Python; `library` is where Windows has it."""
+    """Return a function of the system for Python; `library` is the library that contains it on Windows."""
     return getattr(ctypes.CDLL(library), name)
 
 
@@ -50,7 +50,7 @@ for _name, (_library, _theirs, _) in _FUNCTIONS.items():
 
 
 def call_system(builder: ir.IRBuilder, name: str, *arguments: ir.Value) -> ir.Value:
-    """Call one of them; its result."""
+    """Write a call of a function of the system, by the name that compiled code has for it, and return its result."""
     kind = ir.FunctionType(_FUNCTIONS[name][2], [argument.type for argument in arguments])
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
     return builder.call(function, arguments)

@@ -1,4 +1,5 @@
-"""How another process makes the same function of machine code: in words that JSON can hold."""
+"""Recipes: descriptions of functions of machine code, as values that JSON can hold, by which another process makes the
+same function."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ Recipe = list[Any]
 
 
 def family(make: Callable[..., Native]) -> Callable[..., Native]:
-    """For functions of a module that make a task for dtypes and such: the same arguments give the same task, which
-    other processes can make."""
+    """Decorate a module-level function that makes a task for given dtypes and options: the same arguments give the same
+    task, and the task gets a recipe by which other processes can make it."""
 
     @cache
     def member(*args: Any, **named: Any) -> Native:
@@ -31,7 +32,8 @@ def family(make: Callable[..., Native]) -> Callable[..., Native]:
 
 
 def recipe_of(native: Native) -> Recipe | None:
-    """Return how it is made; None where only this process knows: its function is not that of a module."""
+    """Return the recipe of a function; None if only this process can make it, because it is not an attribute of a
+    module."""
     if native.recipe is not None:
         return list(native.recipe)
     if not isinstance(native, Jitted):
@@ -46,7 +48,7 @@ def recipe_of(native: Native) -> Recipe | None:
 
 
 def native_of(recipe: Recipe) -> Native:
-    """Return what a recipe makes."""
+    """Return the function that a recipe makes."""
     kind, module, name, *more = recipe
     if kind == "generated":
         return generated_loop(module, name)

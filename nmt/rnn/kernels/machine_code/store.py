@@ -1,9 +1,9 @@
-"""Machine code on disk: one folder of files, each under the name of all that its code is made of. Imports no Numba.
+"""Store machine code on disk: a folder of files, each named by everything that its code depends on. Imports no Numba.
 
-A file is written aside and renamed, so that two processes which compile the same at once both leave it whole. It is
-read only from a folder and a file that nobody else may write to, and only while its bytes are those that were written:
-a file that is damaged counts as missing. What nobody has read for a month is removed: code of sources that have changed
-since. Where nothing can be read or written all works as well, compiled anew in every process.
+A file is written under a temporary name and renamed, so that it is complete even if two processes compile the same
+function at once. It is read only if no other user may write to the folder or the file, and only if its bytes are those
+that were written: a damaged file counts as missing. Files that have not been read for a month are removed: their
+sources have changed since. If nothing can be read or written, every process compiles its own code.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _SUFFIX = ".code"
 _FOLDER = "nmt-code"
 _DAY = 24 * 3600
 _KEPT = 30 * _DAY
-"""Seconds for which a file is kept that nobody reads."""
+"""Seconds for which a file is kept that is not read."""
 
 
 class Record(NamedTuple):
-    """Code, and facts about it that JSON can hold."""
+    """Machine code, and facts about it that JSON can hold."""
 
     facts: dict[str, Any]
     code: bytes
 
 
 class StoredFile(NamedTuple):
-    """A file in a store: the name of its code, its bytes, and when it was last used, in seconds since 1970."""
+    """A file in a store: the name of its code, its size in bytes, and when it was last used, in seconds since 1970."""
 
     name: str
     size: int
@@ -49,23 +49,24 @@ class StoredFile(NamedTuple):
 
 
 class Store:
-    """The files in a folder; in none where it is None."""
+    """The files in a folder; with None for the folder nothing is stored."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self._said = self._swept = False
+        self._warned = self._swept = False
 
     @property
     def keeps(self) -> bool:
-        """Return whether something can be written."""
+        """Return whether the store can be written."""
         return self.folder is not None and os.access(self.folder, os.W_OK)
 
     def has(self, name: str) -> bool:
-        """Return whether there is a file of that name, whatever is in it."""
+        """Return whether there is a file of that name, whatever its content."""
         return self.folder is not None and self._path(name).exists()
 
     def read(self, name: str) -> Record | None:
-        """Return what was written under a name; None where it is not there as it was written."""
+        """Return the record that was written under a name; None if the file is missing, damaged, or may be written by
+        other users."""
         if self.folder is None:
             return None
         path = self._path(name)
@@ -77,18 +78,18 @@ class Store:
         if found is not None and _age(path) > _DAY:
             with suppress(OSError):
                 os.utime(path)
-        if found is None and not self._said:
-            self._said = True
+        if found is None and not self._warned:
+            self._warned = True
             fact = "a file of somebody else" if content is None else "other bytes"
             _logger.warning("machine code: %s must be as it was written, got %s; it is compiled anew", path, fact)
         return found
 
     def write(self, name: str, record: Record) -> None:
-        """Keep it for later processes, where that can be done."""
+        """Store a record for later processes, if the folder can be written."""
         if self.folder is None:
             return
         with suppress(OSError), replacing(self._path(name)) as aside:
-            # Whatever the umask is, and whatever mode a former file has: others may not write to it.
+            # Whatever the umask and the mode of an old file are, other users may not write to the new one.
             aside.unlink(missing_ok=True)
             handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as file:
@@ -98,7 +99,7 @@ class Store:
             self._sweep(self.folder)
 
     def files(self) -> list[StoredFile]:
-        """Return all that is there, by name."""
+        """Return all stored files, sorted by name."""
         found = []
         for path in sorted(self.folder.glob(f"*{_SUFFIX}")) if self.folder is not None else ():
             with suppress(OSError):
@@ -107,13 +108,13 @@ class Store:
         return found
 
     def clear(self) -> None:
-        """Remove all that can be removed."""
+        """Remove all files that can be removed."""
         for file in self.files():
             with suppress(OSError):
                 self._path(file.name).unlink()
 
     def _sweep(self, folder: Path) -> None:
-        """Remove what has not been read for long, and what processes that were killed have left."""
+        """Remove files that have not been read for a month, and old temporary files of processes that were killed."""
         with suppress(OSError):
             for path in [*folder.glob(f"*{_SUFFIX}"), *folder.glob(f".*{_SUFFIX}.*{TEMPORARY_SUFFIX}")]:
                 if _age(path) > _KEPT:
@@ -125,7 +126,7 @@ class Store:
 
 
 def _age(path: Path) -> float:
-    """Return seconds since a file was written, or read as the last one; 0 where it is gone."""
+    """Return the seconds since a file was written or last marked as read; 0 if it does not exist."""
     try:
         return time() - path.stat().st_mtime
     except OSError:
@@ -147,22 +148,22 @@ def _unpacked(content: bytes) -> Record | None:
 
 
 def _read_own(path: Path) -> bytes | None:
-    """Return all bytes of a file; None where it is not ours alone."""
+    """Return the bytes of a file; None if other users may write to it."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(handle, "rb") as file:
         return file.read() if _is_own(os.fstat(handle)) else None
 
 
 def _is_own(found: os.stat_result) -> bool:
-    """Return whether nobody else, but for the system's owner, may change it."""
+    """Return whether only this user and the superuser may change the file."""
     if not hasattr(os, "geteuid"):
         return True
     return found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def cache_folders() -> list[Path]:
-    """Return where generated things may be kept, best first: `NMT_CACHE_DIR`, else `nmt` in the user's cache folder; a
-    folder for temporary files."""
+    """Return the folders where generated files may be kept, best first: `NMT_CACHE_DIR`, or else `nmt` in the user's
+    cache folder; then a folder for temporary files."""
     named = os.environ.get("NMT_CACHE_DIR")
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     owner = os.getuid() if hasattr(os, "getuid") else "user"
@@ -171,14 +172,15 @@ def cache_folders() -> list[Path]:
 
 @lru_cache(maxsize=1)
 def store() -> Store:
-    """Return the store of this process: in the first folder that is ours, or can be made."""
+    """Return the store of this process: in the first folder that belongs to this user or can be made, or one without a
+    folder."""
     for folder in cache_folders():
         path = folder / _FOLDER
         try:
             folder.mkdir(parents=True, exist_ok=True)
             path.mkdir(mode=0o700, exist_ok=True)
         except OSError:
-            pass  # it may be there all the same, on a disk that nobody can write to
+            pass  # it may exist all the same, on a read-only disk
         with suppress(OSError):
             if _is_own(path.stat()):
                 return Store(path)
@@ -193,27 +195,27 @@ def store() -> Store:
 
 
 class Pack:
-    """Code that was made beforehand for one level of processors: a file beside the sources, which is read as far as it
-    is used. It is trusted as they are; what is damaged in it counts as missing."""
+    """Machine code that was compiled in advance for one level of processors: an installed file, of which only the
+    functions in use are read. It is trusted like the sources; damaged parts count as missing."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self._said = False
+        self._warned = False
         self._index: dict[str, tuple[dict[str, Any], int, int, str]] | None = None
 
     @property
     def index(self) -> dict[str, tuple[dict[str, Any], int, int, str]]:
-        """By name: facts, where its code begins, how long it is, and its digest."""
+        """Return for each name the facts, the offset, size and digest of the code."""
         if self._index is None:
             self._index = self._read_index()
         return self._index
 
     def has(self, name: str) -> bool:
-        """Return whether there is code of that name, whatever it is."""
+        """Return whether the pack has code of that name, whatever its content."""
         return name in self.index
 
     def read(self, name: str) -> Record | None:
-        """Return what was packed under a name; None where it is not there as it was packed."""
+        """Return the record that was packed under a name; None if it is missing or damaged."""
         if self.path is None or name not in self.index:
             return None
         facts, start, size, digest = self.index[name]
@@ -222,7 +224,7 @@ class Pack:
             file.seek(start)
             code = file.read(size)
         if hashlib.sha256(code).hexdigest() != digest:
-            self._say()
+            self._warn()
             return None
         return Record(facts, code)
 
@@ -239,14 +241,14 @@ class Pack:
         except OSError:
             head, digest, text = b"", b"", b""
         if not head.startswith(_PACK_MAGIC) or hashlib.sha256(text).digest() != digest:
-            self._say()
+            self._warn()
             return {}
         begin = len(head) + len(text)
         return {name: (facts, begin + at, size, code) for name, (facts, at, size, code) in json.loads(text).items()}
 
-    def _say(self) -> None:
-        if not self._said:
-            self._said = True
+    def _warn(self) -> None:
+        if not self._warned:
+            self._warned = True
             _logger.warning(
                 "machine code: %s must be as it was installed, got other bytes; what is missing is compiled", self.path
             )
@@ -257,7 +259,7 @@ _MOST_INDEX = 1 << 26
 
 
 def write_pack(path: Path, records: dict[str, Record]) -> None:
-    """A file for `Pack`: the same records give the same bytes."""
+    """Write records into a file for `Pack`; the same records give the same bytes."""
     index, codes, at = {}, [], 0
     for name, record in sorted(records.items()):
         index[name] = record.facts, at, len(record.code), hashlib.sha256(record.code).hexdigest()
@@ -271,12 +273,13 @@ def write_pack(path: Path, records: dict[str, Record]) -> None:
 
 
 PACKS = Path(__file__).parents[1] / "packs"
-"""Where the packs of an installed package are; a checkout has none."""
+"""The folder of the packs in an installed package; a checkout has none."""
 
 
 @lru_cache(maxsize=1)
 def shipped() -> Pack:
-    """Return the pack of this process' level. None is read where the environment variable NMT_SHIPPED_CODE is 0."""
+    """Return the pack for the target of this process. If the environment variable NMT_SHIPPED_CODE is 0, return an
+    empty pack."""
     if os.environ.get("NMT_SHIPPED_CODE") == "0":
         return Pack(None)
     return Pack(PACKS / f"{TARGET.name}.pack")

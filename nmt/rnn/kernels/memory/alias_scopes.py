@@ -1,4 +1,4 @@
-"""What compiled code reads from tables, and which rows take part at a step."""
+"""Read numbers and addresses from tables, and find the rows that are active at a step."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nmt.rnn.kernels.machine_code.jit import inner_kernel, intrinsic, kernel, nu
 
 @intrinsic
 def number_in(typing_context: Any, table: Any, index: Any) -> Any:
-    """Return the int64 at a place of a table (see `jit.task`)."""
+    """Return the int64 at an index of a table (see `jit.task`)."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         numbers = builder.bitcast(args[0], ir.IntType(64).as_pointer())
@@ -20,7 +20,8 @@ def number_in(typing_context: Any, table: Any, index: Any) -> Any:
 
 
 def pointers_after(words: int) -> Any:
-    """`get(table, index)`: the address at a place of a table, counted from behind so many numbers."""
+    """Return an intrinsic `get(table, index)`, which returns an address from a table; index 0 is the word that follows
+    the first `words` words."""
 
     def get(typing_context: Any, table: Any, index: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -44,7 +45,7 @@ def zero_inactive(part, parts, array, lengths):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def active_prefix(lengths, first, last, t):  # type: ignore[no-untyped-def]
-    """Return the fewest rows from `first` on that hold every row below `last` still active at step t."""
+    """Return the length of the shortest prefix of rows [first, last) that contains all rows still active at step t."""
     for n in range(last - 1, first - 1, -1):
         if lengths[n] > t:
             return n - first + 1
@@ -70,8 +71,8 @@ def _prefix_rows(lengths, bounds, T, runs, found):  # type: ignore[no-untyped-de
 
 
 def prefix_rows(lengths: np.ndarray, bounds: np.ndarray, T: int) -> np.ndarray:
-    """Runs of rows [n, 2] of a [T * B] array: for every step and part the shortest prefix that holds all its active
-    rows. lengths [B] and bounds [parts + 1] are int64."""
+    """Return the runs of rows [n, 2] of a [T * B] array that form, for every step and part, the shortest prefix with
+    all its active rows. lengths [B] and bounds [parts + 1] are int64."""
     runs, found = np.empty((T * (len(bounds) - 1), 2), np.int64), np.zeros(1, np.int64)
     _prefix_rows(lengths, bounds, T, runs, found)
     return runs[: found[0]]
@@ -94,7 +95,8 @@ def _active_rows(lengths, T, runs, found):  # type: ignore[no-untyped-def]
 
 
 def active_rows(lengths: np.ndarray, T: int) -> np.ndarray:
-    """Runs of rows [n, 2] of a [T * B] array: exactly the active ones, step by step. lengths [B] are int64."""
+    """Return the runs of rows [n, 2] of a [T * B] array that contain exactly the active rows, step by step. lengths [B]
+    are int64."""
     runs, found = np.empty((T * ((len(lengths) + 1) // 2), 2), np.int64), np.zeros(1, np.int64)
     _active_rows(lengths, T, runs, found)
     return runs[: found[0]]

@@ -1,6 +1,6 @@
-"""Arrays inside compiled code: by the address of their numbers, and memory for the time of a call.
+"""Arrays inside compiled code: views of memory at an address, and temporary memory.
 
-Nobody counts references: an array from `scratch` is given back with `release`, once, by the function that took it.
+There is no reference counting: the function that allocates an array with `scratch` frees it once with `release`.
 """
 
 from functools import reduce
@@ -17,8 +17,8 @@ _INT64, _BYTES = ir.IntType(64), ir.IntType(8).as_pointer()
 
 
 def allocate(builder: ir.IRBuilder, count: ir.Value, size: int) -> ir.Value:
-    """Return a pointer to so many elements of a size in bytes, on cache lines of their own; what is in them is not
-    known."""
+    """Return a pointer to `count` uninitialized elements of `size` bytes; they share no cache line with other
+    memory."""
     line = ir.Constant(_INT64, LINE_BYTES)
     lines = builder.udiv(builder.mul(count, ir.Constant(_INT64, size)), line)
     total = builder.mul(builder.add(lines, ir.Constant(_INT64, 1)), line)  # whole lines, and at least one
@@ -26,12 +26,12 @@ def allocate(builder: ir.IRBuilder, count: ir.Value, size: int) -> ir.Value:
 
 
 def free(builder: ir.IRBuilder, pointer: ir.Value) -> None:
-    """Give back what `allocate` gave."""
+    """Free memory from `allocate`."""
     call_system(builder, "nmt_free", builder.bitcast(pointer, _BYTES))
 
 
 def _array_type(shape: Any, dtype: Any) -> tuple[Any, Any]:
-    """Of an array with elements of `dtype`: Numba's type of its shape, and its own."""
+    """Return Numba's type of the shape, and its type of an array of this shape with elements of `dtype`."""
     axes = len(shape) if isinstance(shape, numba_types.BaseTuple) else 0
     shape_type = numba_types.UniTuple(numba_types.int64, axes) if axes else numba_types.int64
     return shape_type, numba_types.Array(dtype.dtype, axes or 1, "C")
@@ -44,7 +44,8 @@ def _extents(builder: Any, shape: Any) -> list[Any]:
 
 
 def array_value(context: Any, builder: ir.IRBuilder, kind: Any, start: ir.Value, shape: list[ir.Value]) -> ir.Value:
-    """Return a C-contiguous array of a type at an address, a number or a pointer; nobody counts references to it."""
+    """Return a C-contiguous array of type `kind` at an address, given as a number or a pointer; it is not
+    reference-counted."""
     array = context.make_array(kind)(context, builder)
     element = array.data.type
     data = builder.inttoptr(start, element) if isinstance(start.type, ir.IntType) else builder.bitcast(start, element)
@@ -59,7 +60,7 @@ def array_value(context: Any, builder: ir.IRBuilder, kind: Any, start: ir.Value,
 
 @intrinsic
 def array_at(typing_context: Any, pointer: Any, shape: Any, dtype: Any) -> Any:
-    """Return the C-contiguous array of a shape, a number or a tuple, that lies at a pointer or an address."""
+    """Return the C-contiguous array of a shape, a number or a tuple, at a pointer or an address."""
     shape_type, kind = _array_type(shape, dtype)
     place = numba_types.int64 if isinstance(pointer, numba_types.Integer) else numba_types.voidptr
 
@@ -71,7 +72,7 @@ def array_at(typing_context: Any, pointer: Any, shape: Any, dtype: Any) -> Any:
 
 @intrinsic
 def scratch(typing_context: Any, shape: Any, dtype: Any) -> Any:
-    """Return a C-contiguous array of a shape, on a cache line of its own; what is in it is not known."""
+    """Return a C-contiguous, uninitialized array of a shape; it shares no cache line with other memory."""
     shape_type, kind = _array_type(shape, dtype)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -84,7 +85,7 @@ def scratch(typing_context: Any, shape: Any, dtype: Any) -> Any:
 
 @intrinsic
 def release(typing_context: Any, array: Any) -> Any:
-    """Give back the memory of an array from `scratch`."""
+    """Free the memory of an array from `scratch`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         free(builder, context.make_array(signature.args[0])(context, builder, args[0]).data)
@@ -95,6 +96,6 @@ def release(typing_context: Any, array: Any) -> Any:
 
 @inner_kernel
 def clear(array):  # type: ignore[no-untyped-def]
-    """Zeros into an array [n]."""
+    """Zero an array [n]."""
     for i in range(array.shape[0]):
         array[i] = 0

@@ -1,7 +1,7 @@
-"""Machine code by Numba: imported, and Numba with it, when there is something to compile.
+"""Compile machine code with Numba. This module, and with it Numba, is imported only when there is something to compile.
 
-An object has one symbol, its entrance, and else private names: what Numba counts while it compiles is not in it, and
-two processes make the same bytes.
+An object file has one symbol, its entry point; all other names are private. It contains none of the counters that Numba
+uses while compiling, so two processes produce the same bytes.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from itertools import count
 from typing import Any
 
 from nmt.errors import DeviceError
-from nmt.rnn.kernels.machine_code import features as features  # first: Numba's settings come from it
+from nmt.rnn.kernels.machine_code import features as features  # must come before Numba: it makes Numba's settings
 from nmt.system.interruption import forkable, uninterrupted
 
-with uninterrupted():  # an import of compiled modules that was cut short cannot be done again
+with uninterrupted():  # an interrupted import of compiled modules cannot be repeated
     import numba
     from llvmlite import ir
     from numba import types
@@ -31,7 +31,7 @@ from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES
 from nmt.rnn.kernels.machine_code.native import Compilable, Jitted
 from nmt.rnn.kernels.machine_code.objects import object_of
 from nmt.rnn.kernels.machine_code.store import Record
-from nmt.rnn.kernels.memory import table_types as table_types  # what Numba has to know of tables
+from nmt.rnn.kernels.memory import table_types as table_types  # registers the types of tables with Numba
 from nmt.rnn.kernels.memory.arrays import array_value
 
 if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
@@ -39,7 +39,7 @@ if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
 if hasattr(global_compiler_lock, "_lock"):
     forkable(global_compiler_lock._lock)
 
-# `_nrt`: nothing counts references; compiled code asks the system for memory and gives it back (see arrays.py).
+# `_nrt`: no reference counting; compiled code allocates and frees memory itself (see arrays.py).
 _OPTIONS: Any = {"nogil": True, "error_model": "numpy", "_nrt": False}
 _NO_ENTRANCES: Any = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _INT64, _POINTER = ir.IntType(64), ir.IntType(8).as_pointer()
@@ -47,20 +47,20 @@ _INT64, _POINTER = ir.IntType(64), ir.IntType(8).as_pointer()
 
 @typeof_impl.register(Compilable)
 def _type_of(value: Compilable, context: Any) -> Any:
-    """Return what Numba takes for one of ours that compiled code mentions."""
+    """Return Numba's type for one of our functions that compiled code uses."""
     is_new = "numba" not in vars(value)
     known = value.numba
     if is_new:
         for contexts in (cpu_target.typing_context, cpu_target.target_context):
-            contexts.refresh()  # what has been registered since counts from now on
+            contexts.refresh()  # so that they know what has been registered since
     return cpu_target.typing_context.resolve_value_type(known)
 
 
 def dispatcher(function: Any, fastmath: frozenset[str]) -> Any:
-    """Return what compiled code calls a function by that becomes part of its callers.
+    """Return Numba's object for a function whose machine code becomes part of its callers.
 
-    It is compiled for the types of its arguments, not once more for each number that is written there: what is
-    constant is found when it has become part of them.
+    It is compiled for the types of its arguments, and not again for every literal argument: constants are propagated
+    after it has been inlined.
     """
     compiled: Any = numba.njit(**_OPTIONS, **_NO_ENTRANCES, fastmath=set(fastmath))(function)
     choose_it = compiled.get_call_template
@@ -74,7 +74,7 @@ def dispatcher(function: Any, fastmath: frozenset[str]) -> Any:
 
 
 def compile_native(native: Jitted) -> Record:
-    """Return its machine code, and the symbols of the process that it calls."""
+    """Compile a function; return its machine code and the process symbols that it calls."""
     with global_compiler_lock, _as_parts():
         flags = Flags()
         cpu_target.options.parse_as_flags(
@@ -86,17 +86,17 @@ def compile_native(native: Jitted) -> Record:
         contexts = cpu_target.typing_context, cpu_target.target_context
         made = compile_extra(*contexts, native.function, argument_types, _type_named(native.result), flags, {})
         library = made.library
-        library.add_ir_module(_entrance(made.fndesc, native))
+        library.add_ir_module(_entry_point(made.fndesc, native))
         library._link_all()
         return object_of(library._final_module, native.entry)
 
 
 class _Part(JITCodeLibrary):
-    """What Numba compiles besides, to be linked into something of ours: nobody calls it by its address, so it is
-    neither optimised nor made to machine code by itself, which takes as long as all the rest."""
+    """A code library that will be linked into one of our functions. Nothing calls it by its address, so it is neither
+    optimised nor compiled to machine code separately, which would take as long as everything else."""
 
     def finalize(self) -> None:
-        """Take in all that it calls; nothing more."""
+        """Link the libraries that it calls, and do nothing else."""
         self._raise_if_finalized()
         self._link_all()
         self._finalize_dynamic_globals()
@@ -107,7 +107,7 @@ class _Part(JITCodeLibrary):
             self._final_module.link_in(other._get_module_for_linking(), preserve=True)
 
     def get_pointer_to_function(self, name: str) -> int:
-        """Return a number that Numba knows the function by, which nobody calls."""
+        """Return a unique number in place of an address; Numba only uses it as an identifier, nothing calls it."""
         self._ensure_finalized()
         return next(_numbers)
 
@@ -117,9 +117,9 @@ _numbers = count(1)
 
 @contextmanager
 def _as_parts() -> Iterator[None]:
-    """Have Numba make such libraries."""
+    """Make Numba create `_Part` libraries inside the `with` block."""
     codegen = cpu_target.target_context.codegen()
-    former = codegen._library_class, codegen.set_env  # of whoever compiles what it calls, too
+    former = codegen._library_class, codegen.set_env  # not always the default: this may run inside another compilation
     codegen._library_class, codegen.set_env = _Part, lambda name, environment: None
     try:
         yield
@@ -133,9 +133,9 @@ def _type_named(name: str) -> Any:
     return types.Array(kind, int(axes), "C") if axes else kind
 
 
-def _entrance(description: Any, native: Jitted) -> ir.Module:
-    """Return a function of C that calls a compiled one. Numba's own would drag in Python, to report what is never
-    raised."""
+def _entry_point(description: Any, native: Jitted) -> ir.Module:
+    """Return a module with a C function that calls the compiled one. Numba's own wrapper would pull in the Python API
+    to report exceptions, which are never raised."""
     context = cpu_target.target_context
     module = context.create_module(native.entry)
     kind = context.call_conv.get_function_type(description.restype, description.argtypes)
@@ -160,8 +160,8 @@ def _entrance(description: Any, native: Jitted) -> ir.Module:
 
 
 def _from_table(builder: ir.IRBuilder, kinds: Any, given: Any, native: Jitted) -> list[ir.Value]:
-    """Return the arguments of a kernel: (part, parts) where it has them, and what `kernel.Kernel` put into its
-    table."""
+    """Return the arguments of a kernel: (part, parts) if it has them, then the values that `kernel.Kernel` has written
+    into its table."""
     context = cpu_target.target_context
     part, parts, table = given
     words = builder.bitcast(table, _INT64.as_pointer())

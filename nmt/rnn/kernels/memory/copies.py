@@ -1,6 +1,6 @@
-"""Copies of rows and columns, shared by threads: what NumPy would do on one.
+"""Copies of rows and columns, shared by threads; NumPy would use only one.
 
-Every function does one thread's share of contiguous arrays: see pool.run_parallel.
+Every function does one thread's share on contiguous arrays: see pool.run_parallel.
 """
 
 from nmt.rnn.kernels.machine_code.jit import kernel
@@ -8,8 +8,8 @@ from nmt.rnn.kernels.machine_code.jit import kernel
 
 @kernel
 def take_rows(part, parts, array, index, out):  # type: ignore[no-untyped-def]
-    """out[o, r] = array[o, index[r]], zero where the index is negative; array [outer, before, n], index int64 [rows],
-    out [outer, rows, n]."""
+    """Set out[o, r] = array[o, index[r]], or zero if the index is negative; array [outer, before, n], index int64
+    [rows], out [outer, rows, n]."""
     outer, rows, _ = out.shape
     for i in range(outer * rows * part // parts, outer * rows * (part + 1) // parts):
         o = i // rows
@@ -25,7 +25,7 @@ def take_rows(part, parts, array, index, out):  # type: ignore[no-untyped-def]
 
 @kernel
 def copy_columns(part, parts, array, first, out, into, width):  # type: ignore[no-untyped-def]
-    """out[r, into : into + width] = array[r, first : first + width]; array [rows, n], out [rows, m]."""
+    """Set out[r, into : into + width] = array[r, first : first + width]; array [rows, n], out [rows, m]."""
     rows = out.shape[0]
     for r in range(rows * part // parts, rows * (part + 1) // parts):
         source, target = array[r, first : first + width], out[r, into : into + width]

@@ -1,4 +1,4 @@
-"""Addresses, and moves of whole vectors between them: what packing is made of."""
+"""Addresses, and moves of whole vectors between them, from which packing is built."""
 
 from importlib import import_module
 from typing import Any
@@ -31,7 +31,7 @@ def address(typing_context: Any, array: Any, offset: Any) -> Any:
 
 @intrinsic
 def advance(typing_context: Any, pointer: Any, num_bytes: Any) -> Any:
-    """Return a pointer moved on by `num_bytes`."""
+    """Return a pointer advanced by `num_bytes`."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return builder.gep(args[0], [args[1]])
@@ -41,7 +41,7 @@ def advance(typing_context: Any, pointer: Any, num_bytes: Any) -> Any:
 
 @intrinsic
 def copy_bytes(typing_context: Any, target: Any, source: Any, num_bytes: Any) -> Any:
-    """Copy so many bytes between addresses, which are numbers."""
+    """Copy `num_bytes` bytes between two addresses, which are integers."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         pointers = [builder.inttoptr(place, _BYTES) for place in args[:2]]
@@ -53,8 +53,8 @@ def copy_bytes(typing_context: Any, target: Any, source: Any, num_bytes: Any) ->
 
 
 def _make_copy(num_bytes: int) -> Any:
-    """copy(target, source) of a number of bytes known beforehand: a few vector moves, where a loop
-    costs more than it copies."""
+    """Return copy(target, source), which copies a fixed number of bytes with a few vector moves; a loop would cost more
+    than the copy itself."""
 
     def copy(typing_context: Any, target: Any, source: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -74,7 +74,7 @@ copy_tile_row_f4, copy_tile_row_f8 = (
 
 
 def prefetch(b: ir.IRBuilder, at: ir.Value) -> None:
-    """Ask for the cache line at an address, to be written to."""
+    """Prefetch the cache line at an address for writing."""
     kind = ir.FunctionType(ir.VoidType(), [_BYTES, _INT32, _INT32, _INT32])
     function = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
     write, keep, data = 1, 3, 1
@@ -96,8 +96,8 @@ def swap_lanes(b: ir.IRBuilder, vectors: list[ir.Value], distance: int) -> list[
 
 
 def _make_transpose(double: bool) -> Any:
-    """transpose(target, target_stride, source, source_stride) of a square block as wide as a
-    vector; strides in elements."""
+    """Return transpose(target, target_stride, source, source_stride) for a square block whose side is the length of a
+    vector; strides are in elements."""
     lanes = TARGET.lanes // 2 if double else TARGET.lanes
     element: ir.Type = ir.DoubleType() if double else ir.FloatType()
     pointer = ir.VectorType(element, lanes).as_pointer()

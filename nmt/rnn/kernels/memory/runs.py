@@ -1,4 +1,4 @@
-"""Rows that belong together: runs of equal numbers, and the different numbers there are."""
+"""Rows that belong together: runs of equal numbers, and distinct numbers."""
 
 from functools import lru_cache
 
@@ -7,8 +7,8 @@ import numpy as np
 from nmt.rnn.kernels.machine_code.jit import kernel
 
 FEW = 6
-"""Rows that a product takes in the time of one, for that is how long its weights take to arrive: so few do not gain
-from sharing what they have in common."""
+"""The number of rows that take a product as long as a single one, because loading the weights dominates. So few rows
+gain nothing from sharing equal inputs."""
 
 
 @kernel
@@ -23,7 +23,7 @@ def _run_bounds(numbers, bounds, found):  # type: ignore[no-untyped-def]
 
 
 def run_bounds(numbers: np.ndarray) -> np.ndarray:
-    """Return where runs of equal neighbours begin in numbers [R], and R: int64 [runs + 1]."""
+    """Return the positions at which runs of equal numbers [R] start, followed by R: int64 [runs + 1]."""
     bounds, found = np.empty(len(numbers) + 1, np.int64), np.zeros(1, np.int64)
     _run_bounds(numbers, bounds, found)
     return bounds[: found[0]]
@@ -31,13 +31,14 @@ def run_bounds(numbers: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def identity(size: int) -> np.ndarray:
-    """0, 1, ... size - 1, int64, not to be written into: every row has a captured row of its own."""
+    """Return 0, 1, ... size - 1 as int64, where every row has its own captured row. The array is cached and must not be
+    modified."""
     return np.arange(size, dtype=np.int64)
 
 
 def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the different numbers among these [R], and int64 [R], where among them each is; so few that nothing is
-    gained by that stay as they are."""
+    """Return the distinct numbers among these [R], and the index of each among them, int64 [R]. If there are at most
+    FEW numbers, they are returned unchanged, as nothing would be gained."""
     if len(numbers) <= FEW:
         return numbers, identity(len(numbers))
     different, place = np.unique(numbers, return_inverse=True)

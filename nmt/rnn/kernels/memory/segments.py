@@ -1,4 +1,4 @@
-"""Which rows a thread works on."""
+"""Find the rows on which a thread works."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from nmt.rnn.kernels.memory.arrays import scratch
 
 @inner_kernel
 def share(segments, low, high, size):  # type: ignore[no-untyped-def]
-    """Return the rows numbered low to high among those of `segments`, neighbours joined, in pieces of at most `size`
-    rows: an array from `scratch`, and how many of it are pieces."""
+    """Return rows number low to high - 1 of those in `segments`, with adjacent rows joined, in pieces of at most `size`
+    rows: an array [pieces, 2] from `scratch`, and the number of its rows in use."""
     pieces = scratch((segments.shape[0] + (high - low) // size + 1, 2), np.int64)
     n, seen = 0, 0
     for s in range(segments.shape[0]):
@@ -31,7 +31,7 @@ def share(segments, low, high, size):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def rows_in(segments):  # type: ignore[no-untyped-def]
-    """Return how many rows the segments have."""
+    """Return the number of rows in the segments."""
     total = 0
     for s in range(segments.shape[0]):
         total += segments[s, 1]
@@ -40,5 +40,5 @@ def rows_in(segments):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def by_panels(panels, parts):  # type: ignore[no-untyped-def]
-    """Return whether dividing the panels gives every part about as much to do."""
+    """Return whether dividing the panels gives every part about the same amount of work."""
     return parts == 1 or panels % parts == 0 or panels >= 12 * parts

@@ -1,9 +1,9 @@
-"""Tables that compiled code reads by the names of their fields, each declared once.
+"""Tables that compiled code reads by the names of their fields; each table is declared once.
 
-A table is 8-byte words: the cache line of its task's meetings (see barrier.py), then one for each field, a number or
-the address of an array. Python fills a `NamedTable`; compiled code reads and writes it as `search.working += 1` or
-`search.rows.token[r]` after `search = search_at(table)`, where `search_at` is what `TableLayout.reader` gives. Places,
-kinds and shapes come from the `TableLayout` on both sides.
+A table consists of 8-byte words: the cache line for its task's barrier (see barrier.py), then one word for each field,
+a number or the address of an array. Python fills a `NamedTable`; compiled code reads and writes it as `search.working
++= 1` or `search.rows.token[r]` after `search = search_at(table)`, where `search_at` is the result of
+`TableLayout.reader`. On both sides the `TableLayout` defines positions, kinds and shapes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nmt.rnn.kernels.machine_code.jit import intrinsic
 from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES, address_of
 
 COUNTER_WORDS = LINE_BYTES // 8
-"""Words of the cache line with a task's barrier counters, the first of a table."""
+"""Words of the cache line with a task's barrier counters, with which a table starts."""
 
 Kind = Literal["number", "constant", "real", "array"]
 Extent = str | int | None
@@ -31,12 +31,13 @@ Extent = str | int | None
 
 @dataclass(frozen=True)
 class Field:
-    """A word of a table. A number, int64; a constant, int64, or a real one, float64, that nobody changes while code
-    runs that reads it; or the address of an array of `element`s, which stays as long.
+    """A word of a table, by kind. "number": an int64. "constant": an int64, and "real": a float64, neither of which
+    changes while code runs that reads it. "array": the address of an array of `element`s, which does not change
+    meanwhile either.
 
-    element: the name of a dtype, or a letter for one that `TableLayout.reader` is given. shape: each extent a number,
-    the name of a constant in the table, or, the first alone, None where code need not know it; code sees the array in
-    this shape, whatever Python's is.
+    element: the name of a dtype, or a letter for a dtype that is passed to `TableLayout.reader`. shape: each extent is
+    a number or the name of a constant in the table; the first one may be None if code need not know it. Code sees the
+    array in this shape, whatever its shape in Python.
     """
 
     name: str
@@ -49,38 +50,38 @@ Fields = tuple[Field, ...]
 
 
 def numbers(*names: str) -> Fields:
-    """Fields that compiled code changes."""
+    """Return int64 fields that compiled code may change."""
     return tuple(Field(name, "number") for name in names)
 
 
 def constants(*names: str) -> Fields:
-    """Fields that stay while code runs that reads them."""
+    """Return int64 fields that do not change while code runs that reads them."""
     return tuple(Field(name, "constant") for name in names)
 
 
 def reals(*names: str) -> Fields:
-    """Constants of float64."""
+    """Return float64 fields that do not change while code runs that reads them."""
     return tuple(Field(name, "real") for name in names)
 
 
 def arrays(element: DTypeLike | str, shape: tuple[Extent, ...], *names: str) -> Fields:
-    """Fields of C-contiguous arrays of one dtype, or of one letter for a dtype, and shape."""
+    """Return fields for C-contiguous arrays of a shape and a dtype, which may be given by a letter."""
     kind = str(element) if is_letter(element) else np.dtype(element).name
     return tuple(Field(name, "array", kind, shape) for name in names)
 
 
 def is_letter(element: DTypeLike | str) -> bool:
-    """Return whether it stands for a dtype that a table's layout leaves open."""
+    """Return whether an element type is a letter for a dtype that the layout leaves open."""
     return isinstance(element, str) and len(element) == 1
 
 
 def group(name: str, *fields: Fields) -> Fields:
-    """Fields under a common name: `rows.token`."""
+    """Return the fields with a common prefix, as in `rows.token`."""
     return tuple(replace(field, name=f"{name}.{field.name}") for field in chain(*fields))
 
 
 class TableLayout:
-    """What a table holds: its fields in the order of their words. `name` labels it."""
+    """The layout of a table: its fields in the order of their words. `name` labels it."""
 
     def __init__(self, name: str, *fields: Fields) -> None:
         self.name, self.fields = name, tuple(chain(*fields))
@@ -92,25 +93,27 @@ class TableLayout:
         self.content = repr((name, self.fields))  # see code_names.py
 
     def extended(self, name: str, *fields: Fields) -> TableLayout:
-        """Return the same fields in the same places, and others behind them."""
+        """Return a layout with the same fields in the same places, followed by others."""
         return TableLayout(name, self.fields, *fields)
 
     def places_of(self, names: Iterable[str]) -> np.ndarray:
-        """Return the words of some fields, int64."""
+        """Return the indices of the words of some fields, int64."""
         return np.array([self.places[name] for name in names], np.int64)
 
     def reader(self, **elements: DTypeLike) -> Any:
-        """`at(table)`, inside compiled code: a table given by its address, with attributes for its fields.
-        `elements`: the dtypes that letters stand for; of an array of another letter only the address can be told.
+        """Return `at(table)` for compiled code: given the address of a table, it returns an object with attributes for
+        the fields. `elements`: the dtypes for the letters; an array of any other letter can only be used by its
+        address.
 
-        The address of an array `x` is a number of its own, `x_address`, for code that prepares another's table.
+        `x_address` is the address of array `x`, as a number that code may set when it prepares another table.
         """
         return _reader(self, tuple(sorted((letter, np.dtype(kind).name) for letter, kind in elements.items())))
 
 
 @cache
 def _reader(layout: TableLayout, elements: tuple[tuple[str, str], ...]) -> Any:
-    """`TableLayout.reader`: one object for all functions, so that Numba finds out once what it is."""
+    """Return the cached result of `TableLayout.reader`: a single object for all functions, so that Numba infers its
+    type only once."""
 
     def at(typing_context: Any, table: Any) -> Any:
         kind = import_module(f"{__package__}.table_types").TableType(layout, elements)
@@ -126,15 +129,15 @@ def _reader(layout: TableLayout, elements: tuple[tuple[str, str], ...]) -> Any:
 
 @cache
 def _dtypes(layout: TableLayout, elements: tuple[tuple[str, DTypeLike], ...]) -> dict[str, np.dtype]:
-    """By the name of each array what it is of, where that is known."""
+    """Return the dtype of each array, by name, where it is known."""
     known = dict(elements)
     of = {field.name: known.get(field.element, field.element) for field in layout.fields if field.kind == "array"}
     return {name: np.dtype(element) for name, element in of.items() if not is_letter(element)}
 
 
 class NamedTable:
-    """A table in memory: `table["working"]` is a number, `table["rows.token"]` the array whose address is there, which
-    lives as long as the table. Its numbers begin on a cache line."""
+    """A table in memory: `table["working"]` is a number, `table["rows.token"]` the array at the address in the table.
+    The table keeps its arrays alive. It starts on a cache line."""
 
     def __init__(self, layout: TableLayout, values: Mapping[str, Any] | None = None, **elements: DTypeLike) -> None:
         self.layout = layout
@@ -168,16 +171,16 @@ class NamedTable:
             self._numbers[place] = value
 
     def update(self, values: Mapping[str, Any]) -> None:
-        """Set many."""
+        """Set several fields."""
         for name, value in values.items():
             self[name] = value
 
     def clear(self, places: np.ndarray) -> None:
-        """Zero numbers, by their `TableLayout.places_of`."""
+        """Zero the words at these places (see `TableLayout.places_of`)."""
         self.words[places] = 0
 
     def allocate(self, *names: str, zeros: bool = False) -> None:
-        """Memory for these arrays, whose extents are constants that are there."""
+        """Allocate these arrays; the constants that give their extents must be set."""
         for name in names:
             shape = [self[n] if isinstance(n, str) else n for n in self.layout.by_name[name].shape]
             self[name] = (np.zeros if zeros else np.empty)(shape, self._dtypes[name])

@@ -1,5 +1,5 @@
-"""Numba's type of a table whose fields have names (see table_layout.py): a pointer with attributes. Imported where
-something is compiled."""
+"""Numba's type of a table with named fields (see table_layout.py): a pointer with attributes. Imported only to compile
+something."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ADDRESS = "_address"
 
 
 class TableType(types.Type):
-    """A table, or a group of its fields: the same pointer, whose attributes are those with a prefix."""
+    """A table, or a group of its fields: the same pointer, with the fields that have a certain prefix as attributes."""
 
     def __init__(self, layout: TableLayout, elements: tuple[tuple[str, str], ...], prefix: str = "") -> None:
         self.layout, self.elements, self.prefix = layout, elements, prefix
@@ -28,7 +28,7 @@ class TableType(types.Type):
         super().__init__(f"{layout.name}_{digest}.{prefix}")
 
     def field(self, name: str) -> Field | None:
-        """Return what an attribute is of; None for a group."""
+        """Return the field of an attribute; None for a group, or if there is none."""
         found = self.layout.by_name.get(self.prefix + name)
         if found is None and name.endswith(_ADDRESS):
             array = self.layout.by_name.get(self.prefix + name.removesuffix(_ADDRESS))
@@ -36,7 +36,7 @@ class TableType(types.Type):
         return found
 
     def type_of(self, name: str) -> Any:
-        """Return the type of an attribute; None where there is no such."""
+        """Return the type of an attribute; None if there is none of that name."""
         field = self.field(name)
         if field is None:
             inside = f"{self.prefix}{name}."
@@ -62,13 +62,13 @@ class _Attributes(AttributeTemplate):
 
 
 def _word(builder: ir.IRBuilder, table: TableType, pointer: ir.Value, field: Field) -> ir.Value:
-    """Return where a field's word is."""
+    """Return a pointer to the word of a field."""
     words = builder.bitcast(pointer, _INT64.as_pointer())
     return builder.gep(words, [ir.Constant(_INT64, table.layout.places[field.name])], inbounds=True)
 
 
 def _constant(builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
-    """Return what is at a place, and stays: LLVM need not look again after a store to somewhere else."""
+    """Load a word that does not change: LLVM need not reload it after stores elsewhere."""
     load = builder.load(place)
     load.set_metadata("invariant.load", builder.module.add_metadata([]))
     return load

@@ -1,4 +1,4 @@
-"""Rows of an embedding as a task: what a compiled search looks up before a step."""
+"""Look up rows of an embedding, as a task that a compiled search runs before a step."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ _QUANTISED = EMBEDDING.extended(
 
 
 def embedding_table(ids: np.ndarray, table: np.ndarray | Quantised, scale: float, out: np.ndarray) -> NamedTable:
-    """Return the table of a task that fills out [R, E] with rows of an embedding times `scale`, for as many of the ids,
-    int64 [R], as its number `rows` says."""
+    """Return the table of a task that fills out [R, E] with rows of an embedding times `scale`, for the first `rows` of
+    the ids, int64 [R]; `rows` is a number in the table."""
     quantised = isinstance(table, Quantised)
     given = {"numbers": table.numbers, "scales": table.scales} if isinstance(table, Quantised) else {"numbers": table}
     values = {"width": out.shape[1], "vocab_size": len(given["numbers"]), "scale": scale, "ids": ids, "out": out}
@@ -36,7 +36,7 @@ def embedding_table(ids: np.ndarray, table: np.ndarray | Quantised, scale: float
 
 @family
 def embedding_task(number: np.dtype, *, quantised: bool) -> Any:
-    """Return the task of an `embedding_table` for an array of these numbers."""
+    """Return the task of an `embedding_table` for an array of this dtype."""
     embedding_at = (_QUANTISED if quantised else _PLAIN).reader(F=number)
 
     def embed(part, parts, table):  # type: ignore[no-untyped-def]

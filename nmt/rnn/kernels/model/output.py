@@ -1,5 +1,5 @@
-"""The output layer and its cross entropy as one operation that never holds the logits of more than
-a chunk of rows."""
+"""The output layer and its cross entropy as one operation, which stores the logits of only one chunk of rows at a
+time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ Array = NDArray[Any]
 
 
 def chunk_rows(packed: np.dtype) -> int:
-    """Return rows whose logits exist at a time, by the elements of packed weights: as many as the gradient of a weight
-    sums in one visit of its tiles, which are a row each in float32 and two in a pair of bfloat16."""
+    """Return the number of rows whose logits are stored at a time, by the dtype of packed weights: as many as a weight
+    gradient sums each time it loads a tile. A step of a tile takes one row in float32 and two in pairs of bfloat16."""
     return 512 if packed == PAIRS else 256
 
 
@@ -44,8 +44,7 @@ def _loss_rows(  # type: ignore[no-untyped-def]
     smoothed,
     correct,
 ):
-    """Turn this part's rows of logits (bias not yet added) into losses and, where wanted, into
-    gradients."""
+    """Turn this part's rows of logits (without the bias) into losses and, with `want_gradient`, into gradients."""
     for r in range(targets.size * part // parts, targets.size * (part + 1) // parts):
         row = logits[r]
         for j in range(row.size):
@@ -68,8 +67,8 @@ def _loss_pairs(  # type: ignore[no-untyped-def]
     correct,
     divergences,
 ):
-    """`_loss_rows` with gradients and, for rows 2 i and 2 i + 1, `weight` times the divergence of their distributions P
-    and Q: half of KL(P || Q) + KL(Q || P) (Liang et al., R-Drop (2021), equation 3)."""
+    """Do the same as `_loss_rows` with gradients, and for rows 2 i and 2 i + 1 add `weight` times the divergence of
+    their distributions P and Q: half of KL(P || Q) + KL(Q || P) (Liang et al., R-Drop (2021), equation 3)."""
     pairs, V, number = targets.size // 2, bias.size, logits.dtype.type
     likelihood, shares = scratch((2, V), logits.dtype), scratch((2, V), logits.dtype)
     half = number(0.5 * weight * scale)
@@ -100,7 +99,7 @@ def _loss_pairs(  # type: ignore[no-untyped-def]
 
 @kernel
 def _weigh_rows(part, parts, logits, bias, targets, weights):  # type: ignore[no-untyped-def]
-    """Turn this part's rows of logits into the derivative that `weighted_gradients` says."""
+    """Turn this part's rows of logits into the derivative described in `weighted_gradients`."""
     number = logits.dtype.type
     for r in range(targets.size * part // parts, targets.size * (part + 1) // parts):
         row = logits[r]
@@ -114,7 +113,7 @@ def _weigh_rows(part, parts, logits, bias, targets, weights):  # type: ignore[no
 
 
 def _check(h: Array, b: Array, targets: Array) -> None:
-    """Refuse what compiled code would read past its end."""
+    """Raise ShapeError for arrays with which compiled code would read out of bounds."""
     if h.ndim != 2 or not h.flags.c_contiguous:
         raise ShapeError(f"output_loss: h must be C-contiguous [R, H], got shape {h.shape}; copy it first")
     if b.dtype != h.dtype or b.ndim != 1:
@@ -133,8 +132,8 @@ def _check(h: Array, b: Array, targets: Array) -> None:
 
 @dataclass(frozen=True)
 class _Output:
-    """An output layer with the rows it reads, and where gradients go, each None where they are not wanted; arrays as in
-    `output_loss`."""
+    """An output layer, the rows it reads, and the arrays for its gradients, None for those that are not wanted; all as
+    in `output_loss`."""
 
     h: Array
     W_packed: Array
@@ -148,15 +147,17 @@ class _Output:
 
     @property
     def has_gradients(self) -> bool:
-        """Return whether there are any."""
+        """Return whether any gradients are wanted."""
         return self.d_h is not None or self.d_weights is not None or self.d_bias is not None
 
     def each_chunk(self, fill: Callable[[Array, slice], None], chunk: int | None = None) -> None:
-        """Compute logits, let `fill` make of them what is multiplied further, and add to the gradients.
+        """Compute the logits chunk by chunk, call `fill` on them, and add to the gradients.
 
-        fill: is given logits [n, V] without the bias, which exist for this call alone, and which rows they are of. What
-            it leaves there is the loss's derivative by the logits, where there are gradients.
-        chunk: rows at a time; None for `chunk_rows`.
+        Args:
+            fill: Called with logits [n, V] without the bias, whose memory is reused after the call, and the slice of
+                their rows. If there are gradients, it replaces the logits by the loss's derivative with respect to
+                them.
+            chunk: Rows at a time; None for `chunk_rows`.
         """
         (rows, hidden), vocab, threads = self.h.shape, self.b.shape[0], self.threads
         sum_products = weight_gradient_bf16 if self.W_packed.dtype == PAIRS else weight_gradient
@@ -204,27 +205,27 @@ def output_loss(
 
     Args:
         h: [R, H], C-contiguous, float32 or float64; all arrays but targets are of this dtype.
-        W_packed: W [H, V] packed (for a tied embedding [V, H]: pack_transposed of it). Where it is packed in
-            bfloat16, all three products are computed so, from float32 and to float32.
+        W_packed: W [H, V] packed (for a tied embedding [V, H]: pack_transposed of it). If it is packed in
+            bfloat16, all three products are computed in bfloat16, from float32 and to float32.
         Wt_packed: its transpose [V, H] packed (for a tied embedding: pack of it); needed for d_h.
         b: [V].
         targets: int32 [R], each below V.
         label_smoothing: the share of the probability that is spread evenly over all V classes.
         d_h: [R, H], overwritten, or None.
-        dW: [H, V], or [V, H] where `transposed`; added to, or None.
+        dW: [H, V], or [V, H] if `transposed`; added to, or None.
         db: [V]; added to, or None.
         scale: factor of the gradients, not of the losses.
-        chunk: rows whose logits exist at a time; None for `chunk_rows`.
+        chunk: rows whose logits are stored at a time; None for `chunk_rows`.
         divergence: how much of the divergence between rows 2 i and 2 i + 1 is added to the smoothed loss, and to the
-            gradients; 0 for nothing. With it there are gradients, R and chunk are even.
+            gradients; 0 for none. If it is not 0, gradients are required, and R and chunk must be even.
 
     Returns:
         Sums over the rows, in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
-        number of rows whose target is the first largest logit. The same bits for any number of
+        number of rows whose target is the first largest logit. They have the same bits for any number of
         threads.
 
     Raises:
-        ShapeError: an array has another shape, dtype or layout, or a target is no class; rows are no pairs.
+        ShapeError: an array has another shape, dtype or layout, a target is no class, or the rows are not pairs.
     """
     _check(h, b, targets)
     if divergence and (len(h) % 2 or (chunk or 0) % 2):
@@ -248,8 +249,9 @@ def output_loss(
 
 
 def row_losses(h: Array, W_packed: Array, b: Array, targets: Array, num_threads: int) -> tuple[Array, Array, Array]:
-    """At each row, of arguments as in `output_loss`: negative log-probability of the target, the mean of those of all
-    classes (float64 [R]), and whether the target is the first largest logit (int64 [R]). Raises ShapeError."""
+    """Return for each row: the negative log-probability of the target, the mean negative log-probability of all classes
+    (both float64 [R]), and whether the target is the first largest logit (int64 [R]). The arguments are those of
+    `output_loss`. Raises ShapeError."""
     _check(h, b, targets)
     nll, mean, correct = np.empty(len(h)), np.empty(len(h)), np.empty(len(h), np.int64)
 
@@ -276,10 +278,10 @@ def weighted_gradients(
     *,
     transposed: bool = False,
 ) -> None:
-    """Gradients of a loss whose derivative by the logits of row r is weights[0, r] * p, less weights[1, r] everywhere,
-    plus weights[2, r] at the target; p is the distribution of the row.
+    """Compute the gradients of a loss whose derivative with respect to the logits of row r is weights[0, r] * p -
+    weights[1, r], plus weights[2, r] at the target; p is the distribution of the row.
 
-    weights: [3, R], of h's dtype. All else as in `output_loss`. Raises ShapeError.
+    weights: [3, R], of h's dtype. All other arguments are as in `output_loss`. Raises ShapeError.
     """
     _check(h, b, targets)
     if weights.dtype != h.dtype or weights.shape != (3, len(h)):

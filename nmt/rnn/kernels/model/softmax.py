@@ -11,8 +11,8 @@ from nmt.rnn.kernels.machine_code.jit import cgutils, inner_kernel, intrinsic, n
 
 @intrinsic
 def _larger(typing_context: Any, a: Any, b: Any) -> Any:
-    # A running maximum only becomes vector code where NaN may be ignored. It may: whoever asks for
-    # the largest logit sums exponentials next, and meets the NaN there.
+    # LLVM vectorises a running maximum only if NaN may be ignored. It may: all callers of row_max sum exponentials
+    # next, and the NaN appears in the sum.
     if a != b or not isinstance(a, numba_types.Float):
         return None
 
@@ -27,7 +27,7 @@ def _larger(typing_context: Any, a: Any, b: Any) -> Any:
 
 @inner_kernel
 def row_max(row):  # type: ignore[no-untyped-def]
-    """Return the largest entry of a row of at least one; unspecified where the row holds a NaN."""
+    """Return the largest entry of a row, which must not be empty; unspecified if the row contains a NaN."""
     best = row[0]
     for i in range(row.size):
         best = _larger(best, row[i])
@@ -44,12 +44,11 @@ def _contains(row, value):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def row_loss(row, target, label_smoothing, gradient_scale, want_gradient):  # type: ignore[no-untyped-def]
-    """(nll, smoothed loss, 1 if `target` is the first largest entry); the row becomes its gradient
-    where that is wanted.
+    """Return (nll, smoothed loss, 1 if `target` is the first largest entry, else 0); with `want_gradient` the row is
+    replaced by its gradient.
 
-    The smoothed loss is (1 - eps) * nll + eps * the mean of -log p over all classes (Szegedy et
-    al., Rethinking the Inception Architecture (2016), section 7). The gradient is that of the
-    smoothed loss times gradient_scale.
+    The smoothed loss is (1 - eps) * nll + eps * the mean of -log p over all classes (Szegedy et al., Rethinking the
+    Inception Architecture (2016), section 7). The gradient is that of the smoothed loss times gradient_scale.
     """
     number = row.dtype.type
     best, mark = row_max(row), row[target]
@@ -62,7 +61,7 @@ def row_loss(row, target, label_smoothing, gradient_scale, want_gradient):  # ty
         total += power
         if want_gradient:
             row[i] = power
-    # Everything relative to the largest entry: small differences of large logits keep their digits.
+    # Everything is relative to the largest entry, so that small differences of large logits keep their precision.
     log_total = np.float64(log(total))
     nll = log_total - np.float64(mark - best)
     smoothed = (1.0 - label_smoothing) * nll + label_smoothing * (log_total - np.float64(plain) / row.size)

@@ -1,5 +1,4 @@
-"""What happens to parameters and their gradients one by one: optimizer steps, norms, embedding
-rows, dropout.
+"""Operations on parameters and gradients: optimizer steps, norms, embedding rows, dropout.
 
 Every function does one thread's share of flat arrays: see pool.run_parallel.
 """
@@ -10,7 +9,7 @@ import numpy as np
 
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel
 
-# A share begins on a cache line, so that two threads never write to the same one.
+# A share starts on a cache line, so that no two threads write to the same one.
 _ALIGN = 64
 
 
@@ -37,11 +36,10 @@ def adam_step(  # type: ignore[no-untyped-def]
     bias_correction2,
     gradient_scale,
 ):
-    """One step of Adam on flat arrays, in place: parameters p, gradients g, moments m and v.
+    """Do one step of Adam on flat arrays, in place: parameters p, gradients g, moments m and v.
 
-    The gradient counts `gradient_scale` times; bias_correction is 1 - beta**t. Weight decay is
-    decoupled: Kingma and Ba, Adam (2015), algorithm 1; Loshchilov and Hutter, Decoupled Weight
-    Decay Regularization (2019), algorithm 2.
+    The gradient is multiplied by `gradient_scale`; bias_correction is 1 - beta**t. Weight decay is decoupled: Kingma
+    and Ba, Adam (2015), algorithm 1; Loshchilov and Hutter, Decoupled Weight Decay Regularization (2019), algorithm 2.
     """
     low, high = _bounds(part, parts, p.size)
     p, g, m, v = p[low:high], g[low:high], m[low:high], v[low:high]
@@ -64,10 +62,9 @@ def adam_step(  # type: ignore[no-untyped-def]
 
 @kernel
 def sgd_step(part, parts, p, g, velocity, lr, momentum, weight_decay, gradient_scale):  # type: ignore[no-untyped-def]
-    """One step of gradient descent, in place: velocity = momentum * velocity + g; p -= lr *
-    (velocity + decay * p).
+    """Do one step of gradient descent, in place: velocity = momentum * velocity + g; p -= lr * (velocity + decay * p).
 
-    `velocity` may be empty where momentum is 0.
+    `velocity` may be empty if momentum is 0.
     """
     low, high = _bounds(part, parts, p.size)
     p, g, velocity = p[low:high], g[low:high], velocity[low:high]
@@ -86,8 +83,7 @@ def sgd_step(part, parts, p, g, velocity, lr, momentum, weight_decay, gradient_s
 
 @kernel
 def square_norm(part, parts, g, out_parts):  # type: ignore[no-untyped-def]
-    """out_parts[part] = the sum of squares of this share in float64; NaN and infinity come
-    through."""
+    """Set out_parts[part] to the sum of squares of this share in float64; NaN and infinity propagate."""
     low, high = _bounds(part, parts, g.size)
     total = 0.0
     share = g[low:high]
@@ -99,14 +95,14 @@ def square_norm(part, parts, g, out_parts):  # type: ignore[no-untyped-def]
 
 @kernel
 def clear_all(part, parts, array):  # type: ignore[no-untyped-def]
-    """Zeros into an array [n]."""
+    """Zero an array [n]."""
     low, high = _bounds(part, parts, array.size)
     array[low:high] = 0
 
 
 @kernel
 def embedding_rows(part, parts, ids, table, out, scale):  # type: ignore[no-untyped-def]
-    """out[i] = table[ids[i]] * scale; ids [N], table [V, E], out [N, E]. Parts divide the rows."""
+    """Set out[i] = table[ids[i]] * scale; ids [N], table [V, E], out [N, E]. Parts divide the rows."""
     factor = out.dtype.type(scale)
     for i in range(ids.size * part // parts, ids.size * (part + 1) // parts):
         source, target = table[ids[i]], out[i]
@@ -116,7 +112,7 @@ def embedding_rows(part, parts, ids, table, out, scale):  # type: ignore[no-unty
 
 @kernel
 def embedding_rows_int8(part, parts, ids, numbers, scales, out, scale):  # type: ignore[no-untyped-def]
-    """`embedding_rows` of a table int8 [V, E] with the scales [V] of its rows."""
+    """Do the same as `embedding_rows` for a table int8 [V, E] with the scales [V] of its rows."""
     for i in range(ids.size * part // parts, ids.size * (part + 1) // parts):
         source, target = numbers[ids[i]], out[i]
         factor = scales[ids[i]] * out.dtype.type(scale)
@@ -126,8 +122,8 @@ def embedding_rows_int8(part, parts, ids, numbers, scales, out, scale):  # type:
 
 @kernel
 def embedding_gradient(part, parts, ids, d_out, d_table, scale):  # type: ignore[no-untyped-def]
-    """d_table[ids[i]] += d_out[i] * scale for every i in order; parts divide the columns, so the
-    bits never depend on them."""
+    """Add d_out[i] * scale to d_table[ids[i]] for every i in order. Parts divide the columns, so the bits do not depend
+    on the number of parts."""
     factor = d_table.dtype.type(scale)
     low, high = _bounds(part, parts, d_table.shape[1])
     for i in range(ids.size):
@@ -153,19 +149,16 @@ def _mix(z):  # type: ignore[no-untyped-def]
 
 @kernel
 def dropout_mask(part, parts, out, keep_probability, seed, offset):  # type: ignore[no-untyped-def]
-    """Fill the flat `out` with 0 or 1/keep_probability, drawn for element i from (seed, offset + i)
-    alone.
+    """Fill the flat `out` with 0 or 1/keep_probability, drawn for element i from (seed, offset + i) alone.
 
-    Random numbers by counter, so that neither threads nor their order matter: the output function
-    of SplitMix64, in Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014),
-    section 6.
+    The random numbers are counter-based, so that neither the number nor the order of threads matters: the output
+    function of SplitMix64, in Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014), section 6.
     """
     low, high = _bounds(part, parts, out.size)
     target = out[low:high]
     kept, dropped = out.dtype.type(1.0 / keep_probability), out.dtype.type(0.0)
     threshold = np.uint64(keep_probability * 4294967296.0)
-    # The seed is mixed first: neighbouring seeds would otherwise begin at neighbouring places of
-    # one sequence.
+    # Mix the seed first: otherwise consecutive seeds would start at consecutive places of the same sequence.
     start = _mix(np.uint64(seed) + _GAMMA) + (np.uint64(offset) + np.uint64(low)) * _GAMMA
     for i in range(target.size):
         bits = _mix(start + np.uint64(i) * _GAMMA) >> _S32

@@ -1,13 +1,14 @@
-"""Products of bfloat16 by the processor's matrix unit: Intel's Advanced Matrix Extensions.
+"""Products of bfloat16 on the processor's matrix unit: Intel's Advanced Matrix Extensions.
 
-The unit has eight tiles of 16 rows of 64 bytes. Here four of them are sums, a block of 32 rows and 32 columns of C; two
-hold 32 rows of A, 16 pairs each, and two 16 rows of a panel. One instruction multiplies 16 rows of 16 pairs with 16
-columns, where a vector instruction does one row (Intel, Instruction Set Reference, TDPBF16PS). Operands lie as they do
-for vectors (see packing.py), but for their length: rows of A and panels have a multiple of 16 pairs, zeros at the end
-(`bfloat16.pair_words`).
+The unit has eight tiles of 16 rows of 64 bytes. Here four of them accumulate a block of 32 rows and 32 columns of C,
+two contain 32 rows of A with 16 pairs each, and two contain 16 rows of a panel. One instruction multiplies 16 rows of
+16 pairs with 16 columns, where a vector instruction handles one row (Intel, Instruction Set Reference, TDPBF16PS).
+Operands have the same layout as for vectors (see packing.py), except for their length: rows of A and panels are padded
+with zeros to a multiple of 16 pairs (`bfloat16.pair_words`).
 
-The unit adds the products of earlier numbers of pairs, and of later ones, over 16 pairs, and the sum of both to C. So
-its results differ in last places from those of vectors, and not by how rows were grouped.
+Over 16 pairs the unit sums the products of the earlier numbers of the pairs, and separately those of the later numbers,
+and adds both sums to C. So the last digits of its results differ from those of vectors, but they do not depend on how
+rows are grouped.
 """
 
 from typing import Any
@@ -20,7 +21,7 @@ from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
 from nmt.rnn.kernels.memory.moves import address, advance, prefetch
 
 TILE_ROWS = 32
-"""Rows of C that the tiles hold."""
+"""Rows of C that fit the tiles."""
 
 _SIDE, _ROW_BYTES = 16, 64
 _WIDTH = 2 * _SIDE
@@ -28,11 +29,11 @@ _SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)
 _INT64, _INT16, _INT8 = ir.IntType(64), ir.IntType(16), ir.IntType(8)
 _BYTES = _INT8.as_pointer()
 ROW_BLOCK = 8 * TILE_ROWS
-"""Rows of A that go through all panels before the next rows: they stay in the second cache meanwhile."""
+"""Rows of A that are multiplied with all panels before the next rows; they stay in the L2 cache."""
 
 
 def _call(b: ir.IRBuilder, name: str, *arguments: ir.Value | int) -> None:
-    """One instruction of the unit; a tile is told by its number."""
+    """Write one instruction of the unit; a tile is given by its number."""
     values = [ir.Constant(_INT8, one) if isinstance(one, int) else one for one in arguments]
     kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
     b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.{name}"), values)
@@ -40,8 +41,8 @@ def _call(b: ir.IRBuilder, name: str, *arguments: ir.Value | int) -> None:
 
 @intrinsic
 def _set_tiles(typing_context: Any, memory: Any, upper: Any, lower: Any) -> Any:
-    """Give the tiles their sizes: those of the first 16 rows of C and A have `upper` rows, the others `lower`, which
-    may be 0; then they are not used. `memory` are 64 bytes of zeros."""
+    """Configure the tiles: those for the first 16 rows of C and A have `upper` rows, the others `lower`; if `lower` is
+    0 they are not used. `memory`: 64 bytes of zeros."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         memory, *heights = args
@@ -56,7 +57,7 @@ def _set_tiles(typing_context: Any, memory: Any, upper: Any, lower: Any) -> Any:
             put(16 + 2 * tile, builder.select(in_use, whole, nothing))
             put(48 + tile, builder.trunc(height, _INT8))
 
-        put(0, ir.Constant(_INT8, 1))  # the palette: eight tiles
+        put(0, ir.Constant(_INT8, 1))  # palette 1: eight tiles
         for half, height in enumerate(heights):
             for tile in (*_SUMS[half], _LEFT[half]):
                 put_tile(tile, height, used[half])
@@ -71,7 +72,7 @@ def _set_tiles(typing_context: Any, memory: Any, upper: Any, lower: Any) -> Any:
 
 @intrinsic
 def _free_tiles(typing_context: Any) -> Any:
-    """Tell the system that it need not keep the tiles when it changes threads."""
+    """Release the tiles, so that the system need not save them when it switches threads."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         _call(builder, "tilerelease")
@@ -81,8 +82,8 @@ def _free_tiles(typing_context: Any) -> Any:
 
 
 def _make_tile(halves: int) -> Any:
-    """tile(c, ldc, a, lda, panel, K, accumulate): C (+)= A @ panel for 16 or 32 rows, by `halves`, or as many as the
-    tiles were set to, and all columns of a panel."""
+    """Return tile(c, ldc, a, lda, panel, K, accumulate), which computes C (+)= A @ panel for all columns of a panel and
+    up to 16 (`halves` 1) or 32 (`halves` 2) rows, as many as the tiles are configured for."""
 
     def tile(typing_context: Any, c: Any, ldc: Any, a: Any, lda: Any, panel: Any, K: Any, accumulate: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -90,7 +91,7 @@ def _make_tile(halves: int) -> Any:
             four = ir.Constant(_INT64, 4)
             c_stride, a_stride, panel_stride = builder.mul(ldc, four), builder.mul(lda, four), _number(4 * _WIDTH)
 
-            # C is wanted only after the sums: asked for now, it has arrived by then.
+            # C is needed only after the sums: prefetched now, it will have arrived by then.
             for row in range(_SIDE * halves):
                 at = builder.gep(c, [builder.mul(c_stride, _number(row))])
                 prefetch(builder, at)
@@ -143,7 +144,7 @@ def _tile(c, ldc, a, lda, panel, K, accumulate, rows):  # type: ignore[no-untype
 
 @inner_kernel
 def _copy_columns(target, target_stride, source, source_stride, rows, columns):  # type: ignore[no-untyped-def]
-    """Strides in elements, places as addresses."""
+    """Copy float32 [rows, columns] from the address `source` to the address `target`; strides are in elements."""
     for m in range(rows):
         to = array_at(advance(target, m * target_stride * 4), columns, np.float32)
         row = array_at(advance(source, m * source_stride * 4), columns, np.float32)
@@ -152,7 +153,7 @@ def _copy_columns(target, target_stride, source, source_stride, rows, columns): 
 
 
 def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
-    """C[M, N] (+)= A[M, K] @ B as in products.py; lda and K count pairs, K is a multiple of 16."""
+    """Compute C[M, N] (+)= A[M, K] @ B as in row_products.py; lda and K count pairs, K is a multiple of 16."""
     sizes = scratch(_ROW_BYTES, np.uint8)
     sizes[:] = 0
     edge = scratch(TILE_ROWS * _WIDTH, np.float32)
@@ -168,7 +169,7 @@ def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-unt
                 if columns == _WIDTH:
                     _tile(target, ldc, left, lda, panel, K, accumulate, rows)
                 else:
-                    # What lies beside these columns of C is not to be touched.
+                    # Do not touch the columns of C next to these.
                     if accumulate:
                         _copy_columns(address(edge, 0), _WIDTH, target, ldc, rows, columns)
                     _tile(address(edge, 0), _WIDTH, left, lda, panel, K, accumulate, rows)

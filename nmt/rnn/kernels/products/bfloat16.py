@@ -1,10 +1,9 @@
-"""bfloat16 numbers in pairs, as the products want them: rounding from float32, and products of pairs.
+"""Pairs of bfloat16 numbers for products: rounding from float32, and products of pairs.
 
-A bfloat16 is the upper half of a float32. A pair is one uint32, the earlier number in its lower half;
-products multiply pairs with pairs and add both results to a float32, the later number's first.
-Rounding is to the nearest, ties to even; numbers too small for a normal float32 become zero, as the
-processor's own instructions have it (Intel, Instruction Set Reference, VCVTNE2PS2BF16 and VDPBF16PS).
-Where it has none, the same is written with integer and float32 vectors.
+A bfloat16 is the upper half of a float32. A pair is one uint32 with the earlier number in its lower half; products
+multiply pairs with pairs and add both results to a float32, the later number's first. Rounding is to the nearest, ties
+to even; numbers too small for a normal float32 become zero, as in the processor's own instructions (Intel, Instruction
+Set Reference, VCVTNE2PS2BF16 and VDPBF16PS). On processors without them, integer and float32 vectors compute the same.
 """
 
 from typing import Any
@@ -35,7 +34,7 @@ _POINTER, _SIZE = "voidptr", "int64"
 
 
 class _BFloat(ir.Type):  # type: ignore[misc]
-    """The element type of the processor's own instructions, which llvmlite does not know."""
+    """The element type of the processor's own instructions, which llvmlite does not have."""
 
     def _to_string(self) -> str:
         return "bfloat"
@@ -52,7 +51,7 @@ def _vector(element: ir.Type, lanes: int) -> ir.Type:
 
 
 def _whole(lanes: int, value: int) -> ir.Constant:
-    """Return the same integer in every lane."""
+    """Return a constant with the same integer in every lane."""
     return ir.Constant(_vector(_INT32, lanes), [value] * lanes if lanes > 1 else value)
 
 
@@ -61,7 +60,7 @@ def _shuffle(b: ir.IRBuilder, x: ir.Value, y: ir.Value, lanes: list[int]) -> ir.
 
 
 def _upper_half(b: ir.IRBuilder, x: ir.Value, lanes: int) -> ir.Value:
-    """float32 -> the bits of the bfloat16 in the lower half of an integer, by integer arithmetic."""
+    """Round float32 to bfloat16 with integer arithmetic; return the bits in the lower half of an integer."""
     bits = b.bitcast(x, _vector(_INT32, lanes))
     half = b.lshr(bits, _whole(lanes, 16))
     odd = b.and_(half, _whole(lanes, 1))
@@ -74,7 +73,7 @@ def _upper_half(b: ir.IRBuilder, x: ir.Value, lanes: int) -> ir.Value:
 
 
 def _convert(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
-    """Return two vectors of float32 -> all numbers of the first, then of the second, as int16."""
+    """Round two vectors of float32 to bfloat16; return all numbers of the first, then those of the second, as int16."""
     floats = ir.VectorType(ir.FloatType(), 16)
     kind = ir.FunctionType(ir.VectorType(_BFloat(), 32), [floats, floats])
     function = cgutils.get_or_insert_function(b.module, kind, "llvm.x86.avx512bf16.cvtne2ps2bf16.512")
@@ -82,7 +81,7 @@ def _convert(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
 
 
 def _zip(b: ir.IRBuilder, earlier: ir.Value, later: ir.Value, lanes: int) -> ir.Value:
-    """Return pairs of equal lanes."""
+    """Return the pairs of numbers in the same lane of two vectors."""
     if TARGET.has_bf16 and lanes == TARGET.lanes:
         halves = _convert(b, earlier, later)
         mixed = _shuffle(b, halves, halves, [n // 2 + lanes * (n % 2) for n in range(2 * lanes)])
@@ -92,7 +91,7 @@ def _zip(b: ir.IRBuilder, earlier: ir.Value, later: ir.Value, lanes: int) -> ir.
 
 
 def _neighbours(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
-    """Return pairs of neighbouring lanes of two vectors, one after the other."""
+    """Return the pairs of adjacent lanes of the first vector, then those of the second."""
     lanes = TARGET.lanes
     if TARGET.has_bf16:
         return b.bitcast(_convert(b, first, second), ir.VectorType(_INT32, lanes))
@@ -112,7 +111,7 @@ def _store(b: ir.IRBuilder, value: ir.Value, at: ir.Value) -> None:
 
 @intrinsic
 def holds_pairs(typing_context: Any, array: Any) -> Any:
-    """Return whether an array's elements are pairs: known when compiling."""
+    """Return whether the elements of an array are pairs; this is a constant when compiling."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return ir.Constant(_BIT, int(signature.args[0].dtype == numba_types.uint32))
@@ -132,13 +131,13 @@ def _make_zip(lanes: int) -> Any:
     return intrinsic(zip_lanes)
 
 
-# zip(target, earlier, later): pairs of one column's numbers in two rows, a vector or one at a time.
+# zip(target, earlier, later): pair the numbers of two rows column by column, a vector of pairs or one pair at a time.
 _zip_vector, _zip_one = _make_zip(TARGET.lanes), _make_zip(1)
 
 
 @intrinsic
 def _pair_vector(typing_context: Any, target: Any, source: Any) -> Any:
-    """Return pairs of neighbours in a row, a vector of pairs at a time."""
+    """Write one vector of pairs of adjacent numbers in a row."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         kind = _vector(ir.FloatType(), TARGET.lanes)
@@ -151,7 +150,7 @@ def _pair_vector(typing_context: Any, target: Any, source: Any) -> Any:
 
 @intrinsic
 def _pair_last(typing_context: Any, target: Any, source: Any) -> Any:
-    """Return the last number of an odd row, and zero."""
+    """Write the pair of the last number of an odd row and zero."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         number = _load(builder, args[1], ir.FloatType())
@@ -163,8 +162,8 @@ def _pair_last(typing_context: Any, target: Any, source: Any) -> Any:
 
 @intrinsic
 def pair_block(typing_context: Any, target: Any, target_stride: Any, source: Any, source_stride: Any) -> Any:
-    """Transpose a block of PAIR_LANES rows and twice as many columns: pairs of neighbours in a row
-    become columns. Strides in elements (pairs, numbers)."""
+    """Pair adjacent numbers in the rows of a block of PAIR_LANES rows and twice as many columns, and transpose the
+    pairs. Strides are in elements: pairs for the target, numbers for the source."""
     lanes = TARGET.lanes
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
@@ -185,7 +184,7 @@ def pair_block(typing_context: Any, target: Any, target_stride: Any, source: Any
 
 @inner_kernel
 def pair_rows(target, earlier, later, count):  # type: ignore[no-untyped-def]
-    """target[j] = the pair of earlier[j] and later[j], `count` of them; all three are addresses."""
+    """Set target[j] to the pair of earlier[j] and later[j] for `count` numbers; all three are addresses."""
     whole = count // PAIR_LANES * PAIR_LANES
     for j in range(0, whole, PAIR_LANES):
         _zip_vector(advance(target, j * 4), advance(earlier, j * 4), advance(later, j * 4))
@@ -195,7 +194,7 @@ def pair_rows(target, earlier, later, count):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def pair_columns(target, source, count):  # type: ignore[no-untyped-def]
-    """The pairs of neighbours among `count` numbers; after an odd last one comes a zero."""
+    """Write the pairs of adjacent numbers among `count`; an odd last number is paired with zero."""
     pairs = count // 2
     whole = pairs // PAIR_LANES * PAIR_LANES
     for j in range(0, whole, PAIR_LANES):
@@ -208,8 +207,8 @@ def pair_columns(target, source, count):  # type: ignore[no-untyped-def]
 
 @inlined
 def pair_words(K):  # type: ignore[no-untyped-def]
-    """Return pairs in a row of K numbers as products take it: zeros fill it up to a multiple of what they take at a
-    time."""
+    """Return the number of pairs in a row of K numbers for products, zero-padded to a multiple of the pairs that they
+    take at a time."""
     return (K + 2 * _AT_A_TIME - 1) // (2 * _AT_A_TIME) * _AT_A_TIME
 
 
@@ -224,13 +223,14 @@ def _to_pairs(a, lda, M, K, out):  # type: ignore[no-untyped-def]
                 rest[j] = 0
 
 
-# to_pairs(a, lda, M, K, out), inside compiled code: M rows of K float32 at address `a` become rows of
-# pair_words(K) pairs at `out`, one after the other.
+# to_pairs(a, lda, M, K, out), in compiled code: round M rows of K float32 at address `a` to contiguous rows of
+# pair_words(K) pairs at `out`.
 to_pairs = external(_to_pairs, (_POINTER, _SIZE, _SIZE, _SIZE, _POINTER))
 
 
 def add_products(b: ir.IRBuilder, sums: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """sums + the later numbers' products + the earlier ones', on vectors of pairs: one instruction."""
+    """Return sums + the products of the later numbers + those of the earlier ones, for vectors of pairs, by a single
+    instruction."""
     operand = ir.VectorType(_BFloat(), 2 * TARGET.lanes)
     kind = ir.FunctionType(sums.type, [sums.type, operand, operand])
     function = cgutils.get_or_insert_function(b.module, kind, "llvm.x86.avx512bf16.dpbf16ps.512")

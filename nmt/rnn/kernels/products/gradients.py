@@ -1,5 +1,5 @@
-"""The gradient of a weight matrix: a sum of outer products over all rows, as products of packed
-blocks of rows."""
+"""The gradient of a weight matrix: a sum of outer products over all rows, computed as products of packed blocks of
+rows."""
 
 import numpy as np
 
@@ -14,15 +14,15 @@ from nmt.rnn.kernels.products.packing import PANEL_BYTES
 from nmt.rnn.kernels.products.row_products import product_rows_bf16
 
 _MAX_ROWS = TARGET.max_rows
-# Rows summed in one visit of a tile: a panel of their gradients fills the first cache, their inputs
-# the second.
+# Rows that are summed each time a tile is loaded: a panel of their gradients fills the L1 cache, their inputs the L2
+# cache.
 _SUM_BLOCK = 256
 _INPUT_BLOCK = 96 * _MAX_ROWS
-# Several panels are packed together: every read then takes a longer run of a row.
+# Several panels are packed together, so that each read covers a longer part of a row.
 _PANELS_AT_A_TIME = 4
 
 
-# _tile(inputs, c, ldc, ...): the tile of what `inputs` holds.
+# _tile(inputs, c, ldc, ...): the tile for the element type of `inputs`.
 _TILES = {"uint32": tile_bf16, "float32": tile_f4, "float64": tile_f8}
 _tile = external_by_elements("tile", _TILES)
 _rows_product = external_by_elements("rows_product", {"uint32": product_rows_bf16}, optional=True)
@@ -38,15 +38,15 @@ def _copy_tile_row(out, at, X, source):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _pack_inputs(X, x_col, K, pieces, count, rows, out):  # type: ignore[no-untyped-def]
-    """Columns in tiles of nearly equal width, one after the other: [tile][row][width]."""
+    """Pack columns into consecutive tiles of nearly equal width: [tile][row][width]."""
     tiles = (K + _MAX_ROWS - 1) // _MAX_ROWS
     narrow, wider = K // tiles, K % tiles
     seen = 0
     for p in range(count):
         for r in range(pieces[p, 0], pieces[p, 0] + pieces[p, 1]):
             source, at = r * X.shape[1] + x_col, 0
-            # Whole tiles are copied even to a narrower place: the next row overwrites the excess.
-            # Only after the last row there is none, and past the last tile nothing may be read.
+            # Whole tiles are copied even if the tile is narrower: the next row overwrites the excess. There is no next
+            # row after the last one, and nothing may be read past the last tile; both are copied exactly.
             exact = 0 if seen == rows - 1 else tiles - 1
             for tile in range(exact):
                 width = narrow + (1 if tile < wider else 0)
@@ -62,7 +62,7 @@ def _pack_inputs(X, x_col, K, pieces, count, rows, out):  # type: ignore[no-unty
 
 @inner_kernel
 def _pack_panels(G, g_col, columns, width, pieces, count, rows, out):  # type: ignore[no-untyped-def]
-    """[panel][row][width] of the next `columns` columns, the last panel filled up with zeros."""
+    """Pack the next `columns` columns into [panel][row][width]; the last panel is padded with zeros."""
     full = columns // width
     seen = 0
     for p in range(count):
@@ -79,7 +79,7 @@ def _pack_panels(G, g_col, columns, width, pieces, count, rows, out):  # type: i
 
 @inner_kernel
 def _fill_numbers(pieces, count, numbers):  # type: ignore[no-untyped-def]
-    """The rows of all pieces, one after the other."""
+    """Write the numbers of the rows of all pieces into `numbers`, in order."""
     seen = 0
     for p in range(count):
         for r in range(pieces[p, 0], pieces[p, 0] + pieces[p, 1]):
@@ -89,7 +89,7 @@ def _fill_numbers(pieces, count, numbers):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _pack_input_pairs(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def]
-    """`_pack_inputs` in pairs of bfloat16 along the rows: [tile][pair][width]; an odd last row is
+    """Pack columns like `_pack_inputs`, in pairs of bfloat16 along the rows: [tile][pair][width]; an odd last row is
     paired with zeros."""
     tiles = (K + _MAX_ROWS - 1) // _MAX_ROWS
     narrow, wider = K // tiles, K % tiles
@@ -97,14 +97,14 @@ def _pack_input_pairs(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def
     pairs = (rows + 1) // 2
     nothing = scratch(K, X.dtype)
     clear(nothing)
-    # A whole tile may be read at its end.
+    # Room at the end, because whole tiles are read.
     line = scratch(K + _MAX_ROWS, out.dtype)
     for i in range(pairs):
         earlier = address(X, numbers[2 * i] * X.shape[1] + x_col)
         later = address(X, numbers[2 * i + 1] * X.shape[1] + x_col) if 2 * i + 1 < rows else address(nothing, 0)
         pair_rows(address(line, 0), earlier, later, K)
         at, exact = 0, 0 if i == pairs - 1 else tiles
-        # Whole tiles are copied even to a narrower place, as in `_pack_inputs`.
+        # Whole tiles are copied even if the tile is narrower, as in `_pack_inputs`.
         for tile in range(exact):
             width = narrow + (1 if tile < wider else 0)
             copy_tile_row_f4(address(out, at * pairs + i * width), address(line, at))
@@ -120,8 +120,8 @@ def _pack_input_pairs(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def
 
 @inner_kernel
 def _pack_input_rows(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def]
-    """`_pack_input_pairs` for AMX, which wants rows of pairs: [K][pair], zeros up to a multiple of what it takes at a
-    time."""
+    """Pack columns like `_pack_input_pairs`, but as rows of pairs for AMX: [K][pair], zero-padded to a multiple of the
+    pairs that it takes at a time."""
     rows, pairs = len(numbers), pair_words(len(numbers))
     nothing, lines = scratch(K, X.dtype), scratch(PAIR_LANES * K, out.dtype)
     clear(nothing)
@@ -143,7 +143,7 @@ def _pack_input_rows(X, x_col, K, numbers, out):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _pack_panel_pairs(G, g_col, columns, width, numbers, out):  # type: ignore[no-untyped-def]
-    """`_pack_panels` in pairs of bfloat16 along the rows: [panel][pair][width]."""
+    """Pack columns like `_pack_panels`, in pairs of bfloat16 along the rows: [panel][pair][width]."""
     rows, pairs = len(numbers), pair_words(len(numbers))
     nothing = scratch(width, G.dtype)
     clear(nothing)
@@ -162,7 +162,7 @@ def _pack_panel_pairs(G, g_col, columns, width, numbers, out):  # type: ignore[n
 
 @inner_kernel
 def _add_panel(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-untyped-def]
-    """dW[k0:k0+K, n0:n0+columns] += inputs.T @ panel, tile by tile."""
+    """Add inputs.T @ panel to dW[k0:k0+K, n0:n0+columns], tile by tile."""
     tiles = (K + _MAX_ROWS - 1) // _MAX_ROWS
     narrow, wider = K // tiles, K % tiles
     at, ldc = 0, dW.shape[1]
@@ -175,7 +175,7 @@ def _add_panel(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-
 
 @inner_kernel
 def _add_panel_by_rows(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-untyped-def]
-    """The same for what `_pack_input_rows` packed."""
+    """Do the same as `_add_panel` with inputs from `_pack_input_rows`."""
     ldc = dW.shape[1]
     _rows_product(inputs, address(inputs, 0), rows, panel, address(dW, k0 * ldc + n0), ldc, K, columns, rows, 1)
 
@@ -185,7 +185,7 @@ _pack_pairs, _add_pairs = (_pack_input_rows, _add_panel_by_rows) if TARGET.has_a
 
 @inner_kernel
 def _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate, packed_type):  # type: ignore[no-untyped-def]
-    """The sum below; packed blocks hold elements like those of the array `packed_type`."""
+    """Compute the sum of `weight_gradient`; packed blocks have the element type of the array `packed_type`."""
     width = PANEL_BYTES // dW.itemsize
     panels = (N + width - 1) // width
     first_panel, last_panel, first_k, last_k = 0, panels, 0, K
@@ -198,7 +198,7 @@ def _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulat
     if first_panel == last_panel or first_k == last_k:
         return
     in_pairs = holds_pairs(packed_type)
-    # A row of pairs is two rows, of which twice as many fit.
+    # A row of pairs is two rows, so twice as many fit.
     block = 2 * _SUM_BLOCK if in_pairs else _SUM_BLOCK
     total = rows_in(segments)
     inputs = scratch(_SUM_BLOCK * min(_INPUT_BLOCK, last_k - first_k), packed_type.dtype)
@@ -236,14 +236,13 @@ def _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulat
 
 @kernel
 def weight_gradient(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate):  # type: ignore[no-untyped-def]
-    """dW[K, N] (+)= the sum over rows r in `segments` of outer(X[r, x_col:x_col+K], G[r,
-    g_col:g_col+N])."""
+    """Compute dW[K, N] (+)= the sum over rows r in `segments` of outer(X[r, x_col:x_col+K], G[r, g_col:g_col+N])."""
     _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate, dW)
 
 
 @kernel
 def weight_gradient_bf16(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate):  # type: ignore[no-untyped-def]
-    """The same for float32 arrays whose numbers are rounded to bfloat16; sums are float32."""
+    """Compute `weight_gradient` for float32 arrays whose numbers are rounded to bfloat16; sums are float32."""
     pairs = scratch(0, np.uint32)
     _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulate, pairs)
     release(pairs)

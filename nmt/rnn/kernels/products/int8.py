@@ -1,17 +1,18 @@
-"""Products of whole numbers of 8 bits: rows as quads, exact sums of their products, and both scaled back.
+"""Products of 8-bit integers: rows as quads, exact sums of their products, and scaling of the results.
 
-A number is q * scale with q from -127 to 127. A weight has one scale for each output channel; a row that is to be
-multiplied gets its own when it comes, from its largest magnitude. So a row's bits do not depend on its batch, nobody
-has to find out ranges beforehand, and one pass over K numbers is little beside K * N multiply-adds. Sums of products
-of q are whole numbers and exact in int32, in any order and on any processor: all targets give the same bits. (Jacob
-et al. 2018, section 2, has the arithmetic; Wu et al. 2016, section 6, what it does to translation.)
+A number is represented as q * scale with an integer q from -127 to 127. A weight matrix has one scale for each output
+channel; a row to be multiplied gets its own scale, computed at that time from its largest magnitude. So a row's bits do
+not depend on its batch, no ranges have to be calibrated beforehand, and one pass over K numbers is cheap compared with
+K * N multiply-adds. Sums of products of q are integers and exact in int32, in any order and on any processor: all
+targets give the same bits. (Jacob et al. 2018, section 2, describe the arithmetic; Wu et al. 2016, section 6, its
+effect on translation.)
 
-A quad is four neighbours along k as bytes of one int32, the first lowest; behind the last number come zeros. Bytes of
-a row hold q + OFFSET, for x86 multiplies unsigned by signed bytes; a product starts at minus OFFSET times the sum of
-its column, which takes that out again. After the quads comes a tail of TAIL words: of a row its scale and one that
-nobody reads, of a panel (see packing.py) a row of those starts and a row of scales.
+A quad is four adjacent numbers along k as bytes of one int32, the first one lowest; the last quad is padded with zeros.
+The bytes of a row contain q + OFFSET, because x86 multiplies unsigned by signed bytes; a product starts at minus OFFSET
+times the sum of its column, which cancels the offset. The quads are followed by a tail of TAIL words: in a row its
+scale and one unused word, in a panel (see packing.py) a row of those start values and a row of scales.
 
-A row with an infinity or NaN gives NaN everywhere. One whose largest magnitude is below 2**-119 counts as zero.
+A row with an infinity or NaN gives NaN everywhere. A row whose largest magnitude is below 2**-119 counts as zero.
 """
 
 from collections.abc import Callable
@@ -31,19 +32,20 @@ OFFSET = 0 if TARGET.byte_sums == "sdot" else 128
 _INT64, _INT32, _INT16, _INT8, _BIT = (ir.IntType(n) for n in (64, 32, 16, 8, 1))
 _FLOAT = ir.FloatType()
 _POINTER, _SIZE = "voidptr", "int64"
-# Added to a float it leaves the rounded integer in the lowest bits, see activations.py.
+# Adding this to a float leaves the rounded integer in the lowest bits, see activations.py.
 _ROUND = 12582912.0
 _MAGNITUDE, _INFINITY, _LEAST = 0x7FFFFFFF, 0x7F800000, 0x04000000
 
 
 def quad_words(K: int) -> int:
-    """Return words of a row of K numbers, and rows of words of a panel: quads and tail."""
+    """Return the number of words in a row of K numbers, which is also the number of rows of words in a panel: quads and
+    tail."""
     return (K + 3) // 4 + TAIL
 
 
 @intrinsic
 def holds_quads(typing_context: Any, array: Any) -> Any:
-    """Return whether an array's elements are quads: known when compiling."""
+    """Return whether the elements of an array are quads; this is a constant when compiling."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         return ir.Constant(_BIT, int(signature.args[0].dtype == numba_types.int32))
@@ -59,7 +61,7 @@ def _vector(element: ir.Type, lanes: int) -> ir.Type:
 
 
 def _whole(kind: ir.Type, value: float) -> ir.Constant:
-    """Return the same number in every lane."""
+    """Return a constant with the same number in every lane."""
     return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
@@ -72,7 +74,7 @@ def _spread(b: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
 
 
 def _each(b: ir.IRBuilder, count: ir.Value, body: Callable[[ir.Value, int], None]) -> None:
-    """Write body(k, lanes) for whole vectors, then for the numbers that remain."""
+    """Write body(k, lanes) in a loop over whole vectors, then in one over the remaining numbers."""
     lanes = ir.Constant(_INT64, TARGET.lanes)
     vectors = b.mul(b.sdiv(count, lanes), lanes)
     for start, stop, step in ((ir.Constant(_INT64, 0), vectors, TARGET.lanes), (vectors, count, 1)):
@@ -91,7 +93,7 @@ def _load(b: ir.IRBuilder, source: ir.Value, k: ir.Value, kind: ir.Type) -> ir.V
 
 
 def _largest(b: ir.IRBuilder, source: ir.Value, count: ir.Value) -> ir.Value:
-    """Return the bits of the largest magnitude; bits of floats without their sign are ordered as whole numbers, with
+    """Return the bits of the largest magnitude. The bits of floats without their sign are ordered like integers, with
     infinity and then NaN at the top."""
     best = {n: cgutils.alloca_once_value(b, _whole(_vector(_INT32, n), 0)) for n in {TARGET.lanes, 1}}
 
@@ -112,7 +114,7 @@ def _largest(b: ir.IRBuilder, source: ir.Value, count: ir.Value) -> ir.Value:
 
 @intrinsic
 def _write_row(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
-    """Round `count` numbers to bytes, and write the row's scale behind the last quad."""
+    """Round `count` numbers to bytes, and write the row's scale after the last quad."""
 
     def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         target, source, count = args
@@ -124,7 +126,7 @@ def _write_row(typing_context: Any, target: Any, source: Any, count: Any) -> Any
         scale = b.select(is_plain, b.fdiv(largest, steps), ir.Constant(_FLOAT, 0.0))
         scale = b.select(is_finite, scale, ir.Constant(_FLOAT, float("nan")))
         inverse = b.select(is_plain, b.fdiv(steps, largest), ir.Constant(_FLOAT, 0.0))
-        # All bytes of the last quad first: behind the row's end nothing must be left as it was.
+        # Initialize the last quad first: no byte after the end of the row may keep its old value.
         quads = b.sdiv(b.add(count, ir.Constant(_INT64, 3)), ir.Constant(_INT64, 4))
         last = b.mul(b.sub(quads, ir.Constant(_INT64, 1)), ir.Constant(_INT64, 4))
         zero = ir.Constant(_INT32, OFFSET * 0x01010101)
@@ -132,7 +134,7 @@ def _write_row(typing_context: Any, target: Any, source: Any, count: Any) -> Any
 
         def body(k: ir.Value, lanes: int) -> None:
             numbers = _load(b, source, k, _vector(_FLOAT, lanes))
-            # No flags, here and above: a fused multiply-add rounds once where other processors round twice.
+            # No fast-math flags, here and above: a fused multiply-add rounds once where other processors round twice.
             scaled = b.fmul(numbers, _spread(b, inverse, lanes))
             rounded = b.fadd(scaled, _whole(scaled.type, _ROUND + OFFSET))
             whole = b.trunc(b.bitcast(rounded, _vector(_INT32, lanes)), _vector(_INT8, lanes))
@@ -154,8 +156,8 @@ def _to_quads(a, lda, M, K, out):  # type: ignore[no-untyped-def]
         _write_row(advance(out, m * words * 4), advance(a, m * lda * 4), K)
 
 
-# to_quads(a, lda, M, K, out), inside compiled code: M rows of K float32 at address `a` become rows of
-# quad_words(K) words at `out`, one after the other.
+# to_quads(a, lda, M, K, out), in compiled code: round M rows of K float32 at address `a` to contiguous rows of
+# quad_words(K) words at `out`.
 to_quads = external(_to_quads, (_POINTER, _SIZE, _SIZE, _SIZE, _POINTER))
 
 
@@ -163,7 +165,8 @@ to_quads = external(_to_quads, (_POINTER, _SIZE, _SIZE, _SIZE, _POINTER))
 
 
 class ByteSum(NamedTuple):
-    """One step towards sums + four products a lane: what of quads of rows and of weights it takes, and how it adds."""
+    """One step of adding four products per lane to the sums: the operands it takes from quads of rows and of weights,
+    and how it adds their products."""
 
     of_rows: Callable[[ir.IRBuilder, ir.Value], ir.Value]
     of_weights: Callable[[ir.IRBuilder, ir.Value], ir.Value]
@@ -180,7 +183,7 @@ def _same(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
 
 
 def _instruction(name: str) -> Any:
-    """sums + the products of all four bytes, by a processor that can."""
+    """Return a function that adds the products of all four bytes by one instruction of the processor."""
 
     def add(b: ir.IRBuilder, sums: ir.Value, rows: ir.Value, weights: ir.Value) -> ir.Value:
         kind = ir.FunctionType(_WORDS, [_WORDS, _QUARTERS, _QUARTERS])
@@ -190,7 +193,7 @@ def _instruction(name: str) -> Any:
 
 
 def _add_pairs(b: ir.IRBuilder, sums: ir.Value, rows: ir.Value, weights: ir.Value) -> ir.Value:
-    """sums + the products of pairs of 16 bits, which cannot overflow as pairs of bytes in 16 bits would."""
+    """Return sums + the products of 16-bit pairs, whose sums cannot overflow; those of byte pairs in 16 bits could."""
     name = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[TARGET.lanes]
     kind = ir.FunctionType(_WORDS, [_HALVES, _HALVES])
     multiply = cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.{name}")
@@ -202,7 +205,7 @@ def _add_plain(b: ir.IRBuilder, sums: ir.Value, rows: ir.Value, weights: ir.Valu
 
 
 def _part_of_rows(kind: ir.Type, shift: int) -> Any:
-    """Return the unsigned byte at `shift` of every lane."""
+    """Return a function that extracts the unsigned byte at `shift` of every lane."""
 
     def part(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
         lanes = b.bitcast(words, kind)
@@ -212,7 +215,7 @@ def _part_of_rows(kind: ir.Type, shift: int) -> Any:
 
 
 def _part_of_weights(kind: ir.Type, shift: int) -> Any:
-    """Return the signed byte at `shift` of every lane."""
+    """Return a function that extracts the signed byte at `shift` of every lane."""
     top = kind.element.width - 8
 
     def part(b: ir.IRBuilder, words: ir.Value) -> ir.Value:
@@ -223,7 +226,7 @@ def _part_of_weights(kind: ir.Type, shift: int) -> Any:
 
 
 def byte_sums() -> list[ByteSum]:
-    """Return the steps of this target, to be taken one after another."""
+    """Return the steps for this target, in order."""
     if TARGET.byte_sums == "vnni":
         bits = 32 * TARGET.lanes
         return [ByteSum(_same, _same, _instruction(f"llvm.x86.avx512.vpdpbusd.{bits}"))]

@@ -2,11 +2,11 @@
 
     C[rows, P] (+)= A[rows, K] @ panel[K, P]        P = TARGET.panel_width(dtype)
 
-Every element of the product is one chain of multiply-adds in the order of k, whatever the height of
-the tile, and is added to C at the end: results do not depend on how rows were grouped. Of bfloat16,
-A and the panel hold pairs along k (see bfloat16.py), and K counts pairs; of int8 they hold quads and
-a tail (see int8.py), K counts both, and the chain is a whole number. The idea of panels and register
-tiles is from Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (2008).
+Every element of the product is one chain of multiply-adds in the order of k, whatever the height of the tile, and is
+added to C at the end: results do not depend on how rows are grouped. For bfloat16, A and the panel contain pairs along
+k (see bfloat16.py), and K counts pairs. For int8 they contain quads and a tail (see int8.py), K counts both, and the
+chain is an integer. The idea of panels and register tiles is from Goto and van de Geijn, Anatomy of High-Performance
+Matrix Multiplication (2008).
 """
 
 from typing import Any
@@ -22,14 +22,13 @@ from nmt.rnn.kernels.products.int8 import TAIL, byte_sums
 _INT64, _INT32, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
 _BYTES = ir.IntType(8).as_pointer()
 _POINTER, _SIZE = "voidptr", "int64"
-# C, its row stride; A, its row stride, its stride along k (all strides in elements); panel; K,
-# columns, accumulate.
+# C, its row stride; A, its row stride, its stride along k (all strides in elements); panel; K, columns, accumulate.
 _TILE_TYPE = ir.FunctionType(ir.VoidType(), [_BYTES, _INT64, _BYTES, _INT64, _INT64, _BYTES, _INT64, _INT64, _INT64])
 _TILE_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _SIZE, _SIZE, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE)
 
 
 class _Tile:
-    """Writes one LLVM function: the tile of a given height for float32 or float64."""
+    """Write one LLVM function: the tile of a given height for float32 or float64."""
 
     def __init__(self, function: ir.Function, rows: int, double: bool) -> None:
         self.rows, self.vectors = rows, TARGET.vectors
@@ -41,7 +40,7 @@ class _Tile:
         self.c, self.ldc, self.a, self.row_stride, self.k_stride = function.args[:5]
         self.panel, self.k, self.columns, self.accumulate = function.args[5:]
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
-        # Accumulators start as memory; LLVM turns them into registers, as it does for any local
+        # Accumulators start as stack memory; LLVM turns them into registers, as it does for any local
         # variable.
         self.sums = [[self.b.alloca(self.vector) for _ in range(self.vectors)] for _ in range(rows)]
 
@@ -55,7 +54,7 @@ class _Tile:
         self.c_rows = [b.gep(self.c, [b.mul(c_bytes, self.number(i))]) for i in range(self.rows)]
         self.start_sums()
         full = b.icmp_signed("==", self.columns, self.number(self.lanes * self.vectors))
-        # C is wanted only after the sums: asked for now, it has arrived by then.
+        # C is needed only after the sums: prefetched now, it will have arrived by then.
         self.each(lambda slot, at, j: prefetch(b, at))
         offsets = self.row_offsets()
         self.loop(offsets)
@@ -79,14 +78,15 @@ class _Tile:
                 self.b.store(ir.Constant(self.vector, None), slot)
 
     def finish_sums(self, row_offsets: list[ir.Value]) -> None:
-        """Make the sums what is added to C: they are."""
+        """Convert the sums to the numbers that are added to C; here they already are."""
 
     def row_offsets(self) -> list[ir.Value]:
-        """Return bytes from the first row of A to each, as an odd multiple of the stride times 1, 2, 4 or 8.
+        """Return the byte offset of each row from the first row of A, as an odd multiple of the stride times 1, 2, 4 or
+        8.
 
-        An address can scale by those, so that five registers reach ten rows. An empty assembly
-        statement hides that the multiples are related: LLVM would otherwise walk from row to row by
-        a chain of additions, which takes as long as the multiply-adds.
+        An address can scale by these factors, so that five registers address ten rows. An empty assembly statement
+        hides that the multiples are related: otherwise LLVM would step from row to row by a chain of additions, which
+        takes as long as the multiply-adds.
         """
         b = self.b
         stride = b.mul(self.row_stride, self.number(self.bytes))
@@ -130,7 +130,7 @@ class _Tile:
                 b.store(self.fma(operand, column, b.load(slot)), slot)
 
     def broadcast(self, at: ir.Value, vector: ir.Type) -> ir.Value:
-        """Return one element of A in every lane."""
+        """Return a vector with one element of A in every lane."""
         b = self.b
         scalar = b.load(b.bitcast(at, vector.element.as_pointer()))
         undefined = ir.Constant(vector, ir.Undefined)
@@ -140,7 +140,7 @@ class _Tile:
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         b = self.b
-        # Its own flag keeps Numba from adding reassociation, which would free the order of the sum.
+        # An explicit flag keeps Numba from adding reassociation, which would change the order of the sum.
         if not TARGET.has_fma:
             return b.fadd(z, b.fmul(x, y, flags=("nsz",)), flags=("nsz",))
         name = f"llvm.fma.v{self.lanes}f{self.bytes * 8}"
@@ -193,14 +193,14 @@ class _Tile:
 
 
 class _PairTile(_Tile):
-    """The tile of bfloat16: A and the panel are pairs, C is float32."""
+    """The tile of bfloat16: A and the panel contain pairs, C is float32."""
 
     def __init__(self, function: ir.Function, rows: int) -> None:
         super().__init__(function, rows, double=False)
         self.words = ir.VectorType(_INT32, self.lanes)
 
     def columns_at(self, panel: ir.Value) -> list[ir.Value]:
-        """Return one row of the panel."""
+        """Return the vectors of one row of the panel."""
         b, vectors = self.b, range(self.vectors)
         at = [b.gep(panel, [self.number(j * self.lanes * self.bytes)]) for j in vectors]
         return [b.bitcast(self.load(place), self.words) for place in at]
@@ -211,7 +211,7 @@ class _PairTile(_Tile):
         if TARGET.has_bf16:
             self.each_row(a, row_offsets, columns, lambda x, y, z: add_products(b, z, x, y))
             return
-        # The later numbers' products first, as the instruction does it: one half of the panel at a
+        # The products of the later numbers come first, as in the instruction: one half of the panel at a
         # time fits the registers.
         for half in (self.later, self.earlier):
             halves = [half(column) for column in columns]
@@ -233,14 +233,14 @@ class _PairTile(_Tile):
 
 
 class _QuadTile(_PairTile):
-    """The tile of int8: A and the panel are quads, sums are whole numbers until they are scaled to C's float32."""
+    """The tile of int8: A and the panel contain quads; sums are integers until they are scaled to C's float32."""
 
     def __init__(self, function: ir.Function, rows: int) -> None:
         super().__init__(function, rows)
         b = self.b
         self.sums = [[b.alloca(self.words) for _ in range(self.vectors)] for _ in range(rows)]
         self.k = b.sub(self.k, self.number(TAIL))
-        self.tail = b.mul(self.k, self.number(self.bytes))  # from the begin of a row of A
+        self.tail = b.mul(self.k, self.number(self.bytes))  # the offset of the tail in a row of A
         self.starts = b.gep(self.panel, [b.mul(self.tail, self.number(self.lanes * self.vectors))])
 
     def start_sums(self) -> None:
@@ -251,7 +251,7 @@ class _QuadTile(_PairTile):
                 b.store(start, row[j])
 
     def of_columns(self, j: int) -> ir.Value:
-        """Return vector j behind the quads of the panel: starts, then scales."""
+        """Return vector j of the two rows after the panel's quads: start values, then scales."""
         return self.load(self.b.gep(self.starts, [self.number(j * self.lanes * self.bytes)]))
 
     def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
@@ -295,7 +295,7 @@ def _tile_function(module: ir.Module, rows: int, kind: str) -> ir.Function:
 
 
 def _make_tile(kind: str) -> Any:
-    # The parameters are those of _TILE_ARGUMENTS below; Numba wants them by name.
+    # The parameters are those of _TILE_ARGUMENTS below; Numba requires them by name.
     def tile(  # type: ignore[no-untyped-def]
         typing_context, c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows
     ):
@@ -338,8 +338,8 @@ def _tile_int8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, r
     _tile_code_int8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
 
 
-# tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to
-# TARGET.max_rows, columns at most the panel's width; more columns than that in C stay untouched.
+# tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to TARGET.max_rows, columns at
+# most the panel's width; further columns of C stay unchanged.
 tile_f4 = external(_tile_f4, _TILE_ARGUMENTS)
 tile_f8 = external(_tile_f8, _TILE_ARGUMENTS)
 tile_bf16 = external(_tile_bf16, _TILE_ARGUMENTS)

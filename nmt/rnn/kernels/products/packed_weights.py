@@ -1,4 +1,4 @@
-"""Parameters as the processor's products read them: packed when first used, and again after a change."""
+"""Parameters in the form that the CPU's products read: packed when first used, and again after a change."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ def packed_weight(
     threads: int = 1,
     dtype: np.dtype | None = None,
 ) -> Packed:
-    """Return rows [start, start + rows) of a matrix (or the transpose of them) laid out for the products.
+    """Return rows [start, start + rows) of a matrix, or their transpose, packed for the products.
 
-    dtype: of the elements, see `weights.packed_dtype`; None for the matrix's own. Kept with the weights.
+    dtype: of the elements, see `weights.packed_dtype`; None for the dtype of the matrix. The result is cached with the
+    weights.
     """
     elements = weights[name].dtype if dtype is None else dtype
     form = start, rows, transposed, elements
@@ -57,8 +58,8 @@ def packed_weight(
 
 
 def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-    """Return the arrays that packing reads: the matrix, or numbers and scales of int8, quantised here unless they are
-    held."""
+    """Return the arrays that packing reads: the matrix, or numbers and scales of int8, which are computed here unless
+    the weights already contain them."""
     if dtype != QUADS:
         return (weights[name],)
     held = weights.quantised(name)
@@ -68,7 +69,7 @@ def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> 
 
 
 def packed_output(layer: OutputLayer, threads: int, *, transposed: bool = False) -> Packed:
-    """Return the matrix [H, V] of an output layer, or its transpose, as the products read it."""
+    """Return the matrix [H, V] of an output layer, or its transpose, packed for the products."""
     rows = layer.weights.shape(layer.matrix)[0]
     turned = layer.tied != transposed
     return packed_weight(layer.weights, layer.matrix, 0, rows, turned, threads=threads, dtype=layer.packed)

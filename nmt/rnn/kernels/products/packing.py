@@ -1,10 +1,9 @@
-"""Weights laid out for the register tiles: [panels, K, P], columns in panels of P =
-TARGET.panel_width(dtype).
+"""Pack weights for the register tiles: [panels, K, P], the columns in panels of P = TARGET.panel_width(dtype).
 
-The last panel is filled up with zeros, so that the tiles can always read whole vectors. Parts
-divide the panels. In bfloat16 an element is a pair along K, a uint32 (see bfloat16.py); an odd last
-row is paired with zeros, and rows of zeros follow up to a multiple of what products take at a time. In int8 it is a
-quad, an int32, and a panel ends in what its columns start at and in their scales (see int8.py).
+The last panel is padded with zeros, so that the tiles can always read whole vectors. Parts divide the panels. In
+bfloat16 an element is a pair along K, a uint32 (see bfloat16.py); an odd last row is paired with zeros, and rows of
+zeros follow up to a multiple of the pairs that products take at a time. In int8 an element is a quad, an int32, and a
+panel ends with the start values and the scales of its columns (see int8.py).
 """
 
 import numpy as np
@@ -23,14 +22,14 @@ _PANELS_AT_A_TIME = 8
 
 
 def words_of(K: int, dtype: DTypeLike) -> int:
-    """Return elements of a row of K numbers on their way into a product, and rows of a panel; `dtype` is that of packed
-    weights, uint32 for pairs of bfloat16, int32 for quads of int8."""
+    """Return the number of elements of a row of K numbers in a product, which is also the number of rows of a panel.
+    `dtype` is that of packed weights: uint32 for pairs of bfloat16, int32 for quads of int8."""
     dtype = np.dtype(dtype)
     return int(pair_words(K)) if dtype == np.uint32 else quad_words(K) if dtype == np.int32 else K
 
 
 def packed_size(K: int, N: int, dtype: DTypeLike) -> int:
-    """Return elements of the packed form of a K x N matrix, `dtype` as in `words_of`."""
+    """Return the number of elements of a packed K x N matrix; `dtype` as in `words_of`."""
     width = TARGET.panel_width(dtype)
     return -(-N // width) * width * words_of(K, dtype)
 
@@ -43,7 +42,7 @@ def pack(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
     width = PANEL_BYTES // out.itemsize
     full, panels = N // width, (N + width - 1) // width
     first, last = panels * part // parts, panels * (part + 1) // parts
-    # Several panels at a time: every read then takes a longer run of a row.
+    # Several panels at a time, so that each read covers a longer part of a row.
     for p0 in range(first, min(last, full), _PANELS_AT_A_TIME):
         p1 = min(p0 + _PANELS_AT_A_TIME, last, full)
         for k in range(K):
@@ -54,7 +53,7 @@ def pack(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
         for k in range(K):
             target = out[(full * K + k) * width : (full * K + k + 1) * width]
             row = weights[row0 + k, full * width :]
-            # By a loop: to assign one array to another Numba compiles the text of an error about their shapes, too.
+            # A loop: for an assignment between arrays Numba would also compile an error message about their shapes.
             for j in range(columns):
                 target[j] = row[j]
             target[columns:] = 0
@@ -91,7 +90,7 @@ def pack_transposed(part, parts, weights, row0, row1, out):  # type: ignore[no-u
 
 @kernel
 def pack_bf16(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
-    """`pack` of float32 weights to pairs of bfloat16."""
+    """Pack float32 weights like `pack`, in pairs of bfloat16."""
     K, N = row1 - row0, weights.shape[1]
     width, half, words = PANEL_BYTES // 4, (K + 1) // 2, pair_words(K)
     panels = (N + width - 1) // width
@@ -114,7 +113,7 @@ def pack_bf16(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped
 
 @kernel
 def pack_transposed_bf16(part, parts, weights, row0, row1, out):  # type: ignore[no-untyped-def]
-    """`pack_transposed` of float32 weights to pairs of bfloat16."""
+    """Pack float32 weights like `pack_transposed`, in pairs of bfloat16."""
     K, N = weights.shape[1], row1 - row0
     width, half, words = PANEL_BYTES // 4, (K + 1) // 2, pair_words(K)
     panels = (N + width - 1) // width
@@ -138,7 +137,7 @@ def pack_transposed_bf16(part, parts, weights, row0, row1, out):  # type: ignore
 
 @inner_kernel
 def _finish_panel(out, at, scales, sums, columns):  # type: ignore[no-untyped-def]
-    """The tail of a panel: starts and scales of its columns."""
+    """Write the tail of a panel: the start values and scales of its columns."""
     width = PANEL_BYTES // 4
     floats = array_at(address(out, 0), out.shape[0], np.float32)
     out[at : at + TAIL * width] = 0
@@ -149,7 +148,7 @@ def _finish_panel(out, at, scales, sums, columns):  # type: ignore[no-untyped-de
 
 @kernel
 def pack_int8(part, parts, numbers, scales, row0, row1, out):  # type: ignore[no-untyped-def]
-    """`pack` of numbers int8 [K, N] with the scales [N] of their columns."""
+    """Pack numbers int8 [K, N] like `pack`, with the scales [N] of their columns."""
     K, N = row1 - row0, numbers.shape[1]
     width, quads = PANEL_BYTES // 4, (K + 3) // 4
     panels = (N + width - 1) // width
@@ -171,7 +170,7 @@ def pack_int8(part, parts, numbers, scales, row0, row1, out):  # type: ignore[no
 
 @kernel
 def pack_transposed_int8(part, parts, numbers, scales, row0, row1, out):  # type: ignore[no-untyped-def]
-    """`pack_transposed` of numbers int8 with the scales of their rows."""
+    """Pack numbers int8 like `pack_transposed`, with the scales of their rows."""
     K, N = numbers.shape[1], row1 - row0
     width, quads = PANEL_BYTES // 4, (K + 3) // 4
     panels = (N + width - 1) // width

@@ -1,12 +1,10 @@
-"""Matrix products on packed weights, and the weight gradients they need.
+"""Matrix products with packed weights, and weight gradients.
 
-Arrays are C-contiguous; float32 or float64, one kind in a call. A weight packed in pairs of bfloat16
-(uint32, see bfloat16.py) or in quads of int8 (int32, see int8.py) multiplies float32 rows, which are rounded on the
-way in; results are float32.
-`segments` is int64 [n, 2]: start
-row and number of rows of each run of rows that takes part. Functions with (part, parts, ...) do one
-thread's share: see pool.run_parallel. Results are the same bits for any number of parts and any
-division into segments, weight gradients included.
+Arrays are C-contiguous, and float32 or float64, the same in one call. A weight packed in pairs of bfloat16 (uint32, see
+bfloat16.py) or in quads of int8 (int32, see int8.py) multiplies float32 rows, which are rounded first; results are
+float32. `segments` is int64 [n, 2]: the start row and the number of rows of each run of rows that takes part. Functions
+with (part, parts, ...) do one thread's share: see pool.run_parallel. Results, including weight gradients, have the same
+bits for any number of parts and any division into segments.
 """
 
 from typing import Any
@@ -92,19 +90,19 @@ _OF_ELEMENTS = {
     "uint32": product_rows_bf16,
     "int32": product_rows_int8,
 }
-# rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate): the product_rows of what `packed` holds; b is an address
-# in it.
+# rows_product(packed, a, lda, b, c, ldc, M, N, K, accumulate): the product_rows for the element type of `packed`; b is
+# an address in it.
 rows_product = external_by_elements("rows_product", _OF_ELEMENTS)
-# round_rows(packed, a, lda, M, K, out): M rows of K float32 at address `a` as the pairs or quads that multiply what
-# `packed` holds; other elements are multiplied as they are.
+# round_rows(packed, a, lda, M, K, out): round M rows of K float32 at address `a` to pairs or quads, whichever `packed`
+# has; for other element types do nothing.
 _ROUNDED = {"uint32": to_pairs, "int32": to_quads}
 round_rows = external_by_elements("round_rows", _ROUNDED, optional=True)
 
 
 @kernel
 def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # type: ignore[no-untyped-def]
-    """C[r, c_col:c_col+N] (+)= A[r, a_col:a_col+K] @ B for the rows r in `segments`; B packed,
-    other rows untouched."""
+    """Compute C[r, c_col:c_col+N] (+)= A[r, a_col:a_col+K] @ B for the rows r in `segments`, with B packed. Other rows
+    stay unchanged."""
     width = PANEL_BYTES // A.itemsize
     panels = (N + width - 1) // width
     total = rows_in(segments)
@@ -147,7 +145,8 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
 
 @family
 def _product_task(number: np.dtype, packed: np.dtype) -> Any:
-    """`product` of arrays of `number`s with a weight of these elements, on the table that `product_table` makes."""
+    """Return the task of `product` for arrays of dtype `number` and a weight packed as `packed`, with a table from
+    `product_table`."""
     X, W = number.type, packed.type
 
     def product_of_table(part, parts, table):  # type: ignore[no-untyped-def]
@@ -166,27 +165,27 @@ Operands = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def product_table(operands: Operands, a_col: int, c_col: int, K: int, N: int, accumulate: int) -> np.ndarray:
-    """Return the arguments of a `product` of the operands A, B, C and segments, for `run_product`."""
+    """Return the table of a `product` of the operands A, B, C and segments, for `run_product`."""
     A, _, C, segments = operands
     return task_table((a_col, A.shape[1], c_col, C.shape[1], K, N, len(segments), accumulate), operands)
 
 
 def run_product(parts: int, table: np.ndarray, operands: Operands) -> None:
-    """Do all parts of a product at once: a team takes them sooner than threads that have to be woken."""
+    """Run all parts of a product on a team, which starts sooner than threads that have to be woken."""
     A, B, _, _ = operands
     run_team(_product_task(A.dtype, B.dtype).address, parts, address_of(table), (table, operands))
 
 
 @kernel
 def sum_rows(part, parts, G, g_col, N, segments, out, accumulate):  # type: ignore[no-untyped-def]
-    """out[N] (+)= the sum of G[r, g_col:g_col+N] over the rows r in `segments`."""
+    """Compute out[N] (+)= the sum of G[r, g_col:g_col+N] over the rows r in `segments`."""
     low, high = N * part // parts, N * (part + 1) // parts
     target = out[low:high]
     if not accumulate:
         target[:] = 0
     pieces, count = share(segments, 0, rows_in(segments), 64)
     block = scratch(high - low, out.dtype)
-    # Blocks of rows first: the rounding error of the sum then grows with the blocks, not with the
+    # Sum blocks of rows first: the rounding error then grows with the number of blocks, not of
     # rows.
     for p in range(count):
         block[:] = 0

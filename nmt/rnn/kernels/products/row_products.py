@@ -1,9 +1,9 @@
-"""Products of rows with a packed matrix on one thread, inside compiled code: by register tiles, or by tiles of AMX.
+"""Products of rows with a packed matrix on one thread, in compiled code: with register tiles, or with the tiles of AMX.
 
     product_rows(a, lda, b, c, ldc, M, N, K, accumulate)
 
-is C[M, N] (+)= A[M, K] @ B; a and c are addresses with row strides in elements, b that of the packed matrix (see
-packing.py), accumulate 0 or 1.
+computes C[M, N] (+)= A[M, K] @ B; a and c are addresses with row strides in elements, b is the address of the packed
+matrix (see packing.py), accumulate is 0 or 1.
 """
 
 import numpy as np
@@ -17,13 +17,13 @@ from nmt.rnn.kernels.products.microkernel import tile_bf16, tile_f4, tile_f8, ti
 _MAX_ROWS = TARGET.max_rows
 _PANEL_F4, _PANEL_F8 = TARGET.panel_width(np.float32), TARGET.panel_width(np.float64)
 ROW_BLOCK = amx.ROW_BLOCK if TARGET.has_amx else 24 * _MAX_ROWS
-"""Rows of A that go through all panels before the next rows: they stay in the second cache meanwhile."""
+"""Rows of A that are multiplied with all panels before the next rows; they stay in the L2 cache."""
 
 _POINTER, _SIZE = "voidptr", "int64"
 
 
 def _product_rows(tile, width, size):  # type: ignore[no-untyped-def]
-    """Return a product of rows by tiles; panels are `width` columns of elements of `size` bytes."""
+    """Return a product of rows by tiles; panels have `width` columns of elements of `size` bytes."""
 
     def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
         for m0 in range(0, M, ROW_BLOCK):
@@ -45,8 +45,8 @@ def _product_rows(tile, width, size):  # type: ignore[no-untyped-def]
 _ROWS_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE)
 product_rows_f4 = external(_product_rows(tile_f4, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_f4")
 product_rows_f8 = external(_product_rows(tile_f8, _PANEL_F8, 8), _ROWS_ARGUMENTS, name="product_rows_f8")
-# Of pairs: lda and K count pairs.
+# For pairs: lda and K count pairs.
 _of_pairs = amx.product_rows if TARGET.has_amx else _product_rows(tile_bf16, _PANEL_F4, 4)
 product_rows_bf16 = external(_of_pairs, _ROWS_ARGUMENTS, name="product_rows_bf16")
-# Of quads: lda and K count words, tails included.
+# For quads: lda and K count words, tails included.
 product_rows_int8 = external(_product_rows(tile_int8, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_int8")

@@ -1,7 +1,7 @@
-"""Beam search as one compiled loop: the decoder's step, the output layer, the choice, all without the interpreter.
+"""Beam search as one compiled loop: the decoder's step, the output layer and the choice of continuations, all without
+the interpreter.
 
-What is divided among threads are the step and the output layer; the last thread alone does the rest (see
-beam_steps.py).
+Threads share the step and the output layer; the last thread does the rest alone (see beam_steps.py).
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ _embedding_at, _output_at = EMBEDDING.reader(), OUTPUT.reader()
 
 @inner_kernel
 def _lap(search):  # type: ignore[no-untyped-def]
-    """Nanoseconds since the last lap; 0 where no profile is wanted."""
+    """Return the nanoseconds since the last call; 0 if no profile is wanted."""
     if search.timed == 0:
         return 0
     moments = search.moments
@@ -48,14 +48,14 @@ def _lap(search):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _step_parts(search):  # type: ignore[no-untyped-def]
-    """Return the parts of a step, and the rows of each."""
+    """Return the parts of a step, each with the number of rows it computes."""
     inputs, states, step = step_part_at(search.inputs), step_part_at(search.states), step_part_at(search.step)
     return (inputs, search.num_words), (states, search.num_parents), (step, search.num_rows)
 
 
 @inner_kernel
 def _prepare_step(search):  # type: ignore[no-untyped-def]
-    """The next step's inputs, and the sizes of all that is computed."""
+    """Compute the inputs of the next step, and set the number of rows of everything it computes."""
     number_words(search)
     _embedding_at(search.embedding_table).rows = search.num_words
     call_task(search.embedding_code, 0, 1, search.embedding_table)
@@ -71,13 +71,13 @@ def _prepare_step(search):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _run_part(one, rows, part, parts):  # type: ignore[no-untyped-def]
-    """This thread's part of a part of the step."""
+    """Run this thread's share of one part of the step."""
     run_share(one.code, part, parts, one.divisions[rows, 1], one.table)
 
 
 @inner_kernel
-def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
-    """Wait for all threads; the goal of the next meeting."""
+def _wait_for_all(table, part, parts, goal):  # type: ignore[no-untyped-def]
+    """Wait for all threads; return the goal of the next barrier."""
     if parts > 1:
         barrier_wait(table, part, parts, goal)
     return goal + parts
@@ -85,11 +85,11 @@ def _meet(table, part, parts, goal):  # type: ignore[no-untyped-def]
 
 @family
 def search_task(number: np.dtype) -> Any:
-    """Return the task of a whole search whose scores are these numbers."""
+    """Return the task of a whole search with scores of this dtype."""
     search_at = SEARCH.reader(F=number)
 
     def beam_loop(part, parts, table):  # type: ignore[no-untyped-def]
-        """Search until a status says why not on. Every thread runs it with its part."""
+        """Search until the status says to leave the loop. Every thread runs this function with its own part."""
         search, last, goal, stepped = search_at(table), part == parts - 1, parts, False
         if last:
             _lap(search)
@@ -105,23 +105,23 @@ def search_task(number: np.dtype) -> Any:
                     _prepare_step(search)
                 search.search_time += _lap(search)
             stepped = True
-            goal = _meet(table, part, parts, goal)
+            goal = _wait_for_all(table, part, parts, goal)
             if search.status != GO:
                 break
             inputs, states, step = _step_parts(search)
             _run_part(inputs[0], inputs[1], part, parts)
             _run_part(states[0], states[1], part, parts)
-            goal = _meet(table, part, parts, goal)
+            goal = _wait_for_all(table, part, parts, goal)
             _run_part(step[0], step[1], part, parts)
-            goal = _meet(table, part, parts, goal)
+            goal = _wait_for_all(table, part, parts, goal)
             if last:
-                # Whoever runs a task leaves its table as if nobody had met: others may run it next.
+                # Leave the tables with their barriers reset, as the next run of each task requires.
                 for one, rows in (inputs, states, step):
                     if one.code != 0:
                         barrier_reset(one.table, one.divisions[rows, 1])
                 search.step_time += _lap(search)
             run_share(search.output_code, part, parts, search.output_parts, search.output_table)
-            goal = _meet(table, part, parts, goal)
+            goal = _wait_for_all(table, part, parts, goal)
             if last:
                 barrier_reset(search.output_table, search.output_parts)
                 search.output_time += _lap(search)

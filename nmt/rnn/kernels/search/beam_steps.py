@@ -1,5 +1,5 @@
-"""The steps of the compiled beam search, as those of `decode.beam.BeamCell` with its plain selector and by the same
-rules (see search_rules.py). Each works on the memory of a search (see beam_table.py); one thread calls it."""
+"""The steps of the compiled beam search: those of `decode.beam.BeamCell` with its plain selector, by the same rules
+(see search_rules.py). Each works on the memory of a search (see beam_table.py) and is called by a single thread."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ step_part_at = STEP_PART.reader()
 
 @inner_kernel
 def extend(search):  # type: ignore[no-untyped-def]
-    """Let waiting sentences take part, as many as there is room for, with one empty hypothesis each."""
+    """Start as many waiting sentences as there is room for, each with one empty hypothesis."""
     waiting, slots, rows, continued = search.waiting, search.slots, search.rows, search.continued
     while search.taken < search.num_waiting and search.working < search.size and search.num_free > 0:
         n, r, parent = search.taken, search.num_rows, search.num_parents
@@ -43,7 +43,7 @@ def extend(search):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def choose(search):  # type: ignore[no-untyped-def]
-    """The best continuations of each sentence, from the best tokens of each row."""
+    """Choose the best continuations of each sentence from the best tokens of each row."""
     rows, live, chosen = search.rows, search.live, search.chosen
     count = 0
     for r in range(search.num_rows):
@@ -62,8 +62,8 @@ def choose(search):  # type: ignore[no-untyped-def]
 
 @exact_kernel
 def prune_beam(search):  # type: ignore[no-untyped-def]
-    """Return rows become the continuations chosen. Those that have ended leave; sentences that can no longer improve
-    leave altogether. Returns how many rows there are then."""
+    """Replace the rows by the chosen continuations. Hypotheses that have ended leave the beam; a sentence that can no
+    longer improve leaves with all its rows. Return the new number of rows."""
     rows, slots, chosen, words = search.rows, search.slots, search.chosen, search.words
     before, after, going = search.parity, 1 - search.parity, 0
     for n in range(search.num_live):
@@ -89,8 +89,8 @@ def prune_beam(search):  # type: ignore[no-untyped-def]
 
 @exact_kernel
 def _hopeful(search, s, best):  # type: ignore[no-untyped-def]
-    """Return whether the sentence in slot s may still find a translation that counts; `best` is the best sum of a live
-    hypothesis."""
+    """Return whether the sentence in slot s may still find a better translation; `best` is the highest sum of its live
+    hypotheses."""
     slots, divisors, word_reward = search.slots, search.divisors, search.word_reward
     steps, limit = slots.steps[s], slots.limit[s]
     rewarded = _rewarded_tokens(_best_length(word_reward, steps, limit), slots.expected[s])
@@ -100,8 +100,8 @@ def _hopeful(search, s, best):  # type: ignore[no-untyped-def]
 
 @exact_kernel
 def _finish_hypothesis(search, s, words, token, total):  # type: ignore[no-untyped-def]
-    """The continuation by a token of a row that has these words, ended or cut off, becomes a translation of the
-    sentence in slot s."""
+    """Store an ended hypothesis, the tokens `words` of a row followed by `token`, as a translation of the sentence in
+    slot s. It has reached EOS or the maximum length."""
     slots, hypotheses = search.slots, search.hypotheses
     k, steps = slots.num_ended[s], slots.steps[s]
     finished = token == search.eos_id
@@ -118,7 +118,7 @@ def _finish_hypothesis(search, s, words, token, total):  # type: ignore[no-untyp
 
 @inner_kernel
 def _append(words, steps, token, out):  # type: ignore[no-untyped-def]
-    """The words before, and the token as number `steps`, into `out`."""
+    """Write the tokens `words` and then `token`, the token number `steps`, into `out`."""
     for i in range(steps - 1):
         out[i] = words[i]
     out[steps - 1] = token
@@ -126,7 +126,7 @@ def _append(words, steps, token, out):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _leave(search, s):  # type: ignore[no-untyped-def]
-    """The sentence in slot s has ended."""
+    """Mark the sentence in slot s as ended."""
     search.ended[search.num_ended] = s
     search.num_ended += 1
     search.working -= 1
@@ -134,7 +134,8 @@ def _leave(search, s):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def keep(search, going):  # type: ignore[no-untyped-def]
-    """The beam has so many rows now; the states that they continue, each once, come from behind the rows before."""
+    """Set the number of rows to `going`, and copy each state that these rows continue once from the results of the step
+    to `continued.target`."""
     rows, continued, count = search.rows, search.continued, 0
     for r in range(search.num_rows):
         rows.place[r] = -1
@@ -155,7 +156,7 @@ def keep(search, going):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def next_status(search):  # type: ignore[no-untyped-def]
-    """Return whether another step can be taken."""
+    """Return GO if another step can be taken, or the reason why not."""
     if search.working < search.size and search.taken < search.num_waiting:
         return WANTS_READING
     if search.num_rows == 0:
@@ -170,7 +171,7 @@ def next_status(search):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def number_words(search):  # type: ignore[no-untyped-def]
-    """What the rows of the next step read: tokens that are the same are one word."""
+    """Set the inputs of the next step's rows: each distinct token is numbered once."""
     rows, slots, numbering, count, most = search.rows, search.slots, search.numbering, 0, 0
     for r in range(search.num_rows):
         s, token = rows.slot[r], rows.token[r]
@@ -193,7 +194,7 @@ def number_words(search):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def gather(search):  # type: ignore[no-untyped-def]
-    """What the step reads itself of inputs and states."""
+    """Copy the inputs and states that the step reads directly into one row for each hypothesis."""
     gathered, rows = search.gathered, search.rows
     for m in range(search.num_gathered):
         size = gathered.num_bytes[m]

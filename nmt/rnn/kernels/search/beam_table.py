@@ -1,7 +1,7 @@
-"""What the compiled beam search has in memory.
+"""The memory of the compiled beam search.
 
-Rows are hypotheses in the beam, neighbours where they are of one sentence, the best one first; a sentence has a slot
-while it is in work. Sentences with rows are `live`, one after another as their rows are.
+Rows are hypotheses in the beam. Those of one sentence are adjacent, the best one first. A sentence occupies a slot
+while it is being translated. Sentences with rows are `live`, in the order of their rows.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import numpy as np
 from nmt.rnn.kernels.memory.table_layout import TableLayout, arrays, constants, group, numbers, reals
 
 GO, DONE, WANTS_MORE, WANTS_READING, WANTS_WIDTH, PAUSED = range(6)
-"""Status: in the loop; why it was left: no row is left; a sentence has ended and no other one waits; all slots are
-taken or hold translations that nobody has read; a hypothesis grows beyond the memory for it; so many steps were asked
-for."""
+"""Status of the loop. GO: it runs. The others are reasons to leave it. DONE: no rows are left. WANTS_MORE: a sentence
+has ended and no other one waits. WANTS_READING: all slots are in use or have translations that are not read yet.
+WANTS_WIDTH: a hypothesis outgrows its memory. PAUSED: the requested number of steps is done."""
 
 TIMES = ("step_time", "output_time", "search_time")
 """Nanoseconds by phase, for a profile."""
@@ -31,76 +31,81 @@ _WAITING = ("num_waiting",)
 
 SEARCH = TableLayout(
     "search",
-    # Memory: rows, slots, tokens of a hypothesis; waiting sentences.
+    # Sizes of the memory: rows, slots, tokens of a hypothesis, waiting sentences.
     constants("room", "num_slots", "width", "num_waiting"),
-    # What is asked for: the most sentences in work, and what `beam.BeamCell` is; whether other sentences would come if
-    # some have ended.
+    # Options: the largest number of sentences at a time; those of `beam.BeamCell`; whether more sentences will follow
+    # when some have ended.
     constants("size", "beam_size", "n_best", "eos_id", "never", "first_token", "vocab_size", "more"),
     reals("word_reward"),
-    # What happens: why the loop was left, and the steps that may be taken before; rows, distinct tokens among them and
-    # states they continue; sentences in work, taken of the waiting ones, and with rows; slots nobody has, and those of
-    # ended sentences that nobody has read; which half of `words` is read; the best tokens wanted of each row.
+    # State of the search: the status, and the steps that may still be taken; the numbers of rows, of distinct tokens
+    # among them and of states they continue; the numbers of sentences in slots, of waiting sentences taken and of live
+    # sentences; of free slots, and of slots with ended sentences that are not read yet; which half of `words` is
+    # current; how many of the best tokens of each row are wanted.
     numbers("status", "budget", "num_rows", "num_words", "num_parents", "working", "taken", "num_live"),
     numbers("num_free", "num_ended", "parity", "tokens_wanted"),
-    # By row: the last token, the slot of its sentence, and the sum by which continuations are compared; its place among
-    # distinct tokens and among states, where its sentence's captured arrays begin, its list of candidates. While rows
-    # are replaced: the row that each continues, and the place of a row's state among those continued.
+    # By row: `sum`, its log-probability; `token`, its last token; `slot`, that of its sentence; `word` and `parent`,
+    # its indices among the distinct tokens and among the states; `source`, where the captured arrays of its sentence
+    # begin; `list`, its list of candidates. While rows are replaced: `origin`, the row that each continues, and
+    # `place`, the index of a row's state among those that are continued.
     group(
         "rows",
         arrays(np.int64, _ROWS, "token", "slot", "word", "parent", "source", "list", "origin", "place"),
         arrays(np.float64, _ROWS, "sum"),
     ),
-    # Tokens so far, of rows before and after a step.
+    # The tokens so far, of the rows before and after a step.
     arrays(np.int32, (2, "room", "width"), "words"),
-    # Tokens of the rows, each once; the number of each token among them, -1 of all others.
+    # The distinct last tokens of the rows; the index of each token among them, -1 for all others.
     arrays(np.int64, _ROWS, "distinct"),
     arrays(np.int64, ("vocab_size",), "numbering"),
-    # By live sentence: its first row (and behind the last one, the number of rows), its slot, places in its beam.
+    # By live sentence: its first row (followed by the number of rows), its slot, and the width of its beam.
     group("live", arrays(np.int64, (None,), "first_row"), arrays(np.int64, _ROWS, "slot", "room")),
-    # The continuations chosen, beam_size of each live sentence, the best first; row -1 where there are no more.
+    # The chosen continuations, beam_size for each live sentence, the best first; unused places have row -1.
     group("chosen", arrays(np.int64, _ROWS, "row", "token"), arrays(np.float64, _ROWS, "sum")),
-    # By slot: the sentence, its id with the decoder, its list of candidates; steps taken and the most; places in the
-    # beam, ended hypotheses; the score to beat, the tokens expected.
+    # By slot: the sentence, its id in the decoder, its list of candidates; the steps taken and their limit; the width
+    # of the beam, the number of ended hypotheses; the score to beat, the expected number of tokens.
     group(
         "slots",
         arrays(np.int64, _SLOTS, "sentence", "sentence_id", "list", "steps", "limit", "room", "num_ended"),
         arrays(np.float64, _SLOTS, "to_beat", "expected"),
     ),
-    # Slots that nobody has, and those of ended sentences.
+    # The free slots, and the slots of ended sentences.
     arrays(np.int64, _SLOTS, "free", "ended"),
-    # Of each slot the hypotheses that have ended, in that order: tokens, EOS counted; whether EOS is the last.
+    # By slot, its ended hypotheses in the order in which they ended: the number of tokens with EOS; whether EOS is the
+    # last.
     group(
         "hypotheses",
         arrays(np.int64, _HYPOTHESES, "steps", "finished"),
         arrays(np.float64, _HYPOTHESES, "sum", "score"),
         arrays(np.int32, (*_HYPOTHESES, "width"), "words"),
     ),
-    # Sentences that wait, as in slots, and the token before the first step.
+    # The waiting sentences, with the fields of slots, and the token before the first step.
     group(
         "waiting",
         arrays(np.int64, _WAITING, "sentence", "sentence_id", "list", "limit", "token"),
         arrays(np.float64, _WAITING, "expected"),
     ),
-    # By steps: what a sum is divided by.
+    # By number of steps: the divisor of a sum (length penalty).
     arrays(np.float64, (None,), "divisors"),
-    # What the output layer's task fills, flat: the best tokens of each row and their log-probabilities.
+    # The results of the output layer's task, flat: the best tokens of each row and their log-probabilities.
     arrays(np.int32, (None,), "tokens"),
     arrays("F", (None,), "scores"),
-    # Where captured arrays begin, by sentence id from first_id on; no ids where the decoder captures nothing.
+    # Where captured arrays begin, by sentence id from first_id on; num_ids is 0 if the decoder captures nothing.
     constants("num_ids", "first_id"),
     arrays(np.int64, (None,), "starts"),
-    # States, by address: behind the rows before the step, of waiting sentences, what rows continue; bytes of a row.
+    # States, by address: `stepped`, those before the step followed by those after it; `waiting`, those of the waiting
+    # sentences; `target`, those that rows continue; the bytes of a row.
     constants("num_states"),
     group("continued", arrays(np.int64, (None,), "stepped", "waiting", "target", "num_bytes")),
-    # What the step reads itself, by address: from, to, bytes of a row; whether by word, else by parent.
+    # Arrays that the step reads directly, by address: from, to, bytes of a row; whether rows are taken by `word`, or
+    # else by `parent`.
     constants("num_gathered"),
     group("gathered", arrays(np.int64, (None,), "source", "target", "num_bytes", "by_word")),
-    # Addresses of tables of STEP_PART; of code and tables of the output layer's task and the embedding's.
+    # Addresses: of the tables of STEP_PART; of the code and tables of the output layer's and the embedding's tasks.
     constants(*PARTS),
     constants("output_code", "output_table", "output_parts", "embedding_code", "embedding_table"),
-    # Where the outputs of no rows would lie, and how much further for each row.
+    # The outputs begin at address outputs + number of rows * output_step.
     constants("outputs", "output_step"),
-    # For a profile: whether it is wanted; seconds and nanoseconds of the clock, and the moment of the last look.
+    # For a profile: whether it is wanted; seconds and nanoseconds of the clock, and the time of the last reading.
     constants("timed"),
     numbers(*TIMES, *RUNS),
     arrays(np.int64, (3,), "moments"),
@@ -108,7 +113,7 @@ SEARCH = TableLayout(
 
 STEP_PART = TableLayout(
     "step_part",
-    # Addresses of its code and table, 0 where there is nothing to compute; by rows, see `tables.divisions`.
+    # Addresses of its code and table, 0 if there is nothing to compute; the divisions of `loop_tables.divisions`.
     constants("code", "table"),
     arrays(np.int64, (None, 3), "divisions"),
 )

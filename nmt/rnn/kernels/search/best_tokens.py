@@ -1,4 +1,4 @@
-"""What beam search does with the decoder's outputs: the best tokens of each row, and the best continuations of each
+"""Reduce the decoder's outputs for beam search: find the best tokens of each row, and the best continuations of each
 sentence."""
 
 from threading import local
@@ -19,13 +19,13 @@ from nmt.rnn.kernels.search.output_task import OUTPUT, OutputTask, output_sizes
 from nmt.rnn.kernels.threads.barrier import barrier_wait
 from nmt.rnn.kernels.threads.pool import run_parallel
 
-# Rows and about as many columns of logits exist at a time in a thread: they never leave its second cache.
+# Rows and approximate columns of the block of logits that a thread computes at a time; it stays in the L2 cache.
 _ROWS = 240
 _COLUMNS = 128
 
 
 def _chunk_columns(itemsize):  # type: ignore[no-untyped-def]
-    """Whole panels of the packed weights, about _COLUMNS wide."""
+    """Return the number of columns in a chunk: whole panels of the packed weights, about _COLUMNS wide."""
     width = PANEL_BYTES // itemsize
     return max(1, _COLUMNS // width) * width
 
@@ -35,7 +35,7 @@ _columns_in_chunk = inner_kernel(_chunk_columns)
 
 @inner_kernel
 def _insert(x, v, count, tokens, scores):  # type: ignore[no-untyped-def]
-    """Put token v with score x among the best so far, behind equal ones; returns how many there are."""
+    """Insert token v with score x into the best so far, behind equal scores; return their number."""
     room = tokens.shape[0]
     if count == room and not x > scores[room - 1]:
         return count
@@ -49,7 +49,7 @@ def _insert(x, v, count, tokens, scores):  # type: ignore[no-untyped-def]
 
 @kernel
 def _round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
-    """This part's rows of y as what multiplies `weights`."""
+    """Round this part's rows of y to the elements of `weights`."""
     low, high = y.shape[0] * part // parts, y.shape[0] * (part + 1) // parts
     if high > low:
         source, target = address(y, low * y.shape[1]), address(out, low * out.shape[1])
@@ -69,14 +69,14 @@ def _keep_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyp
 
 
 def rows_to_multiply(number: np.dtype, packed: np.dtype) -> Any:
-    """Return what a task calls at its begin, with its table, y and weights of these elements and memory for what is
-    rounded: it returns what multiplies the weights, which is y, or that memory, filled by all threads; and the goal of
-    their next meeting."""
+    """Return the function that a task calls first, with its table, its parts, y, weights of these elements and memory
+    for rounded rows. It returns the rows to multiply with the weights, which are y itself or the memory filled by all
+    threads, and the goal of the next barrier."""
     return _keep_all if number == packed else _round_all
 
 
 def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
-    """y as what multiplies `weights`: itself, or rows of pairs or quads."""
+    """Return y in the form that is multiplied with `weights`: y itself, or rows of pairs or quads."""
     if weights.dtype == y.dtype:
         return y
     out = np.empty((len(y), words_of(y.shape[1], weights.dtype)), weights.dtype)
@@ -86,14 +86,15 @@ def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
 
 @inner_kernel
 def _logits(y, first, rows, weights, column, columns, out):  # type: ignore[no-untyped-def]
-    """out[rows, :columns] = y[first : first + rows] @ weights[:, column : column + columns], packed like y."""
+    """Compute out[:rows, :columns] = y[first : first + rows] @ weights[:, column : column + columns]; y has the
+    elements of the weights."""
     K, source, target = y.shape[1], address(y, first * y.shape[1]), address(out, 0)
     rows_product(weights, source, K, address(weights, column * K), target, out.shape[1], rows, columns, K, 0)
 
 
 @inner_kernel
 def _reduce(row, bias, top, total):  # type: ignore[no-untyped-def]
-    """row += bias; its largest entry and the sum of exp(row - largest) into the first places of two arrays."""
+    """Add the bias to the row; write its largest entry into top[0] and the sum of exp(row - largest) into total[0]."""
     for j in range(row.shape[0]):
         row[j] += bias[j]
     top[0] = row_max(row)
@@ -105,7 +106,8 @@ def _reduce(row, bias, top, total):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _join(tops, totals, norm):  # type: ignore[no-untyped-def]
-    """The logarithm of the sum over a row's chunks in their order, from what `_reduce` found, into norm[0]."""
+    """Write the log-sum-exp of a row into norm[0], from the results of `_reduce` for its chunks, added in their
+    order."""
     top, total = tops[0], totals.dtype.type(0)
     for chunk in range(tops.shape[0]):
         top = max(top, tops[chunk])
@@ -140,7 +142,7 @@ def _join_f8(tops, totals, count, norm):  # type: ignore[no-untyped-def]
     _join(array_at(tops, count, np.float64), array_at(totals, count, np.float64), array_at(norm, 1, np.float64))
 
 
-# Machine code that `best_tokens` and `log_probs` share, so that their bits are the same.
+# `best_tokens` and `log_probs` share this machine code, so that their bits are the same.
 _POINTER, _SIZE = "voidptr", "int64"
 _reduce_row_f4 = external(_reduce_f4, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
 _reduce_row_f8 = external(_reduce_f8, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
@@ -152,7 +154,7 @@ _join_in = external_by_elements("join_in", {"float32": _join_chunks_f4, "float64
 
 @inner_kernel
 def _reduce_row(block, i, count, bias, low, tops, totals, r, chunk):  # type: ignore[no-untyped-def]
-    """`_reduce` of a row of logits [rows, columns] into place [r, chunk]."""
+    """Call `_reduce` for row i of a block of logits [rows, columns]; write the results to [r, chunk]."""
     row, share = address(block, i * block.shape[1]), address(bias, low)
     top, total = address(tops, r * tops.shape[1] + chunk), address(totals, r * tops.shape[1] + chunk)
     _reduce_in(block, row, share, count, top, total)
@@ -160,7 +162,7 @@ def _reduce_row(block, i, count, bias, low, tops, totals, r, chunk):  # type: ig
 
 @inner_kernel
 def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
-    """`_join` of row r; `norm` has one place."""
+    """Return the result of `_join` for row r; `norm` is memory for one number."""
     count = tops.shape[1]
     _join_in(tops, address(tops, r * count), address(totals, r * count), count, address(norm, 0))
     return norm[0]
@@ -168,7 +170,8 @@ def _norm_of(tops, totals, r, norm):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, totals):  # type: ignore[no-untyped-def]
-    """This part's columns, a chunk after another: best tokens so far, largest entry and sum of every chunk."""
+    """Process this part's columns chunk by chunk: update the best tokens so far, and store the largest entry and the
+    sum of every chunk."""
     columns = _columns_in_chunk(y.itemsize)
     block = scratch((min(_ROWS, y.shape[0]), columns), bias.dtype)
     counts[part, :] = 0
@@ -190,7 +193,7 @@ def _chunks(part, parts, y, weights, bias, first, tokens, logits, counts, tops, 
 
 @inner_kernel
 def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[no-untyped-def]
-    """The best of all parts, normalised by the sum over all chunks in their order."""
+    """Merge the best tokens of all parts, and normalise them by the sum over all chunks in their order."""
     place = scratch(1, tops.dtype)
     for r in range(best.shape[0]):
         norm, count = _norm_of(tops, totals, r, place), np.int64(0)
@@ -207,17 +210,17 @@ def _merge(tokens, logits, counts, tops, totals, best, scores):  # type: ignore[
 def best_tokens(
     y: np.ndarray, weights: np.ndarray, bias: np.ndarray, first: int, places: int, threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the K = `places` most probable tokens of each row and their log-probabilities, without logits in memory.
+    """Return the K = `places` most probable tokens of each row and their log-probabilities, without storing all logits.
 
-    y [R, H] outputs of the decoder, weights the packed [H, V] matrix of the output layer (in pairs of
-    bfloat16 or quads of int8 y is rounded as well), bias [V]. Returns tokens
-    [R, K] int32 and log-probabilities [R, K], best first; of equal ones the lower token. Tokens below `first`
-    (padding and the like) count for the normalisation but are never chosen; unused places have token -1. A chunk of
-    columns has its own sum, so that the bits are the same for any number of threads.
+    y [R, H]: outputs of the decoder; weights: the packed [H, V] matrix of the output layer (if it is packed in pairs of
+    bfloat16 or quads of int8, y is rounded as well); bias [V]. Return tokens [R, K] int32 and log-probabilities [R, K],
+    best first; among equal ones the lower token comes first. Tokens below `first` (such as padding) are part of the
+    normalisation but are never chosen; unused places have token -1. Each chunk of columns has its own sum, so the bits
+    are the same for any number of threads.
     """
     (R, H), V = y.shape, len(bias)
     best, scores = np.empty((R, places), np.int32), np.empty((R, places), y.dtype)
-    task_of_rows = _ready(R, H, V, places, threads, y.dtype, weights.dtype)
+    task_of_rows = _cached_task(R, H, V, places, threads, y.dtype, weights.dtype)
     task_of_rows.give(first, y, weights, bias, best, scores)
     task_of_rows.run()
     return best, scores
@@ -226,12 +229,12 @@ def best_tokens(
 _BEST = OUTPUT.extended(
     "best_tokens",
     constants("chunks"),
-    # By part: its best tokens so far, and how many there are.
+    # By part: its best tokens so far, and their number.
     arrays(np.int32, ("parts", "rows", "places"), "part_tokens"),
     arrays("Y", ("parts", "rows", "places"), "part_logits"),
     arrays(np.int64, ("parts", "rows"), "counts"),
-    # Largest entry and sum of every chunk. A row's are neighbours: the order of their sum must not depend on how many
-    # rows there are.
+    # The largest entry and the sum of every chunk. Those of a row are adjacent: the order in which they are added must
+    # not depend on the number of rows.
     arrays("Y", ("rows", "chunks"), "tops", "totals"),
 )
 
@@ -250,8 +253,9 @@ _FEW, _MOST_KEPT = 16, 64
 _here = local()
 
 
-def _ready(rows: int, *sizes: Any) -> BestTokens:
-    """Return one that this thread has used before; finding its memory would take as long as little work does."""
+def _cached_task(rows: int, *sizes: Any) -> BestTokens:
+    """Return a task of these sizes, for few rows one that this thread has used before: allocating its memory would take
+    as long as the work itself."""
     if rows > _FEW:
         return BestTokens(rows, *sizes)
     kept: dict[Any, BestTokens] = _here.__dict__.setdefault("kept", {})
@@ -265,7 +269,8 @@ def _ready(rows: int, *sizes: Any) -> BestTokens:
 
 @family
 def best_task(number: np.dtype, packed: np.dtype) -> Any:
-    """`best_tokens` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
+    """Return the task of `best_tokens` for y and bias of dtype `number` and weights packed as `packed`: one call of the
+    team does everything."""
     best_at, multiplied = _BEST.reader(Y=number, W=packed), rows_to_multiply(number, packed)
 
     def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
@@ -287,12 +292,12 @@ _wins = inlined(search_rules.wins)
 
 @kernel
 def best_continuations(tokens, scores, places, sums, bounds, count, room, never, parents, chosen, totals, width):  # type: ignore[no-untyped-def]
-    """For each of `count` sentences the best continuations of all its rows together.
+    """Find the best continuations of each of `count` sentences among all its rows.
 
-    tokens, scores [R * places] from `best_tokens`; sums [R] float64 log-probability so far; bounds [count + 1]: rows
-    [bounds[n], bounds[n + 1]) belong to sentence n, which may take room[n] continuations, at most `width`; `never` is a
-    token to pass over. Writes parents, chosen and totals [count * width]; parent -1 where there are no more. Which of
-    two wins: see search_rules.py.
+    tokens, scores [R * places]: from `best_tokens`; sums [R]: the log-probabilities so far, float64; bounds [count +
+    1]: rows [bounds[n], bounds[n + 1]) belong to sentence n, which gets at most room[n] continuations, and at most
+    `width`; `never`: a token that is not chosen. Writes parents, chosen and totals [count * width], best first; unused
+    places have parent -1. search_rules.py says which of two continuations is better.
     """
     for n in range(count):
         start, found = n * width, 0
@@ -319,7 +324,7 @@ def best_continuations(tokens, scores, places, sums, bounds, count, room, never,
 
 @kernel
 def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ignore[no-untyped-def]
-    """This part's columns of the logits, and what `_chunks` keeps for their sum."""
+    """Store this part's columns of the logits, and for every chunk the largest entry and the sum, as `_chunks` does."""
     columns = _columns_in_chunk(y.itemsize)
     block = scratch((min(_ROWS, y.shape[0]), columns), bias.dtype)
     for chunk in range(tops.shape[1] * part // parts, tops.shape[1] * (part + 1) // parts):
@@ -337,7 +342,7 @@ def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ig
 
 @kernel
 def _normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
-    """This part's rows of logits to log-probabilities, summed as `_merge` does."""
+    """Turn this part's rows of logits into log-probabilities, summed as in `_merge`."""
     place = scratch(1, tops.dtype)
     for r in range(out.shape[0] * part // parts, out.shape[0] * (part + 1) // parts):
         norm = _norm_of(tops, totals, r, place)
@@ -347,8 +352,8 @@ def _normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
 
 
 def log_probs(y: np.ndarray, weights: np.ndarray, bias: np.ndarray, threads: int) -> np.ndarray:
-    """Return the log-probabilities of all tokens [R, V]; arguments as in `best_tokens`, whose scores are the same
-    bits."""
+    """Return the log-probabilities of all tokens [R, V]; the arguments are those of `best_tokens`, and the scores have
+    the same bits."""
     chunks = -(-len(bias) // _chunk_columns(y.itemsize))
     parts = min(threads, chunks)
     tops, totals = np.empty((len(y), chunks), y.dtype), np.empty((len(y), chunks), y.dtype)

@@ -1,7 +1,7 @@
-"""The output layer over candidates: each row has a list of its own of the tokens it may choose among.
+"""The output layer over candidates: each row chooses among its own list of tokens.
 
-The products are those of all lists together, which rows share; what follows reads of a row's logits its own alone, a
-chunk after another in the order of its list. So a row's bits do not depend on the lists of other rows.
+The rows share the products, which are computed for the union of all lists. After that only the logits of a row's own
+list are read, chunk by chunk in the order of the list. So a row's bits do not depend on the lists of other rows.
 """
 
 from typing import Any
@@ -29,12 +29,12 @@ from nmt.rnn.kernels.threads.pool import run_parallel
 
 _ROWS = 240
 _ALONE_BELOW = 1 << 21
-"""Multiply-adds of the products below which a second thread would come too late."""
+"""Below this number of multiply-adds a second thread would start too late to help."""
 
 
 @kernel
 def _store_logits(part, parts, y, weights, columns, out):  # type: ignore[no-untyped-def]
-    """This part's columns of y @ weights, a chunk after another."""
+    """Compute this part's columns of y @ weights, chunk by chunk."""
     width = _columns_in_chunk(y.itemsize)
     chunks = (columns + width - 1) // width
     block = scratch((min(_ROWS, y.shape[0]), width), out.dtype)
@@ -52,8 +52,9 @@ def _store_logits(part, parts, y, weights, columns, out):  # type: ignore[no-unt
 
 @inner_kernel
 def _reduce_list(logits, r, places, bias, first, count, own, top, total):  # type: ignore[no-untyped-def]
-    """Row r's logits at places[first : first + count], biases added, into own[0, :count]; of each chunk the largest
-    entry and the sum, into top and total [1, chunks], and the logarithm of the whole sum is returned."""
+    """Gather row r's logits at places[first : first + count], add the biases, and write them to `own` [chunks, width].
+    Write the largest entry and the sum of each chunk into top and total [1, chunks]. Return the log-sum-exp over the
+    list."""
     width = _columns_in_chunk(logits.itemsize)
     for chunk in range(top.shape[1]):
         low, high = chunk * width, min(count, (chunk + 1) * width)
@@ -68,7 +69,7 @@ def _reduce_list(logits, r, places, bias, first, count, own, top, total):  # typ
 
 @inner_kernel
 def _best(part, parts, logits, bias, ids, places, starts, lists, longest, first, tokens, scores):  # type: ignore[no-untyped-def]
-    """This part's rows: the best tokens of each row's list, normalised over the list."""
+    """Find the best tokens of each list for this part's rows, normalised over the list."""
     width = _columns_in_chunk(logits.itemsize)
     most = (longest + width - 1) // width
     own, tops, totals = scratch((most, width), logits.dtype), scratch(most, bias.dtype), scratch(most, bias.dtype)
@@ -97,7 +98,7 @@ def _best(part, parts, logits, bias, ids, places, starts, lists, longest, first,
 
 @kernel
 def _spread(part, parts, logits, bias, ids, places, starts, lists, longest, out):  # type: ignore[no-untyped-def]
-    """This part's rows of log-probabilities, -inf but for the row's list."""
+    """Write this part's rows of log-probabilities, -inf for tokens outside the row's list."""
     width = _columns_in_chunk(logits.itemsize)
     most = (longest + width - 1) // width
     own, tops, totals = scratch((most, width), logits.dtype), scratch(most, bias.dtype), scratch(most, bias.dtype)
@@ -119,10 +120,10 @@ def _spread(part, parts, logits, bias, ids, places, starts, lists, longest, out)
 def best_candidates(
     y: np.ndarray, weights: np.ndarray, lists: CandidateLists, first: int, places: int, threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the `places` most probable tokens of each row's list and their log-probabilities among the list.
+    """Return the `places` most probable tokens of each row's list and their log-probabilities within the list.
 
-    y [R, H]; weights: the packed [H, U] matrix of the columns `lists.ids`. Returns what `search.best_tokens` does,
-    tokens by their number in the vocabulary.
+    y [R, H]; weights: the packed [H, U] matrix of the columns `lists.ids`. The results are those of
+    `search.best_tokens`, with token ids of the vocabulary.
     """
     task_of_rows = BestCandidates(*y.shape, places, threads, weights, lists, y.dtype)
     tokens, scores = np.empty((len(y), places), np.int32), np.empty((len(y), places), y.dtype)
@@ -144,7 +145,7 @@ _CANDIDATES = OUTPUT.extended(
 
 
 class BestCandidates(OutputTask):
-    """`best_candidates` as an `OutputTask`; whose rows' lists change with `lists.row_lists`."""
+    """`best_candidates` as an `OutputTask`; changing `lists.row_lists` changes the lists of its rows."""
 
     def __init__(
         self, R: int, H: int, places: int, threads: int, weights: np.ndarray, lists: CandidateLists, number: np.dtype
@@ -160,7 +161,8 @@ class BestCandidates(OutputTask):
 
 @family
 def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
-    """`best_candidates` of y and bias of `number`s and packed weights of these elements, in one call of the team."""
+    """Return the task of `best_candidates` for y and bias of dtype `number` and weights packed as `packed`: one call of
+    the team does everything."""
     candidates_at, multiplied = _CANDIDATES.reader(Y=number, W=packed), rows_to_multiply(number, packed)
 
     def best_of_lists(part, parts, table):  # type: ignore[no-untyped-def]
@@ -178,16 +180,16 @@ def _candidates_task(number: np.dtype, packed: np.dtype) -> Any:
 def candidate_log_probs(
     y: np.ndarray, weights: np.ndarray, lists: CandidateLists, vocab_size: int, threads: int
 ) -> np.ndarray:
-    """Return the log-probabilities of all tokens [R, vocab_size], -inf for those not in the row's list; arguments as in
-    `best_candidates`, whose scores are the same bits."""
-    threads = _useful(threads, y, lists)
+    """Return the log-probabilities of all tokens [R, vocab_size], -inf for those outside the row's list; the arguments
+    are those of `best_candidates`, and the scores have the same bits."""
+    threads = _useful_threads(threads, y, lists)
     logits = _all_logits(y, weights, len(lists.ids), threads)
     out = np.empty((len(y), vocab_size), y.dtype)
     run_parallel(_spread, min(threads, len(y)), logits, *_arrays(lists), out)
     return out
 
 
-def _useful(threads: int, y: np.ndarray, lists: CandidateLists) -> int:
+def _useful_threads(threads: int, y: np.ndarray, lists: CandidateLists) -> int:
     return threads if y.size * len(lists.ids) >= _ALONE_BELOW else 1
 
 
@@ -196,7 +198,7 @@ def _arrays(lists: CandidateLists) -> tuple[np.ndarray | int, ...]:
 
 
 def _all_logits(y: np.ndarray, weights: np.ndarray, columns: int, threads: int) -> np.ndarray:
-    """Return the products [R, U], bias not added."""
+    """Return the products [R, U], without the bias."""
     logits = np.empty((len(y), columns), y.dtype)
     run_parallel(_store_logits, threads, _rounded(y, weights, threads), weights, columns, logits)
     return logits

@@ -1,4 +1,4 @@
-"""Tokens chosen from rows of scores: the best ones, or one drawn at random."""
+"""Choose tokens from rows of scores: the best ones, or one at random."""
 
 import math
 
@@ -10,12 +10,12 @@ from nmt.rnn.kernels.model.softmax import row_max
 from nmt.rnn.kernels.search.best_tokens import _insert
 
 _FIRST_PLACES = 32
-"""Tokens looked at first for a nucleus; four times as many each time that they are too few."""
+"""The number of best tokens first tried for a nucleus; it is multiplied by four as long as it is too small."""
 
 
 @inner_kernel
 def _best_of_row(row, tokens, scores):  # type: ignore[no-untyped-def]
-    """Fill tokens and scores with the best entries above -inf; returns how many there are."""
+    """Fill `tokens` and `scores` with the best entries above -inf; return their number."""
     count = np.int64(0)
     for v in range(row.shape[0]):
         if row[v] > -math.inf:
@@ -31,8 +31,8 @@ def _best_of_rows(rows, tokens, scores):  # type: ignore[no-untyped-def]
 
 
 def top_tokens(rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the best tokens of each row of scores [R, V] and their scores, best first, of equal ones the lower token:
-    [R, places]. Scores of -inf are never chosen; unused places have token -1."""
+    """Return the best tokens of each row of scores [R, V] and their scores, both [R, places], best first; among equal
+    scores the lower token comes first. Scores of -inf are never chosen; unused places have token -1."""
     places, rows = min(places, rows.shape[1]), np.ascontiguousarray(rows)
     tokens, scores = np.empty((len(rows), places), np.int32), np.empty((len(rows), places), rows.dtype)
     _best_of_rows(rows, tokens, scores)
@@ -41,7 +41,8 @@ def top_tokens(rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
 
 @inner_kernel
 def _draw_from(tokens, scores, count, top, temperature, total, uniform):  # type: ignore[no-untyped-def]
-    """Return the token at which the running sum of exp((score - top) / temperature) passes `uniform` of the total."""
+    """Return the token at which the running sum of exp((score - top) / temperature) exceeds `uniform` times the total;
+    -1 if there is none."""
     running, chosen = 0.0, -1
     for k in range(count):
         if scores[k] > -math.inf:
@@ -94,11 +95,11 @@ def _draw_rows(rows, temperature, top_k, top_p, uniforms, everything, chosen):  
 
 
 def draw_tokens(rows: np.ndarray, uniforms: np.ndarray, *, temperature: float, top_k: int, top_p: float) -> np.ndarray:
-    """Return one token of each row of log-probabilities [R, V] (-inf: never), drawn with the random numbers `uniforms`
-    [R] in [0, 1): int32 [R], -1 where there is none.
+    """Draw one token for each row of log-probabilities [R, V] with the random numbers `uniforms` [R] in [0, 1); return
+    int32 [R]. A token of -inf is never drawn; a row without tokens gives -1.
 
-    Probabilities go to the power 1 / temperature; of these the top_k largest stay (0: all; Fan et al. 2018, section
-    5.1), of which the fewest whose sum reaches top_p stay (Holtzman et al. 2020, section 3.1).
+    Probabilities are raised to the power 1 / temperature. Of these the top_k largest are kept (0: all; Fan et al. 2018,
+    section 5.1), and of those the fewest whose sum reaches top_p (Holtzman et al. 2020, section 3.1).
     """
     rows, uniforms, chosen = np.ascontiguousarray(rows), np.ascontiguousarray(uniforms), np.empty(len(rows), np.int32)
     everything = np.arange(rows.shape[1], dtype=np.int32)

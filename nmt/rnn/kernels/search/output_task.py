@@ -1,4 +1,4 @@
-"""The output layer as a task of a search: its table, and memory of its own."""
+"""The output layer as a task of a search, with a table and memory of its own."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ OUTPUT = TableLayout(
     constants("words"),
     arrays("W", ("rows", "words"), "rounded"),
 )
-"""What tables of the output layer's tasks have in common: sizes, the arguments of `best_tokens`, whose packed weights
-are W and all else Y, and memory for rows y that are rounded, `words` each."""
+"""The common fields of the tables of output layer tasks: sizes; the arguments of `best_tokens`, with elements W of the
+packed weights and Y of all other arrays; and memory for rounded rows of y, of `words` elements each."""
 
 
 class OutputTask:
-    """The output layer of up to `rows` rows as a task with memory of its own: what changes from call to call is the
-    number of rows and of places, the first token and the addresses of some arrays."""
+    """The output layer for up to `rows` rows, as a task with its own memory. From call to call only the numbers of rows
+    and of places, the first token and the addresses of some arrays change."""
 
     def __init__(self, layout: TableLayout, task_of_rows: Any, sizes: dict[str, int], **elements: np.dtype) -> None:
         self.parts = sizes["parts"]
@@ -40,18 +40,19 @@ class OutputTask:
         tokens: np.ndarray,
         scores: np.ndarray,
     ) -> None:
-        """From now on: the first token, and y, weights, bias, and the tokens and log-probabilities to fill."""
+        """Set the first token, the arrays y, weights and bias, and the arrays for the resulting tokens and
+        log-probabilities."""
         given = {"y": y, "weights": weights, "bias": bias, "tokens": tokens, "scores": scores}
         self.table.update({"first_token": first_token} | given)
 
     def run(self) -> None:
-        """Fill them."""
+        """Fill the arrays of tokens and log-probabilities."""
         run_team(self.code, self.parts, self.table.address, self.table)
 
 
 def output_sizes(
     R: int, H: int, columns: int, places: int, parts: int, number: np.dtype, packed: np.dtype
 ) -> dict[str, int]:
-    """Return the sizes in an OUTPUT table."""
+    """Return the sizes in an OUTPUT table, by name."""
     words = words_of(H, packed) if packed != number else 0
     return {"rows": R, "inputs": H, "columns": columns, "places": places, "parts": parts, "words": words}

@@ -1,8 +1,9 @@
-"""The rules of beam search, each written once: plain functions of numbers.
+"""The rules of beam search, each written once as a plain function of numbers.
 
-`decode.beam` calls them as they stand, the compiled search on the processor as `jit.inlined`, the step on a GPU as
-device functions. So a rule calls no other one, and takes and gives numbers; where it is made of operators alone, it
-takes NumPy arrays as well. Its vectorised form for the others is in `decode.penalty`, held to it by a test.
+`decode.beam` calls them directly, the compiled search on the CPU calls them as `jit.inlined`, and the step on a GPU as
+device functions. Therefore a rule calls no other rule, and its arguments and result are numbers; a rule that consists
+of operators alone also accepts NumPy arrays. `decode.penalty` has vectorised forms of the others; a test checks that
+they agree.
 """
 
 from __future__ import annotations
@@ -11,62 +12,63 @@ from typing import Any
 
 
 def may_come(token: Any, first_token: Any, never: Any) -> Any:
-    """Return whether a token may continue a hypothesis. One below 0 is no token."""
+    """Return whether a token may continue a hypothesis. A negative token stands for none."""
     return (token >= first_token) & (token != never)
 
 
 def tokens_wanted(room: Any) -> Any:
-    """Return the best tokens of a row that a choice needs: a row cannot give more continuations than its sentence has
-    room for; one more, where `never` is passed over."""
+    """Return how many of the best tokens of a row are needed: a row cannot give more continuations than its sentence
+    has room for; one more, in case `never` is among them."""
     return room + 1
 
 
 def wins(total: Any, other: Any) -> Any:
-    """Return whether a continuation comes before another one that was found earlier: of equal ones the earlier row,
-    then the better place within it, stays first."""
+    """Return whether a continuation precedes one that was found earlier. Among equal ones the earlier row comes first,
+    and within a row the better token."""
     return total > other
 
 
 def ends(token: Any, eos_id: Any, steps: Any, limit: Any) -> Any:
-    """Return whether a hypothesis of so many tokens, this one the last, gets no more."""
+    """Return whether a hypothesis of `steps` tokens, of which `token` is the last, ends here."""
     return (token == eos_id) | (steps >= limit)
 
 
 def room_left(room: Any, ended: Any) -> Any:
-    """Return places in a beam after so many more hypotheses have ended: each leaves it one narrower."""
+    """Return the width of a beam after `ended` more hypotheses have ended: each makes it narrower by one."""
     return room - ended
 
 
 def rewarded_tokens(length: Any, expected: Any) -> Any:
-    """Return tokens that earn the word reward: all, or no more than are expected (infinity: no bound)."""
+    """Return the number of tokens that earn the word reward: all, but at most the expected number (infinity: no
+    bound)."""
     return min(length, expected)
 
 
 def score(total: Any, divisor: Any, word_reward: Any, rewarded: Any) -> Any:
-    """Return what hypotheses are ranked by: the sum of log-probabilities by the divisor of the length, and the word
-    reward for each of `rewarded` tokens."""
+    """Return the score that ranks hypotheses: the sum of log-probabilities divided by the length's divisor, plus the
+    word reward for each of `rewarded` tokens."""
     return total / divisor + word_reward * rewarded
 
 
 def best_length(word_reward: Any, steps: Any, limit: Any) -> Any:
-    """Return the length at which the word reward of a hypothesis of so many tokens would be the most."""
+    """Return the length at which a hypothesis of `steps` tokens would get its largest word reward."""
     return limit if word_reward > 0 else steps + 1
 
 
 def best_score(total: Any, next_divisor: Any, last_divisor: Any, word_reward: Any, rewarded: Any) -> Any:
-    """Return a bound on the score of what continues a hypothesis. Log-probabilities only fall: it can at best keep its
-    sum. Below zero that counts least at the maximum length; a sum above, of what rules add, counts most at once.
-    `rewarded`: the tokens that are, of `best_length`."""
+    """Return an upper bound on the score of all continuations of a hypothesis. Log-probabilities are never positive, so
+    its sum can at best stay the same. A negative sum weighs least at the maximum length; a positive one, which rules
+    can produce, weighs most at the next step. `rewarded`: the rewarded tokens of `best_length`."""
     return max(total / last_divisor, total / next_divisor) + word_reward * rewarded
 
 
 def can_improve(bound: Any, to_beat: Any) -> Any:
-    """Return whether a sentence may still find a translation that counts."""
+    """Return whether a sentence may still find a better translation."""
     return bound > to_beat
 
 
 def score_to_beat(scores: Any, finished: Any, first: Any, count: Any, n_best: Any, former: Any) -> Any:
-    """Return the n-th best score of the finished ones among hypotheses first, ... first + count - 1; `former` where
+    """Return the n-th best score among those of hypotheses first, ... first + count - 1 that are finished; `former` if
     fewer are."""
     for i in range(first, first + count):
         better, equal = 0, 0

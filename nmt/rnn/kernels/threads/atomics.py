@@ -23,7 +23,7 @@ LOCK_BYTES = 128
 # Spins before a waiting thread yields its core between spins: some microseconds. The thread that it waits for may have
 # been woken on this core and would otherwise not run until this time slice is over.
 SPINS_BEFORE_YIELD = 200
-# Spins that one such system call counts for.
+# The number of spins for which such a system call counts.
 SPINS_PER_YIELD = 20
 # Spins before a waiting thread sleeps between spins: about a millisecond. The thread that it waits for has no core then
 # because other work is running; yielding this core does not give it one, an idle core does.
@@ -191,7 +191,7 @@ def wake(typing_context: Any, condition: Any) -> Any:
 
 @inner_kernel
 def backoff(spins):  # type: ignore[no-untyped-def]
-    """Wait a little in a spin loop that has spun so often; return how many spins this was worth."""
+    """Wait a little in a spin loop after `spins` spins; return the number of spins that this counts for."""
     pause()
     if spins < SPINS_BEFORE_YIELD:
         return 1

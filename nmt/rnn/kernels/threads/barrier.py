@@ -6,7 +6,7 @@ yields its core in time, since there may be more threads than cores (`atomics.ba
 A task's table begins with the cache line of its barrier: the count of arrivals, and the address of more counters. Up to
 FLAT_BARRIER_THREADS threads count in one place. With more, each increment would take the line away from all the others,
 which read it: they count in groups, each with a line of its own; the last thread of a group counts for it, and the last
-of all releases everybody by one write (a combining tree; Mellor-Crummey and Scott 1991, Algorithms for scalable
+of all releases all threads by one write (a combining tree; Mellor-Crummey and Scott 1991, Algorithms for scalable
 synchronization, section 3).
 """
 
@@ -22,13 +22,12 @@ from nmt.rnn.kernels.threads.atomics import (
     backoff,
 )
 
-"""int64 numbers at the start of a task's table: the cache line of its barrier."""
-
 GROUPS_WORD = 1
-"""Which of them holds the address of the groups' counters."""
+"""The index of the word with the address of the groups' counters."""
 
 FLAT_BARRIER_THREADS = 8
-"""Most threads that count in one place. Reasoned, not measured: so many cores were not at hand."""
+"""The largest number of threads that count in one place. It is an estimate, not measured, for lack of a machine with
+more cores."""
 
 _MOST_GROUPS = 64
 GROUP_COUNTER_BYTES = (_MOST_GROUPS + 1) * LINE

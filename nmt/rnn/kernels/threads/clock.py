@@ -13,7 +13,7 @@ _MONOTONIC = 6 if sys.platform == "darwin" else 1
 
 @intrinsic
 def read_clock(typing_context: Any, target: Any) -> Any:
-    """Return seconds and nanoseconds into two int64; nothing where there is no such clock."""
+    """Write seconds and nanoseconds to two int64 at an address; do nothing if the system has no such clock."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         if not ON_WINDOWS:

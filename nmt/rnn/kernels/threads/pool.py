@@ -117,7 +117,7 @@ class _Pool:
             try:
                 self._jobs.popleft().help(self.address)
             except IndexError:
-                pass  # the caller has done it all
+                pass  # the caller has already done all parts
             finally:
                 return_worker.call(self.address, worker)
 
@@ -148,7 +148,7 @@ def _zeroed(size: int) -> int:
     return -(-int(place) // LINE) * LINE
 
 
-_pools: list[_Pool] = []  # none or one
+_pools: list[_Pool] = []  # empty, or one pool
 _making_pool = forkable(Lock())
 
 
@@ -201,7 +201,7 @@ def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
         pool.share(job, parts - 1)
         job.work(pool.address)
     finally:
-        # One call, and the first thing that is done: an interruption cannot come between.
+        # One call, before anything else: no interruption can come in between.
         close_job.call(pool.address, job.address)
     pool.forget(job)
     for part in sorted(job.errors):

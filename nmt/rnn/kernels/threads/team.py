@@ -105,7 +105,7 @@ class TaskSequence:
             self._table[_COUNT : _FIRST + len(numbers)] = (len(tasks), *numbers)
             if self._parts > FLAT_BARRIER_THREADS:
                 self._give_counters(tasks)
-            self._tasks = tasks  # last: an interruption before this leaves them to be written again
+            self._tasks = tasks  # set last: after an interruption before this line they are written again
         run_team(_run_in_turn_task.address, self._parts, self._address, keep)
 
     def _give_counters(self, tasks: list[tuple[int, int, int]]) -> None:

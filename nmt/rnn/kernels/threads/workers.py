@@ -1,7 +1,7 @@
 """The thread pool in compiled code: its workers, how callers take them, and the parts of Python functions; see pool.py.
 
 No wake-up is lost (Dekker's idea): a worker stores that it is not awake and then reads again whether a task was posted;
-whoever posts a task stores it and then reads whether the worker is awake. All these accesses are sequentially
+a caller that posts a task stores it and then reads whether the worker is awake. All these accesses are sequentially
 consistent, so at least one of the two sees the other's store.
 """
 
