@@ -18,7 +18,8 @@ _POOL_BATCHES = 64
 # On Multi30k 2 keeps 95% of the target and 88% of the source positions real; 1 gives 98% and 82%.
 _BAND = 2
 _OF_PARTS = 0x70617274
-"""Part of the seed for sampling from parts of a corpus, so that it is independent of the other random numbers of an epoch."""
+"""Part of the seed for sampling from parts of a corpus, so that it is independent of the other random numbers of an
+epoch."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from nmt.system.files import explain
 VERSION = 1
 HEADER_NAME, BLOCKS_NAME, ROWS_NAME = "header.json", "blocks.npy", "rows.bin"
 MOST_BLOCK, LEAST_BLOCK, BLOCKS = 4096, 64, 256
-"""The largest and the smallest number of pairs in a block, and the number of blocks of a small corpus: a window mixes blocks."""
+"""The largest and the smallest number of pairs in a block, and the number of blocks of a small corpus: a window mixes
+blocks."""
 START, PAIRS, SRC_TOKENS, TGT_TOKENS, LONGEST, CHECKSUM = range(6)
 
 

@@ -106,7 +106,8 @@ class ParallelCorpus:
     tgt_texts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
     parts: tuple[tuple[int, float], ...] = ()
-    """The number of pairs and the weight of each corpus that it consists of, in order; empty for a single one of weight 1."""
+    """The number of pairs and the weight of each corpus that it consists of, in order; empty for a single one of weight
+    1."""
 
     def __len__(self) -> int:
         """Return the number of pairs that were kept."""

@@ -19,9 +19,10 @@ VOCAB_SIZES = (
     (40_000_000, 32_000),
 )
 """Pairs of a number of running words and the vocabulary size used from there on. An embedding is learned from the
-occurrences of its subword and needs tens of them: with few sentences 1,000 to 4,000 are better than the tens of thousands of
-large corpora (Sennrich and Zhang 2019; Ding et al. 2019). 8,000 is what Multi30k, of 667,000 words, was tuned with;
-from there on the size grows more slowly than the square root of the text, because new words become ever rarer."""
+occurrences of its subword and needs tens of them: with few sentences 1,000 to 4,000 are better than the tens of
+thousands of large corpora (Sennrich and Zhang 2019; Ding et al. 2019). 8,000 is what Multi30k, of 667,000 words, was
+tuned with; from there on the size grows more slowly than the square root of the text, because new words become ever
+rarer."""
 
 _LETTERS_A_WORD = 10
 """Text without spaces between words counts as at least one word for this many characters."""

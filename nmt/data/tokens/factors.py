@@ -22,7 +22,8 @@ _KEY, _VERSION = "nmt_factors", 1
 START = f'{{"{_KEY}"'.encode()
 _MOST_VALUES = 65_000
 _LEAST_SEEN = 2
-"""A value that occurs less often in the training text counts as unknown, so that the embedding of unknown values is learned."""
+"""A value that occurs less often in the training text counts as unknown, so that the embedding of unknown values is
+learned."""
 _FIRST = 2
 """The number of the first value: 0 is for special tokens, 1 for an unknown value."""
 _MOST_IDS = 2**31
