@@ -16,7 +16,8 @@ from nmt.errors import DataError
 METRICS = ("bleu", "chrf", "ter")
 """The metrics computed by default."""
 ALL_METRICS = ("bleu", "chrf", "chrf++", "ter", "wer", "per", "accuracy")
-"""All metrics; wer, per and accuracy are for tasks in which each line is a word, such as grapheme-to-phoneme conversion."""
+"""All metrics; wer, per and accuracy are for tasks in which each line is a word, such as grapheme-to-phoneme
+conversion."""
 HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "chrf++": True, "ter": False, "wer": False, "per": False} | {
     "accuracy": True
 }

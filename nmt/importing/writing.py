@@ -1,4 +1,4 @@
-"""An imported model as a folder like any other."""
+"""Write an imported model as an ordinary model folder."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from nmt.system.files import explain, new_folder, remedy, write_bytes
 from nmt.system.paths import check_new_folder
 
 MAPPING_NAME = "imported.txt"
-"""What was mapped to what, for people."""
+"""The file that lists what was mapped to what, as text."""
 _NO_TEXT = "unknown"
-"""Stands where settings name the training text, of which nothing is known."""
+"""The value of settings that name the training text, which is unknown."""
 
 
 def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang: str = "tgt") -> None:
-    """Write a model as a new folder, which appears when all of it is written.
+    """Write a model as a new folder, which appears only when it is complete.
 
     Raises:
-        CheckpointError: `out` holds something already, cannot be written, or the parts do not fit one another.
+        CheckpointError: `out` contains something already, cannot be written, or the parts do not fit one another.
         ConfigError: The languages are the same.
     """
     from nmt.config import config_from_dict, dump_config
@@ -77,5 +77,5 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
 
 
 def _normalize(subwords: Subwords) -> str:
-    """Return how lines are cleaned: as they are, with the signs of pieces where units are such."""
+    """Return the setting for cleaning lines: none, or pieces if the tokens are sentencepiece's."""
     return "pieces" if isinstance(subwords, Vocabulary) and subwords.are_pieces else "none"
