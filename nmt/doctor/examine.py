@@ -69,7 +69,7 @@ def _examine(
     of_training = {train.prefix for train in trains}
     held_out = {source.path: Text(source, configs) for corpora in data.held_out for source in sources_of(corpora)}
     result = Findings()
-    kept = {prefix: _whole(text) for prefix, text in held_out.items()}
+    kept = {prefix: _all_lines(text) for prefix, text in held_out.items()}
     others = [(text, kept[prefix]) for prefix, text in held_out.items() if prefix not in of_training]
     limits = [limit and max(1, (limit - done) // (len(trains) - done)) for done, _ in enumerate(trains)]
     sample = _Sample(len(configs), len(trains))
@@ -129,7 +129,7 @@ class _Sample:
             kept += lines[: self._most - len(kept)]
 
 
-def _whole(text: Text) -> list[list[str]]:
+def _all_lines(text: Text) -> list[list[str]]:
     """Return all cleaned lines of a held-out text."""
     lines: list[list[str]] = [[] for _ in text.sides]
     for block in text.blocks():

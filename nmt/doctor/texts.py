@@ -23,7 +23,7 @@ BLOCK = 16_384
 # What is true of this share of lines is normal for the text and not a mistake.
 _USUAL = 0.5
 
-_SAYS = {
+_TEXTS = {
     "encoding": (
         "hold letters broken by a wrong encoding",
         "read the text as what it was written in, or leave them out",
@@ -87,7 +87,7 @@ class Text:
                 for side in range(len(self.sides)):
                     self.counts[side] += len(whole) if all_whole else sum(row[side] is not None for row in rows_here)
                 if whole:
-                    yield self._look([[str(line) for line in lines] for lines in zip(*whole, strict=True)])
+                    yield self._check([[str(line) for line in lines] for lines in zip(*whole, strict=True)])
                 if not all_whole:
                     for row in rows:
                         self.counts = [count + (line is not None) for count, line in zip(self.counts, row, strict=True)]
@@ -107,7 +107,7 @@ class Text:
             found_here.append(self._fault(name, side, tally))
         return found(found_here)
 
-    def _look(self, raw: list[list[str]]) -> Block:
+    def _check(self, raw: list[list[str]]) -> Block:
         """Clean a block of lines, count its faults, and return it."""
         clean = [
             clean_lines(lines, config.lowercase, config.normalize)
@@ -155,7 +155,7 @@ class Text:
         text."""
         if name in ("script", "mixed") and tally.count > _USUAL * self.total:
             return None
-        what, advice = _SAYS[name]
+        what, advice = _TEXTS[name]
         is_pairs = name in ("same", "ratio")
         if name in _FILTERED:
             setting = f"data.filter.{_FILTERS.get(name, name)} leaves them out of training"

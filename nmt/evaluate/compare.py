@@ -30,7 +30,7 @@ FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)
 """The lower bounds of the buckets of word frequency."""
 _TOKENISED = re.compile(r" [.,!?;:](?= |$)|&(?:apos|quot|amp|#\d+);|@-@|@@(?= |$)")
 _MUCH, _LITTLE = 0.3, 0.05
-_TRIALS, _EQUAL = 10_000, 1e-9
+_TRIALS, _TOLERANCE = 10_000, 1e-9
 """The number of trials of approximate randomisation, and the tolerance for scores summed in another order."""
 
 
@@ -235,7 +235,7 @@ def _randomised(metric: Any, a: np.ndarray, b: np.ndarray) -> float:
     sums = swapped @ a + ~swapped @ b, swapped @ b + ~swapped @ a
     first, second = ([metric._aggregate_and_compute(row).score for row in rows[:, None]] for rows in sums)
     found = abs(metric._aggregate_and_compute(a).score - metric._aggregate_and_compute(b).score)
-    as_large = np.abs(np.array(first) - np.array(second)) >= found - _EQUAL
+    as_large = np.abs(np.array(first) - np.array(second)) >= found - _TOLERANCE
     return float((as_large.sum() + 1) / (_TRIALS + 1))
 
 

@@ -96,7 +96,7 @@ class _Writer:
         operator."""
         kind, hidden = self.e["rnn_type"], self.e["hidden_size"]
         directions = ("forward", "backward")[: 1 + self.e["bidirectional"]]
-        found = [self._of_onnx(kind, f"encoder.{layer}.{direction}") for direction in directions]
+        found = [self._onnx_weights(kind, f"encoder.{layer}.{direction}") for direction in directions]
         names = [
             graph.constant(f"encoder.{layer}.{name}", np.stack(arrays))
             for name, arrays in zip("WRB", zip(*found, strict=True), strict=True)
@@ -118,7 +118,7 @@ class _Writer:
             states[name] = graph.op("Reshape", side_by_side, graph.constant("joined", np.array([0, self.memory])))
         return y, states
 
-    def _of_onnx(self, kind: str, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _onnx_weights(self, kind: str, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the weights of a cell in ONNX's layout: W [G H, D], R [G H, H] and B [2 G H]."""
         w = {k.removeprefix(f"{name}."): v for k, v in self.w.items() if k.startswith(f"{name}.")}
         W_h = np.hstack([w["W_rz"], w["W_n"]]) if kind == "gru_reset_before" else w["W_h"]

@@ -152,11 +152,11 @@ def _setting(values: Mapping[str, Any], name: str) -> Any:
     found = values.get("args")
     if isinstance(found, Inert):
         return found.get(name)
-    task = _inside(values.get("cfg"), "task")
-    return _inside(task, name)
+    task = _entry(values.get("cfg"), "task")
+    return _entry(task, name)
 
 
-def _inside(values: Any, name: str) -> Any:
+def _entry(values: Any, name: str) -> Any:
     """Return the entry of a dictionary, or the attribute in the state of an object, that has this name."""
     if isinstance(values, Mapping):
         return values.get(name)

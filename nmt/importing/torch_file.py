@@ -128,7 +128,7 @@ def _bytes(text: Any, *encoding: Any) -> bytes:
     return text.encode("latin1")
 
 
-_OURS: dict[str, Callable[..., Any]] = {
+_REPLACEMENTS: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": _dictionary,
     "collections.defaultdict": lambda *arguments: _Dictionary(),
     "torch._utils._rebuild_tensor": _Tensor,
@@ -151,7 +151,7 @@ class _Unpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Return the replacement for a global."""
         whole = f"{module}.{name}"
-        return _OURS[whole] if whole in _OURS else type("Inert", (Inert,), {"name": whole})
+        return _REPLACEMENTS[whole] if whole in _REPLACEMENTS else type("Inert", (Inert,), {"name": whole})
 
     def persistent_load(self, found: Any) -> _Storage:
         """Return the storage that ("storage", class, key, device, count) describes. Raises MalformedError."""

@@ -26,7 +26,7 @@ from nmt.system.paths import check_new_folder
 
 MAPPING_NAME = "imported.txt"
 """The file that lists what was mapped to what, as text."""
-_NO_TEXT = "unknown"
+_UNKNOWN_TEXT = "unknown"
 """The value of settings that name the training text, which is unknown."""
 
 
@@ -46,8 +46,8 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
         {
             "model_dir": str(out),
             "data": {
-                "train": _NO_TEXT,
-                "dev": _NO_TEXT,
+                "train": _UNKNOWN_TEXT,
+                "dev": _UNKNOWN_TEXT,
                 "src": {"lang": src_lang, "normalize": _normalize(imported.src)} | sides.get("src", {}),
                 "tgt": {"lang": tgt_lang, "normalize": _normalize(imported.tgt)} | sides.get("tgt", {}),
                 "subwords": {"joint": joint},

@@ -76,7 +76,7 @@ class WordAlignments:
         if side == 0 and self._before:
             real[: self._before] = False
         words = np.full(len(ids), -1)
-        words[real] = _numbers(self._starts[side][ids[real]])
+        words[real] = _word_indices(self._starts[side][ids[real]])
         return words
 
     def _check(self, path: str, corpus: ParallelCorpus) -> None:
@@ -86,7 +86,7 @@ class WordAlignments:
             if not len(pairs):
                 continue
             count = [
-                int(_numbers(self._starts[n][side[row]]).max(initial=-1)) + 1
+                int(_word_indices(self._starts[n][side[row]]).max(initial=-1)) + 1
                 for n, side in enumerate((corpus.src, corpus.tgt))
             ]
             wrong = pairs[(pairs >= count).any(axis=1)]
@@ -97,7 +97,7 @@ class WordAlignments:
                 )
 
 
-def _numbers(starts: np.ndarray) -> np.ndarray:
+def _word_indices(starts: np.ndarray) -> np.ndarray:
     """Return the word index of each token, counted from 0, given which tokens begin words; the first token always
     begins one."""
     first = starts.astype(np.int64)
@@ -106,13 +106,14 @@ def _numbers(starts: np.ndarray) -> np.ndarray:
 
 
 def _word_starts(subwords: Subwords) -> np.ndarray:
-    """Return which tokens begin a word, bool [V]. If no token is marked as such, every token is a word."""
+    """Return which tokens begin a word, bool [V]. If every ordinary token is a whole word, so are the special
+    tokens."""
     pieces = subwords.pieces(range(subwords.vocab_size))
     starts = np.array([piece.startswith(SPACE) for piece in pieces])
     words = sum(
         len(piece) > 1 for piece, begins in zip(pieces[EOS_ID + 1 :], starts[EOS_ID + 1 :], strict=True) if begins
     )
-    if words == len(pieces) - EOS_ID - 1:  # every token is a word, so the unknown token is one as well
+    if words == len(pieces) - EOS_ID - 1:  # the vocabulary consists of words, so the unknown token is one as well
         starts[:] = True
     return starts
 

@@ -118,7 +118,7 @@ class Indexing:
             began = time.monotonic()
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                with self._alone(path, show):
+                with self._locked(path, show):
                     if not path.is_dir():
                         with new_folder(path) as aside:
                             self._build(source, aside, show)
@@ -147,7 +147,7 @@ class Indexing:
         return blake2b(json.dumps(content).encode(), digest_size=12).hexdigest()
 
     @contextmanager
-    def _alone(self, path: Path, show: Show) -> Iterator[None]:
+    def _locked(self, path: Path, show: Show) -> Iterator[None]:
         """Keep other processes from building the same index: they wait, and then find it."""
         with path.with_suffix(".lock").open("wb") as lock:
             while not lock_alone(lock.fileno()):

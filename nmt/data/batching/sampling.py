@@ -37,7 +37,7 @@ class SubwordSampler:
     ) -> None:
         self._seed = seed
         sides = zip(("src", "tgt"), subwords, alphas, strict=True)
-        self._cutters = [None if alpha is None else _Cutter(side, kind, alpha) for side, kind, alpha in sides]
+        self._samplers = [None if alpha is None else _WordSampler(side, kind, alpha) for side, kind, alpha in sides]
 
     def growth(self, corpus: ParallelCorpus) -> tuple[float, float]:
         """Return by what factor sampling lengthens each side, measured on the first sentences."""
@@ -53,7 +53,7 @@ class SubwordSampler:
         drawn = []
         for place, side in enumerate((corpus.src, corpus.tgt)):
             of_side = side.taken(rows)
-            cutter = self._cutters[place]
+            cutter = self._samplers[place]
             if cutter is not None:
                 seeds = np.random.SeedSequence([self._seed, epoch, number, place]).generate_state(1)
                 random = Random(int(seeds[0]))  # noqa: S311 - not a secret
@@ -62,7 +62,7 @@ class SubwordSampler:
         return drawn[0], drawn[1]
 
 
-class _Cutter:
+class _WordSampler:
     """Samples segmentations of the words of one side. Symbols that are never split, bytes and unknown characters keep
     their ids."""
 

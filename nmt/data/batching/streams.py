@@ -52,7 +52,7 @@ class StreamBatches:
     The text begins as if after an EOS. Stream b + 1 begins where stream b ends, possibly within a line. An epoch
     depends on (seed, epoch) alone: with `shuffle` the order of the lines differs between epochs; without it they keep
     the order of the text, so that the state carried from segment to segment spans lines. With `parts` there are that
-    many times the streams, and each time step range gives one segment per part, one after another.
+    many times as many streams; the same time steps then give one segment for each part, one after another.
     """
 
     in_order = True
@@ -86,13 +86,13 @@ class StreamBatches:
     def shapes(self, epoch: int = 0) -> np.ndarray:
         """Return the numbers of target steps, source steps (always 0) and rows (T, S, B) of every segment: int64
         [segments, 3]."""
-        left = self._left()
+        left = self._segment_lengths()
         shapes = [left.max(axis=2), np.zeros_like(left[:, :, 0]), (left >= 0).sum(axis=2)]
         return np.stack(shapes, axis=2).reshape(-1, 3)
 
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
         """Return the numbers of source tokens (always 0) and target tokens of every segment: int64 [segments, 2]."""
-        found = np.maximum(self._left(), 0).sum(axis=2).reshape(-1)
+        found = np.maximum(self._segment_lengths(), 0).sum(axis=2).reshape(-1)
         return np.stack([np.zeros_like(found), found], axis=1)
 
     def batch(self, epoch: int, number: int) -> Segment:
@@ -125,7 +125,7 @@ class StreamBatches:
         share, more = divmod(self._length, self._streams_in_all)
         return share + (np.arange(self._streams_in_all) < more)
 
-    def _left(self) -> np.ndarray:
+    def _segment_lengths(self) -> np.ndarray:
         """Return the number of tokens of each stream in each segment, -1 where a part has fewer streams: int64
         [segments, parts, B]."""
         starts = np.arange(0, self._longest, self._steps)

@@ -15,7 +15,7 @@ from nmt.data.batching.index import LONGEST, PAIRS, TGT_TOKENS, WINDOW_PAIRS, In
 from nmt.rnn.profile import operation
 from nmt.special_tokens import boundary_ids
 
-_OF_BLOCKS, _OF_WINDOW = 0x626C6F63, 0x77696E64
+_BLOCKS_SEED, _WINDOW_SEED = 0x626C6F63, 0x77696E64
 """Parts of seeds that make the order of blocks and the order within windows independent."""
 
 
@@ -113,7 +113,7 @@ class WindowBatches:
         several = [index.read(numbers) for index, numbers in zip(self._corpus.indexes, blocks, strict=True)]
         rows = joined(several)
         lengths = rows.src.lengths + self._around, rows.tgt.lengths + 1
-        random = np.random.default_rng([self._seed, epoch, place, _OF_WINDOW])
+        random = np.random.default_rng([self._seed, epoch, place, _WINDOW_SEED])
         batches = self._deal(random, *lengths, self._count(blocks))
         tokens = [[int(side[chosen].sum()) for side in lengths] for chosen in batches]
         shapes = [(lengths[1][chosen].max(), lengths[0][chosen].max(), len(chosen)) for chosen in batches]
@@ -162,7 +162,7 @@ class WindowBatches:
             places = np.arange(math.floor(epoch * weight * size), math.floor((epoch + 1) * weight * size))
             chosen = np.zeros(len(places), np.int64)
             for turn in np.unique(places // max(1, size)).tolist():
-                order = np.random.default_rng([self._seed, number, turn, _OF_BLOCKS]).permutation(size)
+                order = np.random.default_rng([self._seed, number, turn, _BLOCKS_SEED]).permutation(size)
                 here = places // size == turn
                 chosen[here] = order[places[here] % size]
             taken.append(chosen)

@@ -32,7 +32,8 @@ _UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581]|  ")
 # The same for text that consists of sentencepiece pieces already, in which its sign for a space is text.
 _NOT_PIECES = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff ]+")
 
-# A line of only these characters is invisible: white space, and what Unicode tells fonts without a glyph to ignore (Default_Ignorable_Code_Point: zero-width spaces, joiners, fillers, direction marks, variation signs).
+# A line of only these characters is invisible: white space, and what Unicode tells fonts without a glyph to ignore
+# (Default_Ignorable_Code_Point: zero-width spaces, joiners, fillers, direction marks, variation signs).
 _INVISIBLE_SIGN = (
     "[\\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"

@@ -137,7 +137,7 @@ class FaultFinder:
     Args:
         names: The members of FAULTS to look for.
         most_ratio: A pair has the fault `ratio` if its length ratio in characters, relative to that of the whole first
-            block, is at least this.
+            block, is greater than this.
     """
 
     def __init__(self, names: Sequence[str] = FAULTS, most_ratio: float = 4.0) -> None:

@@ -92,18 +92,18 @@ class OverlapIndex:
                 if not self._every:
                     del self._exact[line]
         done = {(number, other) for number, other, _ in found}
-        self._note(found)
+        self._update(found)
         if near and len(self):
-            found += self._look_nearly(_Folded(TextBlock(lines)), done)
+            found += self._near_matches(_Folded(TextBlock(lines)), done)
         return [Match(number, int(self._first[other]), likeness) for number, other, likeness in found]
 
-    def _look_nearly(self, folded: _Folded, done: set[tuple[int, int]]) -> Iterator[tuple[int, int, Likeness]]:
+    def _near_matches(self, folded: _Folded, done: set[tuple[int, int]]) -> Iterator[tuple[int, int, Likeness]]:
         """Yield the near matches; `done` are the exact ones."""
-        for number, other in self._wanted(*self._same.pairs(folded.hashes()), done):
+        for number, other in self._to_compare(*self._same.pairs(folded.hashes()), done):
             done.add((number, other))
             self._likeness[other] = max(self._likeness[other], Likeness.NEAR)
             yield number, other, Likeness.NEAR
-        for number, other in self._wanted(*self._candidates(folded), done):
+        for number, other in self._to_compare(*self._candidates(folded), done):
             if not self._every and self._likeness[other] >= Likeness.NEAR or self._compared[other] >= _MOST_COMPARED:
                 continue
             if self._coefficient(folded, number, other) >= NEAR:
@@ -124,14 +124,14 @@ class OverlapIndex:
         agree = (signatures[numbers] == self._signatures[others]).sum(axis=1) >= _LEAST_AGREEING
         return numbers[agree], others[agree]
 
-    def _wanted(self, numbers: np.ndarray, others: np.ndarray, done: set[tuple[int, int]]) -> list[tuple[int, int]]:
+    def _to_compare(self, numbers: np.ndarray, others: np.ndarray, done: set[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the pairs that still have to be compared."""
         if not self._every:
             open_ = self._likeness[others] < Likeness.NEAR
             numbers, others = numbers[open_], others[open_]
         return [pair for pair in zip(numbers.tolist(), others.tolist(), strict=True) if pair not in done]
 
-    def _note(self, found: Iterable[tuple[int, int, Likeness]]) -> None:
+    def _update(self, found: Iterable[tuple[int, int, Likeness]]) -> None:
         """Update the best match of each held-out line."""
         for _, other, likeness in found:
             self._likeness[other] = max(self._likeness[other], likeness)

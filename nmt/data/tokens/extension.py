@@ -69,8 +69,8 @@ def parts_of_new(old: Subwords, new: Subwords) -> list[list[int]]:
 
 
 def with_means(table: np.ndarray, parts: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return a table [V, ...] with one more row for each new token: the mean of the rows of its parts, or of all rows
-    if it has none."""
+    """Return a table [V, ...] with one more row for each new token: the mean of the rows of its parts, or of all
+    ordinary tokens if it has none."""
     whole = table[EOS_ID + 1 :].mean(axis=0)
     rows = [table[list(units)].mean(axis=0) if units else whole for units in parts]
     return np.concatenate([table, np.array(rows, table.dtype).reshape(-1, *table.shape[1:])])

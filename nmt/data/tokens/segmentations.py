@@ -80,14 +80,14 @@ class Segmentation(ABC):
             if len(self._known) >= _MOST_WORDS:
                 self._known.clear()
             found = self._known[word] = self._prepared(word)
-        return self._drawn(found, random)
+        return self._sampled(found, random)
 
     @abstractmethod
     def _prepared(self, word: str) -> Any:
         """Return the data to cache for a word."""
 
     @abstractmethod
-    def _drawn(self, found: Any, random: Random) -> list[str] | None:
+    def _sampled(self, found: Any, random: Random) -> list[str] | None:
         """Return a sampled segmentation, given the cached data."""
 
 
@@ -117,7 +117,7 @@ class UnigramSegmentation(Segmentation):
             ways.append(at_end)
         return ways
 
-    def _drawn(self, found: list[list[tuple[float, str]]], random: Random) -> list[str] | None:
+    def _sampled(self, found: list[list[tuple[float, str]]], random: Random) -> list[str] | None:
         end, units = len(found) - 1, []
         while end:
             at_end = found[end]
@@ -148,18 +148,18 @@ class BpeSegmentation(Segmentation):
             steps.append(_merged(steps[-1], merges[0]))
         return steps
 
-    def _drawn(self, found: list[list[str]], random: Random) -> list[str] | None:
+    def _sampled(self, found: list[list[str]], random: Random) -> list[str] | None:
         done = 0
         while done < len(found) - 1 and random.random() >= self._alpha:
             done += 1
         units = found[done]
         if done < len(found) - 1:  # the best merge of this step is dropped
             first = 1
-            while (place := self._taken(units, first, random)) is not None:
+            while (place := self._best_merge(units, first, random)) is not None:
                 units, first = _merged(units, place), 0
         return None if any(unit not in self._scores for unit in units) else units
 
-    def _taken(self, units: list[str], first: int, random: Random) -> int | None:
+    def _best_merge(self, units: list[str], first: int, random: Random) -> int | None:
         """Return the position of the best merge that is not dropped, from index `first` of the order on, or None."""
         return next((place for place in self._merges(units)[first:] if random.random() >= self._alpha), None)
 

@@ -31,7 +31,7 @@ _TRAINING_BYTES = 65_536
 MOST_MODEL_BYTES = 256 * 2**20
 # A thread costs more than it saves below this many sentences.
 _SENTENCES_A_THREAD = 256
-# Below this number of sentences, starting sentencepiece's threads, which it does for each list, takes longer than the work.
+# Below this number of sentences, the threads that sentencepiece starts for each list take longer than the work.
 _FEW_SENTENCES = 16
 # Characters that must not reach a line of output (byte pieces can spell any of them).
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -189,7 +189,7 @@ def train_subwords(
     become tokens whether or not they occur in the text, and are never split. Raises DataError if the text is empty,
     VocabularyError if it cannot give as many or as few tokens, and whatever the iterator of sentences raises.
     """
-    source = _Watched(sentences)
+    source = _Sentences(sentences)
     more: dict[str, Any] = {"user_defined_symbols": list(symbols)} if symbols else {}
     result = io.BytesIO()
     try:
@@ -222,7 +222,7 @@ def train_subwords(
     return Subwords(result.getvalue())
 
 
-class _Watched:
+class _Sentences:
     """Iterates over the sentences for C++, which turns any exception into text, and keeps the real exception."""
 
     def __init__(self, sentences: Iterable[str]) -> None:
