@@ -53,7 +53,7 @@ class WindowBatches:
         self._around = sum(map(len, boundary_ids(boundaries)))
         self._longest = 1 + max(int(index.blocks[:, LONGEST].max(initial=0)) for index in corpus.indexes)
         self._lock = Lock()
-        self._held: dict[tuple[int, int], Future[Window]] = {}
+        self._futures: dict[tuple[int, int], Future[Window]] = {}
         self._counts: tuple[int, list[int]] = (-1, [])
         self._worker = ThreadPoolExecutor(1, "windows")
 
@@ -100,8 +100,8 @@ class WindowBatches:
         following = (epoch, place + 1) if place + 1 < windows else (epoch + 1, 0)
         with self._lock:
             wanted = [(epoch, place), following]
-            self._held = {key: self._held.get(key) or self._worker.submit(self._prepare, *key) for key in wanted}
-            found = self._held[wanted[0]]
+            self._futures = {key: self._futures.get(key) or self._worker.submit(self._prepare, *key) for key in wanted}
+            found = self._futures[wanted[0]]
         if not found.done():
             with operation("waiting for data"):
                 return found.result()

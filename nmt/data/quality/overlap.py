@@ -163,14 +163,14 @@ class _Folded:
     def hashes(self) -> np.ndarray:
         """Return a hash of each whole line, 0 for empty ones: uint64 [N]."""
         found = np.zeros(len(self.lengths), dtype=np.uint64)
-        held = np.flatnonzero(self.lengths)
-        if len(held):
-            starts = (self.ends - self.lengths)[held]
-            place = np.arange(len(self.codes), dtype=np.uint64) - np.repeat(starts, self.lengths[held]).astype(
+        filled = np.flatnonzero(self.lengths)
+        if len(filled):
+            starts = (self.ends - self.lengths)[filled]
+            place = np.arange(len(self.codes), dtype=np.uint64) - np.repeat(starts, self.lengths[filled]).astype(
                 np.uint64
             )
             mixed = _mixed(self.codes.astype(np.uint64) + (place << np.uint64(32)))
-            found[held] = np.add.reduceat(mixed, starts)
+            found[filled] = np.add.reduceat(mixed, starts)
         return found
 
     def signatures(self) -> np.ndarray:
