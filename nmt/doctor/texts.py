@@ -68,9 +68,9 @@ class Text:
         self.files = [f"{self.prefix}.{side.lang}" if is_lines else f"{self.prefix} ({side.lang})" for side in sides]
         self.where = ", ".join(self.files) if is_lines else self.prefix
         self.total = 0
-        """Pairs, or lines, that were read."""
+        """The number of pairs, or lines, that were read."""
         self.counts = [0] * len(sides)
-        """Lines of each file."""
+        """The number of lines of each file."""
         self._bytes = [Tally() for _ in sides]
         self._empty = [Tally() for _ in sides]
         self._faults: dict[tuple[str, int], Tally] = {}

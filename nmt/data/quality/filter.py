@@ -34,7 +34,7 @@ class LineFilter:
         lines = list(held_out) if settings.overlap != "none" else []
         self._overlap = OverlapIndex(lines, every=True) if lines else None
         self.counts: dict[str, int] = {}
-        """Pairs left out so far by each rule; one that breaks several counts for the first."""
+        """The number of pairs dropped so far by each rule; a pair that breaks several rules counts for the first."""
 
     @property
     def is_on(self) -> bool:

@@ -58,7 +58,7 @@ class Vocabulary(Subwords):
         self.model_bytes = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
         self._words: dict[str, list[str]] = {}
         self.are_pieces = split == "words" and any(unit.startswith(SPACE) for unit in self.units)
-        """Whether units are pieces of sentencepiece, cut by somebody else: words are not known here."""
+        """Whether the tokens are sentencepiece pieces, already split elsewhere: word boundaries are unknown here."""
 
     def __repr__(self) -> str:
         """Return a text with the number and kind of tokens."""
