@@ -1,4 +1,4 @@
-"""Text: subwords, corpora, batches. The only place where arrays are not yet time-major.
+"""Subwords, corpora and batches. Only here are arrays not yet time-major.
 
 src, tgt = load_sides(config.data)
 corpus = load_parallel(config.data.train, src, tgt)

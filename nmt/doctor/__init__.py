@@ -1,4 +1,4 @@
-"""A look at a corpus before anything is learned from it: what cannot work, and what may be wrong."""
+"""Check a corpus before training: report what cannot work, and what may be wrong."""
 
 from nmt.doctor.examine import PAIRS_AT_START, examine
 from nmt.doctor.findings import Example, Finding, Findings

@@ -1,6 +1,7 @@
-"""The whole look: training text once through, held-out texts, overlap, vocabulary; memory does not grow with the text.
+"""Run all checks: read the training text once, then check held-out texts, overlap and vocabulary; memory does not grow
+with the text.
 
-What grows is bounded: hashes of pairs (`repeats.MOST_HASHES`), a sample of lines for the subwords, and the held-out
+Memory is bounded by the hashes of pairs (`repeats.MOST_HASHES`), a sample of lines for the subwords, and the held-out
 texts, which are kept.
 """
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from nmt.data.corpora.corpus import Side
 
 PAIRS_AT_START = 1_000_000
-"""Of a larger training text so many are looked at before the first update: half a minute."""
+"""The number of pairs of a larger training text that are checked before the first update; this takes half a minute."""
 _SAMPLE = 50_000
-"""Lines that are cut into subwords."""
+"""The number of lines that are tokenized into subwords."""
 _Sides = Callable[[list[list[str]]], "tuple[Side, Side]"]
 
 
@@ -39,18 +40,19 @@ def examine(
     show: Show = tell_nobody,
     beside: bool = False,
 ) -> Findings:
-    """Look at the texts of data.train, data.dev and data.test.
+    """Check the texts of data.train, data.dev and data.test, and return the findings.
 
     Args:
         config: The settings.
-        sides: Gives both sides with subwords, for which it may train on the cleaned lines that it gets, the first ones
-            of each side; None leaves out what concerns subwords. Called when there was no error.
-        limit: Lines of the training text to look at; None for all.
-        show: Told now and then how far it is.
-        beside: Call `sides` in a thread while the rest is read, errors or not. For those that write nothing.
+        sides: Returns both sides with subwords, which it may train on the cleaned lines that it receives, the first
+            ones of each side; None skips the checks of subwords. Called if there was no error.
+        limit: The number of lines of the training text to check; None for all.
+        show: Called with the progress now and then.
+        beside: Call `sides` in a thread while the rest is read, whether or not there are errors. For functions that
+            write no files.
 
     Raises:
-        DataError: A file is missing, or is no text in lines at all.
+        DataError: A file is missing, or is not a text of lines at all.
     """
     with ThreadPoolExecutor(1) as pool:
         return _examine(config, sides, limit, show, pool if beside else None)
@@ -59,7 +61,7 @@ def examine(
 def _examine(
     config: Config, sides: _Sides | None, limit: int | None, show: Show, pool: ThreadPoolExecutor | None
 ) -> Findings:
-    """See `examine`; with a pool the subwords are made in a thread of it."""
+    """Return the findings of `examine`; with a pool, the subwords are made in one of its threads."""
     began = time.monotonic()
     data = config.data
     configs = [data.src, data.tgt] if config.task == "translation" else [data.tgt]
@@ -67,7 +69,7 @@ def _examine(
     of_training = {train.prefix for train in trains}
     held_out = {source.path: Text(source, configs) for corpora in data.held_out for source in sources_of(corpora)}
     result = Findings()
-    kept = {prefix: _whole(text) for prefix, text in held_out.items()}
+    kept = {prefix: _all_lines(text) for prefix, text in held_out.items()}
     others = [(text, kept[prefix]) for prefix, text in held_out.items() if prefix not in of_training]
     limits = [limit and max(1, (limit - done) // (len(trains) - done)) for done, _ in enumerate(trains)]
     sample = _Sample(len(configs), len(trains))
@@ -101,7 +103,7 @@ def _examine(
 
 
 class _Sample:
-    """The first cleaned lines of each corpus of the training text."""
+    """A sample of the training text: the first cleaned lines of each corpus."""
 
     def __init__(self, sides: int, corpora: int) -> None:
         self._sides, self._most = sides, max(1, _SAMPLE // corpora)
@@ -109,26 +111,26 @@ class _Sample:
 
     @property
     def lines(self) -> list[list[str]]:
-        """Return those of all corpora, of each side."""
+        """Return the lines of all corpora, for each side."""
         return [[line for lines in self.of_each for line in lines[side]] for side in range(self._sides)]
 
     def begin(self) -> None:
-        """Begin another corpus."""
+        """Start the next corpus."""
         self.of_each.append([[] for _ in range(self._sides)])
 
     @property
     def is_full(self) -> bool:
-        """Return whether there is no more room for this corpus."""
+        """Return whether the sample of this corpus is complete."""
         return len(self.of_each[-1][0]) >= self._most
 
     def add(self, block: Block) -> None:
-        """Keep what there is room for."""
+        """Add lines of a block until the sample of this corpus is complete."""
         for kept, lines in zip(self.of_each[-1], block.clean, strict=True):
             kept += lines[: self._most - len(kept)]
 
 
-def _whole(text: Text) -> list[list[str]]:
-    """Return the cleaned lines of a held-out text."""
+def _all_lines(text: Text) -> list[list[str]]:
+    """Return all cleaned lines of a held-out text."""
     lines: list[list[str]] = [[] for _ in text.sides]
     for block in text.blocks():
         for side, these in zip(lines, block.clean, strict=True):
@@ -137,7 +139,7 @@ def _whole(text: Text) -> list[list[str]]:
 
 
 def _same_text(text: Text) -> Finding:
-    """Return the finding for a held-out text that is the training text."""
+    """Return the finding that a held-out text is the training text."""
     what = "are the training text itself"
     advice = "hold out a part of it: scores say nothing else"
     return Finding("overlap", "warning", text.where, text.total, text.total, what, "lines", (), advice)
@@ -151,7 +153,7 @@ def _subwords(
     kept: dict[str, list[list[str]]],
     config: Config,
 ) -> list[Finding]:
-    """Return what concerns the vocabulary."""
+    """Return the findings about the vocabulary."""
     try:
         both = sides()
     except DataError as error:

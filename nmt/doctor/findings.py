@@ -1,4 +1,4 @@
-"""What was found in a corpus: counts, and examples with their lines; as lines of text and as JSON."""
+"""The findings about a corpus: counts, and examples with their line numbers; printed as text or JSON."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ from typing import Any, Literal
 import numpy as np
 
 SHOWN = 5
-"""Examples kept of a kind."""
+"""The number of examples kept of each kind."""
 _WIDTH = 90
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Example:
-    """Line `line` of a file, counted from 1, and what stands there, shortened."""
+    """The shortened text of line `line` of a file, counted from 1."""
 
     line: int
     text: str
 
     @classmethod
     def of(cls, line: int, *texts: str) -> Example:
-        """Return an example of one line or of the lines of both sides."""
+        """Return an example made of one line, or of the lines of both sides."""
         return cls(line, " ||| ".join(map(_shortened, texts)))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of trouble in one file or pair of files."""
+    """One kind of problem in one file or pair of files."""
 
     name: str
-    """As in `nmt.data.quality.faults.FAULTS`, and some more."""
+    """A name from `nmt.data.quality.faults.FAULTS`, or one of a few others."""
     level: Literal["error", "warning"]
-    """With an error training cannot work, or teaches nonsense."""
+    """With an error, training cannot work or learns nonsense."""
     where: str
     count: int
     total: int
     what: str
-    """What is true of so many of all: `200 of 1,000 lines WHAT`."""
+    """What applies to these lines: `200 of 1,000 lines WHAT`."""
     unit: str = "lines"
     examples: tuple[Example, ...] = ()
     advice: str = ""
 
     def line(self) -> str:
-        """Return one line of text: where, how many, what, the lines' numbers, what to do."""
+        """Return a one-line text: where, how many, what, line numbers, and what to do."""
         if not self.what:
-            return self.where  # an error that is a line already
+            return self.where  # an error message that is a complete line
         share = f" ({_percent(self.count / self.total)})" if self.total else ""
         counted = f"{self.count:,} of {self.total:,} {self.unit}{share} " if self.total else ""
         numbers = ", ".join(str(example.line) for example in self.examples)
@@ -63,27 +63,27 @@ class Finding:
 
 @dataclass
 class Findings:
-    """All that was found."""
+    """All findings of one run."""
 
     findings: list[Finding] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    """Lines looked at of each text, by its prefix."""
+    """The number of lines checked of each text, by its prefix."""
     seconds: float = 0.0
     complete: bool = True
-    """Whether all lines of the training text were looked at."""
+    """Whether all lines of the training text were checked."""
 
     @property
     def errors(self) -> list[Finding]:
-        """Return those with which training cannot work."""
+        """Return the findings that make training impossible."""
         return [finding for finding in self.findings if finding.level == "error"]
 
     @property
     def warnings(self) -> list[Finding]:
-        """Return the others."""
+        """Return the other findings."""
         return [finding for finding in self.findings if finding.level == "warning"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it, for JSON."""
+        """Return everything, for JSON."""
         return {
             "lines": self.counts,
             "complete": self.complete,
@@ -92,7 +92,7 @@ class Findings:
         }
 
     def summary(self) -> str:
-        """Return what was looked at, in a line."""
+        """Return a one-line text that says what was checked."""
         looked = ", ".join(f"{count:,} of {name}" for name, count in self.counts.items())
         part = "" if self.complete else ", the first lines alone"
         return f"data: looked at {looked}{part} in {self.seconds:.1f} s: {_counted(len(self.errors), 'error')}, " + (
@@ -100,7 +100,7 @@ class Findings:
         )
 
     def page(self) -> str:
-        """For a person: every finding with its examples."""
+        """Return a readable text of every finding with its examples."""
         lines = [self.summary()]
         for finding in (*self.errors, *self.warnings):
             lines += ["", f"{finding.level}: {finding.line()}"]
@@ -109,14 +109,14 @@ class Findings:
 
 
 class Tally:
-    """How many lines have a fault, and the first of them."""
+    """Counts the lines with a fault, and keeps the first of them."""
 
     def __init__(self) -> None:
         self.count = 0
         self.examples: list[Example] = []
 
     def add(self, marked: np.ndarray, start: int, *sides: Sequence[str]) -> None:
-        """Note the lines that are marked (bool [N]) of a block whose first line is number `start`, from 0."""
+        """Count the marked lines (bool [N]) of a block whose first line has number `start`, from 0."""
         numbers = np.flatnonzero(marked)
         self.count += len(numbers)
         for number in numbers[: SHOWN - len(self.examples)].tolist():
@@ -131,18 +131,18 @@ class Tally:
 
 
 def found(findings: Iterable[Finding | None]) -> list[Finding]:
-    """Return those that have something to tell."""
+    """Return the findings that are not None."""
     return [finding for finding in findings if finding is not None and finding.count]
 
 
 def _shortened(text: str) -> str:
-    """Return a line in a form that a terminal can show."""
+    """Return a line shortened and made safe for a terminal."""
     text = _UNPRINTABLE.sub(lambda match: f"\\x{_code(match[0]):02x}", text[: 2 * _WIDTH])
     return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
 
 
 def _code(character: str) -> int:
-    """Return the byte behind a lone surrogate that stands for one, else the code point."""
+    """Return the byte that a lone surrogate represents, or else the code point."""
     code = ord(character)
     return code - 0xDC00 if 0xDC80 <= code < 0xDD00 else code
 

@@ -1,4 +1,4 @@
-"""Pairs that a training text holds more than once, and held-out lines that it holds."""
+"""Find duplicate pairs in a training text, and held-out lines that occur in it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nmt.doctor.findings import SHOWN, Example, Finding
 from nmt.doctor.texts import Block, Text
 
 MOST_HASHES = 4_000_000
-"""Hashes of pairs kept at most, 64 MB with their lines' numbers; of more pairs a sample is kept."""
+"""The largest number of hashes kept, 64 MB with their line numbers; of more pairs, a sample is kept."""
 
 
 class Duplicates:
-    """Counts pairs that were there before.
+    """Counts duplicate pairs.
 
-    A sample is drawn by the hashes themselves: those that a power of two divides are kept, so that of equal pairs all
-    are in the sample or none.
+    The sample is chosen by the hashes themselves: only hashes divisible by a power of two are kept, so that either all
+    copies of a pair are in the sample or none.
     """
 
     def __init__(self, most: int = MOST_HASHES) -> None:
@@ -29,7 +29,7 @@ class Duplicates:
         self._kept = 0
 
     def add(self, block: Block) -> None:
-        """Note the pairs of a block, but those that are empty."""
+        """Count the pairs of a block, except empty ones."""
         hashes = pair_hashes(block.clean[0], block.clean[-1])
         full = np.fromiter((bool(line) for line in block.clean[-1]), dtype=bool, count=len(block))
         self._keep(hashes, np.flatnonzero(full & (hashes % self._divisor == 0)), block.start)
@@ -41,7 +41,7 @@ class Duplicates:
             self._hashes, self._numbers, self._kept = [hashes[rest]], [numbers[rest]], len(rest)
 
     def finding(self, text: Text) -> Finding | None:
-        """Return what there is to tell; of a sample the number is an estimate, and says so."""
+        """Return the finding, or None; if it is based on a sample, it says that the number is an estimate."""
         if not self._kept:
             return None
         hashes, numbers = np.concatenate(self._hashes), np.concatenate(self._numbers)
@@ -76,7 +76,7 @@ class Overlap:
     """Looks for the lines of held-out texts in the training text.
 
     Args:
-        texts: The held-out texts, each with its cleaned lines, of both sides or of one.
+        texts: The held-out texts, each with its cleaned lines of one or both sides.
     """
 
     def __init__(self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]]) -> None:
@@ -86,7 +86,7 @@ class Overlap:
         self._examples: dict[int, tuple[Likeness, int]] = {}
 
     def add(self, block: Block) -> None:
-        """Look at a block of the training text."""
+        """Look for matches in a block of the training text."""
         if not self._texts:
             return
         for match in self._lines.look(block.clean[0]):
@@ -96,7 +96,7 @@ class Overlap:
         self._pairs.look(_joined(block.clean), near=False)
 
     def findings(self, train: Text) -> list[Finding]:
-        """Return what there is to tell of each text."""
+        """Return the findings for all held-out texts."""
         told, start = [], 0
         for text, sides in self._texts:
             if (finding := self._finding(train, text, start, len(sides[0]))) is not None:
@@ -105,7 +105,8 @@ class Overlap:
         return told
 
     def _finding(self, train: Text, text: Text, start: int, size: int) -> Finding | None:
-        """Return what there is to tell of the text whose lines are `size` ones of all, from number `start` on."""
+        """Return the finding, or None, for the text whose `size` lines begin at number `start` of all held-out
+        lines."""
         likeness = self._lines.likeness[start : start + size]
         pairs = self._pairs.likeness[start : start + size] == Likeness.EXACT
         exact, near = int((likeness == Likeness.EXACT).sum()), int((likeness == Likeness.NEAR).sum())
@@ -113,7 +114,7 @@ class Overlap:
             return None
         is_pair = len(text.sides) == 2
         whole = f" ({int(pairs.sum()):,} of them with the same translation)" if is_pair else ""
-        # Of equal lines the first alone has its place, which may be one of another text.
+        # Only the first of equal lines has a match of its own, and it may belong to another text.
         here = [number - start for number in self._examples if start <= number < start + size]
         most_alike = sorted(here, key=lambda number: (-self._examples[start + number][0], not pairs[number], number))
         examples = []
@@ -136,6 +137,5 @@ class Overlap:
 
 
 def _joined(sides: Sequence[Sequence[str]]) -> list[str]:
-    """Return the pairs as single lines, in which nothing of one side can look like the other's: cleaned lines have no
-    tab."""
+    """Return each pair as a single line, with the sides separated by a tab, which cleaned lines cannot contain."""
     return ["\t".join(pair) if all(pair) else "" for pair in zip(*sides, strict=True)]

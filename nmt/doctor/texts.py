@@ -1,4 +1,4 @@
-"""The texts of a run: their files, read side by side, and what single lines and pairs have wrong with them."""
+"""Read the texts of a run, both sides together, and find the faults of single lines and pairs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from nmt.config import SideConfig
 
 BLOCK = 16_384
-"""Lines looked at together."""
-# What is true of so many lines is how the text is, and no slip.
+"""The number of lines checked together."""
+# What is true of this share of lines is normal for the text and not a mistake.
 _USUAL = 0.5
 
-_SAYS = {
+_TEXTS = {
     "encoding": (
         "hold letters broken by a wrong encoding",
         "read the text as what it was written in, or leave them out",
@@ -35,14 +35,14 @@ _SAYS = {
     "same": ("have the same text on both sides", ""),
     "ratio": ("have sides of very unequal length", "they may be no translations of one another"),
 }
-"""What is said of each fault, and what may be done besides leaving the lines out."""
+"""The text for each fault, and advice in addition to dropping the lines."""
 _FILTERED = ("encoding", "control", "markup", "script", "same", "ratio")
 _FILTERS = {"ratio": "max_length_ratio"}
 
 
 @dataclass(frozen=True)
 class Block:
-    """Lines of all sides, as they were read and cleaned. `start`: the number of the first, from 0."""
+    """Lines of all sides, as read and as cleaned. `start`: the number of the first line, from 0."""
 
     start: int
     raw: list[list[str]]
@@ -57,7 +57,7 @@ class Text:
     """One of data.train, data.dev and data.test.
 
     Args:
-        source: Prefix of its files, or one corpus of several. Lines of several files are counted through all of them.
+        source: The prefix of its files, or one of several corpora. Line numbers run on through all files.
         sides: Source and target, or the one side of a language model.
     """
 
@@ -68,17 +68,17 @@ class Text:
         self.files = [f"{self.prefix}.{side.lang}" if is_lines else f"{self.prefix} ({side.lang})" for side in sides]
         self.where = ", ".join(self.files) if is_lines else self.prefix
         self.total = 0
-        """Pairs, or lines, that were read."""
+        """The number of pairs, or lines, that were read."""
         self.counts = [0] * len(sides)
-        """Lines of each file."""
+        """The number of lines of each file."""
         self._bytes = [Tally() for _ in sides]
         self._empty = [Tally() for _ in sides]
         self._faults: dict[tuple[str, int], Tally] = {}
         self._finder = FaultFinder()
 
     def blocks(self, limit: int | None = None) -> Iterator[Block]:
-        """Read, clean and look at the lines, block by block, at most `limit` of them. Raises DataError where a file is
-        no text in lines."""
+        """Read, clean and check the lines, and yield them block by block, at most `limit` lines. Raises DataError if a
+        file is not a text of lines."""
         for part in self.source.parts([side.lang for side in self.sides]):
             rows = part.rows(lenient=True)
             while rows_here := list(islice(rows, BLOCK if limit is None else min(BLOCK, limit - self.total))):
@@ -87,14 +87,14 @@ class Text:
                 for side in range(len(self.sides)):
                     self.counts[side] += len(whole) if all_whole else sum(row[side] is not None for row in rows_here)
                 if whole:
-                    yield self._look([[str(line) for line in lines] for lines in zip(*whole, strict=True)])
+                    yield self._check([[str(line) for line in lines] for lines in zip(*whole, strict=True)])
                 if not all_whole:
                     for row in rows:
                         self.counts = [count + (line is not None) for count, line in zip(self.counts, row, strict=True)]
                     return
 
     def findings(self) -> list[Finding]:
-        """Return what is wrong with single lines and pairs, after all blocks."""
+        """Return the findings about single lines and pairs, after all blocks were read."""
         if len(set(self.counts)) > 1:
             return [self._unequal()]
         if not self.total:
@@ -107,8 +107,8 @@ class Text:
             found_here.append(self._fault(name, side, tally))
         return found(found_here)
 
-    def _look(self, raw: list[list[str]]) -> Block:
-        """Count what is wrong with a block of lines."""
+    def _check(self, raw: list[list[str]]) -> Block:
+        """Clean a block of lines, count its faults, and return it."""
         clean = [
             clean_lines(lines, config.lowercase, config.normalize)
             for lines, config in zip(raw, self.sides, strict=True)
@@ -126,7 +126,7 @@ class Text:
         return block
 
     def _unequal(self) -> Finding:
-        """Return the finding for files that cannot be pairs."""
+        """Return the finding that the files have different numbers of lines."""
         what = (
             f"must have as many lines as each other, got {self.counts[0]} and {self.counts[1]}; line n of one has to "
             "translate line n of the other"
@@ -134,7 +134,7 @@ class Text:
         return Finding("unequal", "error", self.where, abs(self.counts[0] - self.counts[1]), 0, what)
 
     def _not_utf8(self, side: int, file: str) -> Finding | None:
-        """Return lines of one file that cannot be read."""
+        """Return the finding about lines of one file that are not UTF-8, or None."""
         tally = self._bytes[side]
         if not tally.count:
             return None
@@ -144,16 +144,18 @@ class Text:
         return Finding("utf-8", "error", file, tally.count, 0, what, "lines", examples, advice)
 
     def _empty_finding(self, side: int, file: str) -> Finding:
-        """Empty lines of one file; where all are, there is nothing to learn from."""
+        """Return the finding about empty lines of one file: an error if all are empty, because nothing can be learned
+        then."""
         tally = self._empty[side]
         level = "error" if tally.count == self.total else "warning"
         return tally.finding("empty", file, self.total, "are empty", level=level)
 
     def _fault(self, name: str, side: int, tally: Tally) -> Finding | None:
-        """Return what is said of a fault; None where nearly all lines have it, which is then how the text is."""
+        """Return the finding about a fault; None if nearly all lines have it, because it is then normal for the
+        text."""
         if name in ("script", "mixed") and tally.count > _USUAL * self.total:
             return None
-        what, advice = _SAYS[name]
+        what, advice = _TEXTS[name]
         is_pairs = name in ("same", "ratio")
         if name in _FILTERED:
             setting = f"data.filter.{_FILTERS.get(name, name)} leaves them out of training"

@@ -1,4 +1,6 @@
-"""Whether the subwords fit the texts: what is unknown, what is never seen, what is too long."""
+"""Check whether the subwords fit the texts: unknown characters, tokens that never occur, sentences that are too
+long.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from nmt.doctor.texts import Text
 
 _RARE = 5
-"""A vector is learned from the places where its unit stands; from fewer than so many little is learned."""
+"""An embedding is learned from the occurrences of its token; fewer than this many teach little."""
 _MOST_RARE = 0.5
 _LEAST_UNITS = 200
 _MOST_UNKNOWN = 0.001
@@ -28,11 +30,11 @@ _SHOWN = 8
 
 
 class Vocabulary:
-    """Counts the units of texts.
+    """Counts the tokens of texts.
 
     Args:
-        sides: With their subwords; both may have the same.
-        config: The settings, which say where the subwords are from.
+        sides: The sides with their subwords; both may have the same ones.
+        config: The settings, which say where the subwords come from.
     """
 
     def __init__(self, sides: Sequence[Side], config: Config) -> None:
@@ -41,7 +43,8 @@ class Vocabulary:
         self._counts = [np.zeros(side.subwords.vocab_size, dtype=np.int64) for side in sides]
 
     def look(self, text: Text, lines: Sequence[Sequence[str]], *, training: bool) -> list[Finding]:
-        """Cut the cleaned lines of each side, from the first on; what is unknown, and of training text too long."""
+        """Tokenize the cleaned lines of each side, which start at the first line; return findings about unknown
+        characters and, for training text, about sentences that are too long."""
         told: list[Finding | None] = []
         too_long = np.zeros(len(lines[0]), dtype=bool)
         for side, counts, these, file in zip(self._sides, self._counts, lines, text.files, strict=True):
@@ -59,14 +62,15 @@ class Vocabulary:
 
     @property
     def _advice(self) -> str:
-        """Return what to do about characters that are unknown."""
+        """Return the advice about unknown characters."""
         if self._is_given:
             return "training.extend_vocabulary adds units to those of training.load_model"
         more = "" if self._asked.character_coverage == 1 else "raise data.subwords.character_coverage, or "
         return f"{more}use units smaller than words, of a text that has these characters"
 
     def absurd(self, text: Text, share: float) -> list[Finding]:
-        """Vocabularies of which most units are hardly ever seen; `share` of the training text was looked at."""
+        """Return the findings about vocabularies most of whose tokens hardly ever occur; `share` is the checked part of
+        the training text."""
         asked = self._asked.vocab_size
         told = []
         groups: dict[int, list[int]] = {}
@@ -87,8 +91,8 @@ class Vocabulary:
 
 
 def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:
-    """Return ids of the units of lines, from the first one on. Raises DataError: a word has not the factors it must
-    have."""
+    """Return the token ids of lines, which start at the first line. Raises DataError if a word does not have the
+    factors that it must have."""
     subwords = side.subwords
     try:
         rows = subwords.encode(lines)
@@ -100,7 +104,7 @@ def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:
 def _unknown(
     side: Side, file: str, lines: Sequence[str], rows: list[list[int]], marked: np.ndarray, advice: str
 ) -> Finding | None:
-    """Return units that are not in the vocabulary, where they are more than a few."""
+    """Return the finding about unknown tokens if there are more than a few, or None."""
     units = sum(map(len, rows))
     count = sum(row.count(UNK_ID) for row in rows)
     if not units or count / units < _MOST_UNKNOWN:
@@ -117,7 +121,7 @@ def _unknown(
 
 
 def _long(text: Text, marked: np.ndarray, lines: Sequence[Sequence[str]]) -> Finding | None:
-    """Return lines over max_length, where they are more than a few."""
+    """Return the finding about lines over max_length if there are more than a few, or None."""
     if marked.mean() <= _MOST_LONG:
         return None
     tally = Tally()

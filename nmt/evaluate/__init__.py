@@ -1,4 +1,4 @@
-"""Scores of translations, how sure they are, and whether one system is better than another."""
+"""Score translations, with confidence intervals, and test whether one system is better than another."""
 
 from nmt.evaluate.scores import (
     ALL_METRICS,

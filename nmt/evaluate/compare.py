@@ -1,7 +1,8 @@
-"""Is B better than A? Paired tests of sacrebleu, by length and frequency of words, and the sentences that differ most.
+"""Compare two systems: paired tests by sacrebleu, scores by length and by word frequency, and the sentences that differ
+most.
 
-Paired bootstrap: Koehn 2004, as sacrebleu computes it (Post 2018); approximate randomisation: Riezler and Maxwell
-2005. Buckets: after compare-mt (Neubig et al. 2019).
+Paired bootstrap: Koehn 2004, as sacrebleu computes it (Post 2018); approximate randomisation: Riezler and Maxwell 2005.
+Buckets: after compare-mt (Neubig et al. 2019).
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from nmt.errors import DataError
 from nmt.evaluate.scores import Score, make_metric, score_translations
 
 Texts = Sequence[Sequence[str | None]]
-"""References, one text each."""
+"""Several references; each is one text."""
 
 LENGTHS = (0, 11, 21, 31, 41)
-"""Where buckets of reference lengths begin, in words."""
+"""The lower bounds of the buckets of reference length, in words."""
 FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)
-"""Where buckets of words begin, by how often a word is in a text."""
+"""The lower bounds of the buckets of word frequency."""
 _TOKENISED = re.compile(r" [.,!?;:](?= |$)|&(?:apos|quot|amp|#\d+);|@-@|@@(?= |$)")
 _MUCH, _LITTLE = 0.3, 0.05
-_TRIALS, _EQUAL = 10_000, 1e-9
-"""Of approximate randomisation; and what scores differ by that were summed in another order."""
+_TRIALS, _TOLERANCE = 10_000, 1e-9
+"""The number of trials of approximate randomisation, and the tolerance for scores summed in another order."""
 
 
 @dataclass(frozen=True)
 class PairedScore:
-    """Two systems by one metric, on the same lines.
+    """The scores of two systems by one metric, on the same lines.
 
-    `p_bootstrap` and `p_randomisation` are the probabilities of such a difference or a larger one, in absolute value,
-    were the systems equally good: 1 for equal texts.
+    `p_bootstrap` and `p_randomisation` are the probabilities of a difference at least this large in absolute value if
+    the systems were equally good: 1 for equal texts.
     """
 
     a: Score
@@ -53,10 +54,10 @@ class PairedScore:
 
 @dataclass(frozen=True)
 class Bucket:
-    """A part of a test set and what systems score on it.
+    """A part of a test set, with the systems' scores on it.
 
-    name: `11-20 words`, or `5-9 times`. size: Lines, or words of the references. scores: Of each system, in percent;
-    NaN where the metric cannot tell.
+    name: `11-20 words`, or `5-9 times`. size: The number of lines, or of words of the references. scores: One for each
+    system, in percent; NaN if the metric is undefined.
     """
 
     name: str
@@ -73,11 +74,11 @@ def compare(
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> dict[str, PairedScore]:
-    """Test each metric's difference.
+    """Compute each metric for both systems and test the difference.
 
     Args:
         a, b: Translations of the same lines.
-        references, metrics, lowercase, tokenize: As of `score_translations`.
+        references, metrics, lowercase, tokenize: As in `score_translations`.
 
     Raises:
         DataError: The texts differ in length, or are not tokenised alike.
@@ -104,7 +105,7 @@ def compare(
 
 
 def check_tokenised_alike(texts: Mapping[str, Sequence[str]]) -> None:
-    """Raise DataError where one text looks tokenised and another does not: their scores mean different things."""
+    """Raise DataError if one text looks tokenised and another does not: their scores mean different things."""
     shares = {name: _tokenised_share(lines) for name, lines in texts.items()}
     most, least = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
     if shares[most] >= _MUCH and shares[least] <= _LITTLE:
@@ -115,11 +116,11 @@ def check_tokenised_alike(texts: Mapping[str, Sequence[str]]) -> None:
 
 
 def check_same_signatures(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str]) -> None:
-    """Raise DataError where the scores of two files of `nmt-evaluate --json` were not computed alike.
+    """Raise DataError if the scores of two files of `nmt-evaluate --json` were not computed alike.
 
     Args:
-        a, b: Metric to its score, as `Score.to_dict` gives it.
-        names: Of the files.
+        a, b: Scores by metric, as `Score.to_dict` returns them.
+        names: The names of the files.
     """
     if a.keys() != b.keys():
         raise DataError(
@@ -138,8 +139,8 @@ def check_same_signatures(a: Mapping[str, Any], b: Mapping[str, Any], names: tup
 
 
 def by_length(systems: Sequence[Sequence[str]], references: Texts, lowercase: bool, tokenize: str) -> list[Bucket]:
-    """chrF of systems on lines whose first reference has so many words between spaces. (BLEU cannot tell of lines of
-    fewer than four words.)"""
+    """Return the systems' chrF in buckets of lines, by the number of space-separated words in the first reference.
+    (BLEU is undefined for lines of fewer than four words.)"""
     places: dict[int, list[int]] = {}
     for number, line in enumerate(references[0]):
         places.setdefault(bisect_right(LENGTHS, len((line or "").split())) - 1, []).append(number)
@@ -160,13 +161,13 @@ def by_length(systems: Sequence[Sequence[str]], references: Texts, lowercase: bo
 def by_frequency(
     systems: Sequence[Sequence[str]], references: Texts, text: Iterable[str] | None, lowercase: bool, tokenize: str
 ) -> list[Bucket]:
-    """F1 of the words of systems, of those that are so often in a text: words of a line in any order against those of
-    its first reference.
+    """Return the systems' F1 for the words in each bucket of frequency in a text: the words of a line, in any order,
+    compared with those of its first reference.
 
     Args:
-        systems, references: Of the same lines.
-        text: Whose words are counted, such as the training text; None for the references.
-        lowercase, tokenize: What a word is, as for BLEU.
+        systems, references: Translations and references of the same lines.
+        text: The text in which words are counted, such as the training text; None for the references.
+        lowercase, tokenize: How words are tokenized, as for BLEU.
     """
     words = _words(lowercase, tokenize)
     first = [words(line or "") for line in references[0]]
@@ -197,7 +198,7 @@ def by_frequency(
 def differences(
     a: Sequence[str], b: Sequence[str], references: Texts, most: int, metric: str = "chrf"
 ) -> list[tuple[int, float, float]]:
-    """Return the lines on which B gains or loses most over A: number from 0, score of A and of B, largest difference
+    """Return the lines on which B gains or loses most against A: number from 0, score of A and of B, largest difference
     first."""
     scorer = make_metric(metric, False, "13a")
     found = []
@@ -212,7 +213,7 @@ def differences(
 def _bootstrapped(
     name: str, metric: Any, both: Mapping[str, Sequence[str]], references: Texts
 ) -> tuple[tuple[str, str], list[Any]]:
-    """Return name and signature of a metric, and sacrebleu's results for both systems by paired bootstrap."""
+    """Return the name and signature of a metric, and sacrebleu's paired bootstrap results for both systems."""
     from sacrebleu.significance import PairedTest
 
     systems: Any = [(system, list(lines)) for system, lines in both.items()]
@@ -223,9 +224,10 @@ def _bootstrapped(
 
 
 def _randomised(metric: Any, a: np.ndarray, b: np.ndarray) -> float:
-    """Return the probability of at least such a difference where each line's translations are swapped or not by chance,
-    from statistics [lines, numbers] of both. Drawn as sacrebleu draws; but it counts only larger differences, so that
-    equal texts, or few lines that differ, would be significant."""
+    """Return the probability of at least the observed difference if the translations of each line are swapped at
+    random, from statistics [lines, numbers] of both systems. Uses the same random numbers as sacrebleu; but sacrebleu
+    counts only larger differences, so that equal texts, or texts that differ in few lines, would be significant.
+    """
     seed = os.environ.get("SACREBLEU_SEED", "12345")
     swapped = np.random.default_rng(None if seed.lower() == "none" else int(seed)).integers(
         2, size=(_TRIALS, len(a)), dtype=bool
@@ -233,7 +235,7 @@ def _randomised(metric: Any, a: np.ndarray, b: np.ndarray) -> float:
     sums = swapped @ a + ~swapped @ b, swapped @ b + ~swapped @ a
     first, second = ([metric._aggregate_and_compute(row).score for row in rows[:, None]] for rows in sums)
     found = abs(metric._aggregate_and_compute(a).score - metric._aggregate_and_compute(b).score)
-    as_large = np.abs(np.array(first) - np.array(second)) >= found - _EQUAL
+    as_large = np.abs(np.array(first) - np.array(second)) >= found - _TOLERANCE
     return float((as_large.sum() + 1) / (_TRIALS + 1))
 
 
@@ -242,13 +244,13 @@ def _tokenised_share(lines: Sequence[str]) -> float:
 
 
 def _settings_of(signature: str) -> dict[str, str]:
-    """Return the parts of a signature that say how a score was computed; what concerns its interval is none of them."""
+    """Return the parts of a signature that say how a score was computed, without those of its interval."""
     parts = dict(part.partition(":")[::2] for part in signature.split("|"))
     return {key: value for key, value in parts.items() if key not in ("bs", "ar", "seed")}
 
 
 def _range(starts: Sequence[int], start: int) -> str:
-    """`5-9` of the starts (..., 5, 10, ...); `1000 or more` of the last."""
+    """Return `5-9` for the start 5 of (..., 5, 10, ...), or `1000 or more` for the last."""
     if start + 1 == len(starts):
         return f"{starts[start]:,} or more"
     first, last = starts[start], starts[start + 1] - 1
@@ -256,6 +258,6 @@ def _range(starts: Sequence[int], start: int) -> str:
 
 
 def _words(lowercase: bool, tokenize: str) -> Callable[[str], list[str]]:
-    """Return what cuts a line into the words that BLEU counts."""
+    """Return the tokenizer that splits a line into the words that BLEU counts."""
     metric = make_metric("bleu", lowercase, tokenize)
     return lambda line: list(metric._preprocess_segment(line).split())

@@ -1,8 +1,8 @@
-"""Error rates for texts of which a line is a word: letters to sounds, old spelling to new.
+"""Error rates for tasks in which each line is a word, such as grapheme-to-phoneme conversion or normalising old
+spelling.
 
-As metrics of sacrebleu, so that its confidence intervals and paired tests work with them as well. Where a line has
-several references, the one that costs the fewest edits counts, as is usual for dictionaries with several
-pronunciations.
+They are metrics of sacrebleu, so that its confidence intervals and paired tests work with them. If a line has several
+references, the one with the fewest edits counts, as is usual for dictionaries with several pronunciations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAMES = {"wer": "WER", "per": "PER", "accuracy": "accuracy"}
 
 
 class ErrorRateSignature(Signature):
-    """What was counted."""
+    """The signature of an error rate."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)
@@ -26,12 +26,13 @@ class ErrorRateSignature(Signature):
 
 
 class ErrorRate(Metric):
-    """`wer`: lines that equal no reference, in percent; `accuracy`: 100 less that. `per`: edits (Levenshtein 1966) that
-    turn the units of all lines, which stand between spaces, into those of the references, for 100 of these.
+    """`wer`: the percentage of lines that equal no reference; `accuracy`: 100 minus that. `per`: the number of edits
+    (Levenshtein 1966) that turn the space-separated tokens of all lines into those of the references, per 100 of the
+    latter.
 
     Args:
         name: One of NAMES.
-        lowercase: Compare without regard to case.
+        lowercase: Ignore case.
     """
 
     _SIGNATURE_TYPE = ErrorRateSignature
@@ -48,7 +49,7 @@ class ErrorRate(Metric):
         return {"refs": list(refs)}
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[int]:
-        """Return errors, and what they are of."""
+        """Return the number of errors, and the number that they are divided by."""
         refs = ref_kwargs["refs"]
         if self.name != "per":
             return [int(hypothesis not in refs), 1]
@@ -65,7 +66,7 @@ class ErrorRate(Metric):
 
 
 def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
-    """Least number of insertions, deletions and substitutions between two sequences."""
+    """Return the least number of insertions, deletions and substitutions between two sequences."""
     row = list(range(len(other) + 1))
     for count, item in enumerate(one, start=1):
         before, row[0] = row[0], count

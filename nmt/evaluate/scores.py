@@ -1,7 +1,7 @@
-"""Scores of translations against references: BLEU, chrF and TER as sacrebleu computes them.
+"""Score translations against references: BLEU, chrF and TER as sacrebleu computes them.
 
-BLEU: Papineni et al. 2002; chrF: Popović 2015; chrF++: Popović 2017; TER: Snover et al. 2006; signatures: Post 2018. A
-score without its signature cannot be compared with another, so the two travel together.
+BLEU: Papineni et al. 2002; chrF: Popović 2015; chrF++: Popović 2017; TER: Snover et al. 2006; signatures: Post 2018.
+Every score comes with its signature, because it cannot be compared with others without it.
 """
 
 from __future__ import annotations
@@ -14,35 +14,36 @@ from typing import Any
 from nmt.errors import DataError
 
 METRICS = ("bleu", "chrf", "ter")
-"""What is computed unless other metrics are asked for."""
+"""The metrics computed by default."""
 ALL_METRICS = ("bleu", "chrf", "chrf++", "ter", "wer", "per", "accuracy")
-"""Of them wer, per and accuracy are for letters to sounds, old spelling to new and the like, where a line is a word."""
+"""All metrics; wer, per and accuracy are for tasks in which each line is a word, such as grapheme-to-phoneme
+conversion."""
 HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "chrf++": True, "ter": False, "wer": False, "per": False} | {
     "accuracy": True
 }
 Utility = Callable[[str, str], float]
-"""How well a candidate does if the second text is right."""
+"""A function that scores a candidate, given the correct text as the second argument."""
 References = Sequence[str] | Sequence[Sequence[str | None]]
-"""One reference a line; or several texts of references, of which None stands where a line has no more."""
+"""One reference a line; or several texts of references, with None where a line has no further reference."""
 TOKENIZERS = ("13a", "intl", "char", "zh", "none")
 RESAMPLES = 1000
-"""Of the bootstrap behind a confidence interval (Koehn 2004), as sacrebleu has them."""
+"""The number of bootstrap resamples for a confidence interval (Koehn 2004), as in sacrebleu."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One metric over a whole test set, in percent."""
+    """The score of one metric over a whole test set, in percent."""
 
     name: str
-    """As papers print it: `BLEU`, `chrF2`, `TER`."""
+    """The name used in papers: `BLEU`, `chrF2`, `TER`."""
     score: float
     signature: str
-    """What sacrebleu needs to compute the same figure again."""
+    """The settings that sacrebleu needs to reproduce the score."""
     interval: float | None = None
-    """Half of the width of the 95 % confidence interval; None where that was not asked for."""
+    """Half the width of the 95 % confidence interval; None if it was not requested."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields under their names, the interval where there is one."""
+        """Return the fields by name, with the interval if there is one."""
         known = {"name": self.name, "score": self.score, "signature": self.signature}
         return known if self.interval is None else {**known, "interval": self.interval}
 
@@ -56,18 +57,18 @@ def score_translations(
     metrics: Sequence[str] = METRICS,
     confidence: bool = False,
 ) -> dict[str, Score]:
-    """Return score detokenised translations against one reference each, or several.
+    """Score detokenised translations against one reference each, or several.
 
     Args:
         hypotheses: One translation a line, in the order of the references.
-        references: What people wrote.
-        lowercase: Compare without regard to case. (sacrebleu's TER never regards it.)
-        tokenize: The words BLEU counts: one of TOKENIZERS.
+        references: The reference translations.
+        lowercase: Ignore case. (sacrebleu's TER always does.)
+        tokenize: The tokenizer for BLEU: one of TOKENIZERS.
         metrics: Which of ALL_METRICS to compute; TER is slow on long lines.
-        confidence: Also the confidence intervals, by paired bootstrap over the lines (RESAMPLES).
+        confidence: Compute confidence intervals as well, by paired bootstrap over the lines (RESAMPLES).
 
     Returns:
-        Metric name (as in ALL_METRICS) to its score, in the order asked for.
+        The score of each metric by its name in ALL_METRICS, in the order of `metrics`.
 
     Raises:
         DataError: The texts differ in length, there is nothing to score, or a metric is unknown.
@@ -85,14 +86,15 @@ def score_translations(
 
 
 def reference_texts(references: References) -> list[list[str | None]]:
-    """Return texts of references, of whichever kind they are given."""
+    """Return references of either form as a list of texts."""
     if not references or isinstance(references[0], str):
         return [[*references]]
     return [list(text) for text in references if text is not None]
 
 
 def split_references(texts: Sequence[Sequence[str | None]], separator: str) -> list[list[str | None]]:
-    """References of which a line may hold several, between separators, as texts of one a line and None."""
+    """Return texts with one reference a line, or None, from texts whose lines may have several references between
+    separators."""
     rows = [
         [part.strip() for line in lines if line is not None for part in line.split(separator)]
         for lines in zip(*texts, strict=True)
@@ -102,10 +104,10 @@ def split_references(texts: Sequence[Sequence[str | None]], separator: str) -> l
 
 
 def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resamples: int = 300) -> float:
-    """Return half of the width of the 95 % confidence interval of BLEU, by bootstrap over the lines (Koehn 2004).
+    """Return half the width of the 95 % confidence interval of BLEU, by bootstrap over the lines (Koehn 2004).
 
-    As sacrebleu's, at a fraction of its time and memory: how often each line is drawn is one multinomial draw, and the
-    sums of a resample are one product of matrices. The same lines give the same figure.
+    It is the same interval as sacrebleu's, at a fraction of the time and memory: one multinomial draw says how often
+    each line is sampled, and a matrix product gives the sums of all resamples. The same lines give the same result.
     """
     import numpy as np
 
@@ -119,8 +121,8 @@ def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resample
 
 
 def sentence_utility(name: str) -> Utility:
-    """Return a measure of one sentence against another, in percent: `chrf`, `bleu` with effective order, or `per`: 100
-    less the edits for 100 units of the other, which may be below 0."""
+    """Return a function that scores one sentence against another, in percent: `chrf`, `bleu` with effective order, or
+    `per`: 100 minus the edits per 100 tokens of the other sentence, which may be negative."""
     from sacrebleu.metrics import BLEU, CHRF
 
     if name == "per":
@@ -133,15 +135,15 @@ def sentence_utility(name: str) -> Utility:
 
 
 def expected_utilities(texts: Sequence[str], utility: Utility) -> list[float]:
-    """Return the mean utility of each text against all of them, itself included, each counted as often as it is there
-    (Eikema and Aziz 2020, section 5; with samples an estimate of the expectation under the model)."""
+    """Return the mean utility of each text against all of them, including itself and counting repetitions (Eikema and
+    Aziz 2020, section 5; with samples, this estimates the expectation under the model)."""
     counts = Counter(texts)
     known = {text: sum(count * utility(text, other) for other, count in counts.items()) / len(texts) for text in counts}
     return [known[text] for text in texts]
 
 
 def format_table(scores: Sequence[Score]) -> str:
-    """Return the scores as aligned lines: metric, score, its confidence interval where there is one, signature."""
+    """Return the scores as aligned lines: metric, score, its confidence interval if there is one, signature."""
     has_interval = any(score.interval is not None for score in scores)
     lines = [f"{'metric':<8}{'score':>7}{'  95 % ±' if has_interval else ''}  signature"]
     for score in scores:
@@ -151,7 +153,7 @@ def format_table(scores: Sequence[Score]) -> str:
 
 
 def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
-    """Return one of ALL_METRICS as sacrebleu's object. Raises DataError for an unknown name."""
+    """Return sacrebleu's object for one of ALL_METRICS. Raises DataError for an unknown name."""
     from sacrebleu.metrics import (  # slow to import, and training may end before it scores
         BLEU,
         CHRF,
@@ -180,7 +182,7 @@ def _score(
     tokenize: str,
     confidence: bool,
 ) -> Score:
-    """Return one metric over a whole test set, with its signature."""
+    """Return the score of one metric over a whole test set, with its signature."""
     metric = make_metric(name, lowercase, tokenize)
     result = metric.corpus_score(list(hypotheses), [list(text) for text in texts], RESAMPLES if confidence else 1)
     return Score(

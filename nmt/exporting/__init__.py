@@ -1,1 +1,1 @@
-"""Our models in forms that need nothing of ours."""
+"""Export models to formats that run without this package."""

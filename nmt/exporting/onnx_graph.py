@@ -1,4 +1,4 @@
-"""Builds ONNX graphs: nodes and constants by name."""
+"""Build ONNX graphs from nodes and constants."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 _OPSET = 17
 _IR_VERSION = 8
-"""What ONNX Runtime reads since 1.12, of 2022."""
+"""The version that ONNX Runtime can read since 1.12 (2022)."""
 
 
 class Graph:
-    """A graph that grows node by node. Values are names."""
+    """An ONNX graph, built node by node. Values are represented by their names."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -24,17 +24,17 @@ class Graph:
         self._outputs: list[Any] = []
 
     def input(self, name: str, dtype: str, *axes: int | str) -> str:
-        """Return an input of `dtype` float32 or int64; axes are sizes or names."""
+        """Add an input of `dtype` float32 or int64, and return its name; axes are sizes or names."""
         self._inputs.append(helper.make_tensor_value_info(name, _type(dtype), axes))
         return name
 
     def output(self, value: str, name: str, *axes: int | str) -> None:
-        """Give out a value of float32 by a name."""
+        """Make a float32 value an output with this name."""
         self._nodes.append(helper.make_node("Identity", [value], [name]))
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, axes))
 
     def constant(self, name: str, array: Any) -> str:
-        """Return an array of the graph, float32 or int64; the same name is the same array."""
+        """Add a float32 or int64 array, and return its name; a name that exists already refers to the same array."""
         if name not in self._constants:
             found = np.asarray(array)
             found = found.astype(np.int64 if found.dtype.kind in "iu" else np.float32)
@@ -42,27 +42,27 @@ class Graph:
         return name
 
     def add(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> list[str]:
-        """Return a node with so many outputs; `""` is an input that is not given."""
+        """Add a node with `outputs` outputs, and return their names; `""` stands for an omitted input."""
         made = [f"{kind}_{len(self._nodes)}_{n}" for n in range(outputs)]
         self._nodes.append(helper.make_node(kind, list(inputs), made, **attributes))
         return made
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Return a node with one output."""
+        """Add a node with one output, and return its name."""
         return self.add(kind, *inputs, **attributes)[0]
 
     def linear(self, x: str, *names: str, weights: dict[str, np.ndarray]) -> str:
-        """x W, and with a second name + b."""
+        """Return x W, or x W + b if a second name is given."""
         y = self.op("MatMul", x, self.constant(names[0], weights[names[0]]))
         return self.op("Add", y, self.constant(names[1], weights[names[1]])) if names[1:] else y
 
     def split(self, x: str, parts: int, width: int) -> list[str]:
-        """Equal shares of the last axis, of `width` each."""
+        """Return `parts` equal parts of the last axis, each of size `width`."""
         sizes = self.constant(f"split {parts} of {width}", np.full(parts, width))
         return self.add("Split", x, sizes, outputs=parts, axis=-1)
 
     def save(self, path: Any) -> None:
-        """Check the graph and write it."""
+        """Check the graph and write it to a file."""
         graph = helper.make_graph(self._nodes, self.name, self._inputs, self._outputs, list(self._constants.values()))
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION, producer_name="nmt"

@@ -1,4 +1,4 @@
-"""What every export says beside the weights, and which models can be exported."""
+"""The settings that every export contains next to the weights, and the check of which models can be exported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def about_of(saved: SavedModel) -> dict[str, Any]:
-    """Return settings and units, as `model.json` has them."""
+    """Return the settings and tokens, as `model.json` contains them."""
     src, tgt = saved.src_subwords, saved.tgt_subwords
     decoding = saved.config.decoding
     return {
@@ -28,7 +28,7 @@ def about_of(saved: SavedModel) -> dict[str, Any]:
 
 
 def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None:
-    """Raise CheckpointError: a form of these cells cannot have such a model."""
+    """Raise CheckpointError if a model cannot be exported to a format that supports only these cells."""
     model = saved.config.model
     promises = [
         ("task", saved.config.task, ("translation",)),

@@ -1,8 +1,8 @@
-"""A translation model in plain NumPy: `weights.npz`, `model.json`, and this page. Nothing else is needed.
+"""A translation model in plain NumPy: `weights.npz`, `model.json`, and this file. Nothing else is needed.
 
-    echo "a b c" | python plain_numpy.py      # units of the source, divided by spaces, to units of the target
+    echo "a b c" | python plain_numpy.py      # tokens of the source, separated by spaces, to tokens of the target
 
-It computes one sentence at a time, greedily, as the mathematics stands in books; it is there to be read.
+It translates one sentence at a time, greedily, and follows the textbook formulas; it is meant to be read.
 """
 
 import json
@@ -22,21 +22,21 @@ States = list[dict[str, np.ndarray]]
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)), without overflow."""
+    """Return 1 / (1 + exp(-x)), without overflow."""
     return 0.5 * (np.tanh(0.5 * x) + 1.0)
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
-    """Over the first axis."""
+    """Return the softmax over the first axis."""
     e = np.exp(x - x.max(axis=0))
     return e / e.sum(axis=0)
 
 
 class Model:
-    """Weights by name, and the settings that say what they mean."""
+    """The weights by name, and the settings that say how to use them."""
 
     def __init__(self, folder: str | Path) -> None:
-        """folder: where weights.npz and model.json lie."""
+        """Load the weights and settings; `folder` contains weights.npz and model.json."""
         with np.load(Path(folder) / "weights.npz", allow_pickle=False) as arrays:
             self.w = {name: arrays[name] for name in arrays.files}
         about = json.loads((Path(folder) / "model.json").read_text("utf-8"))
@@ -46,7 +46,8 @@ class Model:
         self.never = [PAD, BOS] if about["generate_unk"] else [PAD, UNK, BOS]
 
     def cell(self, kind: str, name: str, x: np.ndarray, s: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return one step of a layer: input [D] and states before -> states after; the output is h."""
+        """Return the states of a layer after one step, given the input [D] and the states before; the output is the
+        state h."""
         w = {k.removeprefix(name + "."): v for k, v in self.w.items() if k.startswith(name + ".")}
         a = x @ w["W_x"] + w["b"]
         if kind == "lstm":
@@ -58,19 +59,19 @@ class Model:
         return {"h": (1 - z) * n + z * s["h"]}
 
     def zeros(self, kind: str, size: int) -> dict[str, np.ndarray]:
-        """Return states of a layer at the start."""
+        """Return the initial states of a layer, all zero."""
         return {name: np.zeros(size, np.float32) for name in (("h", "c") if kind == "lstm" else ("h",))}
 
     def embed(self, side: str, token: int) -> np.ndarray:
-        """Return the vector of a token."""
+        """Return the embedding of a token."""
         tied = self.settings["tied_embeddings"] == "all"
         table = self.w["embeddings" if tied else f"{side}_embeddings"]
         part = self.settings["encoder" if side == "src" else "decoder"]["embeddings"]
         return table[token] * (part["embedding_dim"] ** 0.5 if part["scale"] else 1.0)
 
     def encode(self, tokens: list[int]) -> tuple[np.ndarray, States]:
-        """Return the memory [S, M] of a source sentence, and the last states of each layer, both directions side by
-        side."""
+        """Return the memory [S, M] of a source sentence, and the last states of each layer, both directions
+        concatenated."""
         e = self.settings["encoder"]
         before, after = BEFORE_AND_AFTER[e["boundaries"]]
         xs = np.stack([self.embed("src", token) for token in [*before, *tokens, *after]])
@@ -107,7 +108,7 @@ class Model:
         return states
 
     def context(self, query: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """Return what attention reads of the memory [S, M] for a query [H]."""
+        """Return the context vector: attention over the memory [S, M] for a query [H]."""
         w, d = {k.removeprefix("decoder."): v for k, v in self.w.items()}, self.settings["decoder"]
         if "W_m" in w:
             memory = np.tanh(memory @ w["W_m"] + w["b_m"])
@@ -125,7 +126,7 @@ class Model:
         return softmax(scores) @ memory
 
     def start(self, tokens: list[int]) -> dict[str, Any]:
-        """Return what a translation of a source starts from."""
+        """Return the decoder's state for a new translation of a source."""
         memory, final = self.encode(tokens)
         d = self.settings["decoder"]
         size = d["embeddings"]["embedding_dim"] if d["readout"] == "deep" else d["hidden_size"]
@@ -136,7 +137,7 @@ class Model:
         }
 
     def step(self, token: int, s: dict[str, Any]) -> np.ndarray:
-        """Return the log-probabilities [V] of what follows `token`; `s` goes on."""
+        """Return the log-probabilities [V] of the token after `token`; `s` is updated."""
         d, word, context = self.settings["decoder"], self.embed("tgt", token), np.zeros(0)
         x = np.concatenate([word, s["feed"]]) if d["input_feeding"] else word
         for n, states in enumerate(s["layers"]):
@@ -163,15 +164,15 @@ class Model:
         return logits - top - np.log(np.exp(logits - top).sum())
 
     def score(self, tokens: list[int], target: list[int]) -> list[float]:
-        """Return the log-probability of each token of a given target, and of its end."""
+        """Return the log-probability of each token of a given target, and of its EOS."""
         s, found = self.start(tokens), []
         for before, token in zip([BOS, *target], [*target, EOS], strict=True):
             found.append(float(self.step(before, s)[token]))
         return found
 
     def translate(self, tokens: list[int]) -> list[int]:
-        """Return the target that is most probable token by token; padding and begin are never said, nor is unknown
-        where the settings say so."""
+        """Return the target of greedy search; padding and BOS are never produced, nor is the unknown token if the
+        settings exclude it."""
         s, said = self.start(tokens), [BOS]
         for _ in range(int(self.most["ratio"] * len(tokens)) + int(self.most["extra"])):
             log_probs = self.step(said[-1], s)
@@ -183,11 +184,11 @@ class Model:
 
 
 def main() -> None:
-    """Translate lines of units from standard input."""
+    """Translate lines of tokens from standard input."""
     model = Model(Path(__file__).parent)
     places = {unit: n for n, unit in enumerate(model.units["src"])}
     for line in sys.stdin:
-        units = [unit for unit in line.rstrip("\r\n").split(" ") if unit]  # other white space may be part of one
+        units = [unit for unit in line.rstrip("\r\n").split(" ") if unit]  # other white space may be part of a token
         if sum(unit not in places for unit in units) * 2 > len(units):
             print(
                 f"warning: few units of the model in {line.strip()!r}; cut text by the .spm files first",

@@ -1,11 +1,11 @@
-"""A translation model in ONNX: `encoder.onnx`, `decoder.onnx`, `model.json`, and this page. It needs NumPy and ONNX
-Runtime alone.
+"""A translation model in ONNX: `encoder.onnx`, `decoder.onnx`, `model.json`, and this file. It needs only NumPy and
+ONNX Runtime.
 
-    echo "a b c" | python run_onnx.py      # units of the source, divided by spaces, to units of the target
+    echo "a b c" | python run_onnx.py      # tokens of the source, separated by spaces, to tokens of the target
 
-encoder.onnx reads tokens [S, B] and lengths [B], and gives what attention reads, `keys` and `values`, and the decoder's
-first states; those that it does not give start at zero. decoder.onnx makes of the last tokens [B] and the states the
-log-probabilities [B, V] of the next ones, and the states after that.
+encoder.onnx takes tokens [S, B] and lengths [B], and returns `keys` and `values` for attention and the decoder's first
+states; states that it does not return start at zero. decoder.onnx takes the last tokens [B] and the states, and returns
+the log-probabilities [B, V] of the next tokens and the new states.
 """
 
 import json
@@ -25,10 +25,10 @@ BEFORE_AND_AFTER: dict[str, tuple[list[int], list[int]]] = {
 
 
 class Model:
-    """Both graphs, and the settings that say what their numbers mean."""
+    """Both graphs, and the settings that say how to use them."""
 
     def __init__(self, folder: str | Path, threads: int = 0) -> None:
-        """folder: where the files lie. threads: 0 for as many as ONNX Runtime likes."""
+        """Load a model. folder: The folder of the files. threads: 0 lets ONNX Runtime choose."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         made = [onnxruntime.InferenceSession(str(Path(folder) / f"{name}.onnx"), options) for name in _GRAPHS]
@@ -44,7 +44,7 @@ class Model:
         self.never = [PAD, BOS] if about["generate_unk"] else [PAD, UNK, BOS]
 
     def start(self, sources: list[list[int]]) -> dict[str, np.ndarray]:
-        """Return what the decoder is given before its first step, for a batch of source tokens."""
+        """Return the decoder's inputs for its first step, for a batch of source tokens."""
         before, after = BEFORE_AND_AFTER[self.settings["encoder"]["boundaries"]]
         rows = [[*before, *source, *after] for source in sources]
         lengths = np.array([len(row) for row in rows], np.int32)
@@ -57,21 +57,21 @@ class Model:
         return {name: value for name, value in given.items() if name in self.decoder_inputs}
 
     def step(self, tokens: np.ndarray, given: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the log-probabilities [B, V] of what follows tokens [B]; `given` goes on."""
+        """Return the log-probabilities [B, V] of the tokens after `tokens` [B]; `given` is updated."""
         outputs = dict(zip(self.decoder_outputs, self.decoder.run(None, {"token": tokens} | given), strict=True))
         given.update({name.replace("next.", "state."): value for name, value in outputs.items() if "next." in name})
         return np.asarray(outputs["log_probs"])
 
     def score(self, source: list[int], target: list[int]) -> list[float]:
-        """Return the log-probability of each token of a given target, and of its end."""
+        """Return the log-probability of each token of a given target, and of its EOS."""
         given, found = self.start([source]), []
         for before, token in zip([BOS, *target], [*target, EOS], strict=True):
             found.append(float(self.step(np.array([before]), given)[0, token]))
         return found
 
     def translate(self, sources: list[list[int]]) -> list[list[int]]:
-        """Return the targets that are most probable token by token; padding and begin are never said, nor is unknown
-        where the settings say so."""
+        """Return the targets of greedy search; padding and BOS are never produced, nor is the unknown token if the
+        settings exclude it."""
         given, last = self.start(sources), np.full(len(sources), BOS)
         limits = [int(self.most["ratio"] * len(source)) + int(self.most["extra"]) for source in sources]
         said: list[list[int]] = [[] for _ in sources]
@@ -91,11 +91,11 @@ _GRAPHS = ("encoder", "decoder")
 
 
 def main() -> None:
-    """Translate lines of units from standard input."""
+    """Translate lines of tokens from standard input."""
     model = Model(Path(__file__).parent)
     places = {unit: n for n, unit in enumerate(model.units["src"])}
     for line in sys.stdin:
-        units = [unit for unit in line.rstrip("\r\n").split(" ") if unit]  # other white space may be part of one
+        units = [unit for unit in line.rstrip("\r\n").split(" ") if unit]  # other white space may be part of a token
         if sum(unit not in places for unit in units) * 2 > len(units):
             print(
                 f"warning: few units of the model in {line.strip()!r}; cut text by the .spm files first",

@@ -1,4 +1,4 @@
-"""A model as weights with one page of plain NumPy that runs them."""
+"""Export a model as weights with a single file of plain NumPy that runs them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _CELLS = ("lstm", "gru")
 
 
 def save_numpy(out: Path, saved: SavedModel) -> None:
-    """Write `weights.npz`, `model.json` and the page that runs them as a new folder.
+    """Write `weights.npz`, `model.json` and the script that runs them as a new folder.
 
     Raises:
-        CheckpointError: `out` holds something already or cannot be written; the model is of another kind than the page
-            knows, or in int8.
+        CheckpointError: `out` contains something already or cannot be written; the model is of a kind that the script
+            does not support, or in int8.
     """
     check_exported(saved, _CELLS, "the page of NumPy")
     check_new_folder(out)

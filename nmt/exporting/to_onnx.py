@@ -1,4 +1,6 @@
-"""A model as two ONNX graphs: the encoder with all that depends on the source alone, and one step of the decoder."""
+"""Export a model as two ONNX graphs: the encoder with everything that depends on the source alone, and one step of the
+decoder.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,16 @@ if TYPE_CHECKING:
 ENCODER_NAME, DECODER_NAME, ABOUT_NAME, PAGE = "encoder.onnx", "decoder.onnx", "model.json", "run_onnx.py"
 _CELLS = ("lstm", "gru", "gru_reset_before")
 _ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "gru_reset_before": (1, 0, 2)}
-"""Where ONNX's gates, i o f c and z r h, stand among ours."""
+"""The positions of ONNX's gates, i o f c and z r h, among ours."""
 
 
 def save_onnx(out: Path, saved: SavedModel) -> None:
-    """Write `encoder.onnx`, `decoder.onnx`, `model.json` and the page that runs them as a new folder.
+    """Write `encoder.onnx`, `decoder.onnx`, `model.json` and the script that runs them as a new folder.
 
     Raises:
-        CheckpointError: `out` holds something already or cannot be written; the model is of another kind than the
-            graphs know, or in int8.
-        ConfigError: The package onnx is not there.
+        CheckpointError: `out` contains something already or cannot be written; the model is of a kind that the graphs
+            do not support, or in int8.
+        ConfigError: The package onnx is not installed.
     """
     check_exported(saved, _CELLS, "ONNX")
     try:
@@ -59,7 +61,7 @@ def save_onnx(out: Path, saved: SavedModel) -> None:
 
 
 class _Writer:
-    """Settings and weights of a model, and the graphs made of them."""
+    """Builds the graphs of a model from its settings and weights."""
 
     def __init__(self, settings: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
         self.e, self.d, self.w = settings["encoder"], settings["decoder"], weights
@@ -69,7 +71,8 @@ class _Writer:
     # ------------------------------------------------------------ the source
 
     def encoder(self, graph: Graph) -> None:
-        """tokens [S, B] and lengths [B] -> keys and values [S, B, n], and the first states [B, n] that are not zero."""
+        """Build the encoder: tokens [S, B] and lengths [B] -> keys and values [S, B, n], and the first states [B, n]
+        that are not zero."""
         tokens, lengths = graph.input("tokens", "int64", "S", "B"), graph.input("lengths", "int32", "B")
         x, final = self._embed(graph, "src", tokens), []
         for layer in range(self.e["num_layers"]):
@@ -82,17 +85,18 @@ class _Writer:
             graph.output(value, f"state.{name}", "B", self.d["hidden_size"])
 
     def _embed(self, graph: Graph, side: str, tokens: str) -> str:
-        """Return the vectors of tokens."""
+        """Return the embeddings of tokens."""
         name = "embeddings" if self.ties == "all" else f"{side}_embeddings"
         rows = graph.op("Gather", graph.constant(name, self.w[name]), tokens)
         sizes = (self.e if side == "src" else self.d)["embeddings"]
         return graph.op("Mul", rows, graph.constant("scale", sizes["embedding_dim"] ** 0.5)) if sizes["scale"] else rows
 
     def _layer(self, graph: Graph, layer: int, x: str, lengths: str) -> tuple[str, dict[str, str]]:
-        """Return a layer of the encoder by ONNX's own operator: outputs [S, B, M], last states [B, M]."""
+        """Return the outputs [S, B, M] and last states [B, M] of an encoder layer, computed by ONNX's recurrent
+        operator."""
         kind, hidden = self.e["rnn_type"], self.e["hidden_size"]
         directions = ("forward", "backward")[: 1 + self.e["bidirectional"]]
-        found = [self._of_onnx(kind, f"encoder.{layer}.{direction}") for direction in directions]
+        found = [self._onnx_weights(kind, f"encoder.{layer}.{direction}") for direction in directions]
         names = [
             graph.constant(f"encoder.{layer}.{name}", np.stack(arrays))
             for name, arrays in zip("WRB", zip(*found, strict=True), strict=True)
@@ -114,8 +118,8 @@ class _Writer:
             states[name] = graph.op("Reshape", side_by_side, graph.constant("joined", np.array([0, self.memory])))
         return y, states
 
-    def _of_onnx(self, kind: str, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """W [G H, D], R [G H, H] and B [2 G H] of a cell."""
+    def _onnx_weights(self, kind: str, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the weights of a cell in ONNX's layout: W [G H, D], R [G H, H] and B [2 G H]."""
         w = {k.removeprefix(f"{name}."): v for k, v in self.w.items() if k.startswith(f"{name}.")}
         W_h = np.hstack([w["W_rz"], w["W_n"]]) if kind == "gru_reset_before" else w["W_h"]
         biases = [w["b"], w["b_h"] if "b_h" in w else np.zeros_like(w["b"])]
@@ -127,7 +131,8 @@ class _Writer:
         return turned(w["W_x"]).T, turned(W_h).T, np.concatenate([turned(b) for b in biases])
 
     def _keys_and_values(self, graph: Graph, memory: str) -> None:
-        """What attention compares with the query and adds up, with all that depends on the source alone in them."""
+        """Add the outputs `keys` and `values` of attention, including all projections that depend on the source
+        alone."""
         kind, width = self.d["attention"], self.memory
         values = memory
         if self.e["projection"]:
@@ -168,8 +173,8 @@ class _Writer:
     # ------------------------------------------------------------ a step
 
     def decoder(self, graph: Graph) -> dict[str, int]:
-        """token [B], lengths [B], keys, values and `state.*` -> log_probs [B, V] and `next.*`. Returns the sizes of the
-        states."""
+        """Build a decoder step: token [B], lengths [B], keys, values and `state.*` -> log_probs [B, V] and `next.*`.
+        Returns the sizes of the states."""
         d, states = self.d, self._states()
         token, before = graph.input("token", "int64", "B"), {}
         for name, width in states.items():
@@ -199,7 +204,7 @@ class _Writer:
         return states
 
     def _states(self) -> dict[str, int]:
-        """Return sizes of the decoder's states by name."""
+        """Return the sizes of the decoder's states by name."""
         d, hidden = self.d, self.d["hidden_size"]
         of_cell = ("h", "c")[: 1 + (d["rnn_type"] == "lstm")]
         states = {f"cell.{n}.{name}": hidden for n in range(d["num_layers"]) for name in of_cell}
@@ -210,7 +215,7 @@ class _Writer:
         return states | ({"feed": width} if d["input_feeding"] else {})
 
     def _cell(self, graph: Graph, name: str, state: str, x: str, before: dict[str, str], after: dict[str, str]) -> str:
-        """Return a step of a cell whose states are called `state`; returns its output."""
+        """Add one step of the cell whose states are called `state`, and return its output."""
         kind, H, h = self.d["rnn_type"], self.d["hidden_size"], before[f"{state}.h"]
         a = graph.linear(x, f"{name}.W_x", f"{name}.b", weights=self.w)
         if kind == "lstm":
@@ -241,7 +246,7 @@ class _Writer:
         return after[f"{state}.h"]
 
     def _context(self, graph: Graph, query: str, source: list[str]) -> str:
-        """Return what attention reads for a query [B, H]: [B, n]."""
+        """Return the context vectors [B, n] of attention for queries [B, H]."""
         d, (lengths, keys, values) = self.d, source
         kind, heads = d["attention"], d["attention_heads"]
         first = graph.constant("first axis", np.array([0]))
@@ -267,7 +272,7 @@ class _Writer:
         return graph.linear(context, "decoder.W_o", "decoder.b_o", weights=self.w) if kind == "multi_head" else context
 
     def _masked(self, graph: Graph, scores: str, lengths: str) -> str:
-        """Return scores [S, B, n] with those behind the end of a source so low that they have no share."""
+        """Return the scores [S, B, n], with positions after the end of a source so low that their weight is zero."""
         whole = graph.op("Shape", scores, end=1)
         steps = graph.op("Squeeze", whole, graph.constant("only axis", np.array([0])))
         zero, one = graph.constant("zero", np.int64(0)), graph.constant("one step", np.int64(1))
@@ -277,7 +282,7 @@ class _Writer:
         return graph.op("Where", graph.op("Less", places, ends), scores, graph.constant("low", np.float32(-1e30)))
 
     def _readout(self, graph: Graph, read: tuple[str, str, str], before: dict[str, str], after: dict[str, str]) -> str:
-        """Return what the output layer reads of context, query and the word's embedding."""
+        """Return the input of the output layer, computed from context, query and the embedding of the last token."""
         context, query, word = read
         kind = self.d["readout"]
         if kind == "recurrent":
@@ -288,7 +293,7 @@ class _Writer:
         return y if kind == "linear" else graph.op("Tanh", y)
 
     def _logits(self, graph: Graph, x: str) -> str:
-        """Return the output layer."""
+        """Return the result of the output layer."""
         if self.ties == "none":
             return graph.linear(x, "output.W", "output.b", weights=self.w)
         name = "embeddings" if self.ties == "all" else "tgt_embeddings"

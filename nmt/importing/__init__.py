@@ -1,5 +1,5 @@
-"""Models that other systems trained, read as data and written as our folders.
+"""Import models trained by other systems: read their files as data and write our model folders.
 
-Files are read by code that trusts nothing (`torch_file`, `array_files`, `marian_file`): no pickle is ever
-run. Each system has a module that says which tensor is which of our parameters; `sources` finds out which one it is.
+The code that reads the files trusts nothing (`torch_file`, `array_files`, `marian_file`): no pickle is ever executed.
+For each system, a module maps its tensors to our parameters; `sources` detects which system a model comes from.
 """

@@ -1,4 +1,4 @@
-"""Arrays by name: npz without pickles, and safetensors."""
+"""Read named arrays from npz files, without pickles."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from nmt.errors import CheckpointError
 from nmt.system.files import explain
 
 _MOST_INFLATION = 50
-"""Weights hardly compress: a member that promises more times its bytes than this is a bomb."""
+"""Weights hardly compress: a member whose uncompressed size is more than this many times its bytes is a zip bomb."""
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of an npz file by name. Raises CheckpointError: it is damaged, something else, or holds
+    """Return the arrays of an npz file by name. Raises CheckpointError if it is damaged, something else, or contains
     objects."""
     problem = f"{path}: must be an npz file of numbers, got "
     found: dict[str, np.ndarray] = {}

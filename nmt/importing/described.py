@@ -1,4 +1,4 @@
-"""The door for models that no module here knows: a YAML file says which tensor is which of our parameters.
+"""Import models of unknown systems: a YAML file says which tensor is which of our parameters.
 
 docs/import.md explains it with an example.
 """
@@ -29,7 +29,7 @@ _BY_SOURCE, _BY_TARGET = {"src_embeddings"}, {"tgt_embeddings", "output.W", "out
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Return the description in a file. Raises CheckpointError: it is none, or has other keys."""
+    """Return the description in a file. Raises CheckpointError if it is not a description, or has other keys."""
     try:
         values = parse_yaml(read_small(path, _MOST_BYTES).decode())
     except OSError as error:
@@ -47,7 +47,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def tensors_below(path: Path, values: Any, below: Any) -> Mapping[str, Any]:
-    """Return the tensors of a file: what it holds, or what stands in it under the names of `below`, `a/b`."""
+    """Return the tensors of a file: all of its content, or the part below the path of names `below`, `a/b`."""
     for name in str(below).split("/") if below else []:
         values = values.get(name) if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping):
@@ -56,7 +56,7 @@ def tensors_below(path: Path, values: Any, below: Any) -> Mapping[str, Any]:
 
 
 def read(path: Path, description: Mapping[str, Any], tensors: Tensors) -> Imported:
-    """Return the model that a description makes of tensors. Raises CheckpointError."""
+    """Return the model that a description builds from tensors. Raises CheckpointError."""
     sides = {name: _side(path, name, description[name]) for name in ("source", "target")}
     given, ignored = description["tensors"], description.get("ignore", [])
     if not isinstance(given, dict) or not all(isinstance(v, str) for v in given.values()):
@@ -88,7 +88,7 @@ def read(path: Path, description: Mapping[str, Any], tensors: Tensors) -> Import
 
 
 def _check_keys(path: Path, where: str, values: Any, allowed: set[str], needed: set[str]) -> None:
-    """Raise CheckpointError: a section is none, or has other keys than these."""
+    """Raise CheckpointError if a section is not a mapping, or has other keys than the allowed or needed ones."""
     if not isinstance(values, dict):
         raise CheckpointError(f"{path}: {where or 'it '}must be a section of settings, got {values!r:.40}")
     if unknown := sorted(map(str, set(values) - allowed)):
@@ -98,7 +98,7 @@ def _check_keys(path: Path, where: str, values: Any, allowed: set[str], needed: 
 
 
 def _side(path: Path, name: str, values: Mapping[str, Any]) -> tuple[list[int], Vocabulary]:
-    """Return the order of a language's rows, and its units."""
+    """Return the order of the rows of a language, and its vocabulary."""
     units = values["units"]
     if isinstance(units, str):
         try:
@@ -127,7 +127,8 @@ def _side(path: Path, name: str, values: Mapping[str, Any]) -> tuple[list[int], 
 
 
 def _value(path: Path, tensors: Tensors, text: str) -> np.ndarray:
-    """`A.T`, `A[0:256]`, sums `A + B`, and `A | B`, side by side along the last axis."""
+    """Return the array of an expression: `A.T`, `A[0:256]`, sums `A + B`, and `A | B`, concatenated along the last
+    axis."""
     parts = []
     for part in text.split(" | "):
         terms = []
@@ -149,7 +150,7 @@ def _value(path: Path, tensors: Tensors, text: str) -> np.ndarray:
 
 
 def _in_order(path: Path, name: str, array: np.ndarray, order: list[int]) -> np.ndarray:
-    """Return rows of a table, or columns of the output layer, in our order of tokens."""
+    """Return the rows of a table, or the columns of the output layer, in our order of tokens."""
     axis, count = (0 if name.endswith("embeddings") else array.ndim - 1), sum(n >= 0 for n in order)
     if array.shape[axis] != count or max(order) >= count:
         what = "rows" if axis == 0 and array.ndim > 1 else "columns"

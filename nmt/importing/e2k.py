@@ -1,8 +1,8 @@
-"""The models of e2k (https://pypi.org/project/e2k/, Unlicense): English spelling, or its sounds, to katakana.
+"""Import the models of e2k (https://pypi.org/project/e2k/, Unlicense): English spelling or phonemes to katakana.
 
-A bidirectional GRU with a layer above it, a GRU that reads katakana, attention of four heads between the two, and a
-second GRU over [state; context] (inference.py of 0.8.1). A safetensors file has tensors named as in PyTorch, and the
-vocabularies in its metadata, units divided by NUL.
+The model is a bidirectional GRU with a layer above it, a GRU over the katakana so far, attention with four heads
+between the two, and a second GRU over [state; context] (inference.py of 0.8.1). A safetensors file has tensors with
+PyTorch's names, and the vocabularies in its metadata, with tokens separated by NUL.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from nmt.importing.imported import CELL_PARTS, Imported, Params, Tensors, our_or
 
 KIND = "e2k"
 NAMES = {"e_emb.weight", "k_emb.weight", "pre_decoder.weight_ih_l0", "post_decoder.weight_ih_l0", "attn.in_proj_weight"}
-"""By these a file is known."""
+"""The tensor names by which a file is recognised."""
 _HEADS = 4
 _MOST_STEPS = 16
 _SPACE = "<space>"
-"""How a unit that is a space is written where spaces divide units."""
+"""How a token that is a space is written, since spaces separate tokens."""
 
 
 def from_tensors(tensors: Tensors, metadata: Mapping[str, str]) -> Imported:
-    """Return the model of these arrays. Raises CheckpointError: they are others, or the metadata is."""
+    """Return the model of these arrays. Raises CheckpointError if the arrays or the metadata are not those of e2k."""
     place = tensors.place
     src_units, tgt_units = _units(place, metadata, "in_table"), _units(place, metadata, "out_table")
     bos, eos = _number(place, metadata, "sos_idx"), _number(place, metadata, "eos_idx")
@@ -82,7 +82,8 @@ def _model(size: int, hidden: int, width: int) -> dict[str, object]:
 
 
 def _attention(params: Params, width: int) -> None:
-    """PyTorch's MultiheadAttention: queries, keys and values below one another in one matrix."""
+    """Add the parameters of PyTorch's MultiheadAttention, whose one matrix has queries, keys and values below one
+    another."""
     inside, bias = params.tensors.take("attn.in_proj_weight", 3 * width, width), "attn.in_proj_bias"
     biases = params.tensors.take(bias, 3 * width)
     for n, name in enumerate("qkv"):
@@ -99,7 +100,7 @@ def _gru(name: str) -> list[str]:
 
 
 def _units(place: str, metadata: Mapping[str, str], name: str) -> list[str]:
-    """Return a vocabulary of the metadata. Raises CheckpointError."""
+    """Return a vocabulary from the metadata. Raises CheckpointError."""
     text = metadata.get(name)
     if not isinstance(text, str):
         raise CheckpointError(f"{place}: must have a vocabulary {name} in its metadata, got none")
@@ -107,7 +108,7 @@ def _units(place: str, metadata: Mapping[str, str], name: str) -> list[str]:
 
 
 def _number(place: str, metadata: Mapping[str, str], name: str) -> int:
-    """Return a token's number of the metadata. Raises CheckpointError."""
+    """Return a token's id from the metadata. Raises CheckpointError."""
     text = metadata.get(name)
     if not isinstance(text, str) or not text.isdecimal() or len(text) > 9:
         raise CheckpointError(f"{place}: must have a number {name} in its metadata, got {text!r:.40}")

@@ -1,7 +1,8 @@
-"""Recurrent models of fairseq (`lstm` and the architectures made of it): a checkpoint with dict.LANG.txt beside it.
+"""Import recurrent models of fairseq (`lstm` and architectures derived from it): a checkpoint with dict.LANG.txt next
+to it.
 
 The source ends with `</s>`, with which the target begins, too. Decoder layer n starts from encoder layer n, through one
-linear layer for h and one for c where the sizes differ; attention is general, tanh above [context; h] without bias
+linear layer for h and one for c if the sizes differ; attention is general, with tanh above [context; h] without bias
 (fairseq/models/lstm.py and fairseq/data/dictionary.py of 0.12).
 """
 
@@ -24,18 +25,18 @@ _KNOWN_BY = ("encoder.embed_tokens.weight", "encoder.lstm.weight_ih_l0", "decode
 _BOS, _PAD, _EOS, _UNK = range(4)
 _SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 _MOST_TOKENS = 200
-"""As many words at most (`--max-len-b`)."""
+"""The default maximum of words in a translation (`--max-len-b`)."""
 
 
 def knows(values: Any) -> bool:
-    """Return whether what torch.save was given is such a checkpoint."""
+    """Return whether the content of a torch.save file is such a checkpoint."""
     model = values.get("model") if isinstance(values, dict) else None
     return isinstance(model, dict) and all(name in model for name in _KNOWN_BY)
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of a checkpoint with what lies beside it. Raises CheckpointError: something is missing, damaged,
-    or cannot be represented exactly."""
+    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if something is missing,
+    damaged, or cannot be represented exactly."""
     model = values.get("model")
     if not isinstance(model, dict):
         raise CheckpointError(f"{path}: model must hold tensors, got something else")
@@ -47,7 +48,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     tables = [f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
     sizes = [tensors.shape(table)[-1] for table in tables]
     params.table("src_embeddings", tables[0], src_order, sizes[0])
-    # Ours begins with a token of its own, theirs with the end of the sentence before: its vector stands in that row.
+    # Our target begins with BOS, theirs with the EOS of the previous sentence: BOS gets the embedding of EOS.
     params.table("tgt_embeddings", tables[1], [*tgt_order[:2], _EOS, *tgt_order[3:]], sizes[1])
     parts = {"encoder": _encoder(params, sizes[0]), "decoder": _decoder(params, sizes[1])}
     _output(params, tgt_order, parts["decoder"]["hidden_size"])
@@ -67,7 +68,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
 
 
 def _encoder(params: Params, embedding: int) -> dict[str, Any]:
-    """Return the encoder's parameters; its settings."""
+    """Add the encoder's parameters, and return its settings."""
     tensors, layers = params.tensors, 0
     while f"encoder.lstm.weight_hh_l{layers}" in tensors:
         layers += 1
@@ -83,7 +84,7 @@ def _encoder(params: Params, embedding: int) -> dict[str, Any]:
 
 
 def _decoder(params: Params, embedding: int) -> dict[str, Any]:
-    """Return the parameters of the decoder and of its first states; its settings."""
+    """Add the parameters of the decoder and of its first states, and return its settings."""
     tensors, layers = params.tensors, 0
     hidden = tensors.shape("decoder.layers.0.weight_hh")[-1]
     memory = tensors.shape("encoder.lstm.weight_hh_l0")[-1] * (1 + ("encoder.lstm.weight_hh_l0_reverse" in tensors))
@@ -116,8 +117,8 @@ def _decoder(params: Params, embedding: int) -> dict[str, Any]:
 
 
 def _output(params: Params, order: list[int], hidden: int) -> None:
-    """The output layer, of its own or the target's embeddings; a layer before it is multiplied into it, for nothing
-    stands between the two."""
+    """Add the output layer, which is separate or shares the target's embeddings; a linear layer before it is multiplied
+    into it, because nothing stands between the two."""
     tensors = params.tensors
     own = "decoder.fc_out.weight" in tensors
     name = "decoder.fc_out.weight" if own else "decoder.embed_tokens.weight"
@@ -133,7 +134,7 @@ def _output(params: Params, order: list[int], hidden: int) -> None:
 
 
 def _units(path: Path, values: Mapping[str, Any], side: str) -> list[str]:
-    """Return the vocabulary of a side, dict.LANG.txt: a word and how often it stood in the text, a line. Raises
+    """Return the vocabulary of a side from dict.LANG.txt, which has one word and its frequency per line. Raises
     CheckpointError."""
     lang = _setting(values, side)
     if not isinstance(lang, str) or not lang:
@@ -147,16 +148,16 @@ def _units(path: Path, values: Mapping[str, Any], side: str) -> list[str]:
 
 
 def _setting(values: Mapping[str, Any], name: str) -> Any:
-    """Return a setting of the task: in `args` of older checkpoints, in `cfg.task` of newer ones."""
+    """Return a setting of the task: from `args` in older checkpoints, from `cfg.task` in newer ones."""
     found = values.get("args")
     if isinstance(found, Inert):
         return found.get(name)
-    task = _inside(values.get("cfg"), "task")
-    return _inside(task, name)
+    task = _entry(values.get("cfg"), "task")
+    return _entry(task, name)
 
 
-def _inside(values: Any, name: str) -> Any:
-    """Return what a dictionary, or the object of a class with a state, has by a name."""
+def _entry(values: Any, name: str) -> Any:
+    """Return the entry of a dictionary, or the attribute in the state of an object, that has this name."""
     if isinstance(values, Mapping):
         return values.get(name)
     return values.get(name) if isinstance(values, Inert) else None

@@ -1,5 +1,5 @@
-"""The shape of g2p-en (https://pypi.org/project/g2p-en/, Apache 2.0) and of models trained by its recipe: a GRU reads
-letters and `</s>`, another one goes on from its last state without attention.
+"""Import g2p-en (https://pypi.org/project/g2p-en/, Apache 2.0) and models trained by its recipe: a GRU reads letters
+and `</s>`, and a second one continues from its last state without attention.
 
 Its arrays (g2p.py of 2.1.0): {enc,dec}_emb, {enc,dec}_{w,b}_{ih,hh} with PyTorch's gates r, z, n, fc_w, fc_b.
 """
@@ -11,20 +11,20 @@ from nmt.importing.imported import Imported, Params, Tensors, our_order
 
 KIND = "g2p-en"
 NAMES = {"enc_emb", "dec_emb", "enc_w_ih", "enc_w_hh", "dec_w_ih", "dec_w_hh", "fc_w", "fc_b"}
-"""By these a file is known."""
+"""The array names by which a file is recognised."""
 
 _VOWELS = ("AA", "AE", "AH", "AO", "AW", "AY", "EH", "ER", "EY", "IH", "IY", "OW", "OY", "UH")
 _CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH".split()
-# Sounds of CMUdict in the order of ASCII, a vowel with each stress; UW stands there without one, too.
+# Phonemes of CMUdict in ASCII order, each vowel with each stress; UW is also listed without one.
 _STRESSED = [f"{vowel}{stress}" for vowel in (*_VOWELS, "UW") for stress in "012"]
 PHONEMES = sorted([*_STRESSED, "UW", *_CONSONANTS])
 LETTERS = list("abcdefghijklmnopqrstuvwxyz")
 _MOST_STEPS = 20
-"""As many phonemes at most (`predict`)."""
+"""The maximum number of phonemes (`predict`)."""
 
 
 def from_tensors(tensors: Tensors) -> Imported:
-    """Return the model of these arrays. Raises CheckpointError: They do not have g2p-en's shape."""
+    """Return the model of these arrays. Raises CheckpointError if they do not have g2p-en's shapes."""
     src_order, src_units = our_order(tensors.place, ["<pad>", "<unk>", "</s>", *LETTERS], 0, 1, -1, 2)
     tgt_order, tgt_units = our_order(tensors.place, ["<pad>", "<unk>", "<s>", "</s>", *PHONEMES], 0, 1, 2, 3)
     src_size, hidden = tensors.shape("enc_emb")[-1], tensors.shape("enc_w_hh")[-1]

@@ -1,4 +1,4 @@
-"""What an importer makes of a foreign model: our settings and parameters, vocabularies; and what was mapped to what."""
+"""The result of an import: our settings, parameters and vocabularies, and a list of what was mapped to what."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ NEVER = -1e9
 
 @dataclass
 class Imported:
-    """A model in our terms. settings: `model`, and of `data` and `decoding` what differs from the defaults. params:
-    float32 by our names. src, tgt: one object where the languages share their units. lines: what was mapped to what,
-    for people."""
+    """An imported model in our terms. settings: the section `model`, and those settings of `data` and `decoding` that
+    differ from the defaults. params: float32, by our names. src, tgt: one object if the languages share their
+    vocabulary. lines: what was mapped to what, as text.
+    """
 
     kind: str
     settings: dict[str, Any]
@@ -36,7 +37,7 @@ class Imported:
 
 @dataclass
 class Tensors:
-    """The tensors of a foreign model, taken by name and shape; what nobody takes is a part we would lose."""
+    """The tensors of a foreign model, taken by name and shape; any that is not taken is a part that would be lost."""
 
     place: str
     arrays: Mapping[str, Any]
@@ -44,19 +45,19 @@ class Tensors:
 
     @classmethod
     def of_file(cls, path: Path, arrays: Mapping[str, Any]) -> Tensors:
-        """Of a file that errors name."""
+        """Return the tensors of a file; error messages name the file."""
         return cls(str(path), arrays)
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a tensor. Raises CheckpointError: it is not there."""
+        """Return the shape of a tensor. Raises CheckpointError if it is missing."""
         return tuple(self._array(name).shape)
 
     def take(self, name: str, *shape: int) -> np.ndarray:
-        """Return a tensor in float32, of this shape. Raises CheckpointError: it is missing, of another shape, or no
-        finite numbers."""
+        """Return a tensor in float32, of this shape. Raises CheckpointError if it is missing, of another shape, or not
+        finite."""
         array = self._array(name)
         if shape and tuple(array.shape) != shape:
             raise CheckpointError(
@@ -72,11 +73,12 @@ class Tensors:
         return found
 
     def leave(self, *names: str) -> None:
-        """Tensors that say nothing new."""
+        """Ignore tensors that contain no information."""
         self.taken.update(name for name in names if name in self.arrays)
 
     def finish(self) -> None:
-        """Raise CheckpointError: a tensor was not taken, so the model computes something that ours would not."""
+        """Raise CheckpointError if a tensor was not taken, because the model then computes something that ours would
+        not."""
         if rest := sorted(set(self.arrays) - self.taken):
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
             raise CheckpointError(
@@ -92,7 +94,7 @@ class Tensors:
 
 
 class Params:
-    """Our parameters as they are found, and a line for each."""
+    """Our parameters as they are added, with a line of text for each."""
 
     def __init__(self, tensors: Tensors) -> None:
         self.tensors = tensors
@@ -100,38 +102,38 @@ class Params:
         self.lines: list[str] = []
 
     def give(self, name: str, array: np.ndarray, origin: str) -> None:
-        """Our parameter `name`; `origin` says what it was made of."""
+        """Add our parameter `name`; `origin` says what it was made from."""
         self.arrays[name] = np.ascontiguousarray(array, np.float32)
         self.lines.append(f"{origin} -> {name} {list(array.shape)}")
 
     def matrix(self, name: str, theirs: str, rows: int, columns: int) -> None:
-        """PyTorch's [out, in] as ours, [in, out]: `rows` x `columns` as they have it."""
+        """Add PyTorch's matrix [out, in] as ours, [in, out]; its shape there is `rows` x `columns`."""
         self.give(name, self.tensors.take(theirs, rows, columns).T, f"{theirs} transposed")
 
     def vector(self, name: str, theirs: str, size: int) -> None:
-        """A bias."""
+        """Add a bias."""
         self.give(name, self.tensors.take(theirs, size), theirs)
 
     def zeros(self, name: str, *shape: int, why: str) -> None:
-        """A parameter that they do not have, at the value that changes nothing."""
+        """Add a parameter that the foreign model does not have, with zeros, which change nothing."""
         self.give(name, np.zeros(shape), f"zeros ({why})")
 
     def torch_gru(self, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
-        """PyTorch's gates r, z, n, which are ours; `names`: weight_ih, weight_hh, bias_ih, bias_hh."""
+        """Add a GRU with PyTorch's gates r, z, n, which are ours; `names`: weight_ih, weight_hh, bias_ih, bias_hh."""
         self.matrix(f"{name}.W_x", names[0], 3 * hidden_size, input_size)
         self.matrix(f"{name}.W_h", names[1], 3 * hidden_size, hidden_size)
         self.vector(f"{name}.b", names[2], 3 * hidden_size)
         self.vector(f"{name}.b_h", names[3], 3 * hidden_size)
 
     def torch_lstm(self, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
-        """PyTorch's gates i, f, g, o, which are ours; its two biases are added."""
+        """Add an LSTM with PyTorch's gates i, f, g, o, which are ours; its two biases are added up."""
         self.matrix(f"{name}.W_x", names[0], 4 * hidden_size, input_size)
         self.matrix(f"{name}.W_h", names[1], 4 * hidden_size, hidden_size)
         both = [self.tensors.take(one, 4 * hidden_size) for one in names[2:]]
         self.give(f"{name}.b", both[0] + both[1], f"{names[2]} + {names[3]}")
 
     def torch_layers(self, kind: str, prefix: str, sizes: Sequence[int], bidirectional: bool) -> None:
-        """The encoder, from PyTorch's nn.LSTM or nn.GRU below `prefix`; sizes: of the input, the state, and how many
+        """Add the encoder from PyTorch's nn.LSTM or nn.GRU below `prefix`; sizes: input size, state size, and number of
         layers."""
         input_size, hidden_size, num_layers = sizes
         directions = {"forward": "", "backward": "_reverse"} if bidirectional else {"forward": ""}
@@ -142,18 +144,19 @@ class Params:
             input_size = hidden_size * len(directions)
 
     def torch_cell(self, kind: str, name: str, names: Sequence[str], input_size: int, hidden_size: int) -> None:
-        """One of the two, by `rnn_type`."""
+        """Add an LSTM or a GRU, depending on `kind`."""
         make = self.torch_gru if kind == "gru" else self.torch_lstm
         make(name, names, input_size, hidden_size)
 
     def table(self, name: str, theirs: str, order: Sequence[int], size: int) -> None:
-        """An embedding table whose rows go into our order; -1 stands for a row of zeros."""
+        """Add an embedding table with its rows in our order; -1 stands for a row of zeros."""
         found = self.tensors.take(theirs)
         self._check_rows(theirs, found, order, size)
         self.give(name, rows_of(found, order), f"{theirs}, rows in our order")
 
     def output(self, weight: str, bias: str | None, order: Sequence[int], hidden_size: int) -> None:
-        """The output layer, PyTorch's [V, H], its rows in our order; a token that they lack is never said."""
+        """Add the output layer, PyTorch's [V, H], with its rows in our order; a token that the foreign model lacks is
+        never produced."""
         found = self.tensors.take(weight)
         biases = None if bias is None else self.tensors.take(bias, len(found))
         self.output_of(weight, found, biases, order, hidden_size, bias)
@@ -167,7 +170,7 @@ class Params:
         hidden_size: int,
         bias: str | None = None,
     ) -> None:
-        """The same of arrays [V, H] and [V]; `weight` and `bias` say where they come from."""
+        """Add the output layer given as arrays [V, H] and [V]; `weight` and `bias` say where they come from."""
         self._check_rows(weight, found, order, hidden_size)
         self.give("output.W", rows_of(found, order).T, f"{weight}, rows in our order, transposed")
         known = np.zeros(len(found), np.float32) if biases is None else biases
@@ -180,8 +183,9 @@ class Params:
         self.give("output.b", given, f"{said}, in our order")
 
     def _check_rows(self, name: str, found: np.ndarray, order: Sequence[int], size: int) -> None:
-        """Raise CheckpointError: a table has not one row for each unit of its vocabulary, or rows of another size."""
-        # A token of ours may read the row of another one: a row may be asked for twice, or never.
+        """Raise CheckpointError if a table does not have one row for each token of its vocabulary, or has rows of
+        another size."""
+        # Several of our tokens may share a row: a row may be used twice, or never.
         count = max(order) + 1
         if tuple(found.shape) != (count, size):
             raise CheckpointError(
@@ -191,17 +195,17 @@ class Params:
 
 
 def rows_of(table: np.ndarray, order: Sequence[int]) -> np.ndarray:
-    """Return rows of a table in this order, zeros for -1."""
+    """Return the rows of a table in this order, zeros for -1."""
     found = table[np.maximum(order, 0)].copy()
     found[np.array(order) < 0] = 0
     return found
 
 
 def our_order(place: str, units: Sequence[str], pad: int, unk: int, bos: int, eos: int) -> tuple[list[int], list[str]]:
-    """Return where each of our ids stands in a foreign vocabulary, -1 for nowhere, and our units from id 4 on.
+    """Return the foreign index of each of our ids, -1 for none, and our tokens from id 4 on.
 
-    pad, unk, bos, eos: Their ids of the special tokens, -1 where there is none. Raises CheckpointError: units that are
-    no texts, or one twice.
+    pad, unk, bos, eos: The foreign ids of the special tokens, -1 for none. Raises CheckpointError if tokens are not
+    strings, or one occurs twice.
     """
     special = [pad, unk, bos, eos]
     rest = [n for n in range(len(units)) if n not in special]

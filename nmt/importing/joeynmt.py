@@ -1,8 +1,7 @@
-"""Recurrent models of JoeyNMT 1 and 2: a folder with a checkpoint (`model_state`), config.yaml and vocabularies.
+"""Import recurrent models of JoeyNMT 1 and 2: a folder with a checkpoint (`model_state`), config.yaml and vocabularies.
 
 The source ends with `</s>`. Every state of the decoder starts from one layer over h of the encoder's last layer
-(`bridge`), from that h (`last`; its forward half where the encoder is twice as wide), or from zero (decoders.py of
-2.3).
+(`bridge`), from that h (`last`; its forward half if the encoder is twice as wide), or from zero (decoders.py of 2.3).
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ _SPECIAL = {"pad": (1, "<pad>"), "unk": (0, "<unk>"), "bos": (2, "<s>"), "eos": 
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of a checkpoint with what lies beside it. Raises CheckpointError: something is missing, damaged,
-    or cannot be represented exactly."""
+    """Return the model of a checkpoint and the files next to it. Raises CheckpointError if something is missing,
+    damaged, or cannot be represented exactly."""
     state = values["model_state"]
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: model_state must hold tensors, got something else")
@@ -64,7 +63,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
 
 
 def _encoder(params: Params, encoder: Mapping[str, Any], size: int) -> dict[str, Any]:
-    """Return the encoder's parameters; its settings."""
+    """Add the encoder's parameters, and return its settings."""
     kind, width = str(encoder.get("rnn_type", "gru")), params.tensors.shape("encoder.rnn.weight_hh_l0")[-1]
     layers = _layers(params.tensors, "encoder.rnn.weight_hh_l{}")
     params.torch_layers(kind, "encoder.rnn", (size, width, layers), bidirectional=True)
@@ -77,7 +76,7 @@ def _encoder(params: Params, encoder: Mapping[str, Any], size: int) -> dict[str,
 
 
 def _decoder(params: Params, decoder: Mapping[str, Any], embedding: int) -> dict[str, Any]:
-    """Return the parameters of the decoder and of its first states; its settings."""
+    """Add the parameters of the decoder and of its first states, and return its settings."""
     tensors = params.tensors
     kind, hidden = str(decoder.get("rnn_type", "gru")), tensors.shape("decoder.rnn.weight_hh_l0")[-1]
     memory = 2 * tensors.shape("encoder.rnn.weight_hh_l0")[-1]
@@ -102,7 +101,7 @@ def _decoder(params: Params, decoder: Mapping[str, Any], embedding: int) -> dict
 
 
 def _check(where: Path, model: Mapping[str, Any], encoder: Mapping[str, Any], decoder: Mapping[str, Any]) -> None:
-    """Raise CheckpointError: a setting asks for what ours cannot do."""
+    """Raise CheckpointError if a setting requires something that our models cannot do."""
     must = [
         ("model.encoder.type", encoder.get("type", "recurrent"), ("recurrent",)),
         ("model.decoder.type", decoder.get("type", "recurrent"), ("recurrent",)),
@@ -122,7 +121,8 @@ def _check(where: Path, model: Mapping[str, Any], encoder: Mapping[str, Any], de
 
 
 def _attention(params: Params, decoder: Mapping[str, Any], hidden: int, memory: int) -> str:
-    """Return the score and the layer above the context; theirs reads [query; context], ours [context; query]."""
+    """Add the score function and the layer above the context, and return the type of the score; their layer reads
+    [query; context], ours [context; query]."""
     attention = _ATTENTION[decoder.get("attention", "bahdanau")]
     params.matrix("decoder.W_k", "decoder.attention.key_layer.weight", hidden, memory)
     if attention == "bahdanau":
@@ -137,7 +137,7 @@ def _attention(params: Params, decoder: Mapping[str, Any], hidden: int, memory: 
 
 
 def _bridge(params: Params, decoder: Mapping[str, Any], starts: list[str], hidden: int, memory: int) -> dict[str, str]:
-    """Return the decoder's first states, and the settings that say where they come from."""
+    """Add the parameters of the decoder's first states, and return the settings that say where these come from."""
     kind = decoder.get("init_hidden", "bridge")
     if kind == "zero":
         return {"init_hidden": "zero"}
@@ -157,7 +157,7 @@ def _bridge(params: Params, decoder: Mapping[str, Any], starts: list[str], hidde
 
 
 def _layers(tensors: Tensors, name: str) -> int:
-    """Return how many layers have a tensor of this name."""
+    """Return the number of layers that have a tensor of this name."""
     count = 0
     while name.format(count) in tensors:
         count += 1
@@ -165,13 +165,13 @@ def _layers(tensors: Tensors, name: str) -> int:
 
 
 def _scale(part: Mapping[str, Any]) -> bool:
-    """Return whether embeddings are multiplied by the root of their size."""
+    """Return whether embeddings are multiplied by the square root of their size."""
     embeddings = part.get("embeddings")
     return bool(embeddings.get("scale", False)) if isinstance(embeddings, dict) else False
 
 
 def _yaml(path: Path) -> Any:
-    """Return a file of settings. Raises CheckpointError."""
+    """Return the settings in a YAML file. Raises CheckpointError."""
     try:
         return parse_yaml(read_small(path, _MOST_TEXT_BYTES).decode())
     except OSError as error:
@@ -191,7 +191,7 @@ def _section(where: Path, values: Any, name: str | None = None) -> dict[str, Any
 
 
 def _side(data: Mapping[str, Any], side: str) -> Mapping[str, Any]:
-    """Return the settings of a language; in version 1 they stand in `data` itself."""
+    """Return the settings of a language; in version 1 they are part of `data` itself."""
     found = data.get(side)
     return found if isinstance(found, dict) else data
 
@@ -201,7 +201,7 @@ def _level(data: Mapping[str, Any], side: str) -> str:
 
 
 def _special(where: Path, config: Mapping[str, Any]) -> list[int]:
-    """Return the numbers of padding, unknown, begin and end. Raises CheckpointError."""
+    """Return the ids of padding, unknown, BOS and EOS. Raises CheckpointError."""
     data = config.get("data")
     special = data.get("special_symbols") if isinstance(data, dict) else None
     given = special if isinstance(special, dict) else {}
@@ -214,7 +214,7 @@ def _special(where: Path, config: Mapping[str, Any]) -> list[int]:
 
 
 def _units(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
-    """Return a vocabulary, one unit a line: beside the checkpoint, where training has put it. Raises
+    """Return a vocabulary from a file with one token per line next to the checkpoint, where training puts it. Raises
     CheckpointError."""
     path = folder / f"{side}_vocab.txt"
     try:
@@ -227,13 +227,13 @@ def _units(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
         raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; put back a copy") from None
     units = lines[:-1] if lines[-1] == "" else lines
     names = [name for _, name in sorted(_SPECIAL.values())]
-    # Version 1 wrote its special tokens, too; where a list lacks them they come first, as when it was read.
+    # Version 1 wrote its special tokens, too; if a list lacks them, they come first, as JoeyNMT itself reads it.
     return units if set(names) <= set(units) else [*names, *(unit for unit in units if unit not in names)]
 
 
 def _vocabulary(where: Path, data: Mapping[str, Any], side: str, units: list[str]) -> Vocabulary:
-    """Return how a language is cut. Raises CheckpointError: by sentencepiece or codes that are applied while
-    reading."""
+    """Return the vocabulary of a language, which says how its text is tokenized. Raises CheckpointError for
+    sentencepiece or codes that are applied while reading."""
     level, options = _level(data, side), _side(data, side)
     if level == "char":
         return Vocabulary(units, split="characters")

@@ -1,10 +1,11 @@
-"""Recurrent models of Marian (s2s, amun, nematus): an npz or bin file with its settings inside, vocabularies beside it.
+"""Import recurrent models of Marian (s2s, amun, nematus): an npz or bin file that includes its settings, with
+vocabularies next to it.
 
-A conditional cell reads the last word, asks attention, and goes on from its state over the context; a deep output
-layer reads the word's embedding, the state and the context; every state starts from one layer over the mean of the
-encoder's outputs (src/models/s2s.h, src/rnn/cells.h and attention.h of Marian 1.12). Matrices are [in, out]; a GRU's
-gates are r, z (`U`, `W`) and n (`Ux`, `Wx`), an LSTM's f, i, g, o. The models behind `amun` and `nematus` are Nematus's
-under its own names (src/models/amun.h).
+A conditional cell reads the last word, queries attention, and continues from its state with the context as input; a
+deep output layer reads the word's embedding, the state and the context; every state starts from one layer over the mean
+of the encoder's outputs (src/models/s2s.h, src/rnn/cells.h and attention.h of Marian 1.12). Matrices are [in, out]; a
+GRU's gates are r, z (`U`, `W`) and n (`Ux`, `Wx`), an LSTM's f, i, g, o. Models of type `amun` and `nematus` are
+Nematus's under its names (src/models/amun.h).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from nmt.importing.unit_lists import beside, read_sentencepiece, read_units
 
 KIND = "marian"
 SETTINGS = "special:model.yml"
-"""The array with the settings of a model, bytes of YAML: by this a file is known."""
+"""The array with the settings of a model, bytes of YAML, by which a file is recognised."""
 _EOS, _UNK = 0, 1
 _MUST: dict[str, tuple[Any, ...]] = {
     "type": ("s2s", "amun", "nematus"),
@@ -63,14 +64,14 @@ NEMATUS_NAMES = (
     | {f"encoder_{part}": f"encoder_bi_{part}" for part in _CELL_PARTS}
     | {f"encoder_r_{part}": f"encoder_bi_r_{part}" for part in _CELL_PARTS}
 )
-"""Nematus's names and those of s2s for the same tensors."""
+"""Nematus's names, mapped to those of s2s for the same tensors."""
 IDLE = ("decoder_c_tt",)
-"""A number that is added to all scores of attention alike, which changes nothing."""
+"""Tensors that are ignored: a number added to all attention scores alike changes nothing."""
 
 
 def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
-    """Return the model of such a file with what lies beside it. Raises CheckpointError: something is missing, damaged,
-    or cannot be represented exactly."""
+    """Return the model of such a file and the files next to it. Raises CheckpointError if something is missing,
+    damaged, or cannot be represented exactly."""
     given = arrays[SETTINGS]
     if not isinstance(given, np.ndarray):
         raise CheckpointError(f"{path}: {SETTINGS} must be bytes of YAML, got something else")
@@ -92,7 +93,7 @@ def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
 
 
 def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how its own decoder searches: the beam, and by what scores are divided where that is one of our ways."""
+    """Return Marian's own decoding settings: the beam size, and the length normalisation if it is one that we have."""
     found: dict[str, Any] = {"generate_unk": False, "max_length_ratio": 3.0, "max_length_extra": 3}
     beam = decoder.get("beam-size", 12)
     if type(beam) is int and 1 <= beam <= 1000:
@@ -105,8 +106,8 @@ def _decoding(decoder: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def renamed(path: Path, arrays: Mapping[str, Any], names: Mapping[str, str]) -> Tensors:
-    """Tensors by the names of s2s, vectors as rows and columns as there. Raises CheckpointError: two of them have the
-    same name."""
+    """Return the tensors under the names of s2s, with vectors as rows and columns as there. Raises CheckpointError if
+    two of them have the same name."""
     found = {names.get(name, name): array for name, array in arrays.items()}
     for name, array in found.items():
         if isinstance(array, np.ndarray) and array.ndim == 1:
@@ -117,7 +118,7 @@ def renamed(path: Path, arrays: Mapping[str, Any], names: Mapping[str, str]) -> 
 
 
 Side = tuple[Subwords | list[str], Path]
-"""What a vocabulary holds, and its file."""
+"""The content of a vocabulary, and its file."""
 
 
 def _side(path: Path) -> Side:
@@ -127,8 +128,8 @@ def _side(path: Path) -> Side:
 
 
 def build(kind: str, tensors: Tensors, sides: list[Side], *, residual: bool) -> Imported:
-    """Return a model of these tensors, by the names of s2s. sides: the vocabularies of source and target. residual:
-    layers above the first add what they read."""
+    """Return the model of these tensors, given by the names of s2s. sides: the vocabularies of source and target.
+    residual: layers above the first add their input to their output."""
     params = Params(tensors)
     tables = [_table(tensors, side) for side in ("encoder", "decoder")]
     (src_order, src), (tgt_order, tgt) = (
@@ -149,16 +150,16 @@ def build(kind: str, tensors: Tensors, sides: list[Side], *, residual: bool) -> 
 
 
 def _table(tensors: Tensors, side: str) -> str:
-    """Return the embeddings of a side: its own, or those of both."""
+    """Return the name of the embeddings of a side: a separate table or the shared one."""
     own = f"{side}_Wemb"
     return next((name for name in (own, "Wemb", "encoder_Wemb") if name in tensors), own)
 
 
 def _units(params: Params, table: str, side: Side) -> tuple[list[int], Subwords]:
-    """Return the order of a table's rows, and how its language is cut.
+    """Return the order of a table's rows, and the subwords of its language.
 
-    A model may know the first units of a list alone. Where it has more rows than the list has units, the others have
-    their share of the probabilities all the same, and get names that no text has.
+    A model may use only the first tokens of a list. If it has more rows than the list has tokens, the extra rows still
+    take part in the softmax, and get names that do not occur in text.
     """
     found, path = side
     if isinstance(found, Subwords):
@@ -176,8 +177,8 @@ def _units(params: Params, table: str, side: Side) -> tuple[list[int], Subwords]
 
 
 def _encoder(params: Params, embedding: int) -> dict[str, Any]:
-    """Return the encoder's parameters; its settings. Each direction is a stack of its own there: layers of ours read
-    both, the other one by weights of zero."""
+    """Add the encoder's parameters, and return its settings. In Marian each direction is a separate stack; our layers
+    read both directions, so the weights for the other one are zero."""
     tensors, layers = params.tensors, 1
     kind, hidden = _cell_of(tensors, "encoder_bi")
     while f"encoder_bi_l{layers + 1}_cell1_U" in tensors:
@@ -196,7 +197,7 @@ def _encoder(params: Params, embedding: int) -> dict[str, Any]:
 
 
 def _decoder(params: Params, embedding: int, memory: int) -> dict[str, Any]:
-    """Return the parameters of the decoder and of its first states; its settings."""
+    """Add the parameters of the decoder and of its first states, and return its settings."""
     tensors, layers = params.tensors, 1
     kind, hidden = _cell_of(tensors, "decoder_cell1")
     _cell(params, kind, "decoder.cell.0", "decoder_cell1", embedding)
@@ -231,7 +232,7 @@ def _decoder(params: Params, embedding: int, memory: int) -> dict[str, Any]:
 
 
 def _readout(params: Params, embedding: int, hidden: int, memory: int) -> None:
-    """The layer over embedding, state and context, which are three products there."""
+    """Add the layer over embedding, state and context, which are three products in Marian."""
     take, name = params.tensors.take, "decoder_ff_logit_l1"
     parts = [take(f"{name}_W{n}", size, embedding) for n, size in ((2, memory), (1, hidden), (0, embedding))]
     params.give("decoder.W_c", np.concatenate(parts), f"{name}_W2, W1, W0 below one another")
@@ -240,7 +241,7 @@ def _readout(params: Params, embedding: int, hidden: int, memory: int) -> None:
 
 
 def _output(params: Params, table: str, order: list[int], embedding: int) -> None:
-    """The output layer: [V, E], [E, V] in older files, or the target's embeddings."""
+    """Add the output layer: [V, E], [E, V] in older files, or the target's embeddings."""
     tensors, name = params.tensors, "decoder_ff_logit_l2_{}"
     weight = next((name.format(end) for end in ("Wt", "W") if name.format(end) in tensors), table)
     found = tensors.take(weight)
@@ -249,7 +250,7 @@ def _output(params: Params, table: str, order: list[int], embedding: int) -> Non
 
 
 def _cell_of(tensors: Tensors, theirs: str) -> tuple[str, int]:
-    """Return which cell stands below a name, and its size."""
+    """Return the type of the cell below a name, and its size."""
     hidden, gates = tensors.shape(f"{theirs}_U")[0], tensors.shape(f"{theirs}_U")[-1]
     return ("gru" if f"{theirs}_Ux" in tensors or gates == 2 * hidden else "lstm"), hidden
 
@@ -257,7 +258,8 @@ def _cell_of(tensors: Tensors, theirs: str) -> tuple[str, int]:
 def _cell(
     params: Params, kind: str, name: str, theirs: str, input_size: int, *, final: bool = False, own: slice | None = None
 ) -> None:
-    """A cell. final: the bias of a GRU's n is reset, too. own: the rows of an input twice as wide that it reads."""
+    """Add the parameters of a cell. final: the reset gate also applies to the bias of a GRU's n. own: the rows that it
+    reads of an input twice as wide."""
     take = params.tensors.take
     hidden = params.tensors.shape(f"{theirs}_U")[0]
     if kind == "gru":
@@ -284,6 +286,6 @@ def _cell(
 
 
 def _our_gates(array: np.ndarray) -> np.ndarray:
-    """Return columns f, i, g, o as i, f, g, o."""
+    """Return the columns f, i, g, o reordered as i, f, g, o."""
     f, i, g, o = np.split(array, 4, axis=1)
     return np.hstack([i, f, g, o])

@@ -1,7 +1,8 @@
-"""Marian's binary files (src/common/binary.cpp of 1.12): arrays by name, as they lie in memory.
+"""Read Marian's binary files (src/common/binary.cpp of 1.12): named arrays in their memory layout.
 
-A version, the number of arrays, and for each the lengths of its name, type, shape and bytes, eight bytes each; then the
-names, the shapes of four bytes a number, a gap up to a multiple of 256 that says its own length, and the arrays.
+A file has a version, the number of arrays, and for each the lengths of its name, type, shape and bytes, eight bytes
+each; then the names, the shapes with four bytes a number, padding up to a multiple of 256 that begins with its length,
+and the arrays.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _MOST_AXES = 8
 
 
 class _MalformedError(Exception):
-    """What is wrong with a file, for the error's `got`."""
+    """A malformed file; the text completes an error's `got`."""
 
 
 def read_marian(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of such a file by name, views of one memory map. Raises CheckpointError: it cannot be read, is
-    damaged or packed for one kind of processor."""
+    """Return the arrays of such a file by name, views of one memory map. Raises CheckpointError if it cannot be read,
+    is damaged, or is packed for one kind of processor."""
     try:
         content = np.memmap(path, np.uint8, "r")
         return _arrays(content, content.data)
@@ -43,7 +44,7 @@ def read_marian(path: Path) -> dict[str, np.ndarray]:
 
 
 def _arrays(content: np.ndarray, view: memoryview) -> dict[str, np.ndarray]:
-    """See the module; `view` is the same bytes, for the standard library."""
+    """Return the arrays of such a file by name; `view` is the same bytes, for the standard library."""
     version, count = struct.unpack("<QQ", view[:16])
     if version != _VERSION or count > _MOST_ARRAYS:
         raise _MalformedError("another version or a damaged one")

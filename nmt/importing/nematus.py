@@ -1,7 +1,9 @@
-"""Recurrent models of Nematus as Theano wrote them: an npz file, its settings in FILE.json, vocabularies beside it.
+"""Import recurrent models that Nematus wrote with Theano: an npz file, its settings in FILE.json, and vocabularies next
+to it.
 
-One GRU layer a side, conditional in the decoder (Sennrich et al. 2017, Nematus: a toolkit for neural machine
-translation). Names and layout are those that Marian reads as `amun` (src/models/amun.h of 1.12).
+The encoder and the decoder have one GRU layer each, conditional in the decoder (Sennrich et al. 2017, Nematus: a
+toolkit for neural machine translation). Names and layout are those that Marian reads as `amun` (src/models/amun.h of
+1.12).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from nmt.importing.unit_lists import beside, read_units
 
 KIND = "nematus"
 NAMES = ("Wemb", "decoder_U_nl", "ff_logit_prev_W", "encoder_r_Ux")
-"""By these a file is known."""
+"""The array names by which a file is recognised."""
 _MUST: dict[str, tuple[Any, ...]] = {
     "encoder": ("gru",),
     "decoder": ("gru_cond",),
@@ -34,13 +36,13 @@ _MUST: dict[str, tuple[Any, ...]] = {
     "deep_fusion_lm": (None, ""),
 }
 _STATISTICS = ("uidx", "history_errs", "zipped_params", "uncoverages", "bad_counter")
-"""Arrays that say how training went."""
+"""Arrays with statistics of the training."""
 _MOST_WORDS = 200
 
 
 def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
-    """Return the model of such a file with what lies beside it. Raises CheckpointError: something is missing, damaged,
-    or cannot be represented exactly."""
+    """Return the model of such a file and the files next to it. Raises CheckpointError if something is missing,
+    damaged, or cannot be represented exactly."""
     where = path.parent / f"{path.name}.json"
     options = read_settings(where)
     check_settings(where, options, _MUST)

@@ -1,8 +1,8 @@
-"""Recurrent models of OpenNMT-py 2 and 3 (encoder_type rnn or brnn, decoder_type rnn; LSTM or GRU).
+"""Import recurrent models of OpenNMT-py 2 and 3 (encoder_type rnn or brnn, decoder_type rnn; LSTM or GRU).
 
-A file of torch.save with `model`, `generator`, `vocab` and `opt`. The source has no end token; every decoder layer
-starts from the encoder layer beside it; attention is `dot`, `general` or `mlp` (onmt/modules/global_attention.py of
-3.5), the last with a bias of the query and no tanh above the context.
+A torch.save file has `model`, `generator`, `vocab` and `opt`. The source has no EOS; every decoder layer starts from
+the encoder layer of the same number; attention is `dot`, `general` or `mlp` (onmt/modules/global_attention.py of 3.5),
+the last with a bias of the query and no tanh above the context.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMES = ("model", "generator", "vocab", "opt")
 _TABLE = "{}.embeddings.make_embedding.emb_luts.0.weight"
 _ATTENTION = {"dot": "dot", "general": "general", "mlp": "bahdanau"}
 _SPECIAL = ("<blank>", "<unk>", "<s>", "</s>")
-# Settings whose other values compute something that ours do not.
+# Settings whose other values compute something that our models do not.
 _MUST: dict[str, tuple[Any, ...]] = {
     "encoder_type": ("brnn", "rnn"),
     "decoder_type": ("rnn",),
@@ -41,7 +41,7 @@ _MUST: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class _Sizes:
-    """What the tensors and settings say of a model."""
+    """The sizes and options of a model, from its tensors and settings."""
 
     kind: str
     bidirectional: bool
@@ -53,7 +53,8 @@ class _Sizes:
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
-    """Return the model of such a file. Raises CheckpointError: it is damaged, or has parts that ours cannot have."""
+    """Return the model of such a file. Raises CheckpointError if it is damaged, or has parts that our models cannot
+    have."""
     tensors = _tensors(path, values)
     options = _options(path, values["opt"])
     sizes = _sizes(tensors, options)
@@ -76,8 +77,8 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
 
 
 def _tensors(path: Path, values: Mapping[str, Any]) -> Tensors:
-    """Return the tensors of `model`, and those of `generator` with its name before them; the logarithm of the softmax
-    behind it is a layer without parameters, which moves the names in version 2."""
+    """Return the tensors of `model`, and those of `generator` with its name as a prefix; the log-softmax after it is a
+    layer without parameters, which shifts the names in version 2."""
     model, generator = values["model"], values["generator"]
     if not isinstance(model, dict) or not isinstance(generator, dict):
         raise CheckpointError(f"{path}: must hold the tensors of model and generator, got something else")
@@ -87,7 +88,8 @@ def _tensors(path: Path, values: Mapping[str, Any]) -> Tensors:
 
 
 def _options(path: Path, opt: Any) -> dict[str, Any]:
-    """Return the settings of the training. Raises CheckpointError: one of them asks for what ours cannot do."""
+    """Return the settings of the training. Raises CheckpointError if one of them requires something that our models
+    cannot do."""
     found = opt.state if isinstance(opt, Inert) else opt
     if not isinstance(found, dict):
         raise CheckpointError(f"{path}: must hold the settings of its training (opt), got something else")
@@ -105,7 +107,7 @@ def _options(path: Path, opt: Any) -> dict[str, Any]:
 
 
 def _sizes(tensors: Tensors, options: Mapping[str, Any]) -> _Sizes:
-    """Return sizes by the tensors themselves, where they show."""
+    """Return the sizes, taken from the tensors where possible."""
     feeds = "decoder.rnn.layers.0.weight_ih" in tensors
     first = "decoder.rnn.layers.{}.weight_hh" if feeds else "decoder.rnn.weight_hh_l{}"
     kind = str(options.get("rnn_type", "LSTM")).lower()
@@ -128,7 +130,7 @@ def _sizes(tensors: Tensors, options: Mapping[str, Any]) -> _Sizes:
 
 
 def _decoder(params: Params, sizes: _Sizes) -> None:
-    """The cells, each in one of the two ways in which PyTorch has them."""
+    """Add the decoder's cells, which PyTorch stores in one of two ways."""
     size = sizes.embedding[1] + sizes.hidden * sizes.feeds
     for layer in range(sizes.layers[1]):
         cell = f"decoder.rnn.layers.{layer}.{{}}" if sizes.feeds else f"decoder.rnn.{{}}_l{layer}"
@@ -138,7 +140,7 @@ def _decoder(params: Params, sizes: _Sizes) -> None:
 
 
 def _attention(params: Params, sizes: _Sizes) -> None:
-    """The score and the layer over [context; query]."""
+    """Add the score function, and the layer over [context; query]."""
     hidden = sizes.hidden
     if sizes.attention == "general":
         # They multiply the query, (W q) . key; we multiply the key, q . (key W): the same numbers.
@@ -160,7 +162,7 @@ def _attention(params: Params, sizes: _Sizes) -> None:
 
 
 def _vocabulary(path: Path, vocab: Any, side: str) -> tuple[list[int], list[str]]:
-    """Return the order of a side's rows, and its units. Raises CheckpointError."""
+    """Return the order of a side's rows, and its tokens. Raises CheckpointError."""
     units = vocab.get(side) if isinstance(vocab, dict) else None
     if isinstance(units, Inert):
         units = _torchtext_units(units)
@@ -174,7 +176,8 @@ def _vocabulary(path: Path, vocab: Any, side: str) -> tuple[list[int], list[str]
 
 
 def _torchtext_units(field: Inert) -> Any:
-    """Version 2 keeps torchtext's fields, a `TextMultiField` of them; the units are `vocab.itos` of the first one."""
+    """Return the tokens of a torchtext field: version 2 keeps a `TextMultiField`; the tokens are `vocab.itos` of its
+    first field."""
     inner = field.get("fields")
     if isinstance(inner, list) and inner and isinstance(inner[0], tuple) and len(inner[0]) > 1:
         field = inner[0][1] if isinstance(inner[0][1], Inert) else field

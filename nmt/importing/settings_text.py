@@ -1,4 +1,4 @@
-"""Settings of other systems: YAML or JSON inside a model's file or beside it."""
+"""Read the settings of other systems: YAML or JSON inside a model's file or next to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_BYTES = 2**26
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Return the settings in a file. Raises CheckpointError: it is not there, or something else."""
+    """Return the settings in a file. Raises CheckpointError if it is missing, or something else."""
     try:
         content = read_small(path, _MOST_BYTES)
     except OSError as error:
@@ -26,8 +26,8 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def parse_settings(path: Path, content: bytes) -> dict[str, Any]:
-    """Return settings in bytes of YAML, or of JSON in a file that is called so: YAML has no tabs. Raises
-    CheckpointError."""
+    """Return the settings in bytes of YAML, or of JSON if the file is named so, because YAML does not allow tabs.
+    Raises CheckpointError."""
     name, parse = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
         values = parse(content.decode())
@@ -39,8 +39,8 @@ def parse_settings(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def check_settings(where: Path, values: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]) -> None:
-    """Raise CheckpointError where a setting asks for what ours cannot do: `allowed` has the values that can be, the
-    first of which holds where nothing is said."""
+    """Raise CheckpointError if a setting requires something that our models cannot do: `allowed` has the possible
+    values, the first of which is the default."""
     for name, promised in allowed.items():
         value = values.get(name, promised[0])
         if isinstance(value, list | dict) or value not in promised:

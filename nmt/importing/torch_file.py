@@ -1,6 +1,6 @@
-"""Read files of `torch.save` as data: no function or class that a file names is ever looked up, let alone called.
+"""Read files of `torch.save` as data: no function or class that a file names is ever looked up or called.
 
-Such a file is a zip of raw numbers and a pickle that says what they are (before PyTorch 1.6: several pickles, then the
+Such a file is a zip of raw numbers and a pickle that describes them (before PyTorch 1.6: several pickles, then the
 numbers). Python's own unpickler reads it, with every global replaced ("Restricting Globals" in the documentation of
 `pickle`): the few that make tensors and plain containers by functions of ours, all others by `Inert`.
 """
@@ -37,16 +37,17 @@ _MOST_AXES = 8
 
 
 class MalformedError(Exception):
-    """Say what is wrong with a file, as the `got` of an error."""
+    """A malformed file; the text completes the `got` of an error."""
 
 
 class Inert:
-    """Stand for an object of a class, or a result of a function, that a pickle names: its name, arguments and state."""
+    """A placeholder for an object of a class, or a result of a function, that a pickle names: its name, arguments and
+    state."""
 
     name = ""
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Inert:
-        """Take whatever arguments the pickle gives."""
+        """Accept any arguments that the pickle gives."""
         return super().__new__(cls)
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -55,7 +56,7 @@ class Inert:
         self.elements: list[Any] = []
 
     def __repr__(self) -> str:
-        """Show the name alone: the content may be of any size."""
+        """Return the name only: the content may be of any size."""
         return f"Inert({self.name!r})"
 
     def __setstate__(self, state: Any) -> None:
@@ -65,7 +66,7 @@ class Inert:
         self.items[key] = value
 
     def append(self, element: Any) -> None:
-        """Keep an element of what would have been a list."""
+        """Store an element of what would have been a list."""
         self.elements.append(element)
 
     add = append
@@ -77,7 +78,7 @@ class Inert:
 
 
 class _Dictionary(dict):
-    """A dictionary that drops the attributes a pickle sets, such as `_metadata` of a state_dict."""
+    """A dictionary that ignores the attributes a pickle sets, such as `_metadata` of a state_dict."""
 
     def __setstate__(self, state: Any) -> None:
         pass
@@ -85,7 +86,7 @@ class _Dictionary(dict):
 
 @dataclass(frozen=True)
 class _Storage:
-    """Raw numbers: their dtype, the key under which they are stored, and how many there are."""
+    """The dtype of raw numbers, the key under which they are stored, and their count."""
 
     dtype: str
     key: str
@@ -107,7 +108,7 @@ class _Tensor:
         pass
 
     def array(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the view of these numbers, read-only. Raises MalformedError: It reaches beyond them."""
+        """Return the view of these numbers, read-only. Raises MalformedError if it exceeds them."""
         if 0 in self._size:
             return np.zeros(self._size, numbers.dtype)
         last = self._offset + sum((n - 1) * step for n, step in zip(self._size, self._stride, strict=True))
@@ -127,7 +128,7 @@ def _bytes(text: Any, *encoding: Any) -> bytes:
     return text.encode("latin1")
 
 
-_OURS: dict[str, Callable[..., Any]] = {
+_REPLACEMENTS: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": _dictionary,
     "collections.defaultdict": lambda *arguments: _Dictionary(),
     "torch._utils._rebuild_tensor": _Tensor,
@@ -136,24 +137,24 @@ _OURS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_parameter_with_state": lambda data, *rest: data,
     "_codecs.encode": _bytes,
 }
-"""What stands in for the globals that mean something here."""
+"""The replacements for the globals that are supported."""
 
 
-# The unpickler that is written in Python: the one in C allocates as many places in its memo as a file says.
+# The pure-Python unpickler: the one in C allocates as many memo entries as a file demands.
 class _Unpickler(pickle._Unpickler):
-    """Read a pickle without looking up what it names. storages: the numbers it refers to, by key."""
+    """An unpickler that does not look up what a pickle names. storages: the storages it refers to, by key."""
 
     def __init__(self, file: Any) -> None:
         super().__init__(file)
         self.storages: dict[str, _Storage] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what stands in for a global."""
+        """Return the replacement for a global."""
         whole = f"{module}.{name}"
-        return _OURS[whole] if whole in _OURS else type("Inert", (Inert,), {"name": whole})
+        return _REPLACEMENTS[whole] if whole in _REPLACEMENTS else type("Inert", (Inert,), {"name": whole})
 
     def persistent_load(self, found: Any) -> _Storage:
-        """Return what ("storage", class, key, device, count) names. Raises MalformedError."""
+        """Return the storage that ("storage", class, key, device, count) describes. Raises MalformedError."""
         if not isinstance(found, tuple) or len(found) < 5 or found[0] != "storage":
             raise MalformedError("a pickle that names something outside it")
         kind = getattr(found[1], "name", "").rpartition(".")[2]
@@ -163,8 +164,8 @@ class _Unpickler(pickle._Unpickler):
 
 
 def read_torch(path: Path) -> Any:
-    """Return what `torch.save` wrote into a file: dictionaries, lists and plain values, tensors as arrays [...] (read
-    only; bfloat16 as float32), and `Inert` for all else.
+    """Return the object that `torch.save` wrote to a file: dictionaries, lists and plain values, tensors as read-only
+    arrays (bfloat16 as float32), and `Inert` for everything else.
 
     Raises:
         CheckpointError: It cannot be read, is damaged, or is something else.
@@ -203,8 +204,8 @@ def _from_zip(archive: zipfile.ZipFile) -> Any:
 
 
 def _from_legacy(file: BinaryIO) -> Any:
-    """Read what versions before 1.6 wrote: a magic number, a version, the machine, the object and the keys of its
-    numbers, a pickle each, then the numbers in the order of the keys, each after its count (8 bytes)."""
+    """Read the format before version 1.6: a magic number, a version, the machine, the object and the keys of its
+    numbers, one pickle each, then the numbers in the order of the keys, each preceded by its count (8 bytes)."""
     if file.read(1) != b"\x80":
         raise MalformedError("something else")
     file.seek(0)
@@ -225,7 +226,7 @@ def _from_legacy(file: BinaryIO) -> Any:
 
 
 def _numbers(content: bytes, storage: _Storage) -> np.ndarray:
-    """Return raw bytes as numbers [N]; bfloat16 becomes float32."""
+    """Return raw bytes as an array [N]; bfloat16 becomes float32."""
     if storage.dtype == "bfloat16":
         return (np.frombuffer(content, "<u2").astype(np.uint32) << 16).view(np.float32)
     return np.frombuffer(content, np.dtype(storage.dtype))

@@ -1,4 +1,4 @@
-"""Vocabularies that lie beside a model: lines, units with their numbers in YAML or JSON, or sentencepiece."""
+"""Read vocabularies next to a model: lines, tokens with their ids in YAML or JSON, or sentencepiece."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SENTENCEPIECE = ".spm"
 
 
 def beside(folder: Path, named: str) -> Path:
-    """Return the file of this name in the folder of a model: what other folders its settings name are somebody
-    else's."""
+    """Return the file of this name in the folder of a model, ignoring other folders in `named`: those are paths on
+    another machine."""
     return folder / Path(named.replace("\\", "/")).name
 
 
 def read_sentencepiece(path: Path) -> Subwords | None:
-    """Return the model of sentencepiece in a file that is called one; None for other files. Raises CheckpointError."""
+    """Return the sentencepiece model in a file that is named like one; None for other files. Raises CheckpointError."""
     if path.suffix != _SENTENCEPIECE:
         return None
     try:
@@ -32,8 +32,8 @@ def read_sentencepiece(path: Path) -> Subwords | None:
 
 
 def read_units(path: Path) -> list[str]:
-    """Return units in the order of their numbers: of a JSON or YAML of numbers by unit, or a text of one a line. Raises
-    CheckpointError: it cannot be read, is something else, or numbers leave gaps."""
+    """Return tokens in the order of their ids, from JSON or YAML that maps tokens to ids, or from a text of one token
+    per line. Raises CheckpointError if it cannot be read, is something else, or ids leave gaps."""
     try:
         text = read_small(path, _MOST_BYTES).decode()
     except OSError as error:
@@ -67,7 +67,7 @@ def _yaml(path: Path, text: str) -> list[tuple[Any, Any]]:
 
 
 def _by_number(path: Path, pairs: list[tuple[Any, Any]]) -> list[str]:
-    """Return units of (unit, number) pairs, each number from 0 on once. Raises CheckpointError."""
+    """Return the tokens of (token, id) pairs; each id from 0 on must occur once. Raises CheckpointError."""
     found: dict[int, str] = {}
     for unit, number in pairs:
         written = str(number)

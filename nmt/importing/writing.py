@@ -1,4 +1,4 @@
-"""An imported model as a folder like any other."""
+"""Write an imported model as an ordinary model folder."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from nmt.system.files import explain, new_folder, remedy, write_bytes
 from nmt.system.paths import check_new_folder
 
 MAPPING_NAME = "imported.txt"
-"""What was mapped to what, for people."""
-_NO_TEXT = "unknown"
-"""Stands where settings name the training text, of which nothing is known."""
+"""The file that lists what was mapped to what, as text."""
+_UNKNOWN_TEXT = "unknown"
+"""The value of settings that name the training text, which is unknown."""
 
 
 def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang: str = "tgt") -> None:
-    """Write a model as a new folder, which appears when all of it is written.
+    """Write a model as a new folder, which appears only when it is complete.
 
     Raises:
-        CheckpointError: `out` holds something already, cannot be written, or the parts do not fit one another.
+        CheckpointError: `out` contains something already, cannot be written, or the parts do not fit one another.
         ConfigError: The languages are the same.
     """
     from nmt.config import config_from_dict, dump_config
@@ -46,8 +46,8 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
         {
             "model_dir": str(out),
             "data": {
-                "train": _NO_TEXT,
-                "dev": _NO_TEXT,
+                "train": _UNKNOWN_TEXT,
+                "dev": _UNKNOWN_TEXT,
                 "src": {"lang": src_lang, "normalize": _normalize(imported.src)} | sides.get("src", {}),
                 "tgt": {"lang": tgt_lang, "normalize": _normalize(imported.tgt)} | sides.get("tgt", {}),
                 "subwords": {"joint": joint},
@@ -77,5 +77,5 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
 
 
 def _normalize(subwords: Subwords) -> str:
-    """Return how lines are cleaned: as they are, with the signs of pieces where units are such."""
+    """Return the setting for cleaning lines: none, or pieces if the tokens are sentencepiece's."""
     return "pieces" if isinstance(subwords, Vocabulary) and subwords.are_pieces else "none"

@@ -1,1 +1,2 @@
-"""A model on disk: its folder, its one file, its checkpoints; what is read is checked, what is written is whole."""
+"""Models on disk: folders, bundles and checkpoints. Whatever is read is checked, and files are written completely or
+not at all."""

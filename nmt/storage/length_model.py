@@ -1,4 +1,4 @@
-"""How long translations are: what the training corpus says of target lengths, by source length."""
+"""Predict the length of translations from the source length, with statistics of the training corpus."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from nmt.system.paths import is_file
 
 @dataclass(frozen=True)
 class LengthModel:
-    """Target length = ratio * source length + extra, in subwords with the end of the sentence counted on both sides.
+    """A linear model: target length = ratio * source length + extra, in subwords with EOS counted on both sides.
 
-    deviation: the root of the mean squared error on the training corpus; pairs: how many there were.
+    deviation: the root of the mean squared error on the training corpus; pairs: the number of pairs it was fitted to.
     """
 
     ratio: float
@@ -30,9 +30,10 @@ class LengthModel:
 
     @classmethod
     def learn(cls, src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> LengthModel:
-        """Return the line of least squares through the lengths [N] of sentence pairs, ends not counted in them.
+        """Return the least-squares line through the lengths [N] of sentence pairs, EOS not counted in them.
 
-        With one source length only, or a line that falls, the line through the origin and the mean. At least one pair.
+        If all source lengths are equal, or the line falls, it is the line through the origin and the mean. Needs at
+        least one pair.
         """
         src, tgt = src_lengths.astype(np.float64) + 1, tgt_lengths.astype(np.float64) + 1
         spread = src - src.mean()
@@ -45,17 +46,17 @@ class LengthModel:
         return cls(ratio, extra, float(np.sqrt(error @ error / len(src))), len(src))
 
     def expected(self, src_ids: Sequence[Sequence[int]]) -> np.ndarray:
-        """Expected lengths of translations of sources given without their end: float64 [N], at least 1."""
+        """Return the expected lengths of the translations of sources given without EOS: float64 [N], at least 1."""
         lengths = np.array([len(ids) + 1 for ids in src_ids], np.float64)
         return np.maximum(self.ratio * lengths + self.extra, 1.0)
 
     def to_dict(self) -> dict[str, float]:
-        """Return what JSON can hold."""
+        """Return the fields as values that JSON can represent."""
         return {"ratio": self.ratio, "extra": self.extra, "deviation": self.deviation, "pairs": self.pairs}
 
     @classmethod
     def from_dict(cls, values: Any, where: Path) -> LengthModel:
-        """Return what `to_dict` gave. Raises CheckpointError, which names `where`."""
+        """Return the model that `to_dict` described. Raises CheckpointError, which names `where`."""
         try:
             numbers = {name: float(values[name]) for name in ("ratio", "extra", "deviation", "pairs")}
             usable = all(map(math.isfinite, numbers.values())) and numbers["ratio"] > 0
@@ -78,7 +79,7 @@ def save_length_model(path: Path, model: LengthModel) -> None:
 
 
 def load_length_model(path: Path) -> LengthModel | None:
-    """Read `lengths.json`; None where there is none. Raises CheckpointError."""
+    """Return the model in `lengths.json`, or None if the file does not exist. Raises CheckpointError."""
     if not is_file(path):
         return None
     try:

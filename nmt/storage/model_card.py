@@ -1,8 +1,8 @@
-"""The card of a model: one page of Markdown that says what it is, in the layout of public model hubs.
+"""Write the card of a model: one page of Markdown that describes it, in the layout of public model hubs.
 
-Front matter between lines of `---` holds what machines read (huggingface.co/docs/hub/model-cards): languages, task,
-tags, and scores as a `model-index`. What the model cannot know, for whom it is made and under which licence it may be
-given away, is left as questions (Mitchell et al. 2019, "Model Cards for Model Reporting").
+The front matter between lines of `---` is machine-readable (huggingface.co/docs/hub/model-cards): languages, task,
+tags, and scores as a `model-index`. What cannot be known from the model, its intended use and its licence, is left as
+questions (Mitchell et al. 2019, "Model Cards for Model Reporting").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nmt.storage.saved_model import SavedModel
 
 _METRICS = {"bleu": "BLEU", "chrf": "chrF", "ppl": "perplexity of a subword", "accuracy": "subwords predicted right"}
-"""Scores of a validation that a card tells, in this order."""
+"""The validation scores that a card shows, in this order."""
 _MEASURED_BY = "sacrebleu"
 _OPEN = """\
 ## To be told by whoever gives it to others
@@ -38,10 +38,10 @@ _OPEN = """\
 
 
 def write_card(path: Path, saved: SavedModel, bundle: Path) -> None:
-    """Write the card of a model that was written to `bundle`. A card that is there is not written over.
+    """Write the card of a model that was written to `bundle`. An existing card is not overwritten.
 
     Raises:
-        CheckpointError: It is there already, or cannot be written.
+        CheckpointError: The card exists already, or cannot be written.
     """
     if exists(path):
         raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
@@ -52,7 +52,7 @@ def write_card(path: Path, saved: SavedModel, bundle: Path) -> None:
 
 
 def model_card(saved: SavedModel, bundle: Path) -> str:
-    """Return the card as text: front matter, what it is, use, scores, training, what is open."""
+    """Return the card as text: front matter, description, use, scores, training, open questions."""
     config = saved.config
     front = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in _front(saved).items())
     scores = [f"| {_METRICS[name]} | {value:.2f} |" for name, value in _scores(saved)]
@@ -84,14 +84,14 @@ def _purpose(saved: SavedModel) -> str:
 
 
 def _languages(saved: SavedModel) -> list[str]:
-    """Return the sides that are named by codes of languages, as BCP 47 has them; letters and sounds are none."""
+    """Return the sides that are named by language codes as in BCP 47, without sides such as letters and sounds."""
     data = saved.config.data
     sides = [data.src.lang, data.tgt.lang] if saved.config.task == "translation" else [data.tgt.lang]
     return [side for side in sides if re.fullmatch(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", side)]
 
 
 def _front(saved: SavedModel) -> dict[str, Any]:
-    """Return what machines read."""
+    """Return the machine-readable front matter."""
     config, translates = saved.config, saved.config.task == "translation"
     task = "translation" if translates else "text-generation"
     metrics = [{"type": name, "value": round(value, 2), "name": _METRICS[name]} for name, value in _scores(saved)]
@@ -107,7 +107,7 @@ def _front(saved: SavedModel) -> dict[str, Any]:
 
 
 def _scores(saved: SavedModel) -> list[tuple[str, float]]:
-    """Return scores of the checkpoint, as its file or the validation behind it has them."""
+    """Return the scores of the checkpoint, from its file or the validation that it belongs to."""
     state = saved.content.get("state", {})
     found = saved.content.get("scores") or state.get("best_scores", {})
     return [(name, float(found[name])) for name in _METRICS if isinstance(found.get(name), int | float)]

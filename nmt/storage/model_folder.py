@@ -1,22 +1,20 @@
-"""The folder `nmt-train` writes and `Translator` reads: its file names, and how each file is read.
+"""The folder that `nmt-train` writes and `Translator` reads: the names of its files, and functions that read them.
 
-config.yaml         the resolved settings; its presence makes a folder ours. Checkpoints hold them too: of those that
-                    decide what parameters mean, none may be edited here (see `trained_settings`)
-joint.spm           the subwords (src.spm and tgt.spm where the languages do not share them): a sentencepiece model,
+config.yaml         the resolved settings; their presence marks a model folder. Checkpoints contain them too: those that
+                    decide what parameters mean must not be edited here (see `trained_settings`)
+joint.spm           the subwords (src.spm and tgt.spm if the languages do not share them): a sentencepiece model,
                     or the vocabulary of an imported model
-last.safetensors    parameters, optimizer and position: what a resumed run needs
-former.safetensors  the last one before that: a resumed run takes it where last.safetensors is damaged
-rollback.safetensors
-                    with training.loss_spikes: rollback, what a run goes back to
-best.safetensors    the parameters with the best validation: what translating needs
-best-8000.safetensors, last-8000.safetensors
+last.safetensors    parameters, optimizer and position: what a resumed run needs former.safetensors  the previous one: a
+resumed run uses it if last.safetensors is damaged rollback.safetensors
+                    with training.loss_spikes: rollback, the state that a run returns to
+best.safetensors    the parameters with the best validation: what translating needs best-8000.safetensors,
+last-8000.safetensors
                     the next best and the newest parameters, numbered by update, as many as the settings keep
-lengths.json        how long translations are: see `LengthModel`
-shortlist.safetensors
-                    which words translate which, where nmt-shortlist learned it
-.begun              a run began here and has not saved last.safetensors yet: a best one beside it is of that run
-train.log           the lines that went to the terminal, with times
-metrics.jsonl       the same events as one JSON object a line
+lengths.json        statistics of the length of translations: see `LengthModel` shortlist.safetensors
+                    likely translations of each word, if nmt-shortlist has learned them
+.begun              a run started here and has not saved last.safetensors yet: an existing best checkpoint is from that
+run train.log           the lines printed on the terminal, with times metrics.jsonl       the same events as one JSON
+object a line
 """
 
 from __future__ import annotations
@@ -59,11 +57,12 @@ SCALES_SUFFIX = "#scales"
 OPTIMIZER_PREFIX = "optimizer/"
 CARRIED_PREFIX = "carried/"
 RAW_PREFIX = "raw/"
-"""With training.ema_decay: the parameters that updates change. Those below PARAMS_PREFIX are their average then."""
+"""The prefix of the parameters that updates change, with training.ema_decay. Those with PARAMS_PREFIX are then their
+average."""
 
 
 def load_folder_config(folder: Path) -> Config:
-    """Read the settings a model was trained with.
+    """Return the settings a model was trained with.
 
     Raises:
         CheckpointError: The folder is missing or was not written by nmt-train.
@@ -91,13 +90,13 @@ def subword_names(*, joint: bool) -> tuple[str, str]:
 def load_subwords(
     folder: Path, *, joint: bool, digest: str | None = None, of: Path | None = None
 ) -> tuple[Subwords, Subwords]:
-    """Read the subwords of both languages; with `joint` the two are one object.
+    """Return the subwords of both languages; with `joint` the two are one object.
 
-    digest: What `subwords_digest` must say of them; looked at before anything interprets the bytes. of: The checkpoint
-    that says so.
+    digest: The expected `subwords_digest`, checked before the bytes are parsed. of: The checkpoint that contains this
+    digest.
 
     Raises:
-        CheckpointError: A file is missing, not a subword model, or another one.
+        CheckpointError: A file is missing, not a subword model, or a different one.
     """
     from nmt.data.tokens.subword_files import read_subwords
 
@@ -120,7 +119,7 @@ def load_subwords(
 
 
 def save_subwords(folder: Path, src: Subwords, tgt: Subwords, *, joint: bool) -> None:
-    """Write the subwords of both languages, each aside and renamed."""
+    """Write the subwords of both languages, each to a temporary file that is then renamed."""
     src_name, tgt_name = subword_names(joint=joint)
     try:
         write_bytes(folder / src_name, src.model_bytes, sync=True)
@@ -150,11 +149,11 @@ def build_model(
     *,
     src_factor_sizes: Sequence[int] = (),
 ) -> Any:
-    """Return the configured model, a `TranslationModel` or with task: lm a `LanguageModel`, its parameters not yet set.
-    Here Numba comes in.
+    """Return the configured model, a `TranslationModel` or, with task: lm, a `LanguageModel`, with its parameters not
+    yet set. This imports Numba.
 
-    compute_dtype: Instead of the configured one. device: Where it computes; None for the processor. src_factor_sizes:
-    Numbers that each factor of the source may have.
+    compute_dtype: Overrides the configured one. device: Where it computes; None for the processor. src_factor_sizes:
+    The number of values of each factor of the source.
     """
     from nmt.rnn.devices import resolved_dtype
 
@@ -178,24 +177,24 @@ def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray]
     """Read the tensors whose names start with `prefix`, and the metadata.
 
     Returns:
-        Tensors by their name in the file, each with memory of its own; what `save_checkpoint` was
-        told.
+        The tensors by their name in the file, each in separate memory; and the content that `save_checkpoint` was
+            given.
 
     Raises:
-        CheckpointError: The file is missing, cut short, damaged, or not one of ours.
+        CheckpointError: The file is missing, truncated, damaged, or not one of ours.
     """
     tensors, content = map_tensors(path, prefix)
     return {name: array.copy() for name, array in tensors.items()}, content
 
 
 def quantised_tensors(name: str, matrix: Quantised) -> dict[str, np.ndarray]:
-    """Return how a checkpoint holds the parameter `name` in int8: numbers under its name, the scales of its output
-    channels beside them. No processor's layout: what a processor wants is made when a model is loaded."""
+    """Return the tensors that store the parameter `name` in int8: the numbers under its name, and the scales of its
+    output channels. The layout is that of no particular processor: such a layout is made when a model is loaded."""
     return {PARAMS_PREFIX + name: matrix.numbers, PARAMS_PREFIX + name + SCALES_SUFFIX: matrix.scales}
 
 
 def _joined(model: Network, tensors: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray | Quantised]:
-    """Return parameters by name, numbers and scales together again."""
+    """Return parameters by name, with int8 numbers and their scales combined again."""
     found: dict[str, np.ndarray | Quantised] = {}
     for key, tensor in tensors.items():
         name = key.removeprefix(PARAMS_PREFIX)
@@ -222,14 +221,14 @@ def numbered_checkpoint(folder: Path, kind: str, update: int) -> Path:
 
 
 def numbered_checkpoints(folder: Path, kind: str) -> list[Path]:
-    """Return the numbered checkpoints of a kind that are there, the newest first."""
+    """Return the existing numbered checkpoints of a kind, the newest first."""
     found = {path: re.fullmatch(rf"{kind}-(\d+)\.safetensors", path.name) for path in folder.glob(f"{kind}-*")}
     updates = {path: int(match[1]) for path, match in found.items() if match}
     return sorted(updates, key=lambda path: -updates[path])
 
 
 def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
-    """Return the file to load: the one asked for (`best`, `last`, or a numbered one such as `best-600`), or the best,
+    """Return the file to load: the requested one (`best`, `last`, or a numbered one such as `best-600`), or the best,
     or the last.
 
     Raises:
@@ -250,14 +249,13 @@ def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
 
 
 def checkpoint_names(folder: Path) -> list[str]:
-    """Return the checkpoints that are there by what the user calls them: `best`, `last`, and numbered ones, the newest
-    first."""
+    """Return the names of the existing checkpoints: `best`, `last`, and numbered ones, the newest first."""
     names = [path.stem for path in (folder / BEST_NAME, folder / LAST_NAME) if is_file(path)]
     return names + [path.stem for kind in ("best", "last") for path in numbered_checkpoints(folder, kind)]
 
 
 def model_files(place: Path) -> list[Path]:
-    """Return the files of a model that is a folder, or one file; none where there is nothing."""
+    """Return the files of a model, which is a folder or one file; an empty list if it does not exist."""
     if not is_folder(place):
         return [place] if is_file(place) else []
     names = (CONFIG_NAME, LENGTHS_NAME, LOG_NAME, METRICS_NAME, *SUBWORD_NAMES.values())
@@ -267,7 +265,7 @@ def model_files(place: Path) -> list[Path]:
 def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, adopt: bool = False) -> None:
     """Copy the parameters in `tensors` (names with their prefix) into those of a model.
 
-    adopt: The model uses the arrays themselves where it can; they are not to be changed any more.
+    adopt: The model uses the arrays themselves where it can; they must not be changed any more.
 
     Raises:
         CheckpointError: The model has other parameters or shapes than the checkpoint.

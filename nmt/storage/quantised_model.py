@@ -1,4 +1,4 @@
-"""A model folder whose matrices are int8: a quarter of the bytes, and nothing left to round when it is loaded."""
+"""Write a model folder whose matrices are int8: a quarter of the bytes, and nothing to quantise when it is loaded."""
 
 from __future__ import annotations
 
@@ -26,18 +26,19 @@ from nmt.system.files import explain, new_folder, remedy, write_bytes
 from nmt.system.paths import check_new_folder
 
 QUANTIZATION = {"numbers": "int8", "layout": 1}
-"""What a checkpoint says of its int8 tensors: matrices as they are in float32, a scale for each output channel."""
+"""A checkpoint's description of its int8 tensors: matrices in the layout of float32, with a scale for each output
+channel."""
 
 
 def save_quantised(out: Path, saved: SavedModel) -> None:
     """Write a model as a new folder with its matrices in int8 and `compute_dtype: int8` in its settings.
 
     Args:
-        out: The folder, which must not be there yet or be empty. It appears when all of it is written.
+        out: The folder, which must be missing or empty. It appears only when it is complete.
         saved: A model in any dtype; one that is quantised already gives the same numbers again.
 
     Raises:
-        CheckpointError: `out` holds something already, or cannot be written.
+        CheckpointError: `out` contains something already, or cannot be written.
     """
     from nmt.config import dump_config
 
@@ -64,7 +65,7 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
 
 
 def _tensors(saved: SavedModel) -> dict[str, np.ndarray]:
-    """Return all parameters as a checkpoint in int8 holds them; what is no matrix stays as it is."""
+    """Return all parameters as an int8 checkpoint stores them; parameters that are not matrices are unchanged."""
     weights = saved.build("int8").weights
     tensors: dict[str, np.ndarray] = {}
     for name in weights:

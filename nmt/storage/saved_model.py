@@ -1,4 +1,4 @@
-"""A model as it is kept: a folder that nmt-train wrote, or the one file that nmt-bundle makes of it."""
+"""Load and save complete models: a folder that nmt-train wrote, or a single file that nmt-bundle makes of it."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ BUNDLE_SUFFIX = ".nmt"
 _KIND = "bundle"
 _SUBWORDS_PREFIX = "subwords/"
 _KEPT = ("quantization", "averaged")
-"""What else of a checkpoint's content a bundle keeps."""
+"""Further keys of a checkpoint's content that a bundle keeps."""
 _SIZES = "hidden_size", "embedding_dim", "attention_size", "readout_size"
 
 
 @dataclass(frozen=True)
 class SavedModel:
-    """All that translating needs. `params`: by name with PARAMS_PREFIX, views of the file; `content`: what else the
-    file says of them; `cells`: the modules whose cells its user allows."""
+    """Everything that translation needs. `params`: by name with PARAMS_PREFIX, views of the file; `content`: the other
+    metadata of the file; `cells`: the modules whose cells the user allows."""
 
     path: Path
     config: Config
@@ -65,13 +65,13 @@ class SavedModel:
 
     @property
     def settings_path(self) -> Path:
-        """Return the file that the settings are of."""
+        """Return the file that the settings come from."""
         return self.path if self.content.get("kind") == _KIND else self.path.parent / CONFIG_NAME
 
     @property
     def digest(self) -> str:
-        """Return a fingerprint of what translations depend on: parameters, subwords, sizes and how text is cleaned,
-        shortlist and lengths; the same for a folder and the file made of it."""
+        """Return a fingerprint of everything that translations depend on: parameters, subwords, sizes, text cleaning,
+        shortlist and lengths; it is the same for a folder and the file made from it."""
         data = self.config.data
         parts: list[Any] = [
             sorted((name, checksum) for name, checksum in self.content["checksums"].items() if name in self.params),
@@ -85,9 +85,9 @@ class SavedModel:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
-        """Return the model (see `build_model`) with its parameters, which stay in the file's map on the processor.
+        """Return the model (see `build_model`) with its parameters, which stay memory-mapped on the processor.
 
-        Here the cells that it names by dotted path are imported, where `cells` allows it, and nowhere else.
+        This method alone imports the cells that the model names by dotted path, if `cells` allows it.
 
         Raises:
             CheckpointError: Parameters and settings do not fit one another.
@@ -124,13 +124,13 @@ def load_saved_model(
     Args:
         path: The folder or file.
         checkpoint: Of a folder, `best`, `last` or a numbered one such as `best-600`; None takes the best, or the last
-            where there is no best yet.
-        task: What it must have learned; None where that does not matter.
-        cells: Names of modules whose cells may be imported for it when it is built: `my_cells`.
+            if there is no best yet.
+        task: The task that it must have been trained for; None accepts any.
+        cells: Names of modules whose cells may be imported when it is built: `my_cells`.
 
     Raises:
         CheckpointError: It is missing, damaged, of another task, or its parts do not fit one another.
-        ConfigError: Its settings were changed into something impossible, or `cells` are no names.
+        ConfigError: Its settings were changed into something impossible, or `cells` are not names.
     """
     allowed = check_allowed(cells)
     path = named(path, "the model")
@@ -148,11 +148,12 @@ def load_saved_model(
 def load_language_model(
     path: str | Path, saved: SavedModel, compute_dtype: str | None = None, device: Device | None = None
 ) -> LanguageModel:
-    """Load a language model that is to have a say in what the translator `saved` translates; see `SavedModel.build`.
-    The same modules are allowed for it.
+    """Load a language model for fusion with the translator `saved`; see `SavedModel.build`. The same modules are
+    allowed for it.
 
     Raises:
-        CheckpointError: It is missing, damaged, no language model, or has other subwords than the translator's target.
+        CheckpointError: It is missing, damaged, not a language model, or has other subwords than the translator's
+            target.
         ConfigError: Its settings were changed into something impossible.
     """
     found = load_saved_model(path, task="lm", cells=saved.cells)
@@ -170,7 +171,7 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
     """Write a model as one new file.
 
     Raises:
-        CheckpointError: It is there already, or cannot be written.
+        CheckpointError: The file exists already, or cannot be written.
     """
     if exists(path):
         raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
@@ -228,7 +229,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
         raise CheckpointError(f"{path}: must be a model folder for --checkpoint {checkpoint}, got a file; leave it out")
     values = content.get("config")
     config = config_from_dict(values if isinstance(values, dict) else {}, str(path))
-    # Nor does a file that comes from anywhere say what else is read from the disk.
+    # A file of unknown origin must not decide what else is read from the disk, either.
     config = config.model_copy(update={"decoding": config.decoding.model_copy(update={"lm": None})})
     joint = config.data.subwords.joint
     src = _subwords(tensors, "joint" if joint else "src", path)
@@ -251,8 +252,8 @@ def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords
 
 
 def _check_sizes(saved: SavedModel) -> None:
-    """Sizes beyond the number of parameters, or more layers than arrays of them, would cost memory or time before it
-    shows that settings and parameters do not fit."""
+    """Raise CheckpointError for sizes beyond the number of parameters, or more layers than arrays, before they cost
+    memory or time: settings and parameters do not fit."""
     most = {"num_layers": len(saved.params)}
     most |= dict.fromkeys(_SIZES, sum(array.size for array in saved.params.values()))
 
@@ -268,5 +269,5 @@ def _check_sizes(saved: SavedModel) -> None:
 
     model = saved.config.model.to_dict()
     if saved.config.task == "lm":
-        del model["encoder"]  # there is none, whatever its settings
+        del model["encoder"]  # a language model has none, whatever the settings say
     look(model, "model")

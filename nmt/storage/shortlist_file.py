@@ -1,4 +1,4 @@
-"""A shortlist on disk: its own file beside a model, or tensors among those of a bundle."""
+"""Store a shortlist on disk: in a separate file next to a model, or as tensors of a bundle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def shortlist_tensors(shortlist: Shortlist) -> dict[str, np.ndarray]:
 
 
 def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path) -> Shortlist | None:
-    """Return what `shortlist_tensors` gave; None where it is not there. Raises CheckpointError, which names `where`."""
+    """Return the shortlist whose arrays `shortlist_tensors` returned, or None if they are missing. Raises
+    CheckpointError, which names `where`."""
     if not any(name.startswith(PREFIX) for name in tensors):
         return None
     from nmt.decode.shortlist import Shortlist
@@ -43,7 +44,7 @@ def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path)
 
 
 def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) -> None:
-    """Write a shortlist with what is known of it, the digest of its subwords among it. Raises CheckpointError."""
+    """Write a shortlist with its metadata, which include the digest of its subwords. Raises CheckpointError."""
     try:
         write_tensors(path, shortlist_tensors(shortlist), content)
     except OSError as error:
@@ -51,7 +52,7 @@ def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) ->
 
 
 def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:
-    """Read a shortlist made for these subwords; None where there is no file. Raises CheckpointError."""
+    """Return the shortlist made for these subwords, or None if there is no file. Raises CheckpointError."""
     if not is_file(path):
         return None
     tensors, content = map_tensors(path)

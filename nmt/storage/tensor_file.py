@@ -1,7 +1,8 @@
-"""Files of tensors (safetensors) with a JSON content and checksums: written aside, read through a memory map.
+"""Files of tensors (safetensors) with JSON content and checksums: written to a temporary file and renamed, read through
+a memory map.
 
-The reader is ours and trusts nothing: whatever the bytes are, it gives whole arrays or one CheckpointError. Nothing in
-such a file can run code.
+The reader is our own and trusts nothing: whatever the bytes are, it returns complete arrays or raises one
+CheckpointError. Nothing in such a file can run code.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from nmt.system.paths import is_file
 FORMAT_VERSION = 1
 METADATA_KEY = "nmt"
 _CHECKSUM_KEY = "nmt_crc32"
-"""CRC-32 of the content: without it a changed setting would go unnoticed."""
+"""The metadata key of the CRC-32 of the content: without it a changed setting would go unnoticed."""
 
 _DTYPES = {
     "F64": "<f8",
@@ -51,12 +52,12 @@ _LONGEST_AXIS = 2**40
 
 
 class _MalformedError(Exception):
-    """What is wrong with a header, for the error's `got`."""
+    """A malformed header; the text completes the error's `got`."""
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """Where a tensor lies, counted from the first byte after the header."""
+    """The place of a tensor, counted from the first byte after the header."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -65,15 +66,15 @@ class _Entry:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], content: Mapping[str, Any]) -> None:
-    """Write a file aside, wait for the disk, then rename it onto `path`.
+    """Write a temporary file, wait for the disk, then rename it to `path`.
 
     Args:
         path: The file to create or replace.
         tensors: Arrays of any of the usual dtypes.
-        content: What JSON can hold; `format_version` and `checksums` are added.
+        content: Values that JSON can represent; `format_version` and `checksums` are added.
 
     Raises:
-        OSError: It cannot be written; the former file is untouched and nothing is left beside it.
+        OSError: It cannot be written; the former file is untouched and no temporary file is left.
     """
     from safetensors.numpy import save
 
@@ -81,8 +82,8 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], content: Mappin
     checksums = {name: tensor_checksum(array) for name, array in whole.items()}
     text = json.dumps({"format_version": FORMAT_VERSION, **content, "checksums": checksums})
     metadata = {METADATA_KEY: text, _CHECKSUM_KEY: str(_text_checksum(text))}
-    # save, not save_file: the latter has a temporary file of its own, which a killed run would
-    # leave behind under a name that nobody could tell from the user's files.
+    # save, not save_file: the latter writes another temporary file, which a killed run would
+    # leave behind under a name that cannot be told from the user's files.
     write_bytes(path, save(whole, metadata=metadata), sync=True)
 
 
@@ -91,17 +92,17 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
 
     Returns:
         Views of a private map of the file by their name in it: pages are read when first used and shared with other
-        processes; writing into a view changes neither the file nor them. Within `reading_whole`, arrays that were read.
-        The content that `write_tensors` was given.
+            processes; writing into a view changes neither the file nor other processes. Within `reading_whole`, arrays
+            that were read. And the content that `write_tensors` was given.
 
     Raises:
-        CheckpointError: The file is missing, cut short, damaged, or not one of ours.
+        CheckpointError: The file is missing, truncated, damaged, or not one of ours.
     """
     if not is_file(path):
         raise CheckpointError(f"{path}: must be a checkpoint that nmt-train wrote, got no such file")
     try:
         mapped, start, entries, metadata = _open(path)
-    except OSError as error:  # nothing is known of what the file holds
+    except OSError as error:  # the content of the file is unknown
         raise CheckpointError(
             f"{path}: must be readable, got {explain(error)}; let it be read and run again"
         ) from error
@@ -123,10 +124,11 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
 
 
 def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Map the tensors of any safetensors file into memory, with its metadata: nothing in it is ours.
+    """Map the tensors of any safetensors file into memory, and return them with its metadata; it need not be written by
+    us.
 
     Raises:
-        CheckpointError: The file is missing, cut short, damaged, or something else.
+        CheckpointError: The file is missing, truncated, damaged, or something else.
     """
     try:
         mapped, start, entries, metadata = _open(path)
@@ -138,8 +140,8 @@ def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, s
 
 @contextmanager
 def reading_whole() -> Iterator[None]:
-    """Read files within the block instead of mapping them. A process that lives long needs that: what others write into
-    a mapped file would change its numbers, and one that is cut short would kill it (SIGBUS)."""
+    """Read files within the block instead of mapping them. A long-lived process needs that: if another process writes
+    into a mapped file, its numbers change, and if the file is truncated, the process is killed (SIGBUS)."""
     token = _is_whole.set(True)
     try:
         yield
@@ -148,18 +150,18 @@ def reading_whole() -> Iterator[None]:
 
 
 class MappedFile:
-    """A file whose tensors are mapped, as it is now: to be asked now and then whether it still is."""
+    """The present state of a file whose tensors are mapped, to check now and then that it has not changed."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._then = path, os.stat(path)
 
     def check_unchanged(self) -> None:
-        """Raise CheckpointError where somebody has written into the file. One that a rename has put in its place is
-        another file, and harms nothing."""
+        """Raise CheckpointError if the file was written into. A file that was renamed to its place is a different one,
+        and does no harm."""
         try:
             now = os.stat(self._path)
         except OSError:
-            return  # removed: what is mapped stays
+            return  # the file was removed: the map stays valid
         same_file = (now.st_dev, now.st_ino) == (self._then.st_dev, self._then.st_ino)
         if same_file and (now.st_size, now.st_mtime_ns) != (self._then.st_size, self._then.st_mtime_ns):
             raise CheckpointError(
@@ -169,7 +171,7 @@ class MappedFile:
 
 
 def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
-    """Return a file's map or bytes, the first byte of data, every tensor's place, and the metadata. Raises
+    """Return a file's map or bytes, the position of the data, every tensor's entry, and the metadata. Raises
     _MalformedError."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
@@ -196,7 +198,7 @@ def _text_checksum(text: str) -> int:
 
 
 def _read_header(mapped: _Bytes) -> tuple[int, dict[str, _Entry], dict[str, str]]:
-    """Return the first byte of data, every tensor's place, and the metadata. Raises _MalformedError."""
+    """Return the position of the data, every tensor's entry, and the metadata. Raises _MalformedError."""
     length = int.from_bytes(mapped[:_LENGTH_BYTES], "little")
     start = _LENGTH_BYTES + length
     if length > _MOST_HEADER_BYTES or start > len(mapped):
@@ -222,7 +224,7 @@ def _read_header(mapped: _Bytes) -> tuple[int, dict[str, _Entry], dict[str, str]
 
 
 def _entry(name: str, value: Any) -> _Entry:
-    """Return what a header says of one tensor, checked by itself. Raises _MalformedError."""
+    """Return the checked entry of one tensor in a header. Raises _MalformedError."""
     try:
         dtype, shape, (begin, end) = np.dtype(_DTYPES[value["dtype"]]), value["shape"], value["data_offsets"]
         numbers = [*shape, begin, end]
@@ -236,7 +238,7 @@ def _entry(name: str, value: Any) -> _Entry:
 
 
 def _view(mapped: _Bytes, start: int, entry: _Entry) -> np.ndarray:
-    """Return a tensor in the mapped file; a copy only where it is not aligned."""
+    """Return a tensor in the mapped file; a copy only if it is not aligned."""
     count = math.prod(entry.shape)
     if not count:
         return np.zeros(entry.shape, entry.dtype)
@@ -245,7 +247,7 @@ def _view(mapped: _Bytes, start: int, entry: _Entry) -> np.ndarray:
 
 
 def _parse_content(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a checkpoint says of itself, checked against its checksum. Raises CheckpointError."""
+    """Return the content of a checkpoint, verified by its checksum. Raises CheckpointError."""
     try:
         text = metadata[METADATA_KEY]
         content: dict[str, Any] = json.loads(text)

@@ -1,7 +1,8 @@
-"""Settings that give parameters their meaning: what a checkpoint says it was trained with, and what is asked for now.
+"""Compare the settings that a checkpoint was trained with to the present ones, for settings that give parameters their
+meaning.
 
-Many of them change no shape: embeddings that are scaled now and were not in training, text that is lower-cased now,
-would give garbage without a word. A checkpoint holds the settings of its training; whoever reads one compares.
+Many of them change no shape: embeddings that are scaled now and were not in training, or text that is lower-cased now,
+would produce garbage without an error. A checkpoint contains the settings of its training; its reader compares them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
 
 MEANING = ("task", "model.*", "data.*.lowercase", "data.*.normalize", "data.*factor*", "data.subwords.joint")
-"""Without these as they were in training, parameters mean something else. Subwords themselves go by their bytes."""
+"""Settings that must be as in training, or parameters mean something else. Subwords are compared by their bytes."""
 TRAINING_ONLY = (
     "model.*dropout",
     "model.*.drop_connect",
@@ -27,37 +28,37 @@ TRAINING_ONLY = (
     "model.init_weight",
     "model.forget_bias",
 )
-"""Exceptions: nothing but training reads them."""
+"""Exceptions: settings that only training reads."""
 _SOURCE = ("model.encoder.*", "data.src.*")
-"""What a language model does not have, whatever its settings say of it."""
+"""Settings of the source, which a language model does not have, whatever its settings say."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A setting that is another one now than in training."""
+    """A setting whose value differs from the one in training."""
 
     key: str
     before: Any
     now: Any
 
     def matches(self, *patterns: str) -> bool:
-        """Return whether its key is one of these."""
+        """Return whether its key matches one of the patterns."""
         return any(fnmatch.fnmatchcase(self.key, pattern) for pattern in patterns)
 
     @property
     def changes_meaning(self) -> bool:
-        """Return whether parameters that were trained before it mean something else after it."""
+        """Return whether it changes the meaning of the trained parameters."""
         return self.matches(*MEANING) and not self.matches(*TRAINING_ONLY) and not self.moved
 
     @property
     def moved(self) -> bool:
-        """Return whether it is a cell of somebody's own whose module has another name or place now."""
+        """Return whether it is a custom cell whose module has another name or place now."""
         names = [value for value in (self.before, self.now) if isinstance(value, str) and "." in value]
         return self.matches("model.*.rnn_type") and len(names) == 2 and len({n.rpartition(".")[2] for n in names}) == 1
 
     @property
     def shown(self) -> tuple[str, str]:
-        """Before and now as YAML has them."""
+        """Return the former and the present value, as YAML shows them."""
         return _shown(self.before), _shown(self.now)
 
 
@@ -65,8 +66,8 @@ def differences(saved: Any, wanted: Mapping[str, Any]) -> Iterator[Difference]:
     """Yield the settings that differ, by key; one that only one version of nmt knows has no counterpart.
 
     Args:
-        saved: What a checkpoint says, which may be anything.
-        wanted: Settings as `Config.to_dict` gives them.
+        saved: The settings in a checkpoint, which may be anything.
+        wanted: The settings as `Config.to_dict` returns them.
     """
     for key, now in sorted(_flat(wanted)):
         section = saved
@@ -84,15 +85,15 @@ def check_settings(
     content: Mapping[str, Any],
     allowed: Callable[[Difference], bool] = lambda difference: False,
 ) -> None:
-    """Compare the settings beside a checkpoint with those it was trained with; a file that tells none passes.
+    """Compare the settings next to a checkpoint with those it was trained with; a checkpoint without settings passes.
 
     Args:
         settings_path: The file that `config` was read from.
-        checkpoint: The file that `content` is of.
-        allowed: Says of a difference that the reader knows what to do about it.
+        checkpoint: The file that `content` was read from.
+        allowed: Returns whether the caller can handle a difference.
 
     Raises:
-        CheckpointError: Some that decide what the parameters mean are others; all of them are named.
+        CheckpointError: Settings that decide what the parameters mean differ; all of them are named.
     """
     found = [
         one
@@ -120,7 +121,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _shown(value: Any) -> str:
-    """Return a value as an error line shows it: plain text as it is, all else as JSON, short."""
+    """Return a value for an error message: plain text as it is, everything else as JSON, shortened."""
     if isinstance(value, str) and value.isprintable() and len(value) <= 60:
         return value
     text = json.dumps(value)

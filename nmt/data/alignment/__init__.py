@@ -1,1 +1,1 @@
-"""Word alignments: from attention, and learned from a corpus."""
+"""Word alignments, taken from attention or read from an alignment file."""

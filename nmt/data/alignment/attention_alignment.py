@@ -1,6 +1,6 @@
-"""From attention between subwords to alignments between words.
+"""Turn attention between subwords into alignments between words.
 
-Words are what spaces divide in detokenised text, counted from 0; a subword that starts with `▁` begins one.
+Words are separated by spaces in the detokenised text and counted from 0; a subword that starts with `▁` begins a word.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ import numpy as np
 from nmt.special_tokens import SPACE
 
 _LEAST_ATTENTION = 0.1
-"""A source word with less attention, all target subwords together, counts as never attended to."""
+"""A source word whose attention, summed over all target subwords, is less than this counts as never attended to."""
 
 
 def words_of(pieces: Sequence[str]) -> list[int]:
-    """Return the number of the word each subword belongs to; a space alone belongs to the word after it, or the
-    last."""
+    """Return the index of the word that each subword belongs to; a lone space belongs to the next word, or to the last
+    one."""
     found: list[int] = []
     word, pending = -1, True
     for piece in pieces:
@@ -31,8 +31,8 @@ def words_of(pieces: Sequence[str]) -> list[int]:
 
 
 def hard_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs (source word, target word): each target subword points to the source subword it attends to most; one
-    that attends to the end of the sentence most points nowhere. In order of source words, then target words."""
+    """Return pairs (source word, target word), ordered by source word, then target word. Each target subword is aligned
+    with the source subword that it attends to most, or with none if that is the end of the sentence."""
     pairs = {
         (src_words[int(s)], tgt_words[t])
         for t, s in enumerate(weights[: len(tgt_words)].argmax(axis=1).tolist())
@@ -42,10 +42,10 @@ def hard_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Seq
 
 
 def soft_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Sequence[int]) -> np.ndarray:
-    """Return attention between words: [target words, source words + 1], the last column the end of the source.
+    """Return the attention between words: [target words, source words + 1]; the last column is the end of the source.
 
-    A target word attends as its subwords do in the mean, to a source word as to all of its subwords together, so that
-    rows sum to 1 as attention does. Subwords beyond `tgt_words`, such as the end of the translation, are left out.
+    Attention is averaged over the subwords of a target word and summed over the subwords of a source word, so that each
+    row sums to 1. Target subwords beyond `tgt_words`, such as the end of the translation, are ignored.
     """
     num_src, num_tgt = max(src_words, default=-1) + 1, max(tgt_words, default=-1) + 1
     found = np.zeros((num_tgt, num_src + 1))
@@ -56,12 +56,12 @@ def soft_alignment(weights: np.ndarray, src_words: Sequence[int], tgt_words: Seq
 
 
 def pharaoh(pairs: Sequence[tuple[int, int]]) -> str:
-    """`0-0 1-2 ...`"""
+    """Return the pairs in Pharaoh format: `0-0 1-2 ...`."""
     return " ".join(f"{source}-{target}" for source, target in pairs)
 
 
 def never_attended(weights: np.ndarray, src_words: Sequence[int]) -> list[int]:
-    """Return source words that hardly any attention has gone to; weights [T, S] of all target subwords and EOS."""
+    """Return the source words that receive almost no attention; `weights` [T, S] covers all target subwords and EOS."""
     totals = np.bincount(src_words, weights[:, : len(src_words)].sum(axis=0), minlength=max(src_words, default=-1) + 1)
     return [int(n) for n in np.flatnonzero(totals < _LEAST_ATTENTION)]
 
@@ -74,8 +74,10 @@ def with_unknown_replaced(
     src_words: Sequence[int],
     dictionary: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Return target subwords in which each unknown one is the source word it attends to most, or what the dictionary
-    says of that word, once if several in a row do (Jean et al. 2015, section 3.3; Luong et al. 2015b, section 3)."""
+    """Return the target subwords with each unknown one replaced by the source word that it attends to most, or by that
+    word's entry in the dictionary; a run of unknown subwords with the same source word gives it once (Jean et al. 2015,
+    section 3.3; Luong et al. 2015b, section 3).
+    """
     words = source.split(" ")  # as `words_of` counts them: a no-break space is a part of its word
     found: list[str] = []
     last = -1

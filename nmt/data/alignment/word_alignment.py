@@ -1,4 +1,4 @@
-"""Which words of training pairs translate which: a file as fast_align writes it, and the same for subwords."""
+"""Read word alignments of training pairs, in the format of fast_align, and convert them to subword alignments."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _LINE = re.compile(r"\s*(?:\d{1,9}-\d{1,9}(?:\s+\d{1,9}-\d{1,9})*)?\s*")
 
 
 class WordAlignments:
-    """The alignments of the pairs of a corpus.
+    """The word alignments of the pairs of a corpus.
 
     Args:
-        path: A file with a line for each line of the training text: pairs `source-target` of words, counted from 0.
+        path: A file with one line for each line of the training text: pairs `source-target` of words, counted from 0.
         corpus: The training pairs.
-        subwords: Of both sides: words are told by the units that begin them.
-        boundaries: What stands around a source (see `boundary_ids`).
+        subwords: Those of both sides; they show which tokens begin a word.
+        boundaries: The tokens placed around a source (see `boundary_ids`).
 
     Raises:
-        DataError: The file is missing, has another number of lines, or speaks of words that a pair does not have.
+        DataError: The file is missing, has another number of lines, or refers to words that a pair does not have.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class WordAlignments:
         """Return the alignment of a batch's subwords.
 
         Args:
-            src, src_lengths: int [S, B] and [B], with what stands around them.
+            src, src_lengths: int [S, B] and [B], with the boundary tokens.
             tgt_out, tgt_lengths: int [T, B] and [B], with EOS.
             lines: Line numbers of the pairs [B].
 
         Returns:
-            Steps, rows, source positions (int64 [N]) and shares (float64 [N]): each subword of a target word is aligned
-            with every subword of the source words that its word is aligned with, in equal shares.
+            Steps, rows, source positions (int64 [N]) and weights (float64 [N]): each subword of a target word is
+                aligned with every subword of the source words that its word is aligned with, with equal weights.
         """
         found: list[tuple[np.ndarray, ...]] = []
         for row, line in enumerate(lines.tolist()):
@@ -71,22 +71,22 @@ class WordAlignments:
         return step, rows, position, share
 
     def _words(self, side: int, ids: np.ndarray) -> np.ndarray:
-        """Return the word that each token belongs to, counted from 0; -1 for tokens that stand around a sentence."""
+        """Return the word that each token belongs to, counted from 0; -1 for boundary tokens."""
         real = (ids != EOS_ID) & (ids != PAD_ID)
         if side == 0 and self._before:
             real[: self._before] = False
         words = np.full(len(ids), -1)
-        words[real] = _numbers(self._starts[side][ids[real]])
+        words[real] = _word_indices(self._starts[side][ids[real]])
         return words
 
     def _check(self, path: str, corpus: ParallelCorpus) -> None:
-        """Raise DataError for the first line that speaks of a word which its pair does not have."""
+        """Raise DataError for the first line that refers to a word which its pair does not have."""
         for row, line in enumerate(corpus.line_numbers.tolist()):
             pairs = self._pairs[line].reshape(-1, 2)
             if not len(pairs):
                 continue
             count = [
-                int(_numbers(self._starts[n][side[row]]).max(initial=-1)) + 1
+                int(_word_indices(self._starts[n][side[row]]).max(initial=-1)) + 1
                 for n, side in enumerate((corpus.src, corpus.tgt))
             ]
             wrong = pairs[(pairs >= count).any(axis=1)]
@@ -97,27 +97,29 @@ class WordAlignments:
                 )
 
 
-def _numbers(starts: np.ndarray) -> np.ndarray:
-    """Return words counted from 0 by where they start; the first token starts one whatever it is."""
+def _word_indices(starts: np.ndarray) -> np.ndarray:
+    """Return the word index of each token, counted from 0, given which tokens begin words; the first token always
+    begins one."""
     first = starts.astype(np.int64)
     first[:1] = 1
     return np.cumsum(first) - 1
 
 
 def _word_starts(subwords: Subwords) -> np.ndarray:
-    """Return which units begin a word, bool [V]. Where no unit says so, every unit is a word."""
+    """Return which tokens begin a word, bool [V]. If every ordinary token is a whole word, so are the special
+    tokens."""
     pieces = subwords.pieces(range(subwords.vocab_size))
     starts = np.array([piece.startswith(SPACE) for piece in pieces])
     words = sum(
         len(piece) > 1 for piece, begins in zip(pieces[EOS_ID + 1 :], starts[EOS_ID + 1 :], strict=True) if begins
     )
-    if words == len(pieces) - EOS_ID - 1:  # units are words: so is one that is unknown
+    if words == len(pieces) - EOS_ID - 1:  # the vocabulary consists of words, so the unknown token is one as well
         starts[:] = True
     return starts
 
 
 def _read(path: str, total: int) -> TokenRows:
-    """Return all lines, each as source and target words by turns. Raises DataError."""
+    """Return all lines as rows in which source and target words alternate. Raises DataError."""
     rows: list[np.ndarray] = []
     for number, line in enumerate(read_lines(path), 1):
         if not _LINE.fullmatch(line):

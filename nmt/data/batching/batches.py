@@ -1,4 +1,4 @@
-"""Sentence pairs to padded, time-major arrays; which pairs go together, and in what order."""
+"""Group sentence pairs into padded, time-major batches, and order them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,25 +11,26 @@ from nmt.data.corpora.corpus import ParallelCorpus
 from nmt.data.corpora.rows import TokenRows
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, boundary_ids
 
-# Sentences of so many batches are sorted by length together. More would pad less, but give the same
-# sentences to the same batch in every epoch.
+# The number of batches whose sentences are sorted by length together. A larger pool would pad less, but put the same
+# sentences into the same batch in every epoch.
 _POOL_BATCHES = 64
-# Target lengths that count as one when sorting: a wider band leaves more choice of source lengths.
+# The number of target lengths treated as equal when sorting: a wider band leaves more choice of source lengths.
 # On Multi30k 2 keeps 95% of the target and 88% of the source positions real; 1 gives 98% and 82%.
 _BAND = 2
-_OF_PARTS = 0x70617274
-"""Part of the seed of what is drawn from parts of a corpus, so that other numbers drawn for an epoch are others."""
+_PARTS_SEED = 0x70617274
+"""Part of the seed for sampling from parts of a corpus, so that it is independent of the other random numbers of an
+epoch."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Pairs of one batch, [time, B], C-contiguous int32, padded with PAD_ID.
+    """The pairs of one batch, [time, B], C-contiguous int32, padded with PAD_ID.
 
-    Rows stand by target length, longest first, equal ones by source length, longest first. `src`
-    [S, B] ends with EOS, or has other tokens around it (see `boundary_ids`); `tgt_in` [T, B] is BOS
-    and the words, `tgt_out` [T, B] the words and EOS. Lengths [B] int32 count those. `indices` [B]
-    int64 are line numbers of the corpus, from 0. The two numbers are the real tokens, EOS counted
-    and padding not. Without targets T is 0.
+    Rows are sorted by target length, longest first, and rows of equal target length by source length, longest first.
+    `src` [S, B] ends with EOS or has other boundary tokens (see `boundary_ids`); `tgt_in` [T, B] is BOS followed by the
+    words, `tgt_out` [T, B] the words followed by EOS. The lengths [B] int32 include these tokens. `indices` [B] int64
+    are line numbers in the corpus, from 0. `num_src_tokens` and `num_tgt_tokens` count tokens with EOS and without
+    padding. Without targets T is 0.
     """
 
     src: np.ndarray
@@ -46,7 +47,7 @@ class Batch:
         return len(self.indices)
 
     def doubled(self) -> "Batch":
-        """Return every pair twice, side by side."""
+        """Return a batch that contains every pair twice, in neighbouring rows."""
         twice = {
             name: np.repeat(getattr(self, name), 2, axis=-1)
             for name in ("src", "src_lengths", "tgt_in", "tgt_out", "tgt_lengths", "indices")
@@ -60,8 +61,8 @@ def make_batch(
     indices: Sequence[int] | np.ndarray,
     boundaries: str = "eos",
 ) -> Batch:
-    """Return one batch of id sequences (without BOS and EOS; maybe empty). `indices` names the rows, `boundaries` what
-    stands around a source (see `boundary_ids`)."""
+    """Return one batch of id sequences (without BOS and EOS; they may be empty). `indices` are the line numbers of the
+    rows, `boundaries` selects the tokens around a source (see `boundary_ids`)."""
     src = TokenRows.from_lists(src_ids)
     tgt = None if tgt_ids is None else TokenRows.from_lists(tgt_ids)
     return gather(src, tgt, np.arange(len(src)), np.asarray(indices, dtype=np.int64), boundaries)
@@ -95,7 +96,8 @@ def gather(src: TokenRows, tgt: TokenRows | None, rows: np.ndarray, numbers: np.
 def _pad(
     table: TokenRows, rows: np.ndarray, lengths: np.ndarray, before: tuple[int, ...], after: tuple[int, ...]
 ) -> np.ndarray:
-    """[max of lengths, B]: the rows' tokens between these (lengths count them), then padding."""
+    """Return the tokens of the rows between `before` and `after` (which `lengths` include), then padding: [max of
+    lengths, B]."""
     time = max(1, int(lengths.max(initial=0))) if len(rows) else 0
     steps = np.arange(time) - len(before)
     real = (steps >= 0) & (steps < lengths[:, None] - len(before) - len(after))
@@ -108,7 +110,7 @@ def _pad(
 
 
 def _shift(tgt_out: np.ndarray) -> np.ndarray:
-    """Return what the decoder reads to write `tgt_out`: BOS, then every word but EOS."""
+    """Return the decoder input for `tgt_out`: BOS, then every token but EOS."""
     tgt_in = np.empty_like(tgt_out)
     if len(tgt_out):
         tgt_in[0] = BOS_ID
@@ -117,26 +119,26 @@ def _shift(tgt_out: np.ndarray) -> np.ndarray:
 
 
 def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray:
-    """Return the order [N] by target length in which rows of a pool are cut into batches.
+    """Return the order [N], by target length, in which the rows of a pool are split into batches.
 
-    Source lengths rise in one band of target lengths and fall in the next: a batch that spans two bands then does not
-    hold the longest and the shortest sources together.
+    Source lengths rise within one band of target lengths and fall within the next, so that a batch that spans two bands
+    does not contain both the longest and the shortest sources.
     """
     band = tgt_lengths // _BAND
     return np.lexsort((np.where(band % 2, src_lengths, -src_lengths), band))
 
 
 def num_pools(work: int, batch_size: int) -> int:
-    """Into how many pools, each sorted by itself, rows of so much work in all are divided."""
+    """Return the number of pools, each sorted separately, into which rows are divided; `work` is their size in
+    total."""
     return max(1, round(work / (batch_size * _POOL_BATCHES)))
 
 
 def rows_of_epoch(corpus: ParallelCorpus, seed: int, epoch: int) -> np.ndarray:
-    """Return the rows of an epoch, in no order that means anything: each once, or as often as the weight of its part
-    says.
+    """Return the rows of an epoch in no particular order: each once, or as often as the weight of its part requires.
 
-    Of a part of n rows an epoch has the next weight * n of a stream of passes over it, each in an order of its own: no
-    row is seen twice before all have been seen as often.
+    For a part of n rows, an epoch takes the next weight * n rows of an endless stream of passes over the part, each
+    shuffled differently: no row is seen again before all others have been seen as often.
     """
     if all(weight == 1 for _, weight in corpus.parts):
         return np.arange(len(corpus))
@@ -144,23 +146,23 @@ def rows_of_epoch(corpus: ParallelCorpus, seed: int, epoch: int) -> np.ndarray:
     for number, (size, weight) in enumerate(corpus.parts):
         places = np.arange(math.floor(epoch * weight * size), math.floor((epoch + 1) * weight * size))
         for turn in range(places[0] // size, places[-1] // size + 1) if len(places) else ():
-            order = np.random.default_rng([seed, number, turn, _OF_PARTS]).permutation(size)
+            order = np.random.default_rng([seed, number, turn, _PARTS_SEED]).permutation(size)
             found.append(first + order[places[places // size == turn] % size])
         first += size
     return np.concatenate(found) if found else np.arange(0)
 
 
 class TrainBatches:
-    """A corpus dealt into batches of sentences of similar length, anew in every epoch.
+    """A corpus divided into batches of sentences of similar length, differently in every epoch.
 
-    An epoch is a function of (seed, epoch) alone: it can be repeated, and entered anywhere.
+    An epoch depends on (seed, epoch) alone: it can be repeated, and resumed at any batch.
     """
 
     in_order = False
-    """No batch goes on where another ended: any may be used before any other."""
+    """No batch continues another one: they may be used in any order."""
 
     def windows(self, epoch: int = 0) -> list[int]:
-        """See `Batches`: one."""
+        """Return the number of batches in the only window (see `Batches`)."""
         return [self.num_batches(epoch)]
 
     def __init__(
@@ -174,12 +176,12 @@ class TrainBatches:
         *,
         sampler: SubwordSampler | None = None,
     ) -> None:
-        """A batch holds at most `batch_size` target tokens (EOS counted, padding not) or sentences.
+        """Limit a batch to `batch_size` target tokens (EOS counted, padding not) or sentences.
 
-        `batch_type` token or sentence says which; a sentence of more tokens than that is a batch by
-        itself. Without `shuffle` neighbouring lines stay together and every epoch is the same. `boundaries`: see
-        `boundary_ids`. With a `sampler` sentences are cut anew in each epoch: lengths are those to be expected
-        then, and so are the numbers of tokens.
+        `batch_type` is token or sentence; a sentence with more tokens than the limit is a batch alone. Without
+        `shuffle`, neighbouring lines stay together and every epoch is the same. For `boundaries` see `boundary_ids`.
+        With a `sampler`, sentences are segmented differently in each epoch; lengths and numbers of tokens are then
+        expected values.
         """
         self._corpus = corpus
         self._batch_size = batch_size
@@ -197,17 +199,19 @@ class TrainBatches:
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
 
     def num_batches(self, epoch: int = 0) -> int:
-        """Return batches in an epoch; with shuffling it can differ by a few from one epoch to the next."""
+        """Return the number of batches in an epoch; with shuffling it can differ by a few between epochs."""
         return len(self._batches(epoch))
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return target steps, source steps and rows of every batch of an epoch, T, S and B: int64 [batches, 3]."""
+        """Return the numbers of target steps, source steps and rows (T, S, B) of every batch of an epoch: int64
+        [batches, 3]."""
         return np.array(
             [(self._tgt_lengths[rows].max(), self._src_lengths[rows].max(), len(rows)) for rows in self._batches(epoch)]
         )
 
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return source and target tokens of every batch of an epoch, EOS counted: int64 [batches, 2]."""
+        """Return the numbers of source and target tokens of every batch of an epoch, EOS counted: int64 [batches,
+        2]."""
         return np.array(
             [(self._src_lengths[rows].sum(), self._tgt_lengths[rows].sum()) for rows in self._batches(epoch)]
         )
@@ -228,7 +232,7 @@ class TrainBatches:
                 yield gather(src, tgt, np.arange(len(rows)), numbers, self._boundaries)
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
-        """For each batch of an epoch the rows of the corpus in it."""
+        """Return the rows of the corpus in each batch of an epoch."""
         if not self._shuffle:
             epoch = 0
         if self._plan[0] != epoch:
@@ -236,8 +240,8 @@ class TrainBatches:
         return self._plan[1]
 
     def _deal(self, epoch: int) -> list[np.ndarray]:
-        """Return the rows of each batch of an epoch: shuffled into pools, sorted by length in each, cut, and shuffled
-        again."""
+        """Return the rows of each batch of an epoch: shuffled into pools, sorted by length in each, split into batches,
+        and shuffled again."""
         random = np.random.default_rng([self._seed, epoch])
         rows = rows_of_epoch(self._corpus, self._seed, epoch)
         if self._shuffle:
@@ -254,7 +258,8 @@ class TrainBatches:
         return num_pools(int(self._tgt_lengths[rows].sum()) if self._by_tokens else len(rows), self._batch_size)
 
     def _cut(self, pool: np.ndarray) -> list[np.ndarray]:
-        """Consecutive rows, at most batch_size a batch, of about one size: no tiny last batch."""
+        """Split a pool into batches of consecutive rows, at most batch_size each and of similar size, so that no tiny
+        batch remains."""
         weights = self._tgt_lengths[pool] if self._by_tokens else np.ones(len(pool), dtype=np.int64)
         ends = np.cumsum(weights)
         batches: list[np.ndarray] = []

@@ -1,9 +1,9 @@
-"""The index of a corpus: its pairs as subwords on disk, in blocks, in an order without meaning.
+"""The index of a corpus: its pairs as subwords on disk, in blocks, in random order.
 
-A folder of three files. `header.json`: what it was made of, and counts. `blocks.npy`: int64 [blocks, 6], of each block
-where it begins in `rows.bin`, its pairs, source and target tokens, longest target, CRC-32. `rows.bin`, block after
-block, little-endian: lengths of both sides, line numbers, source tokens, target tokens, in the types that the header
-names.
+An index is a folder of three files. `header.json` says what it was made of, and counts. `blocks.npy`, int64 [blocks,
+6], has for each block its start in `rows.bin`, its numbers of pairs, source and target tokens, its longest target, and
+its CRC-32. `rows.bin` has block after block, little-endian: lengths of both sides, line numbers, source tokens, target
+tokens, in the types that the header names.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from nmt.system.files import explain
 VERSION = 1
 HEADER_NAME, BLOCKS_NAME, ROWS_NAME = "header.json", "blocks.npy", "rows.bin"
 MOST_BLOCK, LEAST_BLOCK, BLOCKS = 4096, 64, 256
-"""Pairs in a block at most and at least, and blocks that a small corpus is to have: a window mixes blocks."""
+"""The largest and the smallest number of pairs in a block, and the number of blocks of a small corpus: a window mixes
+blocks."""
 START, PAIRS, SRC_TOKENS, TGT_TOKENS, LONGEST, CHECKSUM = range(6)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Some pairs: subwords of both sides, and their line numbers, [N]."""
+    """Pairs: the subwords of both sides and the line numbers [N]."""
 
     src: TokenRows
     tgt: TokenRows
@@ -45,12 +46,12 @@ class Rows:
         return len(self.numbers)
 
     def taken(self, order: np.ndarray) -> Rows:
-        """Return a copy of some, in the order given."""
+        """Return a copy of some of the pairs, in the given order."""
         return Rows(self.src.taken(order), self.tgt.taken(order), self.numbers[order])
 
 
 def joined(several: Sequence[Rows]) -> Rows:
-    """Return rows after one another."""
+    """Return the concatenation of several rows."""
     sides = []
     for tables in ([rows.src for rows in several], [rows.tgt for rows in several]):
         lengths = np.concatenate([[0], *(table.lengths for table in tables)])
@@ -63,9 +64,9 @@ class IndexWriter:
     """Writes the files of an index into an empty folder.
 
     Args:
-        folder: Where.
-        types: Of lengths, line numbers and tokens.
-        block: Pairs in a block.
+        folder: The empty folder.
+        types: The data types of lengths, line numbers and tokens.
+        block: The number of pairs in a block.
     """
 
     def __init__(self, folder: Path, types: Sequence[str], block: int) -> None:
@@ -76,7 +77,7 @@ class IndexWriter:
         self._at = 0
 
     def add(self, rows: Rows) -> None:
-        """Write rows, all but those that fill no block yet."""
+        """Write rows; those that do not fill a block yet are kept for later."""
         rows = joined([self._rest, rows])
         whole = len(rows) // self._block * self._block
         for first in range(0, whole, self._block):
@@ -84,7 +85,7 @@ class IndexWriter:
         self._rest = rows.taken(np.arange(whole, len(rows)))
 
     def close(self, header: Mapping[str, Any]) -> None:
-        """Write the rest, and what the header is to hold besides the types. Waits for the disk."""
+        """Write the remaining rows, and the header: `header` and the types. Waits until all is on disk."""
         if len(self._rest):
             self._write(self._rest)
         self._file.flush()
@@ -111,14 +112,14 @@ class IndexWriter:
 
 
 class Index:
-    """An index to read from, by any number of threads.
+    """An index open for reading, by any number of threads.
 
     Args:
-        folder: With its three files.
+        folder: The folder with the three files.
         weight: How often its pairs are seen in an epoch.
 
     Raises:
-        DataError: The folder holds no whole index.
+        DataError: The folder does not contain a complete index.
     """
 
     def __init__(self, folder: Path, weight: float = 1.0) -> None:
@@ -142,7 +143,7 @@ class Index:
         return int(self.blocks[:, PAIRS].sum())
 
     def close(self) -> None:
-        """Close its file."""
+        """Close the file of rows."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
@@ -153,11 +154,11 @@ class Index:
 
     @property
     def num_tokens(self) -> tuple[int, int]:
-        """Return source and target tokens of all pairs, ends not counted."""
+        """Return the numbers of source and target tokens of all pairs, EOS not counted."""
         return int(self.blocks[:, SRC_TOKENS].sum()), int(self.blocks[:, TGT_TOKENS].sum())
 
     def read(self, numbers: Sequence[int]) -> Rows:
-        """Return the pairs of some blocks. Raises DataError where one is damaged."""
+        """Return the pairs of the given blocks. Raises DataError if one is damaged."""
         return joined([self._read(number) for number in numbers])
 
     def _read(self, number: int) -> Rows:
@@ -184,15 +185,14 @@ class Index:
         return Rows(TokenRows(found[3], starts[0]), TokenRows(found[4], starts[1]), found[2].astype(np.int64))
 
     def _bytes(self, blocks: np.ndarray) -> np.ndarray:
-        """Of each block."""
+        """Return the size of each block in bytes."""
         lengths, numbers, tokens = (kind.itemsize for kind in self._types)
         sizes: np.ndarray = blocks[:, PAIRS] * (2 * lengths + numbers)
         return sizes + (blocks[:, SRC_TOKENS] + blocks[:, TGT_TOKENS]) * tokens
 
 
 class IndexedCorpus:
-    """Corpora that stay on disk, as training sees them. Counts are those of all of them together (see
-    `ParallelCorpus`)."""
+    """Training corpora that stay on disk. Counts are totals over all of them (see `ParallelCorpus`)."""
 
     def __init__(self, indexes: Sequence[Index]) -> None:
         self.indexes = list(indexes)
@@ -208,17 +208,18 @@ class IndexedCorpus:
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Return target tokens to predict in an epoch: EOS counted, and pairs as often as their weight says."""
+        """Return the number of target tokens to predict in an epoch: EOS counted, and each pair as often as its weight
+        says."""
         return round(sum(index.weight * (index.num_tokens[1] + len(index)) for index in self.indexes))
 
     @property
     def num_subwords(self) -> int:
-        """Return target subwords, each pair once and ends not counted."""
+        """Return the number of target subwords, counting each pair once and no EOS."""
         return sum(index.num_tokens[1] for index in self.indexes)
 
     @property
     def nbytes(self) -> int:
-        """Return bytes that are in memory at once: the window in use and the next."""
+        """Return the number of bytes in memory at once: the window in use and the next."""
         share = min(1.0, 2 * WINDOW_PAIRS / max(1, len(self)))
         return math.ceil(share * sum(int(index.blocks[-1, START]) for index in self.indexes if len(index)))
 
@@ -232,7 +233,7 @@ class IndexedCorpus:
         return found
 
     def some_lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return source and target lengths of the first pairs of each corpus, which are a sample without bias."""
+        """Return the source and target lengths of the first pairs of each corpus, which are an unbiased sample."""
         several = [index.read(range(min(len(index.blocks), _SAMPLE_BLOCKS))) for index in self.indexes]
         rows = joined(several)
         return rows.src.lengths, rows.tgt.lengths
@@ -262,5 +263,5 @@ class IndexedCorpus:
 
 
 WINDOW_PAIRS = 262_144
-"""Pairs that are mixed with one another: 64 of the largest blocks."""
+"""The number of pairs that are shuffled together: 64 of the largest blocks."""
 _SAMPLE_BLOCKS = 256

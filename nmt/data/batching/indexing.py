@@ -1,7 +1,7 @@
-"""From text to its index (`nmt.data.batching.index`), in bounded memory; found again by what it was made of.
+"""Build the index of a text (`nmt.data.batching.index`) in bounded memory, or find the one built from the same input.
 
-Pairs are dealt to as many buckets as it takes for each to fit in memory, by drawn numbers, and each bucket is then
-shuffled by itself: together a permutation of which every one is equally likely (Rao 1961; Sandelius 1962).
+Each pair is put into a randomly chosen bucket, with enough buckets that each fits in memory, and each bucket is then
+shuffled: the result is a uniformly random permutation (Rao 1961; Sandelius 1962).
 """
 
 from __future__ import annotations
@@ -42,23 +42,24 @@ if TYPE_CHECKING:
     from nmt.data.quality.filter import LineFilter
 
 MOST_TEXT_BYTES = 2**30
-"""Of training text in files; more gets an index without being asked. Packed text counts four times."""
+"""The largest size of training text files that is read without an index by default. Compressed text counts four
+times."""
 MOST_IN_MEMORY = 2_000_000
-"""Pairs. More stay on disk and are dealt by windows."""
+"""The largest number of pairs kept in memory; larger corpora stay on disk and are divided into windows."""
 _BUCKET_BYTES = 32 * 2**20
 _MOST_BUCKETS = 1024
 _BUFFER_PAIRS = 8 * CHUNK
-"""Pairs that are dealt to buckets together."""
+"""The number of pairs distributed to buckets at once."""
 
 
 def needs_index(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -> bool:
-    """Return whether a text has more than MOST_TEXT_BYTES. Raises DataError where a file is missing."""
+    """Return whether a text has more than MOST_TEXT_BYTES. Raises DataError if a file is missing."""
     return sum(text_bytes(source, langs) for source in sources_of(corpora)) > MOST_TEXT_BYTES
 
 
 def index_folder(config: Config) -> Path | None:
-    """Return where the indexes of a run's training text lie; None where it is read as it is: where it is small, and no
-    folder for indexes is set. Raises DataError where a file is missing."""
+    """Return the folder of the indexes of a run's training text, or None if the text is read directly, because it is
+    small and no folder for indexes is set. Raises DataError if a file is missing."""
     data = config.data
     if data.index is not None:
         return Path(data.index)
@@ -67,20 +68,20 @@ def index_folder(config: Config) -> Path | None:
 
 
 def text_state(source: Source, langs: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Path, size and time of change of each file of a corpus. Raises DataError where one is missing."""
+    """Return the path, size and modification time of each file of a corpus. Raises DataError if one is missing."""
     files = [text_file(file) for part in source.parts(langs) for file in dict.fromkeys(part.files)]
     return [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
 class Indexing:
-    """Finds or makes the indexes of a training text.
+    """Finds or builds the indexes of a training text.
 
     Args:
-        folder: Where they lie, each in a folder of its own.
+        folder: The folder in which each index has a folder.
         corpora: The text, as data.train names it.
-        sides: Of the model.
-        rules: Makes the rules of data.filter, anew for each corpus; None where there are none.
-        rules_key: What they depend on, as JSON can hold it.
+        sides: The sides of the model.
+        rules: Creates the rules of data.filter for each corpus; None if there are none.
+        rules_key: What the rules depend on, as values that JSON can represent.
     """
 
     def __init__(
@@ -97,18 +98,18 @@ class Indexing:
 
     @property
     def is_current(self) -> bool:
-        """Return whether all indexes are there, of these files as they are."""
+        """Return whether all indexes exist and match the current files."""
         return all(path.is_dir() for path in self._paths())
 
     def make(self, show: Show, say: Show) -> None:
-        """Make those that are not there.
+        """Build the missing indexes.
 
         Args:
-            show: Told now and then how far it is.
-            say: Told what has been made.
+            show: Called with the progress now and then.
+            say: Called with a line about each index built.
 
         Raises:
-            DataError: A text is missing, damaged, or no pairs.
+            DataError: A text is missing or damaged, or does not consist of pairs.
             CheckpointError: The folder cannot be written.
         """
         for source, path in zip(sources_of(self._corpora), self._paths(), strict=True):
@@ -117,7 +118,7 @@ class Indexing:
             began = time.monotonic()
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                with self._alone(path, show):
+                with self._locked(path, show):
                     if not path.is_dir():
                         with new_folder(path) as aside:
                             self._build(source, aside, show)
@@ -126,8 +127,7 @@ class Indexing:
             say(f"index of {source.path}: made in {time.monotonic() - began:.0f} s, in {path}")
 
     def load(self) -> IndexedCorpus:
-        """Return the corpora of the indexes. Raises DataError where one is damaged or not there, or where no pair is
-        left."""
+        """Return the indexed corpora. Raises DataError if an index is damaged or missing, or if no pair is left."""
         sources = sources_of(self._corpora)
         corpus = IndexedCorpus(
             [Index(path, source.weight) for source, path in zip(sources, self._paths(), strict=True)]
@@ -136,7 +136,7 @@ class Indexing:
         return corpus
 
     def _paths(self) -> list[Path]:
-        """Return the folder of each corpus: its name is a digest of all that the index is made of."""
+        """Return the folder of each corpus; its name is a digest of everything that the index is made from."""
         return [self._folder / self._key(source) for source in sources_of(self._corpora)]
 
     def _key(self, source: Source) -> str:
@@ -147,19 +147,19 @@ class Indexing:
         return blake2b(json.dumps(content).encode(), digest_size=12).hexdigest()
 
     @contextmanager
-    def _alone(self, path: Path, show: Show) -> Iterator[None]:
-        """Keep other processes from making the same index: they wait, and then find it."""
+    def _locked(self, path: Path, show: Show) -> Iterator[None]:
+        """Keep other processes from building the same index: they wait, and then find it."""
         with path.with_suffix(".lock").open("wb") as lock:
             while not lock_alone(lock.fileno()):
                 show(f"index: another process makes {path}")
                 time.sleep(1.0)
-            for leftover in path.parent.glob(f".{path.name}.*{TEMPORARY_SUFFIX}"):  # of a process that was killed
+            for leftover in path.parent.glob(f".{path.name}.*{TEMPORARY_SUFFIX}"):  # left by a process that was killed
                 shutil.rmtree(leftover, ignore_errors=True)
             yield
             path.with_suffix(".lock").unlink(missing_ok=True)
 
     def _build(self, source: Source, folder: Path, show: Show) -> None:
-        """Read, cut, deal to buckets, shuffle, write."""
+        """Read the text, tokenize it, distribute the pairs to buckets, shuffle and write them."""
         src, tgt = self._sides
         rules = self._rules()
         cutter = PairCutter(src, tgt, True, rules)
@@ -202,7 +202,7 @@ class Indexing:
 
 
 class _Buckets:
-    """Pairs on their way through files, each of which fits in memory."""
+    """Temporary files of pairs, each small enough for memory."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.count = count
@@ -213,7 +213,7 @@ class _Buckets:
         self._hashed = False
 
     def add(self, first: int, cut: CutPairs) -> None:
-        """Deal pairs, the first of whose chunk is line number `first`."""
+        """Distribute pairs to buckets; `first` is the line number of the first line of their chunk."""
         sides = [
             TokenRows(tokens, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
             for tokens, lengths in zip(cut.tokens, cut.lengths, strict=True)
@@ -225,13 +225,13 @@ class _Buckets:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits, to each bucket what is its own."""
+        """Write the buffered pairs to the files of their buckets."""
         if not self._waiting:
             return
         rows = joined([waiting for waiting, _ in self._waiting])
         hashes = [found for _, found in self._waiting if found is not None]
         self._hashed = self._hashed or bool(hashes)
-        # Equal pairs come to one bucket, so that it can tell the first of them.
+        # Equal pairs go to the same bucket, so that the first of them can be found there.
         values = np.concatenate(hashes) if hashes else np.zeros(len(rows), np.int64)
         drawn = values.view(np.uint64) % self.count if hashes else self._random.integers(0, self.count, len(rows))
         order = np.argsort(drawn, kind="stable")
@@ -243,8 +243,7 @@ class _Buckets:
         self._waiting = []
 
     def shuffled(self, number: int) -> tuple[Rows, int]:
-        """Return the pairs of a bucket, shuffled, and how many were left out because they repeat others; the file is
-        gone."""
+        """Return the shuffled pairs of a bucket and the number of duplicates removed; delete its file."""
         path = self._path(number)
         several, hashes = [], [np.zeros(0, np.int64)]
         if path.exists():
@@ -261,7 +260,7 @@ class _Buckets:
             path.unlink()
         rows = joined(several)
         kept = np.arange(len(rows))
-        if self._hashed:  # lines come to a bucket in their order: the first of equal ones stays
+        if self._hashed:  # a bucket has its lines in file order: the first of equal pairs is kept
             kept = np.sort(np.unique(np.concatenate(hashes), return_index=True)[1])
         order = np.random.default_rng([self.count, number]).permutation(kept)
         return rows.taken(order), len(rows) - len(kept)
@@ -278,15 +277,16 @@ class _Buckets:
 
 
 def _narrowest(most: int) -> str:
-    """Return the narrowest type for numbers from 0 to `most`."""
+    """Return the narrowest data type for numbers from 0 to `most`."""
     return "<u2" if most < 2**16 else "<u4" if most < 2**32 else "<i8"
 
 
 def load_indexed(indexing: Indexing) -> ParallelCorpus | IndexedCorpus:
-    """Return the corpus of indexes: in memory where it is small, so that it is dealt to batches as without an index.
+    """Return an indexed corpus, loaded into memory if it is small, so that it is divided into batches as without an
+    index.
 
     Raises:
-        DataError: An index is damaged or not there.
+        DataError: An index is damaged or missing.
     """
     corpus = indexing.load()
     return corpus.in_memory() if len(corpus) <= MOST_IN_MEMORY else corpus

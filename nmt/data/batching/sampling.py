@@ -1,8 +1,8 @@
-"""Subwords drawn anew each time a sentence is read: BPE-dropout and unigram sampling.
+"""Subword segmentations sampled each time a sentence is read: BPE-dropout and unigram sampling.
 
-With BPE a merge is left out with probability alpha (Provilkov et al. 2020, section 3.1); with a unigram model one of
-all segmentations is drawn, by its probability to the power alpha (Kudo 2018, section 3.2). How a word is cut:
-segmentations.py.
+With BPE, a merge is dropped with probability alpha (Provilkov et al. 2020, section 3.1); with a unigram model, one of
+all segmentations is sampled with its probability to the power alpha (Kudo 2018, section 3.2). segmentations.py segments
+single words.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from nmt.errors import ConfigError
 from nmt.special_tokens import SPACE
 
 _SAMPLE = 1000
-"""Sentences from which is learned how much longer a side becomes."""
+"""The number of sentences used to measure how much longer a side becomes."""
 
 
 class SubwordSampler:
-    """Other cuts of the sentences of a corpus, a function of (seed, epoch, number of the batch) alone.
+    """Samples segmentations of the sentences of a corpus; they depend on (seed, epoch, batch number) alone.
 
     Args:
-        subwords: Of both sides.
-        alphas: Of both sides; None leaves a side as it is.
-        seed: Of the run.
+        subwords: Those of both sides.
+        alphas: One for each side; None turns sampling off for that side.
+        seed: The seed of the run.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class SubwordSampler:
     ) -> None:
         self._seed = seed
         sides = zip(("src", "tgt"), subwords, alphas, strict=True)
-        self._cutters = [None if alpha is None else _Cutter(side, kind, alpha) for side, kind, alpha in sides]
+        self._samplers = [None if alpha is None else _WordSampler(side, kind, alpha) for side, kind, alpha in sides]
 
     def growth(self, corpus: ParallelCorpus) -> tuple[float, float]:
-        """Return how many times as many subwords a side has when they are drawn, by the first sentences."""
+        """Return by what factor sampling lengthens each side, measured on the first sentences."""
         rows = np.arange(min(_SAMPLE, len(corpus)))
         drawn = self.draw(corpus, rows, 0, 0)
         before = [int(side.lengths_of(rows).sum()) for side in (corpus.src, corpus.tgt)]
@@ -49,11 +49,11 @@ class SubwordSampler:
         return found[0], found[1]
 
     def draw(self, corpus: ParallelCorpus, rows: np.ndarray, epoch: int, number: int) -> tuple[TokenRows, TokenRows]:
-        """Return the sentences `rows` of both sides, cut anew for batch `number` of an epoch."""
+        """Return the sentences `rows` of both sides, with segmentations sampled for batch `number` of an epoch."""
         drawn = []
         for place, side in enumerate((corpus.src, corpus.tgt)):
             of_side = side.taken(rows)
-            cutter = self._cutters[place]
+            cutter = self._samplers[place]
             if cutter is not None:
                 seeds = np.random.SeedSequence([self._seed, epoch, number, place]).generate_state(1)
                 random = Random(int(seeds[0]))  # noqa: S311 - not a secret
@@ -62,8 +62,9 @@ class SubwordSampler:
         return drawn[0], drawn[1]
 
 
-class _Cutter:
-    """Cuts the words of one side anew. Symbols that are never cut, bytes and unknown characters keep their id."""
+class _WordSampler:
+    """Samples segmentations of the words of one side. Symbols that are never split, bytes and unknown characters keep
+    their ids."""
 
     def __init__(self, side: str, subwords: Subwords, alpha: float) -> None:
         units = subwords.units_of_text
@@ -79,7 +80,7 @@ class _Cutter:
         self._words_end_at_spaces = not any(SPACE in unit[1:] for unit in units.scores)
 
     def draw(self, ids: list[int], random: Random) -> list[int]:
-        """Return the ids of a sentence, cut anew."""
+        """Return the ids of a sampled segmentation of a sentence."""
         found: list[int] = []
         for word, before in self._words(ids):
             units = self._segmentation.draw(word, random) if word else None
@@ -87,7 +88,7 @@ class _Cutter:
         return found
 
     def _words(self, ids: list[int]) -> Iterator[tuple[str, list[int]]]:
-        """Yield the words of a sentence, with their ids; ids that stay come alone, with no text."""
+        """Yield the words of a sentence with their ids; each id that must stay comes alone, with an empty text."""
         word, of_word = "", list[int]()
         for id in ids:
             unit = self._units.get(id)

@@ -1,4 +1,4 @@
-"""One long text to batches: streams side by side, cut into segments that follow one another."""
+"""Divide one long text into parallel streams, and these into consecutive segments."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nmt.special_tokens import EOS_ID, PAD_ID
 
 @dataclass(frozen=True)
 class Segment:
-    """The same steps of all streams, [T, B], C-contiguous int32, padded with PAD_ID.
+    """The same time steps of all streams, [T, B], C-contiguous int32, padded with PAD_ID.
 
-    Row b of `tgt_out` is what stream b says, `tgt_in` the tokens before those; lengths [B] int32, longest first. Each
-    row goes on where the segment before it of the same `part` of the streams ended, but for `starts`: there all streams
-    begin.
+    Row b of `tgt_out` is the text of stream b, `tgt_in` the token before each of these; lengths [B] int32, longest
+    first. Each row continues the previous segment of the same `part` of the streams, unless `starts` is true: then all
+    streams begin.
     """
 
     tgt_in: np.ndarray
@@ -32,7 +32,7 @@ class Segment:
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Real tokens: padding not counted."""
+        """Return the number of tokens without padding."""
         return int(self.tgt_lengths.sum())
 
     def __len__(self) -> int:
@@ -40,33 +40,33 @@ class Segment:
         return len(self.tgt_lengths)
 
     def doubled(self) -> Segment:
-        """Return every stream twice, side by side."""
+        """Return a segment that contains every stream twice, in neighbouring rows."""
         tgt_in, tgt_out, lengths = (np.repeat(one, 2, axis=-1) for one in (self.tgt_in, self.tgt_out, self.tgt_lengths))
         return replace(self, tgt_in=tgt_in, tgt_out=tgt_out, tgt_lengths=lengths)
 
 
 class StreamBatches:
-    """The lines of a text, each ended by EOS, one after another, dealt to streams of equal length and cut into
+    """The lines of a text, each ended by EOS, concatenated, divided into streams of equal length and split into
     segments of `steps` tokens (Mikolov et al. 2010; truncated backpropagation through time, Williams and Peng 1990).
 
-    The text begins as if after an EOS. Stream b + 1 begins where stream b ends, maybe within a line. An epoch is a
-    function of (seed, epoch) alone: with `shuffle` the lines stand in another order in each, without it in that of the
-    text, so that what is carried from segment to segment spans lines. With `parts` there are so many times the streams,
-    and the same steps of all of them are so many segments, one after another.
+    The text begins as if after an EOS. Stream b + 1 begins where stream b ends, possibly within a line. An epoch
+    depends on (seed, epoch) alone: with `shuffle` the order of the lines differs between epochs; without it they keep
+    the order of the text, so that the state carried from segment to segment spans lines. With `parts` there are that
+    many times as many streams; the same time steps then give one segment for each part, one after another.
     """
 
     in_order = True
-    """A segment goes on where one before it ended: they are used as they come."""
+    """A segment continues an earlier one, so they must be used in order."""
 
     def windows(self, epoch: int = 0) -> list[int]:
-        """See `Batches`: one."""
+        """Return the number of segments in the only window (see `Batches`)."""
         return [self.num_batches(epoch)]
 
     def __init__(
         self, lines: TokenRows, streams: int, steps: int, seed: int = 42, shuffle: bool = False, *, parts: int = 1
     ) -> None:
-        """At most `streams` of them a part: each has a token at least. Raises ConfigError where there are not so many
-        tokens as parts."""
+        """Use at most `streams` streams per part, each with at least one token. Raises ConfigError if there are fewer
+        tokens than parts."""
         self._lines, self._steps, self._seed, self._shuffle = lines, steps, seed, shuffle
         self._length = len(lines.tokens) + len(lines)
         if self._length < parts:
@@ -80,19 +80,19 @@ class StreamBatches:
         self._text: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int32))
 
     def num_batches(self, epoch: int = 0) -> int:
-        """Return segments in an epoch, those of all parts."""
+        """Return the number of segments in an epoch, over all parts."""
         return -(-self._longest // self._steps) * len(self._parts)
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return target steps, source steps (there are none) and rows of every segment, T, S and B: int64 [segments,
-        3]."""
-        left = self._left()
+        """Return the numbers of target steps, source steps (always 0) and rows (T, S, B) of every segment: int64
+        [segments, 3]."""
+        left = self._segment_lengths()
         shapes = [left.max(axis=2), np.zeros_like(left[:, :, 0]), (left >= 0).sum(axis=2)]
         return np.stack(shapes, axis=2).reshape(-1, 3)
 
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return source tokens (there are none) and target tokens of every segment: int64 [segments, 2]."""
-        found = np.maximum(self._left(), 0).sum(axis=2).reshape(-1)
+        """Return the numbers of source tokens (always 0) and target tokens of every segment: int64 [segments, 2]."""
+        found = np.maximum(self._segment_lengths(), 0).sum(axis=2).reshape(-1)
         return np.stack([np.zeros_like(found), found], axis=1)
 
     def batch(self, epoch: int, number: int) -> Segment:
@@ -111,7 +111,7 @@ class StreamBatches:
             at = first + done + np.arange(int(left.max()))[:, None]
             real = at < (first + done + left)
             at = np.minimum(at, self._length - 1)
-            # text[0] is the EOS before the beginning: text[at] is read, text[at + 1] said.
+            # text[0] is the EOS before the beginning: text[at] is the input, text[at + 1] the target.
             tgt_in, tgt_out = np.where(real, text[at], PAD_ID), np.where(real, text[at + 1], PAD_ID)
             tokens = tgt_in.astype(np.int32), tgt_out.astype(np.int32)
             yield Segment(*tokens, left.astype(np.int32), segment == 0, part)
@@ -121,13 +121,13 @@ class StreamBatches:
         return -(-self._length // self._streams_in_all)
 
     def _lengths(self) -> np.ndarray:
-        """Return tokens of each stream, longest first."""
+        """Return the number of tokens of each stream, longest first."""
         share, more = divmod(self._length, self._streams_in_all)
         return share + (np.arange(self._streams_in_all) < more)
 
-    def _left(self) -> np.ndarray:
-        """Return tokens of each stream in each segment, -1 where a part has fewer streams: int64 [segments, parts,
-        B]."""
+    def _segment_lengths(self) -> np.ndarray:
+        """Return the number of tokens of each stream in each segment, -1 where a part has fewer streams: int64
+        [segments, parts, B]."""
         starts = np.arange(0, self._longest, self._steps)
         whole = np.full((len(self._parts), self.streams), -1)
         for row, streams in zip(whole, self._parts, strict=True):
@@ -137,7 +137,7 @@ class StreamBatches:
         return left
 
     def _stream(self, epoch: int) -> np.ndarray:
-        """EOS and all tokens of the epoch in order, int32 [1 + tokens]."""
+        """Return EOS and all tokens of the epoch in order, int32 [1 + tokens]."""
         if not self._shuffle:
             epoch = 0
         if self._text[0] != epoch:
@@ -149,9 +149,9 @@ class StreamBatches:
 
 
 def joined(lines: TokenRows, order: np.ndarray) -> np.ndarray:
-    """EOS, and the lines in an order, each with EOS behind it: int32 [1 + tokens]."""
+    """Return EOS and then the lines in the given order, each followed by EOS: int32 [1 + tokens]."""
     lengths = lines.lengths_of(order)
-    starts = np.cumsum(lengths + 1) - lengths  # of each line in the result
+    starts = np.cumsum(lengths + 1) - lengths  # start of each line in the result
     text = np.full(1 + len(lines.tokens) + len(lines), EOS_ID, np.int32)
     within = np.arange(len(lines.tokens)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     text[np.repeat(starts, lengths) + within] = lines.tokens[np.repeat(lines.starts[order], lengths) + within]

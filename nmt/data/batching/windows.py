@@ -1,4 +1,4 @@
-"""A corpus larger than memory, dealt into batches window by window; the next one is prepared while one is in use."""
+"""Divide a corpus larger than memory into batches window by window, preparing the next window while one is in use."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from nmt.data.batching.index import LONGEST, PAIRS, TGT_TOKENS, WINDOW_PAIRS, In
 from nmt.rnn.profile import operation
 from nmt.special_tokens import boundary_ids
 
-_OF_BLOCKS, _OF_WINDOW = 0x626C6F63, 0x77696E64
-"""Parts of seeds, so that orders of blocks and orders in windows have nothing in common."""
+_BLOCKS_SEED, _WINDOW_SEED = 0x626C6F63, 0x77696E64
+"""Parts of seeds that make the order of blocks and the order within windows independent."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Some pairs in memory, and which of them make each batch."""
+    """Pairs in memory, and the rows of each batch."""
 
     rows: Rows
     batches: list[np.ndarray]
@@ -30,17 +30,17 @@ class Window:
 
 
 class WindowBatches:
-    """See `TrainBatches`; the pairs are those of indexes, of which one window of WINDOW_PAIRS is in memory, and the
-    next one, which a thread prepares.
+    """Batches, like `TrainBatches`, of indexed pairs, of which only two windows of WINDOW_PAIRS are in memory: the
+    current one, and the next one, which a thread prepares.
 
-    An index is in a random order from the start. An epoch takes its blocks of 4,096 pairs (fewer of a small corpus) in
-    an order drawn anew, of each corpus as many as its weight says; a window has the next blocks of each corpus, in the
+    An index is already in random order. An epoch takes its blocks of 4,096 pairs (fewer for a small corpus) in a newly
+    shuffled order, from each corpus as many as its weight says; a window has the next blocks of each corpus, in the
     same proportions as the whole, and mixes their pairs. So the first epoch is a shuffle without any trace of the order
-    of the text, and later ones bring together again in a window, not in a batch, the pairs of a block, which are
-    together by chance.
+    of the text, and in later epochs pairs of the same block share a window again, but not a batch; which pairs share a
+    block is random.
 
-    An epoch is a function of (seed, epoch) alone. How many batches each window has follows from the counts of its
-    blocks, so that any place of an epoch can be entered without the windows before it.
+    An epoch depends on (seed, epoch) alone. The number of batches in each window follows from the counts of its blocks,
+    so an epoch can be resumed anywhere without reading earlier windows.
     """
 
     in_order = False
@@ -53,27 +53,29 @@ class WindowBatches:
         self._around = sum(map(len, boundary_ids(boundaries)))
         self._longest = 1 + max(int(index.blocks[:, LONGEST].max(initial=0)) for index in corpus.indexes)
         self._lock = Lock()
-        self._held: dict[tuple[int, int], Future[Window]] = {}
+        self._futures: dict[tuple[int, int], Future[Window]] = {}
         self._counts: tuple[int, list[int]] = (-1, [])
         self._worker = ThreadPoolExecutor(1, "windows")
 
     def windows(self, epoch: int = 0) -> list[int]:
-        """Return batches in each window of an epoch."""
+        """Return the number of batches in each window of an epoch."""
         if self._counts[0] != epoch:
             counts = [self._count(blocks) for blocks in self._blocks(epoch)]
             self._counts = (epoch, counts)
         return self._counts[1]
 
     def num_batches(self, epoch: int = 0) -> int:
-        """Return batches in an epoch."""
+        """Return the number of batches in an epoch."""
         return sum(self.windows(epoch))
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return target steps, source steps and rows of every batch of an epoch's first window: int64 [batches, 3]."""
+        """Return the numbers of target steps, source steps and rows of every batch of an epoch's first window: int64
+        [batches, 3]."""
         return self._window(epoch, 0).shapes
 
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return source and target tokens of every batch of a window, EOS counted: int64 [batches, 2]."""
+        """Return the numbers of source and target tokens of every batch of a window, EOS counted: int64 [batches,
+        2]."""
         return self._window(epoch, window).tokens
 
     def batch(self, epoch: int, number: int) -> Batch:
@@ -93,25 +95,25 @@ class WindowBatches:
             yield self.batch(epoch, number)
 
     def _window(self, epoch: int, place: int) -> Window:
-        """Return a window, which is kept with the one that is to follow it."""
+        """Return a window, and start preparing the next one; both are kept."""
         windows = len(self.windows(epoch))
         following = (epoch, place + 1) if place + 1 < windows else (epoch + 1, 0)
         with self._lock:
             wanted = [(epoch, place), following]
-            self._held = {key: self._held.get(key) or self._worker.submit(self._prepare, *key) for key in wanted}
-            found = self._held[wanted[0]]
+            self._futures = {key: self._futures.get(key) or self._worker.submit(self._prepare, *key) for key in wanted}
+            found = self._futures[wanted[0]]
         if not found.done():
             with operation("waiting for data"):
                 return found.result()
         return found.result()
 
     def _prepare(self, epoch: int, place: int) -> Window:
-        """Read the blocks of a window, and deal its pairs to batches."""
+        """Read the blocks of a window, and divide its pairs into batches."""
         blocks = self._blocks(epoch)[place]
         several = [index.read(numbers) for index, numbers in zip(self._corpus.indexes, blocks, strict=True)]
         rows = joined(several)
         lengths = rows.src.lengths + self._around, rows.tgt.lengths + 1
-        random = np.random.default_rng([self._seed, epoch, place, _OF_WINDOW])
+        random = np.random.default_rng([self._seed, epoch, place, _WINDOW_SEED])
         batches = self._deal(random, *lengths, self._count(blocks))
         tokens = [[int(side[chosen].sum()) for side in lengths] for chosen in batches]
         shapes = [(lengths[1][chosen].max(), lengths[0][chosen].max(), len(chosen)) for chosen in batches]
@@ -120,10 +122,10 @@ class WindowBatches:
     def _deal(
         self, random: np.random.Generator, src_lengths: np.ndarray, tgt_lengths: np.ndarray, count: int
     ) -> list[np.ndarray]:
-        """Return the rows of each of so many batches: shuffled into pools, sorted by length in each, cut, shuffled
-        again.
+        """Return the rows of each of `count` batches: shuffled into pools, sorted by length in each, split, and
+        shuffled again.
 
-        Every other pool falls in length, so that the batch that spans two of them has rows of like lengths.
+        The order of every second pool is reversed, so that a batch that spans two pools has rows of similar length.
         """
         order = random.permutation(len(src_lengths))
         weights = tgt_lengths if self._by_tokens else np.ones_like(tgt_lengths)
@@ -132,15 +134,15 @@ class WindowBatches:
         order = np.concatenate([pool[:: 1 - 2 * (n % 2)] for n, pool in enumerate(sorted_pools)])
         starts = np.cumsum(weights[order]) - weights[order]
         cuts = np.searchsorted(starts, np.arange(1, count) * (int(weights.sum()) / max(1, count)))
-        # A batch holds a row at least, whatever lengths there are.
+        # A batch has at least one row, whatever the lengths are.
         cuts = np.maximum.accumulate(np.maximum(cuts - np.arange(count - 1), 1)) + np.arange(count - 1)
         cuts = np.minimum(cuts, len(order) - np.arange(count - 1, 0, -1))
         batches = np.split(order, cuts) if len(order) else []
         return [batches[number] for number in random.permutation(len(batches))]
 
     def _count(self, blocks: list[list[int]]) -> int:
-        """Return batches of a window of these blocks: so many that none has room for too many, whatever its last row
-        is."""
+        """Return the number of batches for a window of these blocks: enough that no batch is too large, whatever its
+        last row is."""
         totals = np.sum(
             [index.blocks[numbers].sum(axis=0) for index, numbers in zip(self._corpus.indexes, blocks, strict=True)],
             axis=0,
@@ -152,7 +154,7 @@ class WindowBatches:
         return min(pairs, -(-(int(totals[TGT_TOKENS]) + pairs) // room))
 
     def _blocks(self, epoch: int) -> list[list[list[int]]]:
-        """For each window of an epoch, of each index the numbers of its blocks."""
+        """Return, for each window of an epoch, the block numbers of each index."""
         taken = []
         pairs = 0.0
         for number, index in enumerate(self._corpus.indexes):
@@ -160,7 +162,7 @@ class WindowBatches:
             places = np.arange(math.floor(epoch * weight * size), math.floor((epoch + 1) * weight * size))
             chosen = np.zeros(len(places), np.int64)
             for turn in np.unique(places // max(1, size)).tolist():
-                order = np.random.default_rng([self._seed, number, turn, _OF_BLOCKS]).permutation(size)
+                order = np.random.default_rng([self._seed, number, turn, _BLOCKS_SEED]).permutation(size)
                 here = places // size == turn
                 chosen[here] = order[places[here] % size]
             taken.append(chosen)

@@ -1,4 +1,4 @@
-"""Text files to sentences, and pairs of files to pairs of subword sequences that stay aligned."""
+"""Read text files as sentences, and pairs of files as aligned pairs of subword sequences."""
 
 import re
 import unicodedata
@@ -21,19 +21,19 @@ from nmt.special_tokens import EOS_ID, UNK_ID
 if TYPE_CHECKING:
     from nmt.config import CorpusConfig, SideConfig
 
-# Lines cleaned and cut together: enough to keep sentencepiece's threads busy, and small.
+# The number of lines cleaned and tokenized together: enough to keep sentencepiece's threads busy, and small.
 CHUNK = 16_384
-# Control characters and all that other programs take for a line end, lone surrogates (no text), and
+# Control characters and everything that other programs treat as a line end, lone surrogates (not text), and
 # the sign sentencepiece writes for a space. Format characters (joiners of emoji and of Persian,
 # direction marks) and no-break spaces are text and stay.
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581 ]+")
-# Where there is none of it, and no space beside another, nothing is to be replaced: a search costs a tenth.
+# Without any of these, and without two spaces in a row, nothing needs replacing: a search takes a tenth of the time.
 _UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581]|  ")
-# The same of text that holds pieces of sentencepiece already, whose sign is text.
+# The same for text that consists of sentencepiece pieces already, in which its sign for a space is text.
 _NOT_PIECES = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff ]+")
 
-# A line of nothing but these shows nothing: white space, and what Unicode says is to be ignored where a font lacks a
-# sign for it (Default_Ignorable_Code_Point: zero-width spaces, joiners, fillers, direction marks, variation signs).
+# A line of only these characters is invisible: white space, and what Unicode tells fonts without a glyph to ignore
+# (Default_Ignorable_Code_Point: zero-width spaces, joiners, fillers, direction marks, variation signs).
 _INVISIBLE_SIGN = (
     "[\\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -45,18 +45,18 @@ _FORMS: dict[str, _Form | None] = {"none": None, "pieces": None, "nfc": "NFC", "
 
 
 def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> str:
-    """Return one sentence as a model sees it: normalised, spaces and control characters as one space.
+    """Return one sentence in the form that a model reads: Unicode-normalised, with runs of spaces and control
+    characters replaced by one space.
 
-    `normalize` is none, nfc, nfkc, or pieces, which leaves sentencepiece's sign for a space as it is.
-    The result has no line break of any kind, and no space at
-    either end. It may be empty, as it is where nothing of the text is visible.
+    `normalize` is none, nfc, nfkc, or pieces, which keeps sentencepiece's sign for a space. The result has no line
+    break of any kind and no space at either end. It is empty if nothing in the text is visible.
     """
     form = _FORMS[normalize]
     if form is not None:
         text = unicodedata.normalize(form, text)
     if lowercase:
         text = text.lower()
-        if form is not None:  # lower-casing can part a letter and its accent
+        if form is not None:  # lower-casing can separate a letter from its accent
             text = unicodedata.normalize(form, text)
     if normalize == "pieces":
         text = _NOT_PIECES.sub(" ", text).strip(" ")
@@ -66,8 +66,8 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
 
 
 def clean_lines(lines: Sequence[str], lowercase: bool = False, normalize: str = "nfc") -> list[str]:
-    """`clean_line` of each. All are normalised together; where there is more to do it is done line by line,
-    which `str.isprintable` tells ten times as fast as a regular expression."""
+    """Return the lines, each as `clean_line` returns it. All are normalised together; only lines that need more are
+    handled one by one, and `str.isprintable` finds them ten times as fast as a regular expression."""
     whole = "\n".join(lines)
     form = _FORMS[normalize]
     if form is None or whole.count("\n") != max(0, len(lines) - 1):
@@ -78,7 +78,7 @@ def clean_lines(lines: Sequence[str], lowercase: bool = False, normalize: str = 
     found = text.split("\n") if lines else []
     odd = [number for number, line in enumerate(found) if not line.isprintable()]
     odd += [number for number, line in enumerate(lines) if _INVISIBLE_START.match(line)]
-    for sign in ("  ", "\u2581"):  # what is printable, and yet unclean
+    for sign in ("  ", "\u2581"):  # printable, but still to be replaced
         if sign in text:
             odd += [number for number, line in enumerate(found) if sign in line]
     found = [line.strip(" ") for line in found]
@@ -89,12 +89,11 @@ def clean_lines(lines: Sequence[str], lowercase: bool = False, normalize: str = 
 
 @dataclass(frozen=True)
 class ParallelCorpus:
-    """Pairs of subword sequences, without begin and end.
+    """Pairs of subword sequences, without BOS and EOS.
 
-    `line_numbers` [N] int64 says where in the files each pair stands, counted from 0. `src_texts`
-    and `tgt_texts` are the lines as they were read, `references` the target lines cleaned, as the
-    model is taught to write them; all three are empty unless they were asked for. `filtered` says how
-    many pairs which rule of `data.filter` left out.
+    `line_numbers` [N] int64 are the line numbers of the pairs in the files, from 0. `src_texts` and `tgt_texts` are the
+    lines as read, `references` the target lines cleaned, as the model is trained to produce them; all three are empty
+    unless requested. `filtered` is a text that says how many pairs each rule of `data.filter` removed.
     """
 
     src: TokenRows
@@ -108,7 +107,8 @@ class ParallelCorpus:
     tgt_texts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
     parts: tuple[tuple[int, float], ...] = ()
-    """Pairs and weight of each corpus that it is made of, in their order; none for one of weight 1."""
+    """The number of pairs and the weight of each corpus that it consists of, in order; empty for a single one of weight
+    1."""
 
     def __len__(self) -> int:
         """Return the number of pairs that were kept."""
@@ -122,7 +122,8 @@ class ParallelCorpus:
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Return target tokens to predict in an epoch: EOS counted, and pairs as often as their weight says."""
+        """Return the number of target tokens to predict in an epoch: EOS counted, and each pair as often as its weight
+        says."""
         ends = np.cumsum([size for size, _ in self.parts or ((len(self), 1.0),)])
         tokens = np.diff(self.tgt.starts[ends] + ends, prepend=0).tolist()
         weights = [weight for _, weight in self.parts or ((len(self), 1.0),)]
@@ -130,29 +131,29 @@ class ParallelCorpus:
 
     @property
     def num_subwords(self) -> int:
-        """Return target subwords, each pair once and ends not counted."""
+        """Return the number of target subwords, counting each pair once and no EOS."""
         return len(self.tgt.tokens)
 
     def some_lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return source and target lengths of all pairs."""
+        """Return the source and target lengths of all pairs."""
         return self.src.lengths, self.tgt.lengths
 
     @property
     def nbytes(self) -> int:
-        """Return bytes of all ids, texts not counted."""
+        """Return the number of bytes of all ids, without the texts."""
         arrays = (self.src.tokens, self.src.starts, self.tgt.tokens, self.tgt.starts, self.line_numbers)
         return sum(array.nbytes for array in arrays)
 
 
 @dataclass(frozen=True)
 class Side:
-    """One language: how its text is cleaned and cut."""
+    """One language, with its settings for cleaning and its subwords."""
 
     config: "SideConfig"
     subwords: Subwords
 
     def clean(self, lines: Iterable[str]) -> list[str]:
-        """Return every line as `clean_line` makes it."""
+        """Return every line as `clean_line` returns it."""
         config = self.config
         return clean_lines(list(lines), config.lowercase, config.normalize)
 
@@ -167,15 +168,15 @@ def load_parallel(
     rules: LineFilter | None = None,
     readers: Readers | None = None,
 ) -> ParallelCorpus:
-    """Read, clean and cut PREFIX.SRC and PREFIX.TGT (or .gz, .zst), or the corpora of a list, one after another.
+    """Read, clean and tokenize PREFIX.SRC and PREFIX.TGT (or .gz, .zst), or a list of corpora, one after another.
 
-    For training, a pair with an empty side, or with a side longer than its `max_length`, is left
-    out as a pair and counted. Otherwise every line stays, also an empty one, so that translations
-    line up with it, and the texts are kept too (`keep_texts` overrules this). `rules` leave out more
-    pairs, of which the corpus tells how many. `readers` share the work of a text that is not kept, and must all call.
+    For training, a pair with an empty side, or with a side longer than its `max_length`, is dropped and counted.
+    Otherwise every line is kept, even an empty one, so that translations line up with it, and the texts are kept too
+    (`keep_texts` overrides this). `rules` drop more pairs; the corpus has their counts. `readers` share the work for a
+    text that is not kept; all of them must call this function.
 
-    Raises DataError if a file is missing or damaged, if files of one text differ in their number of lines, if a row
-    is no pair, or if no pair is left.
+    Raises DataError if a file is missing or damaged, if the files of one text differ in their number of lines, if a row
+    is not a pair, or if no pair is left.
     """
     keep_texts = not training if keep_texts is None else keep_texts
     collected = _Collected(PairCutter(src, tgt, training, rules), keep_texts, readers)
@@ -195,7 +196,7 @@ def load_parallel(
 
 
 def check_corpus(corpus: "Counted", corpora: "str | Sequence[CorpusConfig]", sides: tuple[Side, Side]) -> None:
-    """Raise DataError, which says why, where no pair is left of what was read."""
+    """Raise DataError, with the reason, if no pair is left."""
     configs = sides[0].config, sides[1].config
     if isinstance(corpora, str) and format_of(corpora) == "lines":
         where = f"{corpora}.{configs[0].lang}, {corpora}.{configs[1].lang}"
@@ -218,32 +219,32 @@ def check_corpus(corpus: "Counted", corpora: "str | Sequence[CorpusConfig]", sid
 
 
 class Counted(Protocol):
-    """What has been made of a text."""
+    """The counts of a corpus that was read."""
 
     @property
     def total(self) -> int:
-        """Return pairs that were read."""
+        """Return the number of pairs read."""
 
     @property
     def skipped_empty(self) -> int:
-        """Of them with an empty side."""
+        """Return the number of pairs dropped because a side is empty."""
 
     @property
     def skipped_long(self) -> int:
-        """Of them too long."""
+        """Return the number of pairs dropped because a side is too long."""
 
     @property
     def filtered(self) -> str:
-        """Return how many pairs which rule left out."""
+        """Return a text that says how many pairs each rule removed."""
 
     def __len__(self) -> int:
-        """Return pairs that are left."""
+        """Return the number of pairs that are left."""
 
 
 class Tagged:
-    """Puts the tag of a corpus before its source lines, cleaned as they are.
+    """Puts the tag of a corpus before its cleaned source lines.
 
-    Raises DataError where the subwords do not know the tag.
+    Raises DataError if the subwords do not contain the tag.
     """
 
     def __init__(self, tag: str | None, src: Side) -> None:
@@ -261,10 +262,10 @@ class Tagged:
 
 @dataclass(frozen=True)
 class CutPairs:
-    """Pairs that stay of some that were read.
+    """The kept pairs of a chunk, tokenized.
 
-    kept: [N] int64, which. lengths: Of both sides, [N] int64 each. tokens: Of both sides, end to end, int32. hashes:
-    [N] int64, equal for equal pairs; None where duplicates stay.
+    kept: [N] int64, their indices in the chunk. lengths: For each side, [N] int64. tokens: For each side, concatenated,
+    int32. hashes: [N] int64, equal for equal pairs; None if duplicates are kept.
     """
 
     kept: np.ndarray
@@ -276,14 +277,14 @@ class CutPairs:
 
 
 class PairCutter:
-    """Cleans and cuts pairs, and counts those that are left out (see `load_parallel`)."""
+    """Cleans and tokenizes pairs, and counts those that it drops (see `load_parallel`)."""
 
     def __init__(self, src: Side, tgt: Side, training: bool, rules: LineFilter | None) -> None:
         self.src, self.tgt, self.rules, self.training = src, tgt, rules, training
         self.skipped_empty = self.skipped_long = 0
 
     def cut(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> CutPairs:
-        """Do so with some lines."""
+        """Return the kept pairs of some lines, cleaned and tokenized."""
         src_clean, tgt_clean = self.src.clean(src_lines), self.tgt.clean(tgt_lines)
         rows = self.src.subwords.encode(tagged(src_clean)), self.tgt.subwords.encode(tgt_clean)
         lengths = [np.array([len(row) for row in side], dtype=np.int64) for side in rows]
@@ -305,13 +306,13 @@ class PairCutter:
 
 
 class _Collected:
-    """What has been read so far: whole arrays a chunk, joined once at the end. Several readers have a chunk each in
-    turn, and count the lines of all."""
+    """Collects what has been read: one array for each chunk, joined once at the end. With several readers, each
+    processes every n-th chunk, and all count the lines of all chunks."""
 
     def __init__(self, cutter: PairCutter, keep_texts: bool, readers: Readers | None = None) -> None:
         self.cutter, self.rules, self.keep_texts = cutter, cutter.rules, keep_texts
         self.readers: Readers = Alone() if readers is None or keep_texts else readers
-        # Of each chunk that is this reader's, by its number.
+        # The arrays of each chunk of this reader, by chunk number.
         self.ids: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
         self.lengths: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
         self.numbers: dict[int, np.ndarray] = {}
@@ -321,7 +322,7 @@ class _Collected:
         self.chunks = self.total = 0
 
     def add(self, pairs: Sequence[tuple[str, ...]], tagged: Tagged) -> None:
-        """The next chunk of the text."""
+        """Process the next chunk of the text if it belongs to this reader; count its lines in any case."""
         if self.chunks % self.readers.size == self.readers.rank:
             self._add([pair[0] for pair in pairs], [pair[1] for pair in pairs], tagged)
         elif not self.chunks and self.rules is not None:
@@ -330,7 +331,7 @@ class _Collected:
         self.total += len(pairs)
 
     def _add(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> None:
-        """A chunk that is this reader's."""
+        """Tokenize and store a chunk of this reader."""
         found = self.cutter.cut(src_lines, tgt_lines, tagged)
         self.numbers[self.chunks] = found.kept + self.total
         if found.hashes is not None:
@@ -343,11 +344,11 @@ class _Collected:
                 texts.extend(lines[i] for i in found.kept.tolist())
 
     def end(self, weight: float) -> None:
-        """What has been read since the last call is a corpus of this weight."""
+        """End a corpus of this weight: it consists of everything read since the last call."""
         self.parts.append((self.total, weight))
 
     def corpus(self) -> ParallelCorpus:
-        """Return the whole, in every reader."""
+        """Return the complete corpus, in every reader."""
         readers, cutter = self.readers, self.cutter
         skipped = readers.all_say((cutter.skipped_empty, cutter.skipped_long))
         if self.rules is not None:
@@ -381,7 +382,7 @@ class _Collected:
         )
 
     def _drop_duplicates(self, rules: LineFilter) -> None:
-        """Keep the first of equal pairs, of which one may be another reader's."""
+        """Keep the first of equal pairs, even if they were read by different readers."""
         first = rules.first_of_each(self.readers.gathered(self.hashes, np.int64))
         starts = rows_before(self.numbers, self.readers)
         for number in self.numbers:

@@ -1,4 +1,4 @@
-"""From the `data` section to the two sides of a model: subwords read, or trained on the spot."""
+"""Create the sides of a model from the `data` settings: load their subwords, or train them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 def load_sides(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> tuple[Side, Side]:
-    """Return source and target side; with joint subwords both have the same Subwords object.
+    """Return the source and the target side; with joint subwords both have the same Subwords object.
 
     Args:
         data: The settings.
-        say: Told what was chosen.
-        show: Told now and then how much of the training text has been read.
+        say: Called with a line about each choice.
+        show: Called now and then with the progress of reading the training text.
 
     Raises:
-        DataError: A given model is missing or damaged, or the training text cannot give the vocabulary asked for.
+        DataError: A given model is missing or damaged, or the training text cannot give the requested vocabulary.
     """
     settings, pair = data.subwords, (data.src, data.tgt)
     if settings.joint:
@@ -41,14 +41,14 @@ def load_sides(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_no
 
 
 def load_side(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> Side:
-    """Return the one side of a language model, `data.tgt`. Tells and raises what `load_sides` does."""
+    """Return the only side of a language model, `data.tgt`. Arguments and errors are those of `load_sides`."""
     only = (data.tgt,)
     return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (say, show)))
 
 
 def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFilter | None:
-    """Return the rules of `data.filter`, with the lines of data.dev and data.test where `overlap` asks for them; None
-    where no rule is set.
+    """Return the rules of `data.filter`, with the lines of data.dev and data.test if `overlap` needs them, or None if
+    no rule is set.
 
     Args:
         data: The settings.
@@ -61,8 +61,8 @@ def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFi
 
 
 def filter_key(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[Any] | None:
-    """Return what the rules of `data.filter` depend on, as JSON can hold it. Raises DataError as `training_filter`
-    does."""
+    """Return what the rules of `data.filter` depend on, as values that JSON can represent. Raises DataError as
+    `training_filter` does."""
     if not data.filter.is_on:
         return None
     held_out = blake2b("\n".join(_held_out(data, sides)).encode(errors="surrogatepass")).hexdigest()
@@ -70,7 +70,7 @@ def filter_key(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[Any] |
 
 
 def _held_out(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[str]:
-    """Return the source lines of data.dev and data.test, where `overlap` looks for them."""
+    """Return the source lines of data.dev and data.test if the rule `overlap` needs them."""
     held_out: list[str] = []
     if data.filter.overlap != "none":
         for corpora in data.held_out:
@@ -85,11 +85,11 @@ def _given_or_trained(
     every_side: Sequence["SideConfig"],
     log: tuple[Show, Show],
 ) -> Subwords:
-    """Return a model from its file, or one trained on what `data.filter` leaves of the texts of some sides. `log` is
-    told what was chosen, and how far the reading is."""
+    """Return a model loaded from its file, or trained on the filtered texts of the given sides. `log` receives the
+    choices, and the progress of reading."""
     say, show = log
     is_filtered = data.filter.is_on and not (data.src_factors and sides[0] is data.src)
-    # The held-out lines and duplicates are no bad text: what a subword is does not depend on them.
+    # Held-out lines and duplicates are not bad text: they need not be removed to train subwords.
     rules = data.filter.model_copy(update={"overlap": "none"})
     langs = [side.lang for side in (every_side if is_filtered else sides)]
 
@@ -112,8 +112,7 @@ def _given_or_trained(
 def with_factors(
     data: "DataConfig", model_file: str | None, text: Callable[[], Iterable[str]], say: Callable[[str], None]
 ) -> Subwords:
-    """Yield subwords from a file, or trained on cleaned text, for words that have the factors of `data.src` behind
-    them.
+    """Return subwords, loaded from a file or trained on cleaned text, for words with the factors of `data.src`.
 
     Raises DataError: A word has another number of factors; or see `auto_subwords`.
     """
@@ -136,7 +135,8 @@ def with_factors(
 
 
 def tags_of(data: "DataConfig") -> list[str]:
-    """Return the tags that the corpora of training and held-out text have, as source sentences have them, each once."""
+    """Return the distinct tags of the training and held-out corpora, in the form in which source sentences contain
+    them."""
     sources = [source for value in (data.train, *data.held_out) for source in sources_of(value)]
     tags = {clean_line(source.tag, data.src.lowercase, data.src.normalize) for source in sources if source.tag}
     return sorted(tags)

@@ -1,4 +1,4 @@
-"""How much text there is, and how far the reading of it has come."""
+"""Measure the size of a text, and report the progress of reading it."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,20 +13,20 @@ _LINES = 4096
 
 
 def text_bytes(source: Source, langs: Sequence[str]) -> int:
-    """Return bytes of the files of a corpus, of packed ones about what they hold. Raises DataError where a file is
-    missing."""
+    """Return the size of the files of a corpus in bytes; for compressed files, an estimate of the uncompressed size.
+    Raises DataError if a file is missing."""
     files = [text_file(file) for part in source.parts(langs) for file in dict.fromkeys(part.files)]
     factors = [_PACKED_FACTOR if file.suffix in (*PACKED, ".parquet") else 1 for file in files]
     return sum(factor * file.stat().st_size for factor, file in zip(factors, files, strict=True))
 
 
 class ReadingMeter:
-    """Tells how far a reading is, by characters read of bytes in the files.
+    """Reports the progress of reading, as characters read relative to bytes in the files.
 
     Args:
-        name: What the line begins with.
-        size: Bytes in the files.
-        show: Told.
+        name: The beginning of each line.
+        size: The number of bytes in the files.
+        show: Called with each line.
     """
 
     def __init__(self, name: str, size: int, show: Show) -> None:
@@ -35,7 +35,7 @@ class ReadingMeter:
         self._read = 0
 
     def show(self, lines: int, characters: int) -> None:
-        """Note some more characters, and tell now and then; `lines` is how many were read in all."""
+        """Count `characters` more characters, and report now and then; `lines` is the number of lines read so far."""
         self._read += characters
         now = time.monotonic()
         if now - self._told < 1.0:
@@ -47,7 +47,7 @@ class ReadingMeter:
 
 
 def metered(lines: Iterable[str], meter: ReadingMeter) -> Iterator[str]:
-    """Yield the same lines; the meter is told of them."""
+    """Yield the lines unchanged, counting them in the meter."""
     count, left = 0, iter(lines)
     while some := list(islice(left, _LINES)):
         count += len(some)

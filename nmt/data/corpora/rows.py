@@ -1,4 +1,4 @@
-"""Many sequences of ids in one array."""
+"""Store many sequences of ids in one array."""
 
 from collections.abc import Sequence
 from typing import overload
@@ -7,14 +7,14 @@ import numpy as np
 
 
 class TokenRows(Sequence[np.ndarray]):
-    """Sequences of ids, end to end: `rows[i]` is an int32 view of sequence i.
+    """Sequences of ids, concatenated: `rows[i]` is an int32 view of sequence i.
 
-    `tokens` [sum of lengths] int32, `starts` [N + 1] int64. Four bytes a token and eight a
-    sequence, where a list of lists would take over thirty a token.
+    `tokens` [sum of lengths] int32, `starts` [N + 1] int64. This takes four bytes a token and eight a sequence; a list
+    of lists takes over thirty bytes a token.
     """
 
     def __init__(self, tokens: np.ndarray, starts: np.ndarray) -> None:
-        """Both arrays are kept, not copied."""
+        """Keep both arrays without copying them."""
         self.tokens = tokens
         self.starts = starts
 
@@ -30,7 +30,7 @@ class TokenRows(Sequence[np.ndarray]):
 
     @property
     def lengths(self) -> np.ndarray:
-        """[N] int64."""
+        """Return the length of each sequence, [N] int64."""
         return np.diff(self.starts)
 
     def lengths_of(self, rows: np.ndarray) -> np.ndarray:
@@ -39,7 +39,7 @@ class TokenRows(Sequence[np.ndarray]):
         return lengths
 
     def taken(self, rows: np.ndarray, most: int | None = None) -> "TokenRows":
-        """Return a copy of some of the sequences, in the order given; of longer ones than `most` the beginnings."""
+        """Return a copy of some of the sequences, in the given order, each truncated to at most `most` ids."""
         lengths = self.lengths_of(rows)
         if most is not None:
             lengths = np.minimum(lengths, most)

@@ -1,7 +1,8 @@
-"""Where pairs of lines are read from: two files side by side, or rows of a table; named, matched by a pattern, several.
+"""Read pairs of lines from two parallel files or from the rows of a table; a corpus may match a pattern of several
+files.
 
-Formats: lines of text; TSV, of which cells are what stands between tabs (no quotes, as in all large parallel corpora);
-JSON lines (jsonlines.org); Parquet, by pyarrow. Whatever is no pair is a DataError that names file and row.
+Formats: lines of text; TSV, whose cells are separated by tabs (no quotes, as in all large parallel corpora); JSON lines
+(jsonlines.org); Parquet, by pyarrow. Whatever is not a pair is a DataError that names file and row.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ if TYPE_CHECKING:
 
 _FORMATS = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 _ROWS = 4096
-"""Of Parquet, read together."""
+"""The number of Parquet rows read at once."""
 
 Column = int | str | None
 Row = tuple[str | None, ...]
-"""The lines of all sides; None of a file that has ended before the others."""
+"""The lines of all sides; None for a file that has ended before the others."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus as settings name it: prefix, table or pattern, the columns of source and target, and what is done with
-    its pairs (see `CorpusConfig`)."""
+    """A corpus as the settings name it: prefix, table or pattern, the columns of source and target, and how its pairs
+    are used (see `CorpusConfig`)."""
 
     path: str
     columns: tuple[Column, Column] = (None, None)
@@ -42,9 +43,9 @@ class Source:
     tag: str | None = None
 
     def parts(self, langs: Sequence[str]) -> list[Part]:
-        """Return the files of it, one after another, for the languages of both sides or of one.
+        """Return the files of the corpus in order, for the languages of both sides or of one.
 
-        Raises DataError where one is missing, or none matches the pattern.
+        Raises DataError if one is missing, or if none matches the pattern.
         """
         form = format_of(self.path)
         if form == "lines":
@@ -63,7 +64,7 @@ class Source:
         return [_TABLES[form](file, tuple(langs), tuple(chosen)) for file in found]
 
     def check_prefix(self, langs: Sequence[str]) -> None:
-        """Raise DataError where one of two files is named in the place of their prefix."""
+        """Raise DataError if the settings name one of the two files instead of their prefix."""
         if format_of(self.path) != "lines" or has_magic(self.path) or not Path(self.path).is_file():
             return
         if any(_is_text(f"{self.path}.{lang}") for lang in langs):
@@ -77,7 +78,7 @@ class Source:
         )
 
     def _prefixes(self, lang: str) -> list[str]:
-        """Return the prefix itself, or those that match it."""
+        """Return the prefix itself, or the prefixes that match the pattern."""
         if not has_magic(self.path):
             return [self.path]
         ends = [f".{lang}{packed}" for packed in ("", *PACKED)]
@@ -90,19 +91,19 @@ class Source:
 
 
 def sources_of(corpora: str | Sequence[CorpusConfig]) -> list[Source]:
-    """Return what data.train and its like name: a prefix, or corpora."""
+    """Return the sources that data.train or a similar setting names by a prefix or a list of corpora."""
     if isinstance(corpora, str):
         return [Source(corpora)]
     return [Source(one.path, (one.src_column, one.tgt_column), one.weight, one.tag) for one in corpora]
 
 
 def name_of(corpora: str | Sequence[CorpusConfig]) -> str:
-    """Return the same for a line of text."""
+    """Return the name of one or several corpora, for messages."""
     return ", ".join(source.path for source in sources_of(corpora))
 
 
 def check_sources(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -> None:
-    """Find a missing file. Raises DataError."""
+    """Raise DataError if a file of the corpora is missing."""
     for source in sources_of(corpora):
         source.check_prefix(langs)
         for part in source.parts(langs):
@@ -114,7 +115,7 @@ def _is_text(path: str) -> bool:
 
 
 def format_of(path: str) -> str:
-    """Return what a corpus holds, by its name: lines, or a kind of table."""
+    """Return the format of a corpus, judged by its name: lines, or a kind of table."""
     plain = Path(path)
     if plain.suffix in PACKED:
         plain = plain.with_suffix("")
@@ -126,41 +127,41 @@ class Part(Protocol):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Of each side; of a table the one file for each side."""
+        """Return the file of each side; for a table, the same file for each side."""
 
     def check(self) -> None:
-        """Raise DataError where a file is missing."""
+        """Raise DataError if a file is missing."""
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
-        """Return the lines of all sides, row by row; None of a file that has ended.
+        """Yield the lines of all sides, row by row, with None for a file that has ended.
 
-        lenient: Bytes that are no UTF-8 come as lone surrogates.
+        lenient: Return bytes that are not UTF-8 as lone surrogates.
 
-        Raises DataError, which names file and row: it is no such row.
+        Raises DataError, which names file and row, for a row that is not valid.
         """
 
 
 @dataclass(frozen=True)
 class LineFiles:
-    """A file a side, with a sentence a line. See `Part`."""
+    """One file for each side, with one sentence per line. See `Part`."""
 
     files: tuple[str, ...]
 
     def check(self) -> None:
-        """See `Part`."""
+        """Raise DataError if a file is missing."""
         for file in self.files:
             text_file(file)
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
-        """See `Part`."""
+        """Yield the rows (see `Part`)."""
         return zip_longest(*(read_lines(file, lenient=lenient) for file in self.files))
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A file with a pair a row. See `Part`.
+    """A file with one pair per row. See `Part`.
 
-    langs: Codes of the sides. columns: Where their texts are; None goes by the code.
+    langs: The codes of the sides. columns: The columns of their texts; None finds them by the code.
     """
 
     file: str
@@ -169,15 +170,15 @@ class _Table:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """See `Part`."""
+        """Return the file once for each side."""
         return (self.file,) * len(self.langs)
 
     def check(self) -> None:
-        """See `Part`."""
+        """Raise DataError if the file is missing."""
         text_file(self.file)
 
     def _texts(self, number: int, record: Any) -> Row:
-        """Return the texts of a row that is an object. Raises DataError: one is missing, or is no text."""
+        """Return the texts of a row that is an object. Raises DataError if one is missing or is not text."""
         found = []
         for lang, column in zip(self.langs, self.columns, strict=True):
             keys = [lang, f"translation.{lang}"] if column is None else [str(column)]
@@ -193,7 +194,7 @@ class _Table:
 
 
 class Tsv(_Table):
-    """Cells between tabs, a row a line."""
+    """A text file with one row per line, whose cells are separated by tabs."""
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
         """Yield the rows (see `Part`)."""
@@ -204,7 +205,7 @@ class Tsv(_Table):
         for number, line in enumerate(lines, start=1 + named):
             cells = line.split("\t")
             if len(cells) < least and not line.strip():
-                yield ("",) * len(places)  # as a blank line of two files: a pair of nothing, which training leaves out
+                yield ("",) * len(places)  # like a blank line in both files: an empty pair, which training drops
                 continue
             if len(cells) < least:
                 raise DataError(
@@ -214,7 +215,7 @@ class Tsv(_Table):
             yield tuple(cells[place] for place in places)
 
     def _named(self, line: str) -> list[int]:
-        """Return places of the columns by the names in the first line."""
+        """Return the positions of the columns, found by the names in the first line."""
         names = line.split("\t")
         for column in self.columns:
             if column not in names:
@@ -226,7 +227,7 @@ class Tsv(_Table):
 
 
 class JsonLines(_Table):
-    """A JSON object a line."""
+    """A file with one JSON object per line."""
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
         """Yield the rows (see `Part`)."""
@@ -241,7 +242,7 @@ class JsonLines(_Table):
 
 
 class Parquet(_Table):
-    """A table in columns."""
+    """A Parquet table."""
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
         """Yield the rows (see `Part`)."""
@@ -269,7 +270,7 @@ class Parquet(_Table):
                 ) from None
 
     def _may_have(self, name: str) -> bool:
-        """Return whether a column may hold what is looked for."""
+        """Return whether a column may contain the text that is needed."""
         if None in self.columns and name in (*self.langs, "translation"):
             return True
         return any(name == column or str(column).startswith(f"{name}.") for column in self.columns)
@@ -283,8 +284,8 @@ _TABLES: dict[str, type[Tsv] | type[JsonLines] | type[Parquet]] = {
 
 
 def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
-    """Yield rows of a part in lists of at most `size`. Raises DataError at the end if one file has more than
-    another."""
+    """Yield the rows of a part in lists of at most `size`. Raises DataError at the end if the files have different
+    numbers of lines."""
     rows = part.rows()
     total = 0
     while chunk := list(islice(rows, size)):
@@ -301,7 +302,7 @@ def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
 
 
 def _value(record: Any, key: str) -> Any:
-    """Return the value of a key, which may be `a.b` for a key within another; None where there is none."""
+    """Return the value of a key, or None; the key may be `a.b` for a key inside another object."""
     if not isinstance(record, dict):
         return None
     if key in record:
@@ -311,7 +312,8 @@ def _value(record: Any, key: str) -> Any:
 
 
 def _one_line(text: str) -> str:
-    """Return a text as a line: its own line ends are spaces, as a reader of lines could not give them back."""
+    """Return a text as a single line: its line breaks become spaces, because files of lines could not represent
+    them."""
     return text.replace("\r\n", " ").replace("\n", " ") if "\n" in text else text
 
 
@@ -320,5 +322,5 @@ def _keys(record: Any) -> str:
 
 
 def _listed(names: Sequence[Any]) -> str:
-    """Return names for a line of text, the first of many."""
+    """Return names as text for a message; of many only the first."""
     return ", ".join(str(name)[:40] for name in names[:8]) + (", ..." if len(names) > 8 else "") if names else "nothing"

@@ -1,4 +1,4 @@
-"""A text to go on with: lines of one language as subwords."""
+"""Read the training text of a language model: lines of one language as subwords."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextCorpus:
-    """Lines of subwords, without begin and end; `total` of the file, of which blank ones are left out. `filtered` says
-    how many lines which rule of `data.filter` left out."""
+    """Lines of subwords, without BOS and EOS. `total` counts the lines of the files, including blank ones, which are
+    dropped. `filtered` is a text that says how many lines each rule of `data.filter` removed."""
 
     lines: TokenRows
     total: int
@@ -43,25 +43,25 @@ class TextCorpus:
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Return tokens to predict in an epoch: EOS counted."""
+        """Return the number of tokens to predict in an epoch, EOS counted."""
         return len(self.lines.tokens) + len(self)
 
     @property
     def nbytes(self) -> int:
-        """Return bytes of all ids."""
+        """Return the number of bytes of all ids."""
         return self.lines.tokens.nbytes + self.lines.starts.nbytes
 
 
 def load_text(
     corpora: str | Sequence[CorpusConfig], side: Side, rules: LineFilter | None = None, readers: Readers | None = None
 ) -> TextCorpus:
-    """Read, clean and cut PREFIX.LANG (or .gz, .zst), or the corpora of a list, one after another. Blank lines are left
-    out, and those that `rules` leave out. `readers` share the work, and must all call.
+    """Read, clean and tokenize PREFIX.LANG (or .gz, .zst), or a list of corpora, one after another. Drop blank lines
+    and those that `rules` remove. `readers` share the work; all of them must call this function.
 
     Raises DataError if a file is missing or damaged, or if no line is left.
     """
     readers = Alone() if readers is None else readers
-    # Of each chunk that is this reader's, by its number.
+    # The arrays of each chunk of this reader, by chunk number.
     tokens: dict[int, np.ndarray] = {}
     lengths: dict[int, np.ndarray] = {}
     hashes: dict[int, np.ndarray] = {}
@@ -103,7 +103,7 @@ def load_text(
 
 
 def _lines(corpora: str | Sequence[CorpusConfig], lang: str) -> Iterator[str]:
-    """Yield the lines of a text as they stand in its files."""
+    """Yield the lines of a text, unchanged."""
     for source in sources_of(corpora):
         for part in source.parts([lang]):
             for (line,) in part.rows():

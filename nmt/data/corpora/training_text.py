@@ -1,4 +1,4 @@
-"""The cleaned lines of a text, to train subwords on and to compare with others."""
+"""Yield the cleaned lines of a text, for training subwords and for comparisons with other texts."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -19,9 +19,8 @@ def training_text(
     sides: Sequence["SideConfig"],
     every_side: Sequence["SideConfig"] | None = None,
 ) -> Iterator[str]:
-    """Yield the cleaned lines of one or both sides, one by one, without tags, to train subwords on. Of files of lines
-    one is read after the other; the rows of a table have the columns of `every_side`, where those are more than
-    `sides`."""
+    """Yield the cleaned lines of one or both sides without tags, for training subwords. Files of lines are read one
+    after the other; a table has the columns of `every_side`, if those are more than `sides`."""
     for source in sources_of(corpora):
         if format_of(source.path) == "lines":
             for side in sides:
@@ -44,7 +43,7 @@ def filtered_text(
     every_side: Sequence["SideConfig"],
     rules: LineFilter,
 ) -> Iterator[str]:
-    """Yield the same without the pairs that `rules` leave out, which look at every side of them."""
+    """Yield the lines of `training_text` without the pairs that `rules` drop, which check every side."""
     parts = [part for source in sources_of(corpora) for part in source.parts([side.lang for side in every_side])]
     rows = (row for part in parts for row in part.rows() if None not in row)
     while chunk := list(islice(rows, CHUNK)):

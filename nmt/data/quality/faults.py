@@ -1,4 +1,4 @@
-"""What may be wrong with pairs of lines, by name; found for many at once.
+"""Find faults in pairs of lines, for many pairs at once; each fault has a name.
 
 Cleaning filters of other toolkits look for the same: length ratio and markup in Moses (clean-corpus-n.perl) and
 OpusCleaner, scripts and identical sides in OpenNMT-py's `clean` transform and OpusFilter (Aulamo et al. 2020).
@@ -20,29 +20,30 @@ _TAG = re.compile(
 )
 _ENTITY = re.compile(r"&(?:[a-zA-Z][a-zA-Z0-9]{1,15}|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});")
 _FEW_CHARACTERS = 20
-"""Pairs whose longer side has fewer say too little about their lengths."""
+"""Pairs whose longer side has fewer characters are too short for a length ratio."""
 _FEW_LETTERS = 5
 _ENCODINGS = ("latin-1", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1257", "mac_roman", "cp437")
 
 
 def _read_as(first: int, last: int) -> np.ndarray:
-    """Return the characters that one of `_ENCODINGS` makes of these bytes, by their codes, but for ASCII."""
+    """Return the non-ASCII characters that the encodings in `_ENCODINGS` assign to the bytes from `first` to `last`, as
+    code points."""
     content = bytes(range(first, last + 1))
     found = {ord(c) for encoding in _ENCODINGS for c in content.decode(encoding, "ignore")}
     return np.array(sorted(code for code in found if code >= 0x80), np.uint32)
 
 
-# A letter of several bytes in UTF-8 begins with one of the first, and goes on with some of the others.
+# A multi-byte letter in UTF-8 begins with a byte of the first range, and continues with bytes of the second.
 _LEADS, _TRAILS = _read_as(0xC2, 0xF4), _read_as(0x80, 0xBF)
 
 
 def has_bad_bytes(block: TextBlock) -> np.ndarray:
-    """bool [N]: lines that were not UTF-8."""
+    """Return the lines that were not UTF-8, bool [N]."""
     return block.marks(np.flatnonzero((block.codes >= 0xD800) & (block.codes < 0xE000)))
 
 
 def has_broken_letters(block: TextBlock) -> np.ndarray:
-    """Return bool [N]: lines with signs of a wrong encoding: U+FFFD, or UTF-8 read as another encoding, such as
+    """Return the lines with signs of a wrong encoding, bool [N]: U+FFFD, or UTF-8 read as another encoding, such as
     `Ã¤` for `ä`, by the rules of ftfy."""
     from ftfy.badness import is_bad
 
@@ -57,7 +58,7 @@ def has_broken_letters(block: TextBlock) -> np.ndarray:
 
 
 def has_controls(block: TextBlock) -> np.ndarray:
-    """bool [N]: lines with control characters (but tabs), or with separators of lines within them."""
+    """Return the lines with control characters (except tabs) or line separators within them, bool [N]."""
     codes = block.codes
     control = (
         (codes < 0x20) & (codes != 0x09) | (codes >= 0x7F) & (codes < 0xA0) | (codes == 0x2028) | (codes == 0x2029)
@@ -66,7 +67,7 @@ def has_controls(block: TextBlock) -> np.ndarray:
 
 
 def has_markup(block: TextBlock) -> np.ndarray:
-    """bool [N]: lines with tags or entities of HTML and XML."""
+    """Return the lines with tags or entities of HTML and XML, bool [N]."""
     found = np.zeros(len(block), dtype=bool)
     for number in block.lines_of(np.flatnonzero((block.codes == ord("<")) | (block.codes == ord("&")))).tolist():
         line = block.lines[number]
@@ -75,21 +76,21 @@ def has_markup(block: TextBlock) -> np.ndarray:
 
 
 def main_script(block: TextBlock) -> int:
-    """Return the number of the script that most letters are of; 0 without letters."""
+    """Return the number of the script of most letters; 0 without letters."""
     counts = np.bincount(block.script, minlength=2)
     counts[0] = 0
     return int(counts.argmax()) if counts.any() else 0
 
 
 def is_foreign(block: TextBlock, main: int) -> np.ndarray:
-    """bool [N]: lines of 5 letters or more, more than half of which are of another script than `main`."""
+    """Return the lines of 5 letters or more, more than half of which are of another script than `main`, bool [N]."""
     letters = block.count(block.script != 0)
     return (letters >= _FEW_LETTERS) & (block.count(block.script == main) * 2 < letters)
 
 
 def has_mixed_words(block: TextBlock, main: int) -> np.ndarray:
-    """bool [N]: lines with words whose letters are of two scripts that look alike: Latin, Cyrillic, Greek. Greek
-    letters in Latin text are left alone: phonetic alphabets have them."""
+    """Return the lines with words that mix two of the similar scripts Latin, Cyrillic and Greek, bool [N]. Greek
+    letters in Latin text are allowed: phonetic alphabets have them."""
     table = characters()
     latin, greek, cyrillic = (table.number(name) for name in ("Latin", "Greek", "Cyrillic"))
     script = block.script
@@ -103,13 +104,15 @@ def has_mixed_words(block: TextBlock, main: int) -> np.ndarray:
 
 
 def is_same(src: Sequence[str], tgt: Sequence[str]) -> np.ndarray:
-    """bool [N]: pairs of cleaned lines that are equal, and hold more than one character."""
+    """Return the pairs of cleaned lines that are equal and have more than one character, bool [N]."""
     return np.fromiter((a == b and len(a) > 1 for a, b in zip(src, tgt, strict=True)), dtype=bool, count=len(src))
 
 
 def length_ratios(src: np.ndarray, tgt: np.ndarray, usual: float) -> np.ndarray:
-    """float64 [N]: how often longer one line of each pair is than the other says it should be, in characters, at least
-    1; `usual` is the target's length for one of the source. 1 where both are short or one is empty."""
+    """Return, for each pair, the factor by which one line is longer than expected from the other, in characters and at
+    least 1: float64 [N]. `usual` is the usual ratio of target to source length. The factor is 1 if both lines are short
+    or one is empty.
+    """
     told = (np.maximum(src, tgt) >= _FEW_CHARACTERS) & (np.minimum(src, tgt) > 0)
     ratio = tgt / np.maximum(src * usual, 1e-9)
     ratio = np.where(told, np.maximum(ratio, 1e-9), 1.0)
@@ -122,19 +125,19 @@ LINE_FAULTS: dict[str, Callable[[TextBlock], np.ndarray]] = {
     "control": has_controls,
     "markup": has_markup,
 }
-"""Faults that a line has by itself, as `data.filter` names them."""
+"""Faults of a single line, by their names in `data.filter`."""
 
 FAULTS = (*LINE_FAULTS, "script", "mixed", "same", "ratio")
-"""All faults, in the order in which they are told."""
+"""All faults, in the order in which they are reported."""
 
 
 class FaultFinder:
-    """Finds faults in block after block of one text; what is usual in the text is learned from the first block.
+    """Finds faults in one text, block after block; the usual script and length ratio are learned from the first block.
 
     Args:
-        names: Of FAULTS, those to look for.
-        most_ratio: Characters of one side for one of the other, over their ratio in the whole first block, from which
-            on a pair has the fault `ratio`.
+        names: The members of FAULTS to look for.
+        most_ratio: A pair has the fault `ratio` if its length ratio in characters, relative to that of the whole first
+            block, is greater than this.
     """
 
     def __init__(self, names: Sequence[str] = FAULTS, most_ratio: float = 4.0) -> None:
@@ -143,14 +146,15 @@ class FaultFinder:
         self.usual_ratio = 1.0
 
     def learn(self, raw: Sequence[Sequence[str]]) -> None:
-        """Take the first block of the text for what is usual, as `find` does where nothing was learned."""
+        """Learn the usual script and length ratio from the first block of the text; without this call, `find` does
+        so."""
         self._learn([TextBlock(lines) for lines in raw])
 
     def find(self, raw: Sequence[Sequence[str]], clean: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
-        """Faults of the lines of one or two sides, as they were read and cleaned.
+        """Find the faults of the lines of one or two sides, given as read and as cleaned.
 
         Returns:
-            Name of the fault to bool [sides, N], or [1, N] for `same` and `ratio`, which pairs have.
+            For each fault's name, bool [sides, N], or [1, N] for `same` and `ratio`, which are faults of pairs.
         """
         blocks = [TextBlock(lines) for lines in raw]
         if not self.main_scripts:
@@ -171,13 +175,14 @@ class FaultFinder:
         return {name: found[name] for name in FAULTS if name in found}
 
     def _learn(self, blocks: Sequence[TextBlock]) -> None:
-        """What is usual: of each side the script, and how long the last is for the first."""
+        """Learn the script of each side, and the ratio of the last side's length to the first side's."""
         self.main_scripts = [main_script(block) for block in blocks]
         totals = [max(1, int(block.lengths.sum())) for block in blocks]
         self.usual_ratio = totals[-1] / totals[0]
 
 
 def pair_hashes(src: Sequence[str], tgt: Sequence[str]) -> np.ndarray:
-    """int64 [N]: equal for equal pairs of lines, in every process, and different for others but once in 2**64."""
+    """Return a hash of each pair of lines, int64 [N]: the same in every process, and different for different pairs
+    except with probability 2**-64."""
     pairs = (f"{one}\n{other}".encode("utf-8", "surrogatepass") for one, other in zip(src, tgt, strict=True))
     return np.frombuffer(b"".join(hashlib.blake2b(pair, digest_size=8).digest() for pair in pairs), dtype="<i8")

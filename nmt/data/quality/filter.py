@@ -1,4 +1,4 @@
-"""Training pairs that are left out by the rules of `data.filter`."""
+"""Drop training pairs by the rules of `data.filter`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from nmt.config import FilterConfig
 
 Lines = Sequence[Sequence[str]]
-"""Of each side."""
+"""The lines of each side."""
 
 
 class LineFilter:
-    """Says of block after block of one text which pairs, or lines of a language model, stay.
+    """Decides which pairs, or lines of a language model, to keep, for one block of a text after another.
 
     Args:
         settings: The rules.
@@ -34,7 +34,7 @@ class LineFilter:
         lines = list(held_out) if settings.overlap != "none" else []
         self._overlap = OverlapIndex(lines, every=True) if lines else None
         self.counts: dict[str, int] = {}
-        """Pairs left out so far by each rule; one that breaks several counts for the first."""
+        """The number of pairs dropped so far by each rule; a pair that breaks several rules counts for the first."""
 
     @property
     def is_on(self) -> bool:
@@ -43,20 +43,20 @@ class LineFilter:
 
     @property
     def drops_duplicates(self) -> bool:
-        """Return whether the caller is to drop duplicates, by `first_of_each`, when all is read."""
+        """Return whether the caller must drop duplicates, by `first_of_each`, after reading everything."""
         return self._settings.duplicates
 
     def learn(self, raw: Lines) -> None:
-        """See what is usual in the first block of a text, where `keep` will be asked about later ones alone."""
+        """Learn what is usual from the first block of a text, for a filter whose `keep` gets later blocks only."""
         if self._finder is not None:
             self._finder.learn(raw)
 
     def keep(self, raw: Lines, clean: Lines) -> np.ndarray:
-        """bool [N]: which of the pairs stay, by all rules but `duplicates`.
+        """Return which of the pairs to keep, by all rules except `duplicates`: bool [N].
 
         Args:
-            raw: Lines as they were read, of each side.
-            clean: The same, cleaned.
+            raw: The lines of each side as they were read.
+            clean: The same lines, cleaned.
         """
         keep = np.ones(len(clean[0]), dtype=bool)
         if self._finder is not None:
@@ -69,14 +69,16 @@ class LineFilter:
         return keep
 
     def first_of_each(self, hashes: np.ndarray) -> np.ndarray:
-        """bool [N]: the first of equal pairs, given by their `pair_hashes` in the order of the text."""
+        """Return which pairs are the first of equal ones, bool [N], given their `pair_hashes` in the order of the
+        text."""
         keep = np.zeros(len(hashes), dtype=bool)
         keep[np.unique(hashes, return_index=True)[1]] = True
         self.counts["duplicates"] = int((~keep).sum())
         return keep
 
     def add_up(self, counts: Sequence[dict[str, int]]) -> None:
-        """Take for the counts those of several filters, each of which has seen another part of the text."""
+        """Replace the counts by the sum of those of several filters, each of which has seen another part of the
+        text."""
         total: dict[str, int] = {}
         for of_one in counts:
             for name, count in of_one.items():
@@ -84,7 +86,7 @@ class LineFilter:
         self.counts = total
 
     def told(self) -> str:
-        """Return how many pairs which rule left out: `12 duplicates, 3 markup`; empty where no rule is set."""
+        """Return how many pairs each rule removed: `12 duplicates, 3 markup`; empty if no rule is set."""
         if not self.is_on:
             return ""
         return ", ".join(f"{count:,} {name}" for name, count in self.counts.items()) or "none"

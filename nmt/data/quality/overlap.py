@@ -1,10 +1,10 @@
-"""Lines of held-out text that stand in the training text as well, letter for letter or nearly.
+"""Find held-out lines that occur in the training text, exactly or nearly.
 
-Near means one of two things. Either the lines are equal but for case, punctuation and spaces; or both have 16 letters
-or more and share at least 0.8 of their pieces of four letters (the Jaccard coefficient of the two sets, as Broder 1997
-and Lee et al. 2022, section 4.2, measure near duplicates). Candidates are found by MinHash in bands (Broder 1997;
-Leskovec, Rajaraman and Ullman, chapter 3) and then compared in full: what is reported is near for certain, and what is
-near is found with a probability of 0.99 at a coefficient of 0.8 and of 0.999 at 0.9.
+A near match is one of two things. Either the lines are equal except for case, punctuation and spaces; or both have 16
+letters or more and share at least 0.8 of their 4-grams of letters (the Jaccard coefficient of the two sets, as Broder
+1997 and Lee et al. 2022, section 4.2, measure near duplicates). Candidates are found by MinHash with banding (Broder
+1997; Leskovec, Rajaraman and Ullman, chapter 3) and then compared exactly: every reported match is a real one, and a
+match is found with a probability of 0.99 at a coefficient of 0.8 and of 0.999 at 0.9.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ LEAST_LETTERS = 16
 NEAR = 0.8
 _BANDS, _ROWS = 8, 3
 _LEAST_AGREEING = 14
-# A held-out line that so many lines looked like and were not is looked for no more: text made by templates.
+# After this many false candidates, a held-out line is no longer looked up: such text is made from templates.
 _MOST_COMPARED = 200
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Likeness(IntEnum):
-    """How alike two lines are; larger is more."""
+    """How similar two lines are; larger is more similar."""
 
     NONE = 0
     NEAR = 1
@@ -38,7 +38,7 @@ class Likeness(IntEnum):
 
 @dataclass(frozen=True)
 class Match:
-    """Line `number` of a block looked like line `held_out`."""
+    """Line `number` of a block matches line `held_out`."""
 
     number: int
     held_out: int
@@ -46,17 +46,17 @@ class Match:
 
 
 class OverlapIndex:
-    """Held-out lines, to be met again.
+    """An index of held-out lines in which matches can be looked up.
 
     Args:
-        lines: Cleaned, of any number; empty ones are never met.
-        every: Find every match of a block. Otherwise a held-out line that has been met exactly is not looked for
-            again, nor one that has been met nearly, but exactly.
+        lines: Cleaned lines, any number; empty ones never match.
+        every: Find every match of a block. Otherwise a held-out line with an exact match is not looked up again, and
+            one with a near match only for an exact one.
     """
 
     def __init__(self, lines: Sequence[str], *, every: bool = False) -> None:
         self._every = every
-        # Words and short phrases repeat; what is compared are different lines.
+        # Words and short phrases repeat; only distinct lines are compared.
         first: dict[str, int] = {}
         self._line_of = np.fromiter((first.setdefault(line, len(first)) for line in lines), np.int64, len(lines))
         self._first = np.unique(self._line_of, return_index=True)[1]
@@ -77,13 +77,13 @@ class OverlapIndex:
 
     @property
     def likeness(self) -> np.ndarray:
-        """int8 [N]: the best match of each line so far, a `Likeness`."""
+        """Return the best match of each held-out line so far, a `Likeness`: int8 [N]."""
         likeness: np.ndarray = self._likeness[self._line_of]
         return likeness
 
     def look(self, lines: Sequence[str], *, near: bool = True) -> list[Match]:
-        """Matches among cleaned lines of the training text, those that are exact first. Of equal held-out lines the
-        first is named."""
+        """Return the matches among cleaned lines of the training text, exact ones first. Of equal held-out lines, the
+        first is reported."""
         found: list[tuple[int, int, Likeness]] = []
         for number, line in enumerate(lines):
             other = self._exact.get(line)
@@ -92,18 +92,18 @@ class OverlapIndex:
                 if not self._every:
                     del self._exact[line]
         done = {(number, other) for number, other, _ in found}
-        self._note(found)
+        self._update(found)
         if near and len(self):
-            found += self._look_nearly(_Folded(TextBlock(lines)), done)
+            found += self._near_matches(_Folded(TextBlock(lines)), done)
         return [Match(number, int(self._first[other]), likeness) for number, other, likeness in found]
 
-    def _look_nearly(self, folded: _Folded, done: set[tuple[int, int]]) -> Iterator[tuple[int, int, Likeness]]:
-        """Matches that are not exact; `done` are those that are."""
-        for number, other in self._wanted(*self._same.pairs(folded.hashes()), done):
+    def _near_matches(self, folded: _Folded, done: set[tuple[int, int]]) -> Iterator[tuple[int, int, Likeness]]:
+        """Yield the near matches; `done` are the exact ones."""
+        for number, other in self._to_compare(*self._same.pairs(folded.hashes()), done):
             done.add((number, other))
             self._likeness[other] = max(self._likeness[other], Likeness.NEAR)
             yield number, other, Likeness.NEAR
-        for number, other in self._wanted(*self._candidates(folded), done):
+        for number, other in self._to_compare(*self._candidates(folded), done):
             if not self._every and self._likeness[other] >= Likeness.NEAR or self._compared[other] >= _MOST_COMPARED:
                 continue
             if self._coefficient(folded, number, other) >= NEAR:
@@ -113,8 +113,8 @@ class OverlapIndex:
                 self._compared[other] += 1
 
     def _candidates(self, folded: _Folded) -> tuple[np.ndarray, np.ndarray]:
-        """Return lines of the block and held-out ones with a band in common, and as many hashes as lines that are near
-        have but for a few in a thousand (14 of 24 at least; 19 is the mean at a coefficient of 0.8)."""
+        """Return pairs of lines of the block and held-out lines that share a band and at least 14 of 24 hashes, which
+        all but a few in a thousand of the near matches do (at a coefficient of 0.8 the mean is 19)."""
         usable, signatures = folded.lengths >= LEAST_LETTERS, folded.signatures()
         keys = _band_keys(signatures)
         pairs = [lookup.pairs(keys[:, band], usable) for band, lookup in enumerate(self._near)]
@@ -124,20 +124,20 @@ class OverlapIndex:
         agree = (signatures[numbers] == self._signatures[others]).sum(axis=1) >= _LEAST_AGREEING
         return numbers[agree], others[agree]
 
-    def _wanted(self, numbers: np.ndarray, others: np.ndarray, done: set[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the pairs that are still to be compared."""
+    def _to_compare(self, numbers: np.ndarray, others: np.ndarray, done: set[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the pairs that still have to be compared."""
         if not self._every:
             open_ = self._likeness[others] < Likeness.NEAR
             numbers, others = numbers[open_], others[open_]
         return [pair for pair in zip(numbers.tolist(), others.tolist(), strict=True) if pair not in done]
 
-    def _note(self, found: Iterable[tuple[int, int, Likeness]]) -> None:
-        """Remember the best match of each held-out line."""
+    def _update(self, found: Iterable[tuple[int, int, Likeness]]) -> None:
+        """Update the best match of each held-out line."""
         for _, other, likeness in found:
             self._likeness[other] = max(self._likeness[other], likeness)
 
     def _coefficient(self, folded: _Folded, number: int, other: int) -> float:
-        """Return the Jaccard coefficient of the pieces of two lines."""
+        """Return the Jaccard coefficient of the 4-grams of two lines."""
         if other not in self._pieces:
             self._pieces[other] = self._folded.pieces(other)
         mine, theirs = folded.pieces(number), self._pieces[other]
@@ -146,7 +146,7 @@ class OverlapIndex:
 
 
 class _Folded:
-    """A block without case, and without all that is no letter and no digit."""
+    """A block of lines reduced to letters and digits without case."""
 
     def __init__(self, block: TextBlock) -> None:
         codes = characters().folded[block.codes]
@@ -155,27 +155,27 @@ class _Folded:
         self.ends = np.cumsum(self.lengths)
 
     def pieces(self, number: int) -> frozenset[bytes]:
-        """Return the pieces of a line, each once."""
+        """Return the set of 4-grams of a line."""
         raw = self.codes[self.ends[number] - self.lengths[number] : self.ends[number]].tobytes()
         step = self.codes.itemsize
         return frozenset(raw[i : i + PIECE * step] for i in range(0, len(raw) - (PIECE - 1) * step, step))
 
     def hashes(self) -> np.ndarray:
-        """uint64 [N]: of the whole of each line; of the empty ones 0."""
+        """Return a hash of each whole line, 0 for empty ones: uint64 [N]."""
         found = np.zeros(len(self.lengths), dtype=np.uint64)
-        held = np.flatnonzero(self.lengths)
-        if len(held):
-            starts = (self.ends - self.lengths)[held]
-            place = np.arange(len(self.codes), dtype=np.uint64) - np.repeat(starts, self.lengths[held]).astype(
+        filled = np.flatnonzero(self.lengths)
+        if len(filled):
+            starts = (self.ends - self.lengths)[filled]
+            place = np.arange(len(self.codes), dtype=np.uint64) - np.repeat(starts, self.lengths[filled]).astype(
                 np.uint64
             )
             mixed = _mixed(self.codes.astype(np.uint64) + (place << np.uint64(32)))
-            found[held] = np.add.reduceat(mixed, starts)
+            found[filled] = np.add.reduceat(mixed, starts)
         return found
 
     def signatures(self) -> np.ndarray:
-        """uint32 [N, hashes]: of each hash function its least value on the pieces of a line; 0 for lines that are
-        short."""
+        """Return the MinHash signature of each line, the minimum of each hash function over its 4-grams: uint32 [N,
+        hashes]; 0 for short lines."""
         found = np.zeros((len(self.lengths), _BANDS * _ROWS), dtype=np.uint32)
         long = np.flatnonzero(self.lengths >= LEAST_LETTERS)
         if len(long):
@@ -188,7 +188,7 @@ class _Folded:
         return found
 
     def _piece_hashes(self, long: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Hashes of all pieces of some lines, uint64, and where each line's begin."""
+        """Return the hashes of all 4-grams of some lines, uint64, and where those of each line begin."""
         codes = self.codes.astype(np.uint64)
         hashed = codes[: len(codes) - PIECE + 1].copy()
         for offset in range(1, PIECE):
@@ -202,7 +202,7 @@ class _Folded:
 
 
 class _Lookup:
-    """Which held-out lines have a key."""
+    """Finds the held-out lines with a given key."""
 
     def __init__(self, keys: np.ndarray, usable: np.ndarray) -> None:
         numbers = np.flatnonzero(usable)
@@ -210,7 +210,7 @@ class _Lookup:
         self._numbers, self._keys = numbers[order], keys[numbers][order]
 
     def pairs(self, keys: np.ndarray, usable: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return rows of `keys` and held-out lines that have equal ones, each int64 [pairs]."""
+        """Return pairs of rows of `keys` and held-out lines that have equal keys, each int64 [pairs]."""
         rows = np.arange(len(keys)) if usable is None else np.flatnonzero(usable)
         if not len(self._keys):
             return rows[:0], rows[:0]
@@ -223,7 +223,7 @@ class _Lookup:
 
 
 def _band_keys(signatures: np.ndarray) -> np.ndarray:
-    """uint64 [N, bands]: equal in a band for lines whose hashes in it are equal."""
+    """Return a key for each band of hashes, equal for lines whose hashes in the band are equal: uint64 [N, bands]."""
     key = np.zeros((len(signatures), _BANDS), dtype=np.uint64)
     for row in range(_ROWS):
         key = _mixed(key + signatures[:, row::_ROWS])
@@ -231,7 +231,7 @@ def _band_keys(signatures: np.ndarray) -> np.ndarray:
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    """uint64 values whose bits are spread (the finaliser of MurmurHash3)."""
+    """Return uint64 values with their bits mixed (the finaliser of MurmurHash3)."""
     values = values ^ (values >> np.uint64(33))
     values = values * np.uint64(0xFF51AFD7ED558CCD)
     values ^= values >> np.uint64(33)

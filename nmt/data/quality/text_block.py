@@ -1,4 +1,4 @@
-"""Many lines as one array of code points, to be looked at together."""
+"""Store many lines as one array of code points, so that all can be examined at once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nmt.data.tokens.characters import characters
 
 
 class TextBlock:
-    """Lines, and their characters end to end.
+    """Lines, and their characters concatenated.
 
     Attributes:
-        lines: As they were read.
-        codes: uint32 [sum of lengths]; code points. Bytes that were no UTF-8 are lone surrogates.
-        lengths: int64 [N]; characters of each line.
+        lines: The lines as they were read.
+        codes: uint32 [sum of lengths]; code points. Bytes that were not UTF-8 are lone surrogates.
+        lengths: int64 [N]; the number of characters of each line.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -30,25 +30,26 @@ class TextBlock:
 
     def count(self, marked: np.ndarray) -> np.ndarray:
         """Return how many characters of each line are marked (bool, as long as `codes`): int64 [N]."""
-        kind = np.int32 if len(marked) < 2**31 else np.int64  # half the bytes to write is half the time
+        kind = np.int32 if len(marked) < 2**31 else np.int64  # writing half the bytes takes half the time
         sums = np.zeros(len(marked) + 1, kind)
         np.cumsum(marked, dtype=kind, out=sums[1:])
         ends = np.cumsum(self.lengths)
         return (sums[ends] - sums[ends - self.lengths]).astype(np.int64)
 
     def lines_of(self, places: np.ndarray) -> np.ndarray:
-        """Return the lines in which characters stand, given by their places in `codes`: int64, each line once."""
+        """Return the distinct line numbers, int64, of the characters at the given indices of `codes`."""
         return np.unique(np.searchsorted(np.cumsum(self.lengths), places, side="right"))
 
     def marks(self, places: np.ndarray) -> np.ndarray:
-        """bool [N]: the lines that hold at least one of these characters."""
+        """Return which lines contain at least one of the characters at the given indices: bool [N]."""
         found = np.zeros(len(self), dtype=bool)
         if len(places):
             found[self.lines_of(places)] = True
         return found
 
     def follows(self, places: np.ndarray) -> np.ndarray:
-        """Return which of these characters have a next one in their line: bool, as long as `places`."""
+        """Return which of the characters at the given indices are followed by another one in their line: bool, as long
+        as `places`."""
         ends = np.cumsum(self.lengths)
         last = np.zeros(len(self.codes) + 1, dtype=bool)
         last[ends[self.lengths > 0] - 1] = True
@@ -56,6 +57,6 @@ class TextBlock:
 
     @cached_property
     def script(self) -> np.ndarray:
-        """uint8, as long as `codes`: numbers of the letters' scripts."""
+        """Return the script number of each letter: uint8, as long as `codes`."""
         script: np.ndarray = characters().script[self.codes]
         return script

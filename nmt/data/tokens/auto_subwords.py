@@ -1,4 +1,4 @@
-"""Subwords whose number or kind is left to the text: `vocab_size: auto`, `type: auto`."""
+"""Choose the number or type of subwords from the text: `vocab_size: auto`, `type: auto`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ VOCAB_SIZES = (
     (4_000_000, 16_000),
     (40_000_000, 32_000),
 )
-"""Running words of the text from which on so many units are worth having. A vector is learned from the places where its
-unit stands, and needs tens of them: with few sentences 1,000 to 4,000 units are better than the tens of thousands of
-large corpora (Sennrich and Zhang 2019; Ding et al. 2019). 8,000 is what Multi30k, of 667,000 words, was tuned with;
-from there on the number grows more slowly than the text's root, for what is new in more text is ever rarer."""
+"""Pairs of a number of running words and the vocabulary size used from there on. An embedding is learned from the
+occurrences of its subword and needs tens of them: with few sentences 1,000 to 4,000 are better than the tens of
+thousands of large corpora (Sennrich and Zhang 2019; Ding et al. 2019). 8,000 is what Multi30k, of 667,000 words, was
+tuned with; from there on the size grows more slowly than the square root of the text, because new words become ever
+rarer."""
 
 _LETTERS_A_WORD = 10
-"""Text without spaces between words counts as one word for so many characters at least."""
+"""Text without spaces between words counts as at least one word for this many characters."""
 
 _NO_LIMIT = 1_000_000
 
@@ -35,16 +36,16 @@ def auto_subwords(
     say: Callable[[str], None],
     symbols: Sequence[str] = (),
 ) -> Subwords:
-    """Train subwords on cleaned sentences as the settings ask; both `type` and `vocab_size` may be auto.
+    """Train subwords on cleaned sentences as the settings say; both `type` and `vocab_size` may be auto.
 
     Args:
-        settings: Of the `data.subwords` section.
-        text: Gives the sentences, anew each time it is called.
-        say: Told what was chosen.
-        symbols: Words that stay in one piece, such as tags.
+        settings: The section `data.subwords`.
+        text: Returns the sentences, from the beginning each time it is called.
+        say: Called with a line about each choice.
+        symbols: Words that are never split, such as tags.
 
     Raises:
-        DataError: The text holds no word, or cannot give the vocabulary asked for.
+        DataError: The text has no word, or cannot give the requested vocabulary.
     """
     size = _wanted_size(settings, text)
     for kind in ("unigram", "bpe") if settings.type == "auto" else (settings.type,):
@@ -63,12 +64,12 @@ def auto_subwords(
 
 
 def words_of(sentences: Iterable[str]) -> int:
-    """Return running words: what stands between spaces, and more where there are none."""
+    """Return the number of running words: strings between spaces, and an estimate for text without spaces."""
     return sum(max(len(line.split()), len(line) // _LETTERS_A_WORD) for line in sentences)
 
 
 def auto_vocab_size(words: int) -> int:
-    """Return units worth having for a text of so many running words."""
+    """Return a suitable vocabulary size for a text of `words` running words."""
     return max(size for least, size in VOCAB_SIZES if words >= least)
 
 
@@ -81,8 +82,8 @@ def _wanted_size(settings: SubwordsConfig, text: Callable[[], Iterable[str]]) ->
 def _train(
     settings: SubwordsConfig, text: Callable[[], Iterable[str]], kind: str, size: int, symbols: Sequence[str]
 ) -> Subwords:
-    """Return subwords of one kind; with auto, where the characters alone are more than `size`, that many besides
-    them."""
+    """Return subwords of one type; with vocab_size auto, if the characters alone are more than `size`, `size` further
+    subwords are added to them."""
     how = {"type": kind, "character_coverage": settings.character_coverage, "symbols": symbols}
     try:
         return train_subwords(text(), vocab_size=size, **how)  # type: ignore[arg-type]

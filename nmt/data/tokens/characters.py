@@ -1,4 +1,4 @@
-"""What each character is: its script, and whether it is a letter, a digit or none; as tables that NumPy looks up."""
+"""Classify characters by script, and as letter, digit or other, in tables that NumPy can index."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 
 HAN = "Han"
-"""Chinese characters with kana and bopomofo, which are written beside one another."""
+"""Chinese characters with kana and bopomofo, which are mixed in text."""
 _TOGETHER = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "BOPOMOFO", "KATAKANA-HIRAGANA", "IDEOGRAPHIC"), HAN)
-# What a letter's name begins with where that is no script.
+# First words of letters' names that are not scripts.
 _NO_SCRIPT = ("MODIFIER", "MATHEMATICAL", "SUPERSCRIPT", "SUBSCRIPT", "DOUBLE-STRUCK", "SCRIPT", "BLACK-LETTER")
 _WIDTHS = ("FULLWIDTH", "HALFWIDTH")
 _MOST_CODE = 0x110000
@@ -18,12 +18,12 @@ _HAN_PLANES = range(0x20000, 0x40000)
 
 
 class Characters:
-    """Tables by code point.
+    """Tables indexed by code point.
 
     Attributes:
-        scripts: Names of scripts; number 0 is none.
+        scripts: Names of scripts; number 0 means none.
         script: uint8 [code points]; the number of a letter's script.
-        folded: uint32 [code points]; letters and digits without case, 0 for all else.
+        folded: uint32 [code points]; letters and digits without case, 0 for everything else.
     """
 
     def __init__(self) -> None:
@@ -56,12 +56,12 @@ class Characters:
 
 @cache
 def characters() -> Characters:
-    """Return the tables, made once (a fifth of a second)."""
+    """Return the tables, built on the first call (a fifth of a second)."""
     return Characters()
 
 
 def _script(name: str) -> str:
-    """Return the script of a letter, from its name in Unicode: `LATIN SMALL LETTER A` is of Latin."""
+    """Return the script of a letter, taken from its Unicode name: `LATIN SMALL LETTER A` is Latin."""
     words = name.split()
     if words and words[0] in _WIDTHS:
         words = words[1:]

@@ -1,4 +1,4 @@
-"""Units added to trained subwords, for text that they cut into too many pieces or do not know."""
+"""Add tokens to trained subwords, for text that they split into too many pieces or do not know."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from nmt.errors import ConfigError
 from nmt.special_tokens import EOS_ID, SPACE, UNK_ID
 
 _LINES = 200_000
-"""Of the new text are counted at most."""
+"""The largest number of lines of the new text that are counted."""
 
 
 def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, kind: str) -> Subwords:
-    """Return the same subwords with at most so many units more; ids of the former ones stay.
+    """Return the subwords with at most `most` new tokens; old ids do not change.
 
-    Candidates are the characters that are unknown, and the units of subwords of the same kind trained on the text
-    alone. Characters come first, by how often they are there; then pieces by how many units the text has fewer with
-    them: occurrences times the units they were cut into, less one.
+    Candidates are the unknown characters, and the tokens of subwords of the same type trained on the text alone.
+    Characters come first, by frequency; then pieces by the number of tokens that they save in the text: occurrences
+    times one less than the number of old tokens they are split into.
 
     Args:
-        subwords: Of sentencepiece.
-        text: Gives cleaned sentences, anew each time it is called.
-        most: New units.
-        kind: unigram or bpe, as `train_subwords` takes it; auto is unigram.
+        subwords: A sentencepiece model.
+        text: Returns cleaned sentences, from the beginning each time it is called.
+        most: The largest number of new tokens.
+        kind: unigram or bpe, as in `train_subwords`; auto means unigram.
 
     Raises:
-        ConfigError: The subwords are a list of units.
+        ConfigError: The subwords are a plain vocabulary, not a sentencepiece model.
     """
     if isinstance(subwords, Vocabulary):
         raise ConfigError(
@@ -62,22 +62,22 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
 
 
 def parts_of_new(old: Subwords, new: Subwords) -> list[list[int]]:
-    """For each unit that `extended` added, the former units its text was cut into, without the unknown one. A unit with
-    capitals that the former ones do not know is cut as it is in lower case."""
+    """Return, for each token that `extended` added, the old tokens that its text was split into, without the unknown
+    one. A token with capitals unknown to the old subwords is split in lower case."""
     pieces = new.pieces(range(old.vocab_size, new.vocab_size))
     return [[unit for unit in _known_parts(old, piece) if unit != UNK_ID] for piece in pieces]
 
 
 def with_means(table: np.ndarray, parts: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return a table [V, ...] with a row more for each new unit: the mean of the rows of its parts, or of all units
-    where it has none."""
+    """Return a table [V, ...] with one more row for each new token: the mean of the rows of its parts, or of all
+    ordinary tokens if it has none."""
     whole = table[EOS_ID + 1 :].mean(axis=0)
     rows = [table[list(units)].mean(axis=0) if units else whole for units in parts]
     return np.concatenate([table, np.array(rows, table.dtype).reshape(-1, *table.shape[1:])])
 
 
 def _trained(text: Callable[[], Iterable[str]], kind: str, size: int) -> Subwords:
-    """Return subwords of the text alone, of that size or the largest it can give."""
+    """Return subwords trained on this text alone, of the given size or the largest possible one."""
     try:
         return train_subwords(text(), type=kind, vocab_size=size)
     except VocabularyError as error:
@@ -85,8 +85,8 @@ def _trained(text: Callable[[], Iterable[str]], kind: str, size: int) -> Subword
 
 
 def _parts(subwords: Subwords, piece: str) -> list[int]:
-    """Return the units that the text of a piece is cut into. A piece that begins no word is cut behind a word's
-    beginning, which is taken away again."""
+    """Return the tokens that the text of a piece is split into. A piece that does not begin a word is tokenized after
+    the beginning of a word, which is then removed."""
     if piece.startswith(SPACE):
         return subwords.encode([piece.replace(SPACE, " ").strip()])[0]
     marked = subwords.encode([piece])[0]
@@ -95,21 +95,21 @@ def _parts(subwords: Subwords, piece: str) -> list[int]:
 
 
 def _known_parts(subwords: Subwords, piece: str) -> list[int]:
-    """Return the units that the text of a piece is cut into, as it is or in lower case: whichever has fewer unknown
-    ones."""
+    """Return the tokens that the text of a piece is split into, as written or in lower case: whichever has fewer
+    unknown ones."""
     return min((_parts(subwords, text) for text in (piece, piece.lower())), key=lambda cut: cut.count(UNK_ID))
 
 
 def _letter_score(count: int, letters: Counter[str]) -> float:
-    """Return the logarithm of a character's share."""
+    """Return the logarithm of a character's relative frequency."""
     return float(np.log(count / letters.total()))
 
 
 def _piece_field(piece: str, score: float) -> bytes:
-    """Return a unit as a field of sentencepiece's ModelProto (sentencepiece_model.proto: `repeated SentencePiece pieces
-    = 1`, with `piece = 1` and `score = 2`). Fields of one message may follow one another in any number of parts, so
-    bytes behind a model's are units behind its own (Protocol Buffers, encoding: "Last One Wins" and repeated
-    fields)."""
+    """Return a piece as a field of sentencepiece's ModelProto (sentencepiece_model.proto: `repeated SentencePiece
+    pieces = 1`, with `piece = 1` and `score = 2`). The fields of a message may be given in any number of parts, so
+    bytes appended to a model append pieces to it (Protocol Buffers, encoding: "Last One Wins" and repeated fields).
+    """
     text = piece.encode()
     content = b"\x0a" + varint(len(text)) + text + b"\x15" + struct.pack("<f", score)
     return b"\x0a" + varint(len(content)) + content

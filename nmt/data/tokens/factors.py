@@ -1,5 +1,6 @@
-"""Source factors: what stands behind each word of a source, such as its part of speech (Sennrich & Haddow 2016,
-"Linguistic Input Features Improve Neural Machine Translation", section 2)."""
+"""Source factors: features attached to each source word, such as its part of speech (Sennrich & Haddow 2016,
+"Linguistic Input Features Improve Neural Machine Translation", section 2).
+"""
 
 from __future__ import annotations
 
@@ -21,39 +22,40 @@ _KEY, _VERSION = "nmt_factors", 1
 START = f'{{"{_KEY}"'.encode()
 _MOST_VALUES = 65_000
 _LEAST_SEEN = 2
-"""A value that is seen less often in the training text is unknown: so the vector of unknown ones is learned, too."""
+"""A value that occurs less often in the training text counts as unknown, so that the embedding of unknown values is
+learned."""
 _FIRST = 2
-"""Number of the first value: 0 stands beside special tokens, 1 is an unknown value."""
+"""The number of the first value: 0 is for special tokens, 1 for an unknown value."""
 _MOST_IDS = 2**31
 _MOST_REMEMBERED = 500_000
 
 
 class FactorError(DataError):
-    """A word of line `index` of some has not the factors that it must have: `problem` says so."""
+    """A word in line `index` does not have the factors that it must have; `problem` describes it."""
 
     def __init__(self, problem: str, index: int) -> None:
         super().__init__(f"sentence {index + 1}: {problem}")
         self.problem, self.index = problem, index
 
     def at(self, where: str) -> DataError:
-        """Return the same for a line of a file."""
+        """Return the same error for a line of a file."""
         return DataError(f"{where}: {self.problem}")
 
 
 class FactoredSubwords(Subwords):
-    """Subwords of text whose words have factors behind them, `word|NOUN|sg`: a word is cut as `words` cuts it, and each
-    of its units has the factors of the word.
+    """Subwords for text whose words have factors attached, `word|NOUN|sg`: `words` splits a word into tokens, and each
+    of these has the factors of the word.
 
-    An id stands for a unit and its factors: unit + V * (f1 + F1 * (f2 + ...)), with V units and F1 numbers of the first
-    factor. So whatever carries, sorts or hashes ids needs not know of factors; the model takes them apart.
+    An id encodes a token and its factors: token + V * (f1 + F1 * (f2 + ...)), with V tokens and F1 numbers of the first
+    factor. So code that passes on, sorts or hashes ids need not know of factors; the model decodes them.
 
     Args:
-        words: Of words without factors.
-        values: Of each factor those that are known, the most frequent first.
-        separator: Stands before each factor.
+        words: The subwords for words without factors.
+        values: The known values of each factor, the most frequent first.
+        separator: The text before each factor.
 
     Raises:
-        DataError: There are more ids than 31 bits can tell apart.
+        DataError: There are more ids than 31 bits can represent.
     """
 
     def __init__(self, words: Subwords, values: Sequence[Sequence[str]], separator: str) -> None:
@@ -72,12 +74,12 @@ class FactoredSubwords(Subwords):
         self._known: dict[str, list[int]] = {}
 
     def __repr__(self) -> str:
-        """Return how many units and values."""
+        """Return a text with the numbers of tokens and values."""
         return f"FactoredSubwords({self.vocab_size:,} units, values {', '.join(map(str, self.factor_sizes))})"
 
     @property
     def vocab_size(self) -> int:
-        """Return number of units, factors not counted."""
+        """Return the number of tokens, factors not counted."""
         return self.words.vocab_size
 
     @property
@@ -96,18 +98,19 @@ class FactoredSubwords(Subwords):
         return self.words.units_of_text
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """See `Subwords`. Raises FactorError: a word has not as many factors as it must have."""
+        """Return the ids of each sentence (see `Subwords`). Raises FactorError for a word with the wrong number of
+        factors."""
         rows = [self._parsed(sentence, n) for n, sentence in enumerate(sentences)]
         self._learn({word for row in rows for word, _ in row})
         known = self._known
         return [[unit + factors for word, factors in row for unit in known[word]] for row in rows]
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """See `Subwords`: text without factors."""
+        """Return the text of each row of ids, without factors (see `Subwords`)."""
         return self.words.decode([self.unit_ids(row) for row in rows])
 
     def cut(self, sentences: Sequence[str]) -> list[list[str]]:
-        """See `Subwords`: units without factors."""
+        """Return the tokens of each sentence, without factors (see `Subwords`)."""
         rows = [self.bare(sentence).split() for sentence in sentences]
         words = sorted({word for row in rows for word in row})
         pieces = dict(zip(words, self.words.cut(words), strict=True))
@@ -118,11 +121,11 @@ class FactoredSubwords(Subwords):
         return self.words.join(pieces)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """See `Subwords`: units without factors."""
+        """Return the tokens of ids, without factors (see `Subwords`)."""
         return self.words.pieces(self.unit_ids(ids))
 
     def unit_ids(self, ids: Sequence[int]) -> list[int]:
-        """Return ids of the units alone."""
+        """Return the ids of the tokens, without factors."""
         return [number % self.vocab_size for number in ids]
 
     def bare(self, text: str) -> str:
@@ -130,7 +133,7 @@ class FactoredSubwords(Subwords):
         return " ".join(word.rsplit(self.separator, len(self.values))[0] for word in text.split())
 
     def _parsed(self, sentence: str, index: int) -> list[tuple[str, int]]:
-        """Return the words of a sentence, and what their factors add to the ids of their units."""
+        """Return the words of a sentence, each with the number that its factors add to the ids of its tokens."""
         found = []
         for word, *values in split_words(sentence, len(self.values), self.separator, index):
             numbers = [of.get(value, 1) for of, value in zip(self._numbers, values, strict=True)]
@@ -138,16 +141,16 @@ class FactoredSubwords(Subwords):
         return found
 
     def _learn(self, words: set[str]) -> None:
-        """Cut words that were not cut yet."""
+        """Tokenize and store words that are not stored yet."""
         if len(self._known) > _MOST_REMEMBERED:
-            self._known = {}  # other callers go on with the former one
+            self._known = {}  # other callers continue with the old dictionary
         known = self._known
         new = [word for word in words if word not in known]
         known.update(zip(new, self.words.encode(new), strict=True))
 
 
 def split_words(sentence: str, count: int, separator: str, index: int) -> Iterator[list[str]]:
-    """Yield each word of a sentence with its factors. Raises FactorError, which names line `index`."""
+    """Yield each word of a sentence with its factors. Raises FactorError for line `index`."""
     for word in sentence.split():
         parts = word.rsplit(separator, count)
         if len(parts) != count + 1 or not all(parts):
@@ -161,7 +164,7 @@ def split_words(sentence: str, count: int, separator: str, index: int) -> Iterat
 
 
 def learn_factors(words: Subwords, text: Iterable[str], count: int, separator: str) -> FactoredSubwords:
-    """Return subwords for words with so many factors, whose values are learned from cleaned text.
+    """Return subwords for words with `count` factors, whose values are learned from cleaned text.
 
     Raises:
         FactorError: A word has another number of factors.
@@ -180,9 +183,8 @@ def learn_factors(words: Subwords, text: Iterable[str], count: int, separator: s
 
 
 def read_factored(content: bytes, where: str) -> tuple[bytes, list[list[str]], str]:
-    """Return what `model_bytes` has: the bytes of the words' subwords, values, separator. Raises DataError, which
-    begins with
-    `where`: it is damaged."""
+    """Return the parts of what `model_bytes` returned: the bytes of the words' subwords, the values, the separator.
+    Raises DataError, beginning with `where`, if it is damaged."""
     try:
         found: dict[str, Any] = json.loads(content)
         words, values, separator = base64.b64decode(found["words"], validate=True), found["values"], found["separator"]

@@ -1,6 +1,6 @@
-"""Protocol Buffers' wire format: the fields of a message, read and written (protobuf.dev, "Encoding").
+"""Read and write the fields of a message in Protocol Buffers' wire format (protobuf.dev, "Encoding").
 
-What a number or the bytes of a field mean is said by whoever knows the message's type.
+The caller must know the message's type to interpret numbers and bytes.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 _FIXED = {1: 8, 5: 4}
-"""Bytes of a field by its wire type."""
+"""The size of a field in bytes, by its wire type."""
 _DELIMITED = 2
 
 
 class WireError(Exception):
-    """What is wrong with a message, for an error's `got`."""
+    """A damaged message; the text completes an error's `got`."""
 
 
 def read_varint(content: bytes, at: int) -> tuple[int, int]:
-    """Return a number and where it ends. Raises WireError."""
+    """Return a number and the position after it. Raises WireError."""
     found = 0
     for n in range(10):
         if at + n >= len(content):
@@ -30,7 +30,7 @@ def read_varint(content: bytes, at: int) -> tuple[int, int]:
 
 
 def varint(number: int) -> bytes:
-    """Return a number in groups of seven bits, the lowest first."""
+    """Return a number encoded in groups of seven bits, the lowest first."""
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)
@@ -39,7 +39,7 @@ def varint(number: int) -> bytes:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of each field of a message: integers, or bytes. Raises WireError."""
+    """Yield the number and the value (an integer or bytes) of each field of a message. Raises WireError."""
     at = 0
     while at < len(message):
         key, at = read_varint(message, at)

@@ -1,8 +1,9 @@
-"""A word cut into subwords in a way that is drawn: BPE-dropout, and sampling from a unigram model.
+"""Sample segmentations of words: BPE-dropout, and sampling from a unigram model.
 
-sentencepiece draws as well, but from a generator that no other process can repeat (0.2.3 adds a salt of the process to
-the seed), so a run could not be resumed to the same bits. Here a cut is a function of the word and of the numbers that
-are drawn. What is known of a word beforehand is kept, so that a word met again costs little more than its draws.
+sentencepiece can sample as well, but from a generator that no other process can repeat (0.2.3 adds a salt of the
+process to the seed), so a run could not be resumed to the same bits. Here a segmentation depends on the word and the
+random numbers alone. Precomputed data of each word are cached, so that a repeated word costs little more than its
+random numbers.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from nmt.data.tokens.protobuf import fields
 
 _UNIGRAM, _BPE = 1, 2
 _NORMAL = 1
-# Words of which something is kept: a corpus of millions of sentences has most of its text in fewer.
+# The number of cached words: in a corpus of millions of sentences, fewer words make up most of the text.
 _MOST_WORDS = 1 << 15
 
 
 class Units(NamedTuple):
-    """What a sentencepiece model says of its units.
+    """The subwords of a sentencepiece model with their scores.
 
-    type: unigram, bpe or other. scores, numbers: Of each unit that text is cut into, the number in the model itself;
-    symbols that are never cut, bytes and special units are not among them.
+    type: unigram, bpe or other. scores, numbers: For each subword that text is split into, its score and its number in
+    the model; symbols that are never split, bytes and special tokens are not included.
     """
 
     type: str
@@ -35,7 +36,7 @@ class Units(NamedTuple):
 
 
 def units_of(model_bytes: bytes) -> Units:
-    """Return the units of a sentencepiece model: a message of protocol buffers, sentencepiece_model.proto."""
+    """Return the subwords of a sentencepiece model, parsed as a protocol buffer (sentencepiece_model.proto)."""
     kind, scores, numbers, count = _UNIGRAM, {}, {}, 0
     content: Iterator[tuple[int, Any]] = fields(model_bytes)
     for field, value in content:
@@ -52,18 +53,18 @@ def units_of(model_bytes: bytes) -> Units:
 
 
 def segmentation_of(units: Units, alpha: float) -> Segmentation | None:
-    """Return what draws cuts of words with these units; None where there is one cut alone."""
+    """Return a sampler of segmentations with these subwords, or None if there is only one segmentation."""
     kinds: dict[str, type[Segmentation]] = {"unigram": UnigramSegmentation, "bpe": BpeSegmentation}
     kind = kinds.get(units.type)
     return None if kind is None else kind(units.scores, alpha)
 
 
 class Segmentation(ABC):
-    """Draws how words are cut.
+    """Samples segmentations of words.
 
     Args:
-        scores: Of each unit.
-        alpha: See the two kinds.
+        scores: The score of each subword.
+        alpha: See the two subclasses.
     """
 
     def __init__(self, scores: Mapping[str, float], alpha: float) -> None:
@@ -72,30 +73,31 @@ class Segmentation(ABC):
         self._known: dict[str, Any] = {}
 
     def draw(self, word: str, random: Random) -> list[str] | None:
-        """Return the units of a word; None if the model has no units for all of it. The same numbers, the same
-        units."""
+        """Return a sampled segmentation of the word, or None if the model cannot segment all of it. The same random
+        numbers give the same result."""
         found = self._known.get(word)
         if found is None:
             if len(self._known) >= _MOST_WORDS:
                 self._known.clear()
             found = self._known[word] = self._prepared(word)
-        return self._drawn(found, random)
+        return self._sampled(found, random)
 
     @abstractmethod
     def _prepared(self, word: str) -> Any:
-        """Return what is to be kept of a word."""
+        """Return the data to cache for a word."""
 
     @abstractmethod
-    def _drawn(self, found: Any, random: Random) -> list[str] | None:
-        """Return a cut, by what is kept."""
+    def _sampled(self, found: Any, random: Random) -> list[str] | None:
+        """Return a sampled segmentation, given the cached data."""
 
 
 class UnigramSegmentation(Segmentation):
-    """Of all cuts of a word one is drawn by its probability to the power alpha (Kudo 2018, section 3.2), exactly:
-    probabilities are summed over the lattice from the left, and the units drawn from the right."""
+    """Samples a segmentation of a word with its probability to the power alpha (Kudo 2018, section 3.2), exactly:
+    probabilities are summed over the lattice from the left, and subwords sampled from the right."""
 
     def _prepared(self, word: str) -> list[list[tuple[float, str]]]:
-        """For each place in the word the units that may end there, with their probabilities, summed up."""
+        """Return, for each position in the word, the subwords that may end there, with their cumulative
+        probabilities."""
         sums = [0.0] + [-math.inf] * len(word)
         ways: list[list[tuple[float, str]]] = [[]]
         for end in range(1, len(word) + 1):
@@ -115,13 +117,13 @@ class UnigramSegmentation(Segmentation):
             ways.append(at_end)
         return ways
 
-    def _drawn(self, found: list[list[tuple[float, str]]], random: Random) -> list[str] | None:
+    def _sampled(self, found: list[list[tuple[float, str]]], random: Random) -> list[str] | None:
         end, units = len(found) - 1, []
         while end:
             at_end = found[end]
             if not at_end:
                 return None
-            unit = at_end[-1][1]  # also where rounding leaves the last sum below the number drawn
+            unit = at_end[-1][1]  # even if rounding leaves the last sum below the random number
             if len(at_end) > 1:
                 number = random.random()
                 unit = next((one for below, one in at_end if number < below), unit)
@@ -131,37 +133,39 @@ class UnigramSegmentation(Segmentation):
 
 
 class BpeSegmentation(Segmentation):
-    """Merges from letters on, the best that is possible first, where each that is possible is left out of a step with
-    probability alpha; if all are, the word stays as it is (Provilkov et al. 2020, algorithm 1).
+    """Merges neighbouring pieces, starting from letters, always the best possible merge first; in each step, every
+    possible merge is dropped with probability alpha. If all are dropped, the word stays as it is (Provilkov et al.
+    2020, algorithm 1).
 
-    Whether a merge is left out matters only for those that are better than the one that is taken, so numbers are drawn
-    for those alone. Most words are merged as without dropout, and those steps are kept.
+    Dropping matters only for merges better than the one that is applied, so random numbers are drawn for those alone.
+    Most words are merged as without dropout, and these steps are cached.
     """
 
     def _prepared(self, word: str) -> list[list[str]]:
-        """Return the units before each merge and after the last one, without dropout."""
+        """Return the pieces before each merge and after the last one, without dropout."""
         steps = [list(word)]
         while merges := self._merges(steps[-1]):
             steps.append(_merged(steps[-1], merges[0]))
         return steps
 
-    def _drawn(self, found: list[list[str]], random: Random) -> list[str] | None:
+    def _sampled(self, found: list[list[str]], random: Random) -> list[str] | None:
         done = 0
         while done < len(found) - 1 and random.random() >= self._alpha:
             done += 1
         units = found[done]
-        if done < len(found) - 1:  # the best merge of this step is left out
+        if done < len(found) - 1:  # the best merge of this step is dropped
             first = 1
-            while (place := self._taken(units, first, random)) is not None:
+            while (place := self._best_merge(units, first, random)) is not None:
                 units, first = _merged(units, place), 0
         return None if any(unit not in self._scores for unit in units) else units
 
-    def _taken(self, units: list[str], first: int, random: Random) -> int | None:
-        """Return the place of the best merge that is not left out, from number `first` of the order on."""
+    def _best_merge(self, units: list[str], first: int, random: Random) -> int | None:
+        """Return the position of the best merge that is not dropped, from index `first` of the order on, or None."""
         return next((place for place in self._merges(units)[first:] if random.random() >= self._alpha), None)
 
     def _merges(self, units: Sequence[str]) -> list[int]:
-        """Return the places of neighbours that can be merged: the best score first, of equal ones the left one."""
+        """Return the positions of neighbours that can be merged: the best score first, and the leftmost of equal
+        ones."""
         scores = self._scores
         possible = [
             (-scores[pair], place)
@@ -172,5 +176,5 @@ class BpeSegmentation(Segmentation):
 
 
 def _merged(units: list[str], place: int) -> list[str]:
-    """Return units of which two neighbours are one."""
+    """Return the pieces with the two at this position merged."""
     return [*units[:place], units[place] + units[place + 1], *units[place + 2 :]]

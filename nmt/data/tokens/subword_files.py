@@ -1,4 +1,4 @@
-"""Subwords of any kind from a file or its bytes: a sentencepiece model, a vocabulary, subwords with factors."""
+"""Read subwords of any kind from a file or its bytes: a sentencepiece model, a vocabulary, subwords with factors."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def subwords_from_file(path: str | PathLike[str]) -> Subwords:
 
 
 def read_subwords(content: bytes, where: str = "subword model") -> Subwords:
-    """Return subwords from what `model_bytes` gave. Raises DataError, which begins with `where`: the bytes are of no
-    kind, or damaged."""
+    """Return subwords from what `model_bytes` returned. Raises DataError, beginning with `where`, if the bytes are of
+    no known kind, or damaged."""
     if content.startswith(vocabulary.START):
         return vocabulary.read_vocabulary(content, where)
     if content.startswith(factors.START):

@@ -1,4 +1,4 @@
-"""Text to subword ids and back (sentencepiece), with fixed ids for the four special units."""
+"""Convert text to subword ids and back (sentencepiece), with fixed ids for the four special tokens."""
 
 import io
 import re
@@ -21,25 +21,26 @@ from nmt.system.files import read_small
 SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>")
 
 # The sums inside unigram training are rounded differently for each number of threads, so that
-# number may not follow the machine's cores: the same text would give different models.
+# number must not depend on the machine's cores: the same text would give different models.
 _TRAINING_THREADS = 4
 # Training keeps its sentences in memory; beyond this many it draws a sample, always the same one.
 _TRAINING_SENTENCES = 2_000_000
-# Longer lines, in bytes, are not trained on: no sentence, and they slow sentencepiece down.
+# Lines of more bytes are not used for training: they are hardly sentences, and slow sentencepiece down.
 _TRAINING_BYTES = 65_536
-# Of a model's file: a million units take a tenth of it.
+# The largest size of a model's file: a million tokens take a tenth of it.
 MOST_MODEL_BYTES = 256 * 2**20
 # A thread costs more than it saves below this many sentences.
 _SENTENCES_A_THREAD = 256
-# Below so many sentencepiece's threads, which it makes for each list, take longer than the sentences.
+# Below this number of sentences, the threads that sentencepiece starts for each list take longer than the work.
 _FEW_SENTENCES = 16
-# What a piece may not bring into a line of output (byte pieces can spell any of them).
+# Characters that must not reach a line of output (byte pieces can spell any of them).
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SILENT = 5
 
 
 class VocabularyError(DataError):
-    """The text cannot give so many or so few units: `most` or `least`, of which one is None, is what it can."""
+    """The text cannot give as many or as few subwords as requested; `most` or `least`, of which one is None, is the
+    limit."""
 
     def __init__(self, line: str, *, most: int | None = None, least: int | None = None) -> None:
         super().__init__(line)
@@ -47,32 +48,33 @@ class VocabularyError(DataError):
 
 
 class Subwords:
-    """A trained sentencepiece model. Ids 0 to 3 are padding, unknown, begin and end, always.
+    """A trained sentencepiece model. Ids 0 to 3 are always padding, unknown, BOS and EOS.
 
-    A model made elsewhere may number its units otherwise or lack some of the four: its own units
-    then follow here from 4 on, in their order.
+    A model from elsewhere may number its tokens differently or lack some of the four: its ordinary tokens then follow
+    from 4 on, in their order.
     """
 
     def __init__(self, model_bytes: bytes, where: str = "subword model") -> None:
-        """`where` starts the line of a DataError: the name of the file the bytes come from."""
+        """Load a model; `where` begins the message of a DataError, usually the name of the file that the bytes come
+        from."""
         self.model_bytes = model_bytes
         self._processor = _load(model_bytes, where)
         own = _own_special_ids(self._processor)
         size = int(self._processor.vocab_size())
         words = np.array([i for i in range(size) if i not in own.values()], dtype=np.int32)
-        # Ours to the model's (-1: the model has no such unit) and back.
+        # Our ids to the model's (-1: the model has no such token) and back.
         self._to_model = np.concatenate([np.array([own.get(i, -1) for i in range(4)], dtype=np.int32), words])
         self._from_model = np.full(size, UNK_ID, dtype=np.int32)
         self._from_model[self._to_model[self._to_model >= 0]] = np.flatnonzero(self._to_model >= 0)
         self._is_own_order = bool(np.array_equal(self._to_model, np.arange(size)))
 
     def __repr__(self) -> str:
-        """Return how many units."""
+        """Return a text with the number of tokens."""
         return f"Subwords({self.vocab_size:,} units)"
 
     @classmethod
     def from_bytes(cls, model_bytes: bytes, where: str = "subword model") -> "Subwords":
-        """Return a model from what `model_bytes` gave. Raises DataError if it is damaged."""
+        """Return a model from what `model_bytes` returned. Raises DataError if it is damaged."""
         return cls(model_bytes, where)
 
     @classmethod
@@ -86,30 +88,29 @@ class Subwords:
 
     @property
     def vocab_size(self) -> int:
-        """Return number of units, the four special ones counted."""
+        """Return the number of tokens, including the four special ones."""
         return len(self._to_model)
 
     @property
     def own_ids(self) -> list[int]:
-        """Return which number the sentencepiece model itself has for each of our ids, -1 for none."""
+        """Return the sentencepiece model's number for each of our ids, -1 for none."""
         return [int(i) for i in self._to_model]
 
     @property
     def factor_sizes(self) -> tuple[int, ...]:
-        """Return numbers that each factor of a unit may have; none where there are no factors (see
-        `FactoredSubwords`)."""
+        """Return the number of values of each factor of a token; empty without factors (see `FactoredSubwords`)."""
         return ()
 
     def unit_ids(self, ids: Sequence[int]) -> Sequence[int]:
-        """Return ids of the units alone, where ids tell of factors as well."""
+        """Return the ids of the tokens, without factors if ids encode any."""
         return ids
 
     def bare(self, text: str) -> str:
-        """Return a text without factors behind its words."""
+        """Return a text without the factors attached to its words."""
         return text
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each sentence, without begin and end. Unknown characters become UNK_ID."""
+        """Return the ids of each sentence, without BOS and EOS. Unknown characters become UNK_ID."""
         if not sentences:
             return []
         rows: list[list[int]]
@@ -124,18 +125,17 @@ class Subwords:
 
     @property
     def units_of_text(self) -> Units:
-        """Return what the model says of its units."""
+        """Return the model's subwords and their scores."""
         return units_of(self.model_bytes)
 
     def of_model(self, number: int) -> int:
-        """Return our id of a unit that has this number in the sentencepiece model itself."""
+        """Return our id for a number of the sentencepiece model."""
         return int(self._from_model[number])
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """Return the text of each row of ids. The four special ids stand for nothing and are passed over.
+        """Return the text of each row of ids. The four special ids are skipped.
 
-        The text holds no line break and no other control character. Raises IndexError for an id
-        outside the vocabulary.
+        The text has no line break and no other control character. Raises IndexError for an id outside the vocabulary.
         """
         kept = [[int(self._to_model[i]) for i in row if i > EOS_ID] for row in rows]
         texts: list[str]
@@ -146,27 +146,28 @@ class Subwords:
         return [_BREAKS.sub(" ", text) for text in texts]
 
     def cut(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Return the units of each sentence, as many as `encode` gives ids; unknown ones as they stand there."""
+        """Return the tokens of each sentence, as many as `encode` returns ids; unknown ones as written in the
+        sentence."""
         rows: list[list[str]] = self._processor.encode(list(sentences), out_type=str) if sentences else []
         return rows
 
     def unwritten(self, sentences: Sequence[str]) -> list[str]:
-        """Return what of sentences no unit can write, each once, as it stands there."""
+        """Return the distinct parts of the sentences that no token can represent, as written."""
         found: dict[str, None] = {}
         for row, pieces in zip(self.encode(sentences), self.cut(sentences), strict=True):
             found |= {piece.strip(SPACE): None for one, piece in zip(row, pieces, strict=True) if one == UNK_ID}
         return list(found)
 
     def join(self, pieces: Sequence[str]) -> str:
-        """Return the text of units as `pieces` gives them; what is no unit of the model stands for itself."""
+        """Return the text of tokens as `pieces` returns them; anything that is not a token of the model is copied."""
         return _BREAKS.sub(" ", str(self._processor.decode_pieces(list(pieces))))
 
     def score(self, unit: int) -> float:
-        """Return the score of a unit: of unigram its log probability, of bpe its place, negative."""
+        """Return the score of a token: its log probability for unigram, its negative merge rank for bpe."""
         return float(self._processor.get_score(int(self._to_model[unit])))
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Return the units themselves, for people to look at: `▁` starts a word."""
+        """Return the tokens of ids as readable text: `▁` starts a word."""
         return [SPECIAL_PIECES[i] if i <= EOS_ID else self._processor.id_to_piece(int(self._to_model[i])) for i in ids]
 
 
@@ -181,15 +182,14 @@ def train_subwords(
 ) -> Subwords:
     """Train a model on cleaned sentences; the same text gives the same model, bit for bit.
 
-    The sentences are taken one at a time and may come from a file. Of more than `max_sentences` of them a random sample
-    of that many is kept, always the same one.
+    The sentences are consumed one at a time and may come from a file. Of more than `max_sentences`, a random sample of
+    that many is used, always the same one.
 
-    `type` is unigram or bpe, where `vocab_size` is exact, or char or word, where it is the most
-    there may be. `symbols` are units whether the text holds them or not, and are never cut.
-    Raises DataError if the text is empty, VocabularyError if it cannot give so many or so few units, and
-    whatever taking the next sentence raises.
+    `type` is unigram or bpe, for which `vocab_size` is exact, or char or word, for which it is the maximum. `symbols`
+    become tokens whether or not they occur in the text, and are never split. Raises DataError if the text is empty,
+    VocabularyError if it cannot give as many or as few tokens, and whatever the iterator of sentences raises.
     """
-    source = _Watched(sentences)
+    source = _Sentences(sentences)
     more: dict[str, Any] = {"user_defined_symbols": list(symbols)} if symbols else {}
     result = io.BytesIO()
     try:
@@ -206,7 +206,7 @@ def train_subwords(
             bos_id=BOS_ID,
             eos_id=EOS_ID,
             unk_surface="",
-            # Unicode normalisation is a setting of ours, made before the text comes here.
+            # Text is Unicode-normalised before it comes here, by our own setting.
             normalization_rule_name="identity",
             input_sentence_size=max_sentences,
             shuffle_input_sentence=True,
@@ -222,8 +222,8 @@ def train_subwords(
     return Subwords(result.getvalue())
 
 
-class _Watched:
-    """Sentences on their way through C++, which makes any exception text: keep the real one."""
+class _Sentences:
+    """Iterates over the sentences for C++, which turns any exception into text, and keeps the real exception."""
 
     def __init__(self, sentences: Iterable[str]) -> None:
         self._sentences = sentences
@@ -242,8 +242,8 @@ class _Watched:
 
 
 def _sample(sentences: Iterable[str], size: int) -> Iterator[str]:
-    """Yield all sentences, or a random sample of `size` where there are more: each is as likely to be in it as any
-    other (Li 1994, algorithm L: drawn are the distances between those that replace others, not a number for each).
+    """Yield all sentences, or a random sample of `size` if there are more: each is equally likely to be in it (Li 1994,
+    algorithm L: random numbers are drawn for the gaps between replacements, not for each sentence).
 
     sentencepiece can sample, too, but draws other sentences in each process, whatever its seed.
     """
@@ -259,12 +259,12 @@ def _sample(sentences: Iterable[str], size: int) -> Iterator[str]:
             break
         kept[draw.randrange(size)] = found
     kept.reverse()
-    while kept:  # what sentencepiece has copied need not lie here as well
+    while kept:  # frees each sentence that sentencepiece has copied
         yield kept.pop()
 
 
 def _training_error(text: str, count: int, type: str, vocab_size: int) -> Exception:
-    """Return the error to raise for what sentencepiece said when it could not train on `count` sentences."""
+    """Return the error to raise for sentencepiece's message that it could not train on `count` sentences."""
     where = "data.subwords"
     if count == 0 or "sentences_.empty" in text or "all_chars_count" in text:
         return DataError(f"{where}: the training text must hold at least one word, got none")
@@ -297,7 +297,7 @@ def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcesso
 
 
 def _own_special_ids(processor: sentencepiece.SentencePieceProcessor) -> dict[int, int]:
-    """For each of our special ids that the model has, the id that the model gives it."""
+    """Return the model's id for each of our special ids that it has."""
     theirs = {
         PAD_ID: processor.pad_id(),
         UNK_ID: processor.unk_id(),

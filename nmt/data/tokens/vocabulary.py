@@ -1,5 +1,6 @@
-"""Units listed one by one, where no sentencepiece model cuts the text: words, characters, or the pieces of a
-subword-nmt code. Imported models have such vocabularies."""
+"""Vocabularies listed token by token, used without a sentencepiece model: words, characters, or the pieces of a
+subword-nmt code. Imported models have such vocabularies.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +21,20 @@ Unknown = Literal["token", "left_out"]
 _KEY = "nmt_vocabulary"
 _VERSION = 1
 START = b'{"' + _KEY.encode()
-"""With this begin the bytes of every such file, and those of no sentencepiece model."""
+"""The first bytes of every such file, and of no sentencepiece model."""
 _MOST_UNITS = 10_000_000
 _JOINER = "@@"
-"""What subword-nmt writes behind a piece that the word goes on after."""
+"""The suffix that subword-nmt adds to a piece that does not end its word."""
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Vocabulary(Subwords):
-    """A list of units; ids 0 to 3 are padding, unknown, begin and end, and `units` follow from 4 on.
+    """A list of tokens; ids 0 to 3 are padding, unknown, BOS and EOS, and `units` follow from 4 on.
 
-    split: Where text is cut: at spaces (words) or between all characters. merges: Pairs of pieces in the order in which
-    subword-nmt (Sennrich et al. 2016, section 3.2; its file's version 0.2) joins them inside words; units are then
-    pieces, with `@@` where the word goes on. unknown: What becomes of a unit that is not listed: the unknown token, or
-    it is left out.
+    split: Where text is split: at spaces (words) or between all characters. merges: Pairs of pieces in the order in
+    which subword-nmt (Sennrich et al. 2016, section 3.2; its file's version 0.2) joins them inside words; tokens are
+    then pieces, with `@@` where the word continues. unknown: How a token that is not listed is treated: it becomes the
+    unknown token, or it is dropped.
     """
 
     def __init__(
@@ -57,20 +58,20 @@ class Vocabulary(Subwords):
         self.model_bytes = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
         self._words: dict[str, list[str]] = {}
         self.are_pieces = split == "words" and any(unit.startswith(SPACE) for unit in self.units)
-        """Whether units are pieces of sentencepiece, cut by somebody else: words are not known here."""
+        """Whether the tokens are sentencepiece pieces, already split elsewhere: word boundaries are unknown here."""
 
     def __repr__(self) -> str:
-        """Return how many units, of what kind."""
+        """Return a text with the number and kind of tokens."""
         return f"Vocabulary({self.vocab_size:,} units, {self.split})"
 
     @property
     def vocab_size(self) -> int:
-        """Return number of units, the four special ones counted."""
+        """Return the number of tokens, including the four special ones."""
         return len(SPECIAL_PIECES) + len(self.units)
 
     @property
     def units_of_text(self) -> Units:
-        """See `Subwords`: there is one cut."""
+        """Return no subwords (see `Subwords`): there is only one segmentation."""
         return Units("other", {}, {})
 
     @override
@@ -96,22 +97,21 @@ class Vocabulary(Subwords):
         return self._marked([SPECIAL_PIECES[i] if i < first else self.units[i - first] for i in ids])
 
     def _kept(self, sentence: str) -> list[str]:
-        """Return the units of a sentence that the model reads."""
+        """Return the tokens of a sentence that the model reads."""
         units = self._units(sentence)
         if self.unknown == "left_out":
             units = [unit for unit in units if unit in self._ids]
         return units
 
     def _units(self, sentence: str) -> list[str]:
-        """Return a sentence as it is cut, before anything is looked up."""
+        """Return the tokens of a sentence, before any is looked up."""
         if self.split == "characters":
             return list(sentence)
         words = sentence.split()
         return [piece for word in words for piece in self._pieces(word)] if self._ranks else words
 
     def _pieces(self, word: str) -> list[str]:
-        """Return the pieces of a word: of the pairs side by side the one that was learned first is joined, again and
-        again."""
+        """Return the pieces of a word, by repeatedly joining the neighbouring pair whose merge was learned first."""
         found = self._words.get(word)
         if found is None:
             parts = [*word[:-1], word[-1] + "</w>"]
@@ -127,14 +127,14 @@ class Vocabulary(Subwords):
         return found
 
     def _text(self, units: Sequence[str]) -> str:
-        """Join units to a text."""
+        """Return the text of tokens."""
         text = ("" if self.split == "characters" else " ").join(units)
         if self._ranks:
             text = text.replace(f"{_JOINER} ", "").removesuffix(_JOINER)
         return _BREAKS.sub(" ", text)
 
     def _marked(self, units: Sequence[str]) -> list[str]:
-        """Return units with the sign for a word's start where one starts, as sentencepiece shows them."""
+        """Return tokens with `▁` at the start of each word, as sentencepiece shows them."""
         if self.are_pieces:
             return list(units)
         if self.split == "characters":
@@ -145,12 +145,12 @@ class Vocabulary(Subwords):
 
 
 def pairs(parts: Sequence[str]) -> list[tuple[str, str]]:
-    """Neighbours."""
+    """Return the pairs of neighbours."""
     return list(zip(parts, parts[1:], strict=False))
 
 
 def _joined(parts: list[str], a: str, b: str) -> list[str]:
-    """Return the parts with every a before a b joined to it."""
+    """Return the parts with every `a` that precedes a `b` joined to it."""
     found: list[str] = []
     n = 0
     while n < len(parts):
@@ -161,7 +161,7 @@ def _joined(parts: list[str], a: str, b: str) -> list[str]:
 
 
 def read_vocabulary(content: bytes, where: str) -> Vocabulary:
-    """Return a vocabulary from its bytes, which begin with START. Raises DataError, which begins with `where`: they are
+    """Return a vocabulary from its bytes, which begin with START. Raises DataError, beginning with `where`, if they are
     damaged."""
     try:
         values: dict[str, Any] = json.loads(content)
@@ -174,7 +174,7 @@ def read_vocabulary(content: bytes, where: str) -> Vocabulary:
 
 
 def _problem(values: dict[str, Any]) -> str:
-    """Return what is wrong with what a file holds; nothing where all is well."""
+    """Return what is wrong with the contents of a file, or an empty text."""
     units, merges = values.get("units"), values.get("merges")
     if values.get(_KEY) != _VERSION:
         return f"another version than {_VERSION}"
