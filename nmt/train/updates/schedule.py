@@ -1,4 +1,4 @@
-"""Learning rates as small state machines: a few plain numbers in a checkpoint."""
+"""Learning rate schedules as small state machines: their state is a few plain numbers in a checkpoint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Constant:
         return self.settings.learning_rate * self._warmup(update)
 
     def validated(self, *, improved: bool) -> None:
-        """Take note of a validation."""
+        """Record the result of a validation."""
 
     @property
     def finished(self) -> bool:
@@ -63,8 +63,8 @@ class Linear(Constant):
 
 
 class Noam(Constant):
-    """Vaswani et al. 2017, equation 3: `learning_rate` times the root of the model's size, upside down, times the
-    lesser of update ** -0.5 and update * warm-up ** -1.5."""
+    """The schedule of Vaswani et al. 2017, equation 3: `learning_rate` times the inverse square root of the model size,
+    times the smaller of update ** -0.5 and update * warm-up ** -1.5."""
 
     def __init__(self, settings: FixedTraining, model_size: int) -> None:
         super().__init__(settings)
@@ -88,8 +88,8 @@ class Cosine(Constant):
 
 
 class EpochDecay(Constant):
-    """The rate times `decrease_factor` after every `decay_length` epochs, or every one; JoeyNMT's decaying and
-    exponential."""
+    """Multiplies the rate by `decrease_factor` after every `decay_length` epochs (or after every epoch): JoeyNMT's
+    `decaying` and `exponential`."""
 
     @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
@@ -99,8 +99,8 @@ class EpochDecay(Constant):
 
 
 class UpdateDecay(Constant):
-    """Linear warm-up to the configured rate, then down to `decrease_factor` of it over every `decay_length` updates;
-    JoeyNMT's warmupexponentialdecay."""
+    """Linear warm-up to the configured rate, then exponential decay by `decrease_factor` every `decay_length` updates:
+    JoeyNMT's `warmupexponentialdecay`."""
 
     @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
@@ -123,7 +123,7 @@ class Plateau(Constant):
         return super().learning_rate(update, epoch) * self.settings.decrease_factor**self.decreases
 
     def validated(self, *, improved: bool) -> None:
-        """Take note of a validation: a better one ends the wait, too many others lower the rate."""
+        """Record a validation: an improvement resets the counter, too many without one lower the rate."""
         self.waited = 0 if improved else self.waited + 1
         if self.waited >= max(1, self.settings.patience):
             self.decreases += 1
@@ -131,7 +131,7 @@ class Plateau(Constant):
 
     @property
     def finished(self) -> bool:
-        """Return whether the plateau's rate is below `learning_rate_min`; a warm-up does not count."""
+        """Return whether the rate has fallen below `learning_rate_min`; a warm-up does not count."""
         settings = self.settings
         rate = settings.learning_rate * settings.decrease_factor**self.decreases
         return self.decreases > 0 and rate < settings.learning_rate_min
@@ -147,14 +147,14 @@ class Plateau(Constant):
 
 
 def cooldown_factor(settings: FixedTraining, progress: float) -> float:
-    """Return what the schedule's rate is multiplied by: 1, and over the last `cooldown` of the run a line to 0.
+    """Return the factor for the schedule's rate: 1, then a linear fall to 0 over the last `cooldown` of the run.
 
-    Warmup-stable-decay of Hu et al. 2024 (MiniCPM), section 4.2, with the linear decay of Haegele et al. 2024,
-    section 3.
+    Warmup-stable-decay of Hu et al. 2024 (MiniCPM), section 4.2, with the linear decay of Haegele et al. 2024, section
+    3.
 
     Args:
-        settings: Whose `cooldown` is a share of the run.
-        progress: The share that is over, 0 to 1 (see `limits.progress`).
+        settings: The training section; its `cooldown` is a fraction of the run.
+        progress: The fraction of the run that is done, 0 to 1 (see `limits.progress`).
     """
     if not settings.cooldown:
         return 1.0
@@ -174,7 +174,7 @@ SCHEDULES: dict[str, type[Constant]] = {
 
 
 def make_schedule(settings: FixedTraining, model_size: int = 512) -> Constant:
-    """Return the schedule that `settings.scheduling` names; `model_size` is that of the decoder's state."""
+    """Return the schedule that `settings.scheduling` names; `model_size` is the size of the decoder's state."""
     if settings.scheduling == "noam":
         return Noam(settings, model_size)
     return SCHEDULES[settings.scheduling](settings)
