@@ -162,7 +162,7 @@ class GradientSum:
         self.reduction = ranks.reduction(self.arrays if self._host is None else self._host, wire_dtype)
 
     def begin(self, own: Sequence[Any]) -> None:
-        """Start an update of which this process computes the given number of batches, possibly none."""
+        """Start an update of which this process computes the batches `own`, possibly none."""
         self._unadded = []
         if not own:
             for array in self.arrays.values():
@@ -193,8 +193,8 @@ class GradientSum:
             self.reduction.ready(*names)
 
     def finish(self, losses: np.ndarray) -> np.ndarray:
-        """Wait for the sums over all ranks. Return the sum of the float64 array, in which all ranks but one have
-        zeros."""
+        """Wait for the gradients of all ranks. Return the sum of `losses` (float64) over the ranks; each element is
+        nonzero in one rank only, so the sum is exact."""
         if self.reduction is None:
             return losses
         with operation("gradients: waiting for other ranks"):
