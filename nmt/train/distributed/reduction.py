@@ -70,7 +70,7 @@ class Reduction:
 
     def __init__(self, wire: Wire, arrays: Mapping[str, np.ndarray], wire_dtype: str = "float32") -> None:
         self._wire, self._arrays = wire, arrays
-        self._order = list(arrays)[::-1]  # about the order in which the backward pass completes them; the same in all ranks
+        self._order = list(arrays)[::-1]  # roughly the order of the backward pass; the same in all ranks
         self._rounded = _bfloat16() if wire_dtype == "bfloat16" else None
         self.traffic = Traffic()
         self._ready: set[str] = set()
