@@ -1,4 +1,4 @@
-"""What the packs of a wheel are made with: `python -m nmt.precompile make FOLDER [LEVEL ...]`."""
+"""Makes the packs of a wheel: `python -m nmt.precompile make FOLDER [LEVEL ...]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _say(line: str) -> None:
 
 
 def main(work: str, *args: str) -> None:
-    """`make` is for people; the others are what it runs in processes of their own."""
+    """Run a command: `make` for users; the others are run by `make` in separate processes."""
     if work == "compile":
         compile_here(json.load(sys.stdin))
     elif work == "pack":

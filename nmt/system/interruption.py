@@ -1,4 +1,4 @@
-"""Work that Ctrl-C must not cut in two, and locks that a forked child may take."""
+"""Work that Ctrl-C must not interrupt, and locks that a forked child can acquire."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ _Lock = TypeVar("_Lock")
 _LEAST_ROOM = 64
 _room = _LEAST_ROOM
 _locks: dict[int, ref[Any]] = {}
-"""By identity. The references have no callbacks, as those of a `WeakSet` have: an interruption that comes while one
-runs is lost. What is gone is left out when there is no room for more."""
+"""Locks by identity. The references have no callbacks, unlike those of a `WeakSet`: an interrupt that arrives during a
+callback is lost. Dead references are removed when the table is full."""
 _noting: Any = threading.RLock()
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let a SIGINT take effect only when the block has ended.
+    """Delay a SIGINT until the block has ended.
 
-    For work that shares state with later calls and is not ours to make safe at every instruction, such as compiling
-    with Numba. Python runs signal handlers in the main thread alone; elsewhere the block is an ordinary one. So it is
-    where the handler has an attribute `never_raises`: it ends the process, or takes a note.
+    For work that shares state with later calls and that we cannot make interruptible at every instruction, such as
+    compiling with Numba. Python runs signal handlers only in the main thread; in other threads the context does
+    nothing. It also does nothing if the handler has an attribute `never_raises`, since such a handler only ends the
+    process or records the signal.
     """
     former = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
-    # Not callable: another thread; ignored or left to the system; set by code that is not Python.
+    # Not callable: another thread, a signal that is ignored or has the default action, or a handler not set by Python.
     if not callable(former) or getattr(former, "never_raises", False):
         yield
         return
@@ -45,8 +46,8 @@ def uninterrupted() -> Iterator[None]:
 
 
 def forkable(lock: _Lock) -> _Lock:
-    """Return the same lock, open in a forked child even where another thread of the parent held it: that thread is not
-    in the child, and would never open it. What the lock guards must be whole between any two instructions."""
+    """Return the same lock, registered to be unlocked in a forked child. There, a lock held by another thread of the
+    parent would never be released. The data that it protects must be consistent between any two instructions."""
     global _locks, _room
     with _noting:
         if len(_locks) >= _room:
@@ -57,7 +58,7 @@ def forkable(lock: _Lock) -> _Lock:
 
 
 def _open_locks() -> None:
-    """Open all locks that are noted, as the standard library opens its own, in a child that was just forked."""
+    """Unlock all registered locks in a forked child, as the standard library does with its own."""
     _noting._at_fork_reinit()
     for one in list(_locks.values()):
         if (lock := one()) is not None:

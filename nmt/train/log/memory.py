@@ -48,7 +48,8 @@ def format_bytes(size: float) -> str:
 
 
 def _group_free(folder: Path) -> list[int]:
-    """Return the bytes still available to the process's control group (version 1 or 2); None if there is no limit."""
+    """Return the bytes still available within each limit of the process's control group (version 1 or 2); empty without
+    a limit."""
     found = []
     for limit, used in _GROUP_FILES:
         try:

@@ -211,8 +211,8 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
 
 
 def _cut(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) -> ParallelCorpus:
-    """Return the validation pairs with sides truncated to the longest allowed source, or to the longest of training:
-    the cost of attention grows with the square of the length. The texts stay as they are."""
+    """Return the validation pairs with sides truncated to MAX_SOURCE_SUBWORDS, or to max_length if that is more: the
+    cost of attention grows with the square of the length. The texts stay as they are."""
     sides, long = [], np.zeros(len(dev), bool)
     for rows, side in ((dev.src, config.src), (dev.tgt, config.tgt)):
         most = max(MAX_SOURCE_SUBWORDS, side.max_length)
