@@ -100,7 +100,7 @@ def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
 
 
 def _places(key: str, node: dict[str, Any], schema: dict[str, Any], path: Path) -> list[Path]:
-    """Return every path in the schema that ends in the given key."""
+    """Return every path in the schema that ends in `key`."""
     places: list[Path] = []
     for name, child in node.get("properties", {}).items():
         if name == key:

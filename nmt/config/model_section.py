@@ -80,7 +80,7 @@ def _canonical(name: str) -> str:
 
 
 class _Side(Section):
-    """What encoder and decoder share."""
+    """Settings that encoder and decoder share."""
 
     type: Literal["recurrent", "conv"] = Field(default="recurrent", description=_TYPE)
     rnn_type: RnnType = Field(default="lstm", description=_RNN_TYPE)

@@ -59,11 +59,10 @@ CountOrAuto = Annotated[int | Literal["auto"], WholeOrAuto(1)]
 
 
 class Section(BaseModel):
-    """One section: immutable, no unknown keys, no silent conversion of types.
+    """Base class of sections: immutable, without unknown keys, without silent conversion of types.
 
-    A validator over several keys raises a ValueError whose text starts with the key to change,
-    relative to its section (`decoder.hidden_size must be ...`): `nmt.config.complaints` puts the
-    rest of the path before it.
+    A validator over several keys raises a ValueError whose text starts with the key to change, relative to its section
+    (`decoder.hidden_size must be ...`): `nmt.config.complaints` puts the rest of the path before it.
     """
 
     # pydantic before 2.10 warns of every field that begins with `model_` unless protected_namespaces is empty.

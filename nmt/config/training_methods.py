@@ -124,7 +124,8 @@ class TrainingConfig(TrainingBasics):
 
 
 class FixedTraining(TrainingConfig):
-    """The same for one corpus, whose size has said how long the run is (see nmt/train/planning/lengths.py)."""
+    """The training section of a run on one corpus, whose size determines its numbers (see
+    nmt/train/planning/lengths.py)."""
 
     learning_rate_warmup: NonNegativeInt
     updates: PositiveInt | None

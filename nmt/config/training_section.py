@@ -46,7 +46,7 @@ BatchSize = Annotated[int | Literal["auto"], WholeOrAuto(1, 10_000_000)]
 
 
 class TrainingBasics(Section):
-    """How the weights are found, and when to stop looking."""
+    """The `training` section without its methods."""
 
     load_model: FilePath | None = Field(
         default=None,

@@ -1,4 +1,5 @@
-"""One model from several checkpoints of a run: the mean of their parameters (Junczys-Dowmunt et al. 2016, 5)."""
+"""The average of several checkpoints of a run: the mean of their parameters (Junczys-Dowmunt et al. 2016, section
+5)."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def main(pipe: int, rank: int, parent: int, job: str, name: str, folder: Path) -
 
 
 def _tell(fact: str, job: str, folder: Path) -> None:
-    """Write the line, unless another guard did."""
+    """Report a death in a line on standard error and in train.log, unless another guard has already done so."""
     mark = folder / f"{MARK}-{job}"
     try:
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))

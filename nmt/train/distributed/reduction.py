@@ -54,7 +54,7 @@ class Traffic:
 
     sent_bytes: int = 0
     waited: float = 0.0
-    """Seconds from the end of the backward pass to the last sum."""
+    """Seconds from the end of the backward pass until all sums were complete."""
     spans: list[tuple[str, float, float]] = field(default_factory=list)
     """For each piece the first name in it, and when its exchange began and ended, by time.perf_counter."""
 

@@ -27,7 +27,7 @@ class Machines:
 
     Args:
         world: MPI's communicator of all ranks.
-        machine: A name of this rank's machine, the same for all ranks on it and for no other.
+        machine: The name of this rank's machine; it must be the same for all ranks on it and for no others.
     """
 
     def __init__(self, world: Any, machine: str) -> None:

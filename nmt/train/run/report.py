@@ -165,6 +165,6 @@ class Reporter:
 
 
 def format_scores(scores: Mapping[str, float]) -> str:
-    """Return `loss 2.1034  ppl 8.19  accuracy 55.2%  bleu 30.12  chrf 54.80`."""
+    """Return scores as text: `loss 2.1034  ppl 8.19  accuracy 55.2%  bleu 30.12  chrf 54.80`."""
     formats = {"loss": "{:.4f}", "accuracy": "{:.1%}"}
     return "  ".join(f"{name} {formats.get(name, '{:.2f}').format(score)}" for name, score in scores.items())

@@ -61,7 +61,7 @@ class TrainingResult:
     reason: str
     """Why the run ended, in words."""
     signal: int | None
-    """The signal that ended it, or None."""
+    """The signal that ended the run, or None."""
     update: int
     best_path: Path | None
     """The best checkpoint; None before the first validation."""

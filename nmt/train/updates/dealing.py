@@ -37,14 +37,14 @@ class Batches(Protocol):
         corpora larger than memory."""
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return target steps, source steps and rows of every batch of an epoch's first window, T, S and B: int64
+        """Return target steps, source steps and rows (T, S, B) of every batch in an epoch's first window: int64
         [batches, 3]."""
 
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return source and target tokens of every batch of a window of an epoch: int64 [batches, 2]."""
+        """Return source and target tokens of every batch in a window of an epoch: int64 [batches, 2]."""
 
     def batch(self, epoch: int, number: int) -> Any:
-        """Return one batch of an epoch, counted from 0."""
+        """Return the batch with this number, counted from 0, of an epoch."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """Return the batches of an epoch in order, from number `start` on."""
@@ -88,7 +88,7 @@ class SingleBatch:
         self.num_tgt_tokens: int = batch.num_tgt_tokens
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yield the batch at place 0."""
+        """Yield the batch, with place 0."""
         yield 0, self._batch
 
     def __len__(self) -> int:

@@ -1,8 +1,7 @@
 """Adam, AdamW, SGD, LAMB and Adafactor over named arrays; the device does the work (rnn.device).
 
-Adam: Kingma & Ba 2015, algorithm 1. AdamW: Loshchilov & Hutter 2019, algorithm 2 (decay beside the
-gradient, scaled by the learning rate). SGD: heavy-ball momentum, Polyak 1964.
-Adafactor: Shazeer & Stern 2018.
+Adam: Kingma & Ba 2015, algorithm 1. AdamW: Loshchilov & Hutter 2019, algorithm 2 (decoupled decay, scaled by the
+learning rate). SGD: heavy-ball momentum, Polyak 1964. Adafactor: Shazeer & Stern 2018.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class Optimizer:
 
 
 class Adam(Optimizer):
-    """Adam; `weight_decay` times the parameter is added to the gradient, after clipping."""
+    """Adam; `weight_decay` times the parameter is added to the gradient, after clipping (L2 regularization)."""
 
     slots = ("m", "v")
     decoupled = False
@@ -126,7 +125,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decay beside the gradient: `param -= learning_rate * weight_decay * param`."""
+    """Adam with decoupled weight decay: `param -= learning_rate * weight_decay * param`."""
 
     decoupled = True
 

@@ -18,7 +18,7 @@ class Constant:
         self.settings = settings
 
     def learning_rate(self, update: int, epoch: int = 1) -> float:
-        """Return the rate for update number `update` in an epoch, both counted from 1."""
+        """Return the rate for an update in an epoch, both counted from 1."""
         return self.settings.learning_rate * self._warmup(update)
 
     def validated(self, *, improved: bool) -> None:
@@ -26,24 +26,24 @@ class Constant:
 
     @property
     def finished(self) -> bool:
-        """Return whether the rate has fallen so low that going on makes no sense."""
+        """Return whether the rate has fallen so low that training should end."""
         return False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint must remember, as plain numbers."""
+        """Return the state for a checkpoint, as plain numbers."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
 
     def _warmup(self, update: int) -> float:
         return min(1.0, update / max(1, self.settings.learning_rate_warmup))
 
 
 class InverseSquareRoot(Constant):
-    """Linear warm-up to the configured rate, then down with the square root of the update number.
+    """Linear warm-up to the configured rate, then decay with the inverse square root of the update number.
 
-    The shape of Vaswani et al. 2017, section 5.3, scaled so that `learning_rate` is its peak.
+    This is the schedule of Vaswani et al. 2017, section 5.3, scaled so that `learning_rate` is its peak.
     """
 
     @override
@@ -53,7 +53,7 @@ class InverseSquareRoot(Constant):
 
 
 class Linear(Constant):
-    """Linear warm-up to the configured rate, then a straight line to zero at the last update, `training.updates`."""
+    """Linear warm-up to the configured rate, then linear decay to zero at the last update, `training.updates`."""
 
     @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
@@ -77,7 +77,7 @@ class Noam(Constant):
 
 
 class Cosine(Constant):
-    """Linear warm-up to the configured rate, then half a cosine to zero at the last update, `training.updates`
+    """Linear warm-up to the configured rate, then cosine decay to zero at the last update, `training.updates`
     (Loshchilov & Hutter 2017, equation 5, without restarts)."""
 
     @override
@@ -137,11 +137,11 @@ class Plateau(Constant):
         return self.decreases > 0 and rate < settings.learning_rate_min
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint must remember, as plain numbers."""
+        """Return the state for a checkpoint, as plain numbers."""
         return {"decreases": self.decreases, "waited": self.waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
         self.decreases = int(state.get("decreases", 0))
         self.waited = int(state.get("waited", 0))
 

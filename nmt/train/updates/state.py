@@ -14,13 +14,13 @@ class TrainingState:
     """The position of a run. An epoch and an update are counted from 1, so 0 means none yet."""
 
     update: int = 0
-    """Changes of the parameters, skipped ones included."""
+    """Updates of the parameters, including skipped ones."""
     epoch: int = 1
     """Number of the current epoch."""
     position: int = 0
-    """Batches of this epoch already used."""
+    """Batches of this epoch that have been used."""
     elapsed: float = 0.0
-    """Seconds by the clock up to the last save, former runs included."""
+    """Wall-clock seconds until the last save, including earlier runs."""
     src_tokens: int = 0
     tgt_tokens: int = 0
     """Target tokens trained on, without padding."""
@@ -31,7 +31,7 @@ class TrainingState:
     best_update: int = 0
     """The update of the best validation; 0 before the first."""
     best_scores: dict[str, float] = field(default_factory=dict)
-    """All scores of that validation."""
+    """All scores of the best validation."""
     without_improvement: int = 0
     """Validations since the best one."""
     stalled: dict[str, int] = field(default_factory=dict)
