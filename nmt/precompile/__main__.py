@@ -11,7 +11,7 @@ from nmt.precompile.packs import compile_here, make_packs, pack_here, recipes_of
 from nmt.rnn.kernels.machine_code.features import LEVELS
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -24,7 +24,7 @@ def main(work: str, *args: str) -> None:
         pack_here(Path(path), recipes)
     else:
         folder, *levels = args
-        make_packs(recipes_of(standard_jobs(), _say), Path(folder), levels or tuple(LEVELS), _say)
+        make_packs(recipes_of(standard_jobs(), _print_line), Path(folder), levels or tuple(LEVELS), _print_line)
 
 
 if __name__ == "__main__":

@@ -150,16 +150,16 @@ def _signatures_of(run: Run) -> dict[str, str]:
 
 def _warnings(runs: Sequence[Run]) -> list[str]:
     """Return reasons why the runs' scores cannot be compared, and the number of unreadable lines."""
-    told = []
+    warnings = []
     for name in ("bleu", "chrf"):
         found = {signatures[name] for run in runs if name in (signatures := _signatures_of(run))}
         if len(found) > 1:
-            told.append(f"The runs' {name} scores have different signatures: they cannot be compared.")
+            warnings.append(f"The runs' {name} scores have different signatures: they cannot be compared.")
     for key in ("data.dev", "data.test"):
         if len({str(run.settings[key]) for run in runs if run.settings.get(key)}) > 1:
-            told.append(f"The runs have different {key}: scores on it cannot be compared.")
-    told += [f"{run.name}: {run.skipped} lines of metrics.jsonl cannot be read." for run in runs if run.skipped]
-    return [f'<p class="warning">{escape(text)}</p>' for text in told]
+            warnings.append(f"The runs have different {key}: scores on it cannot be compared.")
+    warnings += [f"{run.name}: {run.skipped} lines of metrics.jsonl cannot be read." for run in runs if run.skipped]
+    return [f'<p class="warning">{escape(text)}</p>' for text in warnings]
 
 
 def _validations(runs: Sequence[Run]) -> str:

@@ -40,7 +40,7 @@ class _Progress:
         self._found = self._first = self._depth = 0
         self._seconds = self._since = 0.0
         self._thread: threading.Thread | None = None
-        self._told = self._shown = False
+        self._reported = self._shown = False
         self._how = _ONCE
 
     def begin(self, is_kept: bool) -> None:
@@ -77,9 +77,9 @@ class _Progress:
         while not self._ended.wait(_LOOK_SECONDS):
             with self._lock:
                 if self._depth and not self._ended.is_set():
-                    self._look(self._seconds + time.monotonic() - self._since)
+                    self._report(self._seconds + time.monotonic() - self._since)
 
-    def _look(self, seconds: float) -> None:
+    def _report(self, seconds: float) -> None:
         """Print a notice if `seconds` of compilation warrant one."""
         if seconds < _QUIET_SECONDS:
             return
@@ -87,9 +87,9 @@ class _Progress:
         if is_live(sys.stderr):
             self._tell(live(text), "")
             self._shown = True
-        elif not self._told:
+        elif not self._reported:
             self._tell(text, "\n")
-        self._told = True
+        self._reported = True
 
     def _state(self, seconds: float) -> str:
         made = self._found - self._first

@@ -13,12 +13,12 @@ from weakref import ref
 
 _Lock = TypeVar("_Lock")
 
-_LEAST_ROOM = 64
-_room = _LEAST_ROOM
+_LEAST_CAPACITY = 64
+_capacity = _LEAST_CAPACITY
 _locks: dict[int, ref[Any]] = {}
 """Locks by identity. The references have no callbacks, unlike those of a `WeakSet`: an interrupt that arrives during a
 callback is lost. Dead references are removed when the table is full."""
-_noting: Any = threading.RLock()
+_registry_lock: Any = threading.RLock()
 
 
 @contextmanager
@@ -48,22 +48,22 @@ def uninterrupted() -> Iterator[None]:
 def forkable(lock: _Lock) -> _Lock:
     """Return the same lock, registered to be unlocked in a forked child. There, a lock held by another thread of the
     parent would never be released. The data that it protects must be consistent between any two instructions."""
-    global _locks, _room
-    with _noting:
-        if len(_locks) >= _room:
+    global _locks, _capacity
+    with _registry_lock:
+        if len(_locks) >= _capacity:
             _locks = {key: one for key, one in _locks.items() if one() is not None}
-            _room = 2 * len(_locks) + _LEAST_ROOM
+            _capacity = 2 * len(_locks) + _LEAST_CAPACITY
         _locks[id(lock)] = ref(lock)
     return lock
 
 
-def _open_locks() -> None:
+def _unlock_all() -> None:
     """Unlock all registered locks in a forked child, as the standard library does with its own."""
-    _noting._at_fork_reinit()
+    _registry_lock._at_fork_reinit()
     for one in list(_locks.values()):
         if (lock := one()) is not None:
             lock._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_open_locks)
+    os.register_at_fork(after_in_child=_unlock_all)

@@ -1,8 +1,8 @@
 r"""Lines of text from files, archives, pipes and devices, as bytes arrive; bounded for any input.
 
-Only `\n` and `\r\n` end a line. A byte-order mark at the start is dropped. Text after the last `\n` is a line too. A line
-has at most MAX_LINE_BYTES bytes, so that a device or an archive without line ends causes an error instead of exhausting
-memory. A source that cannot be read as lines raises DataError, which names the file and the line.
+Only `\n` and `\r\n` end a line. A byte-order mark at the start is dropped. Text after the last `\n` is a line too.
+A line has at most MAX_LINE_BYTES bytes, so that a device or an archive without line ends causes an error instead of
+exhausting memory. A source that cannot be read as lines raises DataError, which names the file and the line.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def text_file(path: str | PathLike[str]) -> Path:
                 return one
     if exists(plain):
         raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; give the path of a file")
-    beside = " or ".join(shown(one.name) for one in packed)
-    raise DataError(f"{shown(path)}: must be a text file, got nothing there, nor {beside} beside it{text_hint(path)}")
+    others = " or ".join(shown(one.name) for one in packed)
+    raise DataError(f"{shown(path)}: must be a text file, got nothing there, nor {others} beside it{text_hint(path)}")
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
@@ -193,7 +193,7 @@ def open_lines(source: str) -> Lines[str]:
     except OSError as error:
         what = f"{source}: must be a text file, got {kind(path)} that cannot be opened ({explain(error)})"
         raise DataError(f"{what}; give the path of a file") from None
-    return _arriving(handle, source, owned=True)
+    return _lines_of_handle(handle, source, owned=True)
 
 
 def read_text(source: str) -> list[str]:
@@ -219,18 +219,18 @@ def _standard_input() -> Lines[str]:
     try:
         handle = sys.stdin.fileno()
     except OSError:  # a replacement object without a file: its content is available
-        return Lines(_decoded(_pieces(sys.stdin.buffer), _STDIN_NAME))
+        return Lines(_decoded(_raw_lines(sys.stdin.buffer), _STDIN_NAME))
     if stat.S_ISREG(os.fstat(handle).st_mode):
-        return Lines(_decoded(_pieces(sys.stdin.buffer), _STDIN_NAME))
-    return _arriving(handle, _STDIN_NAME)
+        return Lines(_decoded(_raw_lines(sys.stdin.buffer), _STDIN_NAME))
+    return _lines_of_handle(handle, _STDIN_NAME)
 
 
-def _arriving(handle: int, name: str, *, owned: bool = False) -> Lines[str]:
-    lines = _Arriving(handle, owned)
+def _lines_of_handle(handle: int, name: str, *, owned: bool = False) -> Lines[str]:
+    lines = _LineReader(handle, owned)
     return Lines(_decoded(lines, name), lines.ready)
 
 
-class _Arriving(Iterator[bytes]):
+class _LineReader(Iterator[bytes]):
     """Lines with their line ends, read from a handle by a separate thread, so that lines that arrive during other work
     are available for the next batch. An `owned` handle is closed at the end."""
 
@@ -311,10 +311,10 @@ class _Arriving(Iterator[bytes]):
 
 def _of_stream(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
     with stream:
-        yield from _decoded(_pieces(stream), name, errors)
+        yield from _decoded(_raw_lines(stream), name, errors)
 
 
-def _pieces(stream: BinaryIO) -> Iterator[bytes]:
+def _raw_lines(stream: BinaryIO) -> Iterator[bytes]:
     """Return an iterator over lines with their line ends; a line that is too long is cut just above the limit."""
     return iter(partial(stream.readline, MAX_LINE_BYTES + len(b"\r\n") + 1), b"")
 

@@ -36,7 +36,7 @@ TABLE_NAME = "sweep.tsv"
 _MOST_RECORD_BYTES = 256 * 2**20
 _MOST_NAME = 120
 _POLL_SECONDS = 0.2
-_TOLD_SECONDS = 60.0
+_REPORT_SECONDS = 60.0
 """Seconds between lines of progress if no terminal shows it continuously."""
 _MOST_LINE_BYTES = 4096
 
@@ -121,10 +121,10 @@ class Sweep:
             CheckpointError: The folder cannot be written, or another sweep is using it.
         """
         with self._own_folder(), self._signals():
-            self._recall()
+            self._load_results()
             waiting = [job for job in self.jobs if job.result is None]
             began, done_before = time.monotonic(), len(self.jobs) - len(waiting)
-            told = began
+            reported_at = began
             if done_before:
                 say(f"sweep: {done_before} of {len(self.jobs)} runs have ended before")
             while waiting or self._running:
@@ -143,8 +143,8 @@ class Sweep:
                     return self._signal
                 if show is not None:
                     show(self._progress())
-                elif self._running and time.monotonic() - told >= _TOLD_SECONDS:
-                    told = time.monotonic()
+                elif self._running and time.monotonic() - reported_at >= _REPORT_SECONDS:
+                    reported_at = time.monotonic()
                     say(f"sweep: {self._progress()}")
                 time.sleep(_POLL_SECONDS)
             self._save()
@@ -153,7 +153,7 @@ class Sweep:
     def _progress(self) -> str:
         """Return the progress of the active runs, from their latest output."""
         words = {job.folder.name: _last_words(_log(job, "err")) for job, _, _ in self._running.values()}
-        return "; ".join(f"{name}: {said or 'begins'}" for name, said in words.items())
+        return "; ".join(f"{name}: {line or 'begins'}" for name, line in words.items())
 
     def _start(self, job: Job) -> None:
         """Start a run; its output goes into files next to its folder."""
@@ -225,7 +225,7 @@ class Sweep:
         finally:
             os.close(handle)
 
-    def _recall(self) -> None:
+    def _load_results(self) -> None:
         """Read from the record the results of runs that have already ended with the same settings."""
         try:
             known = json.loads(read_small(self.folder / RECORD_NAME, _MOST_RECORD_BYTES))["runs"]

@@ -90,8 +90,8 @@ class Reading:
         for part in way:
             section = section.setdefault(part, {})
         section[key] = value
-        said = f"{theirs} -> {ours}: {shorten(value)}" if theirs else f"{ours}: {shorten(value)}"
-        self.lines.append(said + (f" ({note})" if note else ""))
+        line = f"{theirs} -> {ours}: {shorten(value)}" if theirs else f"{ours}: {shorten(value)}"
+        self.lines.append(line + (f" ({note})" if note else ""))
 
     def same(self, theirs: str, ours: str, default: Any) -> Any:
         """Set one of our settings to the value of a key, or to `default`, JoeyNMT's default, if it is omitted."""

@@ -33,18 +33,18 @@ def told(values: Mapping[str, Any], preset: Mapping[str, Any]) -> list[str]:
     """Return in words what a preset sets that `values` do not: one line for each section."""
     lines = []
     for section, own in preset.items():
-        said = ", ".join(f"{key} {_text(value)}" for key, value in _left(own, values.get(section)))
-        lines += [f"{section}: {said}"] if said else []
+        listed = ", ".join(f"{key} {_text(value)}" for key, value in _not_overridden(own, values.get(section)))
+        lines += [f"{section}: {listed}"] if listed else []
     return lines
 
 
-def _left(preset: Mapping[str, Any], values: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+def _not_overridden(preset: Mapping[str, Any], values: Any, before: str = "") -> Iterator[tuple[str, Any]]:
     """Yield keys (relative to the section) and values of a preset that are not in `values`, which is the section or
     nothing."""
     values = values if isinstance(values, dict) else {}
     for key, value in preset.items():
         if isinstance(value, dict):
-            yield from _left(value, values.get(key), f"{before}{key}.")
+            yield from _not_overridden(value, values.get(key), f"{before}{key}.")
         elif key not in values:
             yield f"{before}{key}", value
 

@@ -101,14 +101,14 @@ class CheckpointManager:
         """
         if is_best:
             self._save(self.best_path, with_optimizer=False)
-        dropped = self._rank(score) + self._renew()
+        dropped = self._keep_best(score) + self._keep_newest()
         self.save_last()
         if self._ranks.rank == 0 and self._config.training.loss_spikes == "rollback":
             _link(self.last_path, self.rollback_path)
         for path in dropped if self._ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
 
-    def _rank(self, score: float) -> list[Path]:
+    def _keep_best(self, score: float) -> list[Path]:
         """Write a numbered checkpoint if it is among the best; return those that are no longer among them."""
         state, settings = self._state, self._config.training
         keep = settings.keep_best_ckpts
@@ -125,7 +125,7 @@ class CheckpointManager:
             self._save(self._numbered(state.update), with_optimizer=False)
         return [self._numbered(update) for _, update in dropped]
 
-    def _renew(self) -> list[Path]:
+    def _keep_newest(self) -> list[Path]:
         """Write a numbered checkpoint if more than the last is to be kept; return those to delete: older ones beyond
         the number to keep, and ones with later numbers, which are left from a run that was killed."""
         folder, update, keep = self.last_path.parent, self._state.update, self._config.training.keep_last_ckpts

@@ -46,7 +46,7 @@ def with_model_of_start(config: Config) -> Config:
         "data": {**sides, "subwords": {"joint": theirs.data.subwords.joint}},
     }
     own = config.model_dump(mode="json", exclude_unset=True)
-    return config_from_dict(_over(inherited, own), "config, with the model of training.load_model")
+    return config_from_dict(_merged(inherited, own), "config, with the model of training.load_model")
 
 
 def _sides_of(config: Config) -> dict[str, Any]:
@@ -54,12 +54,12 @@ def _sides_of(config: Config) -> dict[str, Any]:
     return sides if config.task == "translation" else {"tgt": config.data.tgt}
 
 
-def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of `below` overridden by those of `above`, section by section."""
     merged = {**below, **above}
     for key in below.keys() & above.keys():
         if isinstance(below[key], dict) and isinstance(above[key], dict):
-            merged[key] = _over(below[key], above[key])
+            merged[key] = _merged(below[key], above[key])
     return merged
 
 
@@ -90,7 +90,7 @@ def check_start(config: Config) -> None:
             raise ConfigError(
                 f"data.subwords.{key}: must be null with training.load_model, got a file; the model brings its subwords"
             )
-    check_settings(Path("config"), config, saved.path, saved.content, partial(_learns_capitals, config))
+    check_settings(Path("config"), config, saved.path, saved.content, partial(_adds_capitals, config))
     if any(array.dtype == np.int8 for array in saved.params.values()) and config.training.extend_vocabulary:
         raise ConfigError(
             f"training.extend_vocabulary: must be 0 with a model in int8, got {config.training.extend_vocabulary}; "
@@ -154,7 +154,7 @@ def _with_new_units(
     return sum(counts.values())
 
 
-def _learns_capitals(config: Config, difference: Difference) -> bool:
+def _adds_capitals(config: Config, difference: Difference) -> bool:
     """Return whether the old model lower-cased its text, this run does not, and tokens with capitals are added.
     Lower-case tokens keep their meaning; each new token starts as the mean of the tokens of its lower-cased text."""
     return difference.matches("data.*.lowercase") and not difference.now and config.training.extend_vocabulary > 0

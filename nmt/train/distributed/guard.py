@@ -88,19 +88,19 @@ def main(pipe: int, rank: int, parent: int, job: str, name: str, folder: Path) -
                 return
             doing = lines[-1] if lines else doing
             if not content:
-                _tell(f"{name} died {doing}", job, folder)
+                _report(f"{name} died {doing}", job, folder)
                 return
         elif _is_marked(folder, job):
             time.sleep(_GRACE_SECONDS)
             _end(rank)
             return
         elif parent > 1 and _parent_of(rank) not in (None, parent):
-            _tell(f"{name} lost the process that started it {doing}", job, folder)
+            _report(f"{name} lost the process that started it {doing}", job, folder)
             _end(rank)
             return
 
 
-def _tell(fact: str, job: str, folder: Path) -> None:
+def _report(fact: str, job: str, folder: Path) -> None:
     """Report a death in a line on standard error and in train.log, unless another guard has already done so."""
     mark = folder / f"{MARK}-{job}"
     try:

@@ -58,8 +58,8 @@ class MPIRanks(Ranks):
 
     @override
     def first_says(self, value: T) -> T:
-        said: T = self._world.bcast(value, root=0)
-        return said
+        result: T = self._world.bcast(value, root=0)
+        return result
 
     @override
     def first_then_others(self, work: Callable[[], T]) -> T:
@@ -72,12 +72,12 @@ class MPIRanks(Ranks):
 
     @override
     def collect(self, work: Callable[[], T]) -> list[T]:
-        said: tuple[T] | None
+        result: tuple[T] | None
         try:
-            said = (work(),)
+            result = (work(),)
         except Interrupted:
-            said = None
-        found = self._world.allgather(said)
+            result = None
+        found = self._world.allgather(result)
         if any(one is None for one in found):
             raise Interrupted
         return [one[0] for one in found]

@@ -89,7 +89,7 @@ def fit_to_budget(
     if (folder / LAST_NAME).exists():
         before = load_folder_config(folder).training.to_dict()
         if before["max_minutes"] is not None and before["cooldown"] == COOLDOWN:
-            minutes = _kept(seconds, before["max_minutes"])
+            minutes = _kept_minutes(seconds, before["max_minutes"])
             derived = _refitted(before, minutes / before["max_minutes"])
             if minutes != before["max_minutes"]:
                 say(
@@ -137,7 +137,7 @@ def measured_pace(
     return measure
 
 
-def _kept(wanted: float, before: float) -> float:
+def _kept_minutes(wanted: float, before: float) -> float:
     """Return the minutes of a resumed run: those it already had (the same budget less the time for measuring), or those
     of a new budget."""
     minutes = wanted / 60

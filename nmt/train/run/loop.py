@@ -113,11 +113,11 @@ class Loop:
             return
         loss = done.stats.loss / max(1, done.stats.tokens)
         if done.is_spike:
-            self._leave_out_spike(loss)
+            self._skip_spike(loss)
             return
         self._spikes.note(loss)
         if parts.loss_limit.is_broken(done.stats.nll / max(1, done.stats.tokens)):
-            self._count_broken(done.stats, done.norm)
+            self._count_exploded(done.stats, done.norm)
         else:
             self._broken_in_row = 0
         if parts.average is not None:
@@ -150,9 +150,9 @@ class Loop:
         """Skip an update that would spoil the parameters; raise an error after too many in a row."""
         self.state.skipped += 1
         self.parts.reporter.log.line(f"update {self.state.update} skipped: {_fact(stats, norm)}")
-        self._count_broken(stats, norm)
+        self._count_exploded(stats, norm)
 
-    def _leave_out_spike(self, loss: float) -> None:
+    def _skip_spike(self, loss: float) -> None:
         """Record an update that was not applied because its loss is a spike; roll back to the last validation if that
         is configured and there was one. Called by all ranks, which have the same loss."""
         parts, state = self.parts, self.state
@@ -169,7 +169,7 @@ class Loop:
             f"{fact}: back to the parameters of update {back_to}, on with the batches behind (training.loss_spikes)"
         )
 
-    def _count_broken(self, stats: LossStats, norm: float) -> None:
+    def _count_exploded(self, stats: LossStats, norm: float) -> None:
         """Count an update whose loss has exploded. Raises an error after too many in a row."""
         self._broken_in_row += 1
         if self._broken_in_row >= MAX_IN_A_ROW:

@@ -124,10 +124,10 @@ class Trainer:
                 if saved is None:
                     check_start(self.config)
                 if saved is None and self.config.data.check:
-                    ranks.first_then_others(lambda: self._look(log))
+                    ranks.first_then_others(lambda: self._check_texts(log))
                 task = load_task(self.config, self.folder, log, ranks)
                 parts = self._set_up(task, saved, log, watch)
-                self._check_alike(parts, task)
+                self._check_same_inputs(parts, task)
                 if ranks.rank == 0:
                     save_config(self.folder, self.config)
                 elapsed_before = saved.state.elapsed if saved else 0.0
@@ -139,7 +139,7 @@ class Trainer:
                 log.note(f"Error: {error}")
                 raise
 
-    def _look(self, log: TrainingLog) -> None:
+    def _check_texts(self, log: TrainingLog) -> None:
         """Check the texts before training, once for all ranks."""
         if self._ranks.rank == 0:
             check_before_training(self.config, self.folder, log)
@@ -152,7 +152,7 @@ class Trainer:
         board = Board(self.folder) if self.config.training.tensorboard else None
         return stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, board)))
 
-    def _check_alike(self, parts: Parts, task: Task) -> None:
+    def _check_same_inputs(self, parts: Parts, task: Task) -> None:
         """Raise CheckpointError if a rank has read another text, other settings or another checkpoint than rank 0: the
         ranks then do not see the same files."""
         mine = {

@@ -38,7 +38,7 @@ def put_embeddings(config: Config, model: Network, subwords: tuple[Subwords, Sub
     Raises:
         DataError: A file is not in this format, or its vectors have another size than the table's.
     """
-    said = []
+    report = []
     files = config.training.src_embeddings, config.training.tgt_embeddings
     given = [
         (side, path, units)
@@ -51,10 +51,10 @@ def put_embeddings(config: Config, model: Network, subwords: tuple[Subwords, Sub
         for unit, vector in found.items():
             table[unit] = vector
         model.params[name][...] = model.device.upload(table)
-        said.append(f"{name}: {len(found):,} of {len(table):,} units start as in {path}")
-    if said:
+        report.append(f"{name}: {len(found):,} of {len(table):,} units start as in {path}")
+    if report:
         model.changed()
-    return said
+    return report
 
 
 def read_vectors(path: str, units: list[str], size: int) -> dict[int, np.ndarray]:

@@ -61,12 +61,12 @@ class TranslationTask:
         from nmt.data.corpora.corpus import load_parallel
 
         data, train = self.config.data, self.corpus
-        self._dev = _cut(load_parallel(data.dev, self._src, self._tgt, training=False), data, say)
+        self._dev = _truncated(load_parallel(data.dev, self._src, self._tgt, training=False), data, say)
         self._test = load_parallel(data.test, self._src, self._tgt, training=False) if data.test else None
         say(
             f"data: {len(train):,} training pairs of {train.total:,} lines"
             f" ({train.skipped_empty:,} skipped with an empty side, "
-            f"{train.skipped_long:,} over max_length{_left_out(train.filtered)}), "
+            f"{train.skipped_long:,} over max_length{_filter_note(train.filtered)}), "
             f"{train.num_subwords:,} target subwords; {len(self._dev):,} validation pairs"
         )
         return self
@@ -126,7 +126,7 @@ class TranslationTask:
         """Return the validator of loss, BLEU and chrF."""
         from nmt.data.batching.batches import TrainBatches
 
-        dev = _there(self._dev)
+        dev = _loaded(self._dev)
         kind, around = self.config.training.batch_type, self.config.model.encoder.boundaries
         batches = list(TrainBatches(dev, size, kind, shuffle=False, boundaries=around).epoch(0))
         translator = self._translator(model, num_threads)
@@ -210,7 +210,7 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
             )
 
 
-def _cut(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) -> ParallelCorpus:
+def _truncated(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) -> ParallelCorpus:
     """Return the validation pairs with sides truncated to MAX_SOURCE_SUBWORDS, or to max_length if that is more: the
     cost of attention grows with the square of the length. The texts stay as they are."""
     sides, long = [], np.zeros(len(dev), bool)
@@ -229,12 +229,12 @@ def _cut(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) ->
     return replace(dev, src=sides[0], tgt=sides[1])
 
 
-def _left_out(filtered: str) -> str:
+def _filter_note(filtered: str) -> str:
     """Return a clause that says what data.filter removed."""
     return f"; left out by data.filter: {filtered}" if filtered else ""
 
 
-def _there(corpus: ParallelCorpus | None) -> ParallelCorpus:
+def _loaded(corpus: ParallelCorpus | None) -> ParallelCorpus:
     if corpus is None:
         raise RuntimeError("only the training pairs are loaded")
     return corpus
