@@ -20,10 +20,10 @@ def keep_little() -> None:
     and each allocating thread gets a separate heap. A fixed threshold is not raised (mallopt(3)). The cost: a large
     block that is freed and allocated again is mapped page by page each time.
 
-    Measured alternately on two cores of an AMD EPYC (Zen 4), 2026-11-25, with and without it: 120 updates of
-    configs/quickstart.yaml 5.9 to 6.7 and 5.6 to 6.1 s of one core, 189 and 229 MiB at the end; with 16,000 words and
-    512 hidden units 0.75 to 0.79 and 0.74 to 0.75 s per update, 413 and 533 MiB. Differences of 3 % are within the
-    noise. Does nothing where the C library has no such function.
+    Measured alternately on two cores of an AMD EPYC (Zen 4), 2026-11-25, in each pair with it and without it: 120
+    updates of configs/quickstart.yaml 5.9 to 6.7 and 5.6 to 6.1 s of one core, 189 and 229 MiB at the end; with 16,000
+    words and 512 hidden units 0.75 to 0.79 and 0.74 to 0.75 s per update, 413 and 533 MiB. Differences of 3 % are
+    within the noise. Does nothing where the C library has no such function.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -49,7 +49,8 @@ FREE = frozenset(
         *("data.src.tokenizer_cfg.num_merges", "data.trg.tokenizer_cfg.num_merges"),
     }
 )
-"""Keys that do not affect the model: the device, names, and numbers that appear nowhere."""
+"""Keys that are ignored because they do not affect the model: how it is computed, and names and numbers of special
+symbols."""
 
 _NO_SUBSET = "all of the text is used"
 _IN_THE_FILE = "ours are read from pairs of files"

@@ -146,7 +146,7 @@ class Dealing:
             first += count
 
     def resume(self, state: TrainingState) -> None:
-        """Record in a saved state that its epoch continues with updates of this size."""
+        """Prepare a saved state to continue its epoch with updates of this size."""
         if state.position and state.batches_an_update != self.size:
             if self.batches.in_order:
                 state.position, state.dealt = 0, []  # the streams are different: the epoch restarts
