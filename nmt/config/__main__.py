@@ -8,7 +8,7 @@ from nmt.config.schema import config_schema
 
 
 def main(arguments: list[str]) -> int:
-    """Print the schema (without an argument) or the reference; 2 for anything else."""
+    """Print the schema (without an argument) or the reference; return the exit status, 2 for any other argument."""
     if arguments in ([], ["schema"]):
         sys.stdout.write(json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n")
     elif arguments == ["reference"]:

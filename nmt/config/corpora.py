@@ -1,4 +1,4 @@
-"""Where a text lies: the prefix of two files, or several corpora with formats, weights and tags."""
+"""The location of texts: the prefix of two files, or several corpora with formats, weights and tags."""
 
 from dataclasses import dataclass
 from os.path import expanduser
@@ -12,13 +12,13 @@ from nmt.config.section import FilePath, PositiveInt, Section, Text
 
 @dataclass(frozen=True)
 class TextOr:
-    """Beside a type: `other`, or text that is not empty. In one piece, because pydantic would report a mistake once for
-    each alternative, and name the alternatives in its path."""
+    """Annotation for a type that is either `other` or non-empty text. It is a single validator, because pydantic would
+    report an error once for each alternative of a union and name the alternatives in its path."""
 
     other: Any
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return what pydantic asks for."""
+        """Return the validation schema for pydantic."""
         return core_schema.no_info_wrap_validator_function(
             lambda value, inner: value if isinstance(value, str) and value else inner(value),
             handler.generate_schema(self.other),
@@ -26,12 +26,12 @@ class TextOr:
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return what pydantic asks for."""
+        """Return the JSON schema for pydantic."""
         return {"anyOf": [{"type": "string", "minLength": 1}, handler(schema)]}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of such a setting as JSON has it."""
+    """Return a value of such a setting in the form of JSON."""
     return [corpus.to_dict() for corpus in value] if isinstance(value, tuple) else value
 
 
@@ -67,7 +67,7 @@ class CorpusConfig(Section):
 
     @model_validator(mode="after")
     def _check_tag(self) -> "CorpusConfig":
-        """Return a tag is one word."""
+        """Raise ValueError if a tag is not a single word."""
         if self.tag is not None and len(self.tag.split()) != 1:
             raise ValueError(f"tag must be one word without spaces, got {self.tag!r}")
         return self
@@ -79,4 +79,4 @@ Corpora = Annotated[
     TextOr(_Several),
     AfterValidator(lambda value: expanduser(value) if isinstance(value, str) else value),
 ]
-"""A prefix, or corpora."""
+"""The prefix of two files, or a list of corpora."""

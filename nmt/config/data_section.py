@@ -1,4 +1,4 @@
-"""The `data` section: which files, how they are cleaned, how they are cut into subwords."""
+"""The `data` section: files, cleaning and subwords."""
 
 from typing import Annotated, Literal
 
@@ -84,7 +84,7 @@ class SubwordsConfig(Section):
 
     @model_validator(mode="after")
     def _check_files(self) -> "SubwordsConfig":
-        """Return files of subword models go with `joint`."""
+        """Raise ValueError if the subword model files do not match `joint`."""
         if self.model_file and not self.joint:
             raise ValueError(
                 "model_file must be null with joint: false, got a file; "
@@ -186,12 +186,12 @@ class DataConfig(Section):
 
     @property
     def held_out(self) -> list[str | tuple[CorpusConfig, ...]]:
-        """Return what is named by dev and test."""
+        """Return the texts of dev and test that are set."""
         return [corpora for corpora in (self.dev, self.test) if corpora is not None]
 
     @model_validator(mode="after")
     def _check_corpora(self) -> "DataConfig":
-        """There is one at least. Weights say how training is mixed; a text that is measured with is read once."""
+        """Raise ValueError if a list of corpora is empty, or if a validation or test corpus has a weight."""
         for key in ("train", "dev", "test"):
             if getattr(self, key) == ():
                 raise ValueError(f"{key} must hold at least one corpus, got an empty list")
@@ -205,7 +205,7 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _check_languages(self) -> "DataConfig":
-        """Return the two sides are two files."""
+        """Raise ValueError if both sides have the same language, and so the same file."""
         if self.src.lang == self.tgt.lang:
             raise ValueError(
                 f"tgt.lang must be another one than data.src.lang, got {self.tgt.lang!r} for both; "

@@ -14,17 +14,18 @@ from nmt.config.section import (
     Seed,
 )
 
-# Each is a row of the decoder's states and a place in the beam's memory.
+# Each hypothesis is a row of the decoder's states and has memory in the beam.
 BeamSize = Annotated[int, Field(ge=1, le=1000)]
 Samples = Annotated[int, Field(ge=1, le=10_000)]
-# So many sentences have memory at the same time.
+# Memory is allocated for this number of sentences at once.
 Sentences = Annotated[int, Field(ge=1, le=100_000)]
-# A hypothesis has memory for all its tokens; positions are 32 bit numbers.
+# A hypothesis has memory for all its tokens; positions are 32-bit numbers.
 Length = Annotated[int, Field(ge=0, le=100_000)]
 
 
 def _length_penalty(value: Any) -> str | float:
-    """Return two names or a number: pydantic would report a mistake once for each of them."""
+    """Return one of two names or a number. It is a single validator, because pydantic would report an error once for
+    each alternative of a union."""
     if value in ("none", "average"):
         return str(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100:
@@ -46,7 +47,7 @@ LengthPenalty = Annotated[
 ]
 
 LONGEST_SOURCE = 1000
-"""Subwords of a source beyond which it is cut before it is translated."""
+"""The most subwords of a source; a longer one is truncated before translation."""
 
 
 class DecodingConfig(Section):
@@ -132,7 +133,7 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_n_best(self) -> "DecodingConfig":
-        """No more translations than places in the beam."""
+        """Raise ValueError if more translations are asked for than there are hypotheses in the beam."""
         if self.n_best > self.beam_size:
             raise ValueError(
                 f"n_best must be at most beam_size ({self.beam_size}), got {self.n_best}; raise beam_size too"
@@ -141,8 +142,8 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "DecodingConfig":
-        """Return a least length that the most one allows for the longest source at least; of what is asked for where
-        others do not allow it, translations tell."""
+        """Raise ValueError if min_length is not below the maximum length even for the longest source. If it conflicts
+        only for shorter sources, translations carry a warning."""
         most = int(self.max_length_ratio * LONGEST_SOURCE) + self.max_length_extra
         if self.min_length >= most:
             raise ValueError(
@@ -153,7 +154,7 @@ class DecodingConfig(Section):
 
     @model_validator(mode="after")
     def _check_groups(self) -> "DecodingConfig":
-        """Groups of equal size, and a search by groups or samples."""
+        """Raise ValueError unless the groups are of equal size, and not combined with sampling."""
         if self.sampling and self.beam_groups > 1:
             raise ValueError(
                 f"beam_groups must be 1 with sampling: true, got {self.beam_groups}; a search has groups or draws "

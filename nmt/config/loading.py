@@ -1,4 +1,4 @@
-"""From a file, a dictionary, the command line to a Config, or to one line of what to mend."""
+"""Reads a Config from a file, a dictionary and the command line; a mistake gives an error of one line."""
 
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -17,7 +17,7 @@ from nmt.system.files import read_small
 from nmt.system.paths import shown
 
 _MOST_BYTES = 16 * 2**20
-"""Of a settings file: what has more is none."""
+"""Most bytes of a settings file; a larger file is not one."""
 
 
 def load_config(
@@ -25,12 +25,12 @@ def load_config(
 ) -> Config:
     """Read a configuration file; each override `a.b=value` (a YAML value) replaces one key.
 
-    A file may be one of JoeyNMT (docs/import.md); `tell` is then called with each line of what became of what.
-    Overrides have our names in any case. With `preset`, a key like the others, settings of that name stand below those
-    of the file (see presets); `tell` is called with what they set.
+    The file may be one of JoeyNMT (docs/import.md); `tell` is then called with a line for each conversion. Overrides
+    always use our names. The key `preset` names settings that apply where the file gives none (see presets); `tell` is
+    called with what they set.
 
-    Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake
-    in an override is reported with `--set a.b=value` in the place of the file.
+    Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake in an override is
+    reported with `--set a.b=value` in the place of the file.
     """
     where = shown(path)
     try:
@@ -61,18 +61,19 @@ def load_config(
 
 
 def config_from_dict(values: dict[str, Any], where: str = "config") -> Config:
-    """Check a dictionary as `load_config` does a file; `where` starts a ConfigError's line."""
+    """Return the checked configuration of a dictionary, as `load_config` does for a file; an error starts with
+    `where`."""
     return _build(values, where, {})
 
 
 def dump_config(config: Config) -> str:
-    """Return the configuration with every key spelt out, as YAML that `load_config` reads back equal."""
+    """Return the configuration with all keys, as YAML that `load_config` reads back as an equal configuration."""
     return format_yaml(config.to_dict())
 
 
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
-    """Return settings from values. Raises ConfigError, which names `where` or the override in `changed` (text by keys)
-    that is at fault."""
+    """Return the validated settings. Raises ConfigError, which names `where` or the override at fault; `changed` maps
+    keys to overrides."""
     name = values.get("preset")
     if name in NAMES:
         values = over_preset(values, preset_values(name))
@@ -80,8 +81,8 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
         return Config.model_validate(values)
     except ValidationError as error:
         path, line = complain(error, config_schema())
-    # An unknown key may end before the override's path does (data.trg.lang): compare the rest.
-    # A combination has the path of a whole section and is no key's fault alone: name the file.
+    # The path of an unknown key may be shorter than the override's (data.trg.lang): compare what both have.
+    # A conflict between keys has the path of a whole section: name the file.
     if not _is_section(path):
         for keys, text in changed.items():
             shorter = min(len(path), len(keys))
@@ -95,7 +96,7 @@ def _is_section(path: tuple[str | int, ...]) -> bool:
 
 
 def _override(values: dict[str, Any], text: str) -> tuple[str, ...]:
-    """Put one `a.b=value` into the values; gives the path of the key it changed."""
+    """Apply an override `a.b=value` to the values; return the path of the changed key."""
     name, equals, value = text.partition("=")
     keys = tuple(name.strip().split("."))
     if not equals or not all(keys):

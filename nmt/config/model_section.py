@@ -1,4 +1,4 @@
-"""The `model` section: an encoder, an attention decoder and what they share."""
+"""The `model` section: encoder, attention decoder, and what they share."""
 
 import json
 import re
@@ -46,9 +46,9 @@ RECURRENT_ONLY = (
     *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
     "readout_size",
 )
-"""Settings of an encoder or decoder that mean something with type: recurrent alone."""
+"""Settings of an encoder or decoder that have a meaning only with type: recurrent."""
 CONV_ONLY = ("kernel_size", "max_positions")
-"""The same of type: conv."""
+"""Settings of an encoder or decoder that have a meaning only with type: conv."""
 AttentionName = Literal["bahdanau", "dot", "general", "luong", "scaled_dot", "multi_head", "none"]
 
 _RNN_TYPE = (
@@ -75,12 +75,12 @@ _MAX_POSITIONS = "With type: conv, positions that have a learned vector; those b
 
 
 def _canonical(name: str) -> str:
-    """Luong's paper has three scores; the toolkits that say `luong` mean the general one."""
+    """Return the name used here: toolkits with an attention score `luong` mean Luong's general score."""
     return "general" if name == "luong" else name
 
 
 class _Side(Section):
-    """What encoder and decoder share."""
+    """Settings that encoder and decoder share."""
 
     type: Literal["recurrent", "conv"] = Field(default="recurrent", description=_TYPE)
     rnn_type: RnnType = Field(default="lstm", description=_RNN_TYPE)
@@ -98,7 +98,7 @@ class _Side(Section):
 
     @model_validator(mode="after")
     def _check_type(self) -> "_Side":
-        """Return settings of the other type are left at their defaults."""
+        """Raise ValueError if a setting that belongs to the other type is not at its default."""
         other = {"conv": RECURRENT_ONLY, "recurrent": CONV_ONLY}[self.type]
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
@@ -111,7 +111,7 @@ class _Side(Section):
 
     @model_validator(mode="after")
     def _check_rnn_type(self) -> "_Side":
-        """Return a known cell, or a dotted path to somebody's own."""
+        """Return the name of a known cell, or a dotted path to a custom one."""
         if self.rnn_type not in RNN_TYPES and not re.match(_DOTTED, self.rnn_type):
             close = get_close_matches(self.rnn_type.lower(), RNN_TYPES, n=1, cutoff=0.4)
             advice = f"; did you mean {close[0]}?" if close else ""
@@ -166,21 +166,21 @@ class EncoderConfig(_Side):
 
     @property
     def input_size(self) -> int:
-        """Return size of what the first layer reads of a source position: the vectors of the subword and its
+        """Return the size of the first layer's input per source position: the vectors of the subword and its
         factors."""
         return self.embeddings.embedding_dim + sum(self.factors)
 
     @property
     def output_size(self) -> int:
-        """Return size of what stands for one source position: both directions, or a convolutional encoder's key and
-        value."""
+        """Return the size of the output per source position: both directions, or key and value of a convolutional
+        encoder."""
         if self.type == "conv":
             return 2 * self.embeddings.embedding_dim
         return 2 * self.hidden_size if self.bidirectional else self.hidden_size
 
     @property
     def key_size(self) -> int | None:
-        """Return how much of that is the key for attention; None where key and value are one."""
+        """Return the part of the output that is the key for attention; None if key and value are the same."""
         return self.embeddings.embedding_dim if self.type == "conv" else None
 
     @model_validator(mode="after")
@@ -269,12 +269,12 @@ class DecoderConfig(_Side):
 
     @property
     def query_size(self) -> int:
-        """Return size of what attention compares with the source: the state, or with type: conv an embedding."""
+        """Return the size of the attention query: the state or, with type: conv, an embedding."""
         return self.embeddings.embedding_dim if self.type == "conv" else self.hidden_size
 
     @property
     def output_size(self) -> int:
-        """Return size of what the output layer reads."""
+        """Return the size of the output layer's input."""
         size = self.embeddings.embedding_dim if self.readout == "deep" else self.hidden_size
         return self.readout_size or size
 
@@ -304,7 +304,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "ModelConfig":
-        """Return sizes that attention and first states have to share."""
+        """Raise ValueError if sizes do not fit the attention or the initial state."""
         encoder, decoder = self.encoder, self.decoder
         keys = encoder.key_size or encoder.projection or encoder.output_size
         if decoder.type == "conv" and encoder.projection is not None:
@@ -336,7 +336,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_attention(self) -> "ModelConfig":
-        """Return settings that belong to kinds of attention; which kinds a convolutional decoder can have."""
+        """Raise ValueError if a setting does not fit the kind of attention, or the kind does not fit the decoder."""
         encoder, decoder = self.encoder, self.decoder
         kind = decoder.attention
         if decoder.type == "conv" and kind in ("none", "multi_head"):
@@ -381,7 +381,7 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _check_ties(self) -> "ModelConfig":
-        """Return sizes that tied embeddings have to share."""
+        """Raise ValueError if sizes do not fit tied embeddings."""
         if self.tied_embeddings == "none":
             return self
         decoder, size = self.decoder, self.decoder.embeddings.embedding_dim

@@ -1,4 +1,4 @@
-"""`configs/reference.yaml`, written from the schema: every key, its meaning, choices, default."""
+"""Generates `configs/reference.yaml` from the schema: every key with its meaning, choices and default."""
 
 import textwrap
 from typing import Any
@@ -21,13 +21,13 @@ _HEADER = """\
 
 
 def reference_yaml() -> str:
-    """Return a configuration with every key below a comment of its meaning; it loads as it stands."""
+    """Return a valid configuration in which a comment above each key explains it."""
     schema = config_schema()
     return _HEADER + "\n".join(_section(schema, schema, 0, None)) + "\n"
 
 
 def _section(node: dict[str, Any], schema: dict[str, Any], depth: int, example: dict[str, Any] | None) -> list[str]:
-    """Return the lines of a section: every key under its description, with the example's value, or its default."""
+    """Return the lines of a section: a comment for each key, then the key with the example's value or its default."""
     lines: list[str] = []
     for key, raw in node["properties"].items():
         child = resolve(raw, schema)
@@ -47,7 +47,7 @@ def _section(node: dict[str, Any], schema: dict[str, Any], depth: int, example: 
 
 
 def _text(child: dict[str, Any], schema: dict[str, Any], required: bool) -> str:
-    """Return what is said of a key: its description, what it may be and its default."""
+    """Return the comment of a key: description, allowed values and default."""
     text = str(child["description"])
     if "properties" in child:
         return text

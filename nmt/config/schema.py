@@ -1,4 +1,4 @@
-"""The whole configuration as one typed value, and its JSON schema."""
+"""The type of the whole configuration, and its JSON schema."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -59,7 +59,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_task(self) -> "Config":
-        """Return what a task needs of the sections below it."""
+        """Raise ValueError if settings do not fit the task."""
         weights = [one.weight for one in self.data.train] if isinstance(self.data.train, tuple) else []
         if not self.training.shuffle and any(weight != 1 for weight in weights):
             raise ValueError(
@@ -109,7 +109,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_methods(self) -> "Config":
-        """Return what methods of training need of the model and the texts."""
+        """Raise ValueError if training methods do not fit the model or the texts."""
         training, data, decoder = self.training, self.data, self.model.decoder
         of_pairs = {
             "training.src_word_dropout": training.src_word_dropout,
@@ -145,7 +145,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_factors(self) -> "Config":
-        """Return what factors of the source need, and what does not know of them."""
+        """Raise ValueError if settings do not fit the source factors."""
         data, sizes = self.data, self.model.encoder.factors
         if len(data.src_factors) != len(sizes):
             raise ValueError(
@@ -171,7 +171,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_ties(self) -> "Config":
-        """Return one table for both sides needs one vocabulary."""
+        """Raise ValueError if embeddings shared by both sides have no shared vocabulary or different files."""
         if self.model.tied_embeddings == "all" and not self.data.subwords.joint:
             raise ValueError(
                 "data.subwords.joint must be true with model.tied_embeddings: all, got false; "
@@ -187,6 +187,6 @@ class Config(Section):
 
 
 def config_schema() -> dict[str, Any]:
-    """Return the JSON schema of a configuration file, for editors; `configs/schema.json` is this."""
+    """Return the JSON schema of a configuration file, for editors; it is also the content of `configs/schema.json`."""
     schema = Config.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,4 +1,4 @@
-"""What every section of a configuration shares: strictness, and the types that carry a bound."""
+"""Base of all sections of a configuration: strict validation, and types with bounds."""
 
 from dataclasses import dataclass
 from os.path import expanduser
@@ -8,8 +8,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchema
 from pydantic_core import CoreSchema, core_schema
 
 MOST = 10**9
-"""No count and no weight is larger: beyond it arithmetic in 32 bits ends, and no machine has the time or the memory. An
-error says so where somebody asks for more; a description of what a setting may be does not."""
+"""The largest count and weight: more would overflow arithmetic in 32 bits, and exceed the time and memory of any
+machine. An error mentions the limit if a value exceeds it; descriptions of settings do not."""
 
 PositiveInt = Annotated[int, Field(ge=1, le=MOST)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=MOST)]
@@ -17,29 +17,29 @@ PositiveFloat = Annotated[float, Field(gt=0, le=MOST)]
 NonNegativeFloat = Annotated[float, Field(ge=0, le=MOST)]
 AnyFloat = Annotated[float, Field(ge=-MOST, le=MOST)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
-"""Numbers in a vector: a matrix between two of the largest takes 16 GiB."""
+"""Size of a vector: a matrix between two of the largest takes 16 GiB."""
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Text = Annotated[str, Field(min_length=1)]
 FilePath = Annotated[Text, AfterValidator(expanduser)]
-"""Where something lies; `~` at its beginning is the home folder, as a shell has it."""
+"""Path of a file or folder; a leading `~` means the home folder, as in a shell."""
 
 
 @dataclass(frozen=True)
 class WholeOrAuto:
-    """Beside a type: a whole number within bounds, or `auto`, or, where `optional`, null. In one piece, because
-    pydantic would report a mistake once for each alternative."""
+    """Annotation for a type that is a whole number within bounds, `auto` or, if `optional`, null. It is a single
+    validator, because pydantic would report an error once for each alternative of a union."""
 
     least: int
     most: int = MOST
     optional: bool = False
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return what pydantic asks for."""
+        """Return the validation schema for pydantic."""
         return core_schema.no_info_plain_validator_function(self._check)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        """Return what pydantic asks for."""
+        """Return the JSON schema for pydantic."""
         kinds: list[dict[str, Any]] = [
             {"type": "integer", "minimum": self.least, "maximum": self.most},
             {"enum": ["auto"], "type": "string"},
@@ -47,7 +47,7 @@ class WholeOrAuto:
         return {"anyOf": [*kinds, {"type": "null"}] if self.optional else kinds}
 
     def _check(self, value: Any) -> int | str | None:
-        """Return a whole number in range, `auto`, or None where that is allowed; ValueError for all else."""
+        """Return a whole number in range, `auto`, or None if allowed; raise ValueError for anything else."""
         if value == "auto" or (self.optional and value is None):
             return value
         if isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most:
@@ -59,16 +59,15 @@ CountOrAuto = Annotated[int | Literal["auto"], WholeOrAuto(1)]
 
 
 class Section(BaseModel):
-    """One section: immutable, no unknown keys, no silent conversion of types.
+    """Base class of sections: immutable, without unknown keys, without silent conversion of types.
 
-    A validator over several keys raises a ValueError whose text starts with the key to change,
-    relative to its section (`decoder.hidden_size must be ...`): `nmt.config.complaints` puts the
-    rest of the path before it.
+    A validator over several keys raises a ValueError whose text starts with the key to change, relative to its section
+    (`decoder.hidden_size must be ...`): `nmt.config.complaints` puts the rest of the path before it.
     """
 
-    # pydantic before 2.10 warns of every field that begins with `model_`, unless told that they are ours to take.
+    # pydantic before 2.10 warns of every field that begins with `model_` unless protected_namespaces is empty.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every key of the section and those below it, as plain values for YAML and JSON."""
+        """Return every key of the section and its subsections, as plain values for YAML and JSON."""
         return self.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""The `training` section whole: with methods that change an update or what an update learns from, off by default."""
+"""The complete `training` section: adds methods that change an update or its loss, which are off by default."""
 
 import json
 from typing import Annotated, Literal
@@ -94,12 +94,12 @@ class TrainingConfig(TrainingBasics):
 
     @property
     def adds_to_loss(self) -> bool:
-        """Return whether more than the (smoothed) likelihood is minimised."""
+        """Return whether the loss has more terms than the (smoothed) likelihood."""
         return bool(self.r_drop or self.guided_alignment or self.coverage_loss or self.minimum_risk)
 
     @model_validator(mode="after")
     def _check_methods(self) -> "TrainingConfig":
-        """Return what methods need of one another."""
+        """Raise ValueError if training methods conflict."""
         if self.scheduled_sampling_updates and not self.scheduled_sampling:
             raise ValueError(
                 f"scheduled_sampling_updates must be 0 without scheduled_sampling, got "
@@ -124,7 +124,8 @@ class TrainingConfig(TrainingBasics):
 
 
 class FixedTraining(TrainingConfig):
-    """The same for one corpus, whose size has said how long the run is (see nmt/train/planning/lengths.py)."""
+    """The training section of a run on one corpus, whose size determines its numbers (see
+    nmt/train/planning/lengths.py)."""
 
     learning_rate_warmup: NonNegativeInt
     updates: PositiveInt | None

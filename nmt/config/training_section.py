@@ -1,4 +1,4 @@
-"""The `training` section, but for its methods (see training_methods.py)."""
+"""The `training` section, except for its methods (see training_methods.py)."""
 
 import re
 from typing import Annotated, Literal
@@ -34,11 +34,11 @@ Scheduling = Literal[
     "constant",
 ]
 TO_ZERO = ("linear", "cosine")
-"""Schedules that end with `updates`."""
+"""Schedules whose rate reaches zero at `updates`."""
 
 
 def _canonical(name: str) -> str:
-    """Return one name for one schedule: JoeyNMT has another one for this."""
+    """Return the name used here for a schedule: JoeyNMT has another name for one of them."""
     return "inverse_square_root" if name == "warmupinversesquareroot" else name
 
 
@@ -46,7 +46,7 @@ BatchSize = Annotated[int | Literal["auto"], WholeOrAuto(1, 10_000_000)]
 
 
 class TrainingBasics(Section):
-    """How the weights are found, and when to stop looking."""
+    """The `training` section without its methods."""
 
     load_model: FilePath | None = Field(
         default=None,
@@ -239,7 +239,7 @@ class TrainingBasics(Section):
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """`memory_limit` as a number."""
+        """Return `memory_limit` in bytes; None if it is not set."""
         if self.memory_limit is None:
             return None
         found = re.fullmatch(rf"(\d+(?:\.\d+)?) ?({'|'.join(_UNITS)})", self.memory_limit)
@@ -252,7 +252,7 @@ class TrainingBasics(Section):
 
     @model_validator(mode="after")
     def _check_start(self) -> "TrainingBasics":
-        """Return what another model to start from goes with."""
+        """Raise ValueError if settings do not fit load_model."""
         for name in ("src_embeddings", "tgt_embeddings"):
             if self.load_model is not None and (path := getattr(self, name)) is not None:
                 raise ValueError(
@@ -272,7 +272,7 @@ class TrainingBasics(Section):
 
     @model_validator(mode="after")
     def _check_batches(self) -> "TrainingBasics":
-        """Return what automatic batch sizes go with."""
+        """Raise ValueError if settings do not fit the automatic batch size."""
         if self.batch_size == "auto" and self.batch_type == "sentence":
             raise ValueError(
                 "batch_size must be a number with batch_type: sentence, got auto; that counts target tokens"
@@ -286,7 +286,7 @@ class TrainingBasics(Section):
 
     @model_validator(mode="after")
     def _check_rates(self) -> "TrainingBasics":
-        """Return what learning rates and schedules go with."""
+        """Raise ValueError if learning rates and schedule do not fit each other."""
         if self.learning_rate_min >= self.learning_rate:
             raise ValueError(
                 f"learning_rate_min must be below learning_rate ({self.learning_rate:g}), "
@@ -326,5 +326,6 @@ class TrainingBasics(Section):
 
 
 def _is_below(one: int | str, other: int | str | None) -> bool:
-    """Return whether it is so as far as is known before the corpus is: auto will be what fits."""
+    """Return whether `one` is below `other`; True if that is not known before the corpus is read, since auto chooses a
+    suitable number."""
     return not isinstance(one, int) or not isinstance(other, int) or one < other

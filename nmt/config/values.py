@@ -1,4 +1,4 @@
-"""Settings that come one by one, in a call or on the command line: checked by the schema, as those of a file are."""
+"""Single settings given in a call or on the command line, validated by the schema like those of a file."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -16,10 +16,10 @@ AnySection = TypeVar("AnySection", bound=Section)
 
 
 def checked_value(path: str, value: Any, name: str | None = None) -> Any:
-    """Return the value of a setting such as `threads` or `decoding.beam_size`, where the schema allows it by itself.
+    """Return the value of a setting such as `threads` or `decoding.beam_size` if the schema allows it on its own.
 
-    NumPy's numbers are taken for Python's. Raises ConfigError, one line that starts with the path, or with the `name`
-    by which whoever gave it knows it.
+    NumPy's numbers are converted to Python's. Raises ConfigError, one line that starts with the path, or with `name`,
+    which is what the caller's user calls the setting.
     """
     *sections, key = path.split(".")
     section: Any = Config
@@ -32,7 +32,7 @@ def checked_value(path: str, value: Any, name: str | None = None) -> Any:
         else:
             section.model_validate({key: value})
     except ValidationError as error:
-        # What the section's other settings, which are missing here, say together is not asked for.
+        # Ignore errors about the section's other settings, which are missing here.
         for mistake in error.errors(include_url=False):
             if mistake["loc"][:1] == (key,):
                 line = complaint((*sections, *mistake["loc"]), mistake, config_schema())
@@ -41,7 +41,7 @@ def checked_value(path: str, value: Any, name: str | None = None) -> Any:
 
 
 def checked_text(path: str, text: str, name: str) -> Any:
-    """Return the same for a value as it is typed: YAML, as `--set` takes it. Raises ConfigError."""
+    """Return the checked value of a setting that is typed as YAML, as for `--set`. Raises ConfigError."""
     try:
         value = parse_yaml(text)
     except ValueError:
@@ -50,7 +50,7 @@ def checked_text(path: str, text: str, name: str) -> Any:
 
 
 def with_values(section: AnySection, where: str, values: Mapping[str, Any]) -> AnySection:
-    """Return the section at path `where` with other values, checked one by one and together. Raises ConfigError."""
+    """Return the section at path `where` with changed values, checked singly and together. Raises ConfigError."""
     plain = {key: _plain(value) for key, value in values.items()}
     try:
         if all(type(value) in _PLAIN_TYPES for value in plain.values()):
@@ -61,23 +61,23 @@ def with_values(section: AnySection, where: str, values: Mapping[str, Any]) -> A
         raise ConfigError(complaint((where, *mistake["loc"]), mistake, config_schema())) from None
 
 
-# Every call of a translator asks the same again. Types are part of what is remembered: True is 1, and no number here.
+# Every call of a translator checks the same values again, so results are cached; by type too, since True equals 1.
 _PLAIN_TYPES = (int, float, bool, str)
 
 
 @lru_cache(maxsize=256)
 def _allowed(section: type[Section], key: str, kind: str, value: Any) -> None:
-    """Raises ValidationError where a section's setting may not have a value."""
+    """Raise ValidationError if a section's setting may not have this value."""
     section.model_validate({key: value})
 
 
 @lru_cache(maxsize=256)
 def _changed(section: AnySection, values: tuple[tuple[str, str, Any], ...]) -> AnySection:
-    """Return the section with other values. Raises ValidationError."""
+    """Return the section with changed values. Raises ValidationError."""
     return section.model_validate({**section.model_dump(), **{key: value for key, _, value in values}})
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and those of other array packages, of which there are many kinds, as Python's."""
+    """Return a scalar of NumPy or another array package as a Python number; other values are unchanged."""
     is_scalar = getattr(value, "shape", None) == () and getattr(value, "ndim", None) == 0
     return value.item() if is_scalar else value

@@ -1,7 +1,7 @@
-"""YAML to plain values and back, by the rules of YAML 1.2.
+"""Conversion of YAML to plain values and back, by the rules of YAML 1.2.
 
-PyYAML follows 1.1, where `1e-3` is text, `no` (a language code) is false and `010` is eight. A key
-given twice is an error here: the first one would be lost without a word.
+PyYAML follows 1.1, where `1e-3` is text, `no` (a language code) is false and `010` is eight. A duplicate key is an
+error here: the first one would be lost silently.
 """
 
 import re
@@ -24,7 +24,7 @@ _RULES: list[tuple[str, str, str]] = [
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """PyYAML's table of the rules: by first character, tags with their patterns."""
+    """Return the rules in PyYAML's form: a table from first characters to tags with their patterns."""
     table: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for tag, pattern, first in _RULES:
         for char in first:
@@ -51,7 +51,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    # The same rules, so that text which looks like a number to our loader is quoted.
+    # The same rules, so that text which our loader would read as a number is quoted.
     yaml_implicit_resolvers = _resolvers()
 
 
@@ -80,11 +80,11 @@ def parse_yaml(text: str) -> Any:
 
 
 def parse_written_pairs(text: str) -> list[tuple[str, str]]:
-    """Return keys and values of a YAML mapping as they are written: `no` and `1.5` are words. Raises ValueError with
-    one line: it is something else."""
+    """Return keys and values of a YAML mapping as they are written: `no` and `1.5` are text. Raises ValueError with one
+    line if it is not such a mapping."""
     found: list[str] = []
     try:
-        # Events, for nothing of them is nested here: libyaml's composer calls itself until the stack is full.
+        # Events suffice, since nothing is nested here; libyaml's composer is recursive and could overflow the stack.
         for event in yaml.parse(text, Loader=_AS_WRITTEN):
             if isinstance(event, yaml.ScalarEvent):
                 found.append(event.value)
@@ -101,7 +101,7 @@ def parse_written_pairs(text: str) -> list[tuple[str, str]]:
 
 
 def _one_line(error: Exception) -> str:
-    """`line N: what is wrong`."""
+    """Return a YAML error as `line N: what is wrong`."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     line = f"line {mark.line + 1}: " if mark else ""
@@ -109,7 +109,7 @@ def _one_line(error: Exception) -> str:
 
 
 def format_yaml(value: Any) -> str:
-    """Return a plain value as YAML text; keys stay in order and `parse_yaml` gives the value back."""
+    """Return a plain value as YAML text, with keys in order; `parse_yaml` returns an equal value."""
     return yaml.dump(
         value,
         Dumper=_Dumper,

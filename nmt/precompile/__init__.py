@@ -1,1 +1,1 @@
-"""Machine code made beforehand: what usual models run, for a processor's store or for the wheel."""
+"""Precompilation: machine code of usual models, for a processor's store or for the wheel."""

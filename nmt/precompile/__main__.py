@@ -1,4 +1,4 @@
-"""What the packs of a wheel are made with: `python -m nmt.precompile make FOLDER [LEVEL ...]`."""
+"""Makes the packs of a wheel: `python -m nmt.precompile make FOLDER [LEVEL ...]`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from nmt.precompile.packs import compile_here, make_packs, pack_here, recipes_of
 from nmt.rnn.kernels.machine_code.features import LEVELS
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 def main(work: str, *args: str) -> None:
-    """`make` is for people; the others are what it runs in processes of their own."""
+    """Run a command: `make` for users; the others are run by `make` in separate processes."""
     if work == "compile":
         compile_here(json.load(sys.stdin))
     elif work == "pack":
@@ -24,7 +24,7 @@ def main(work: str, *args: str) -> None:
         pack_here(Path(path), recipes)
     else:
         folder, *levels = args
-        make_packs(recipes_of(standard_jobs(), _say), Path(folder), levels or tuple(LEVELS), _say)
+        make_packs(recipes_of(standard_jobs(), _print_line), Path(folder), levels or tuple(LEVELS), _print_line)
 
 
 if __name__ == "__main__":

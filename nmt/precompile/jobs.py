@@ -1,7 +1,7 @@
-"""What usual models do, on a handful of made-up lines: to run it is to have its machine code.
+"""Jobs that run usual models on a few made-up lines, so that their machine code gets compiled.
 
-Generated loops depend on a cell, on what is around it and on the types that are computed in, not on sizes. So the
-models here stand for all like them.
+The generated loops depend on the cell, on its surroundings and on the dtypes, not on sizes. So these models represent
+all of their kind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nmt.config import config_from_dict
 _WORDS = "a the red blue big small house dog cat tree man sees finds has one two three and or with".split()
 _LINES = 64
 
-# Embedding, encoder (each of two directions) and decoder.
+# Sizes of embedding, encoder (each direction) and decoder.
 _SIZES = 64, 96, 192
 _USUAL = ("lstm", "gru")
 _OTHERS = ("gru_reset_before", "rnn_tanh", "layer_norm_lstm", "layer_norm_gru")
@@ -29,7 +29,7 @@ _TYPES = ("float32", "bfloat16")
 
 @dataclass(frozen=True)
 class Job:
-    """A model's settings, but for its texts, and whether it is also tried in int8 and with all kinds of search."""
+    """A model's settings without its texts, and whether int8 and all kinds of search are also run."""
 
     name: str
     settings: dict[str, Any] = field(hash=False)
@@ -37,7 +37,7 @@ class Job:
 
 
 def standard_jobs() -> Iterator[Job]:
-    """Yield models that the wheel has code for."""
+    """Yield the models for which the wheel contains code."""
     for cell in _USUAL:
         yield from _typed(cell, _translation(cell), thorough=True)
         for name, change in _CHANGES.items():
@@ -107,7 +107,7 @@ def _language_model(layers: int) -> dict[str, Any]:
 
 
 def fill_for_model(model: Path, threads: int) -> None:
-    """Have what a trained model runs when it translates, or goes on with lines."""
+    """Run what a trained model needs to translate or to continue lines, so that its code is compiled and stored."""
     from nmt.storage.saved_model import load_saved_model
 
     is_language_model = load_saved_model(model, None, task=None).config.task == "lm"
@@ -118,13 +118,14 @@ def fill_for_model(model: Path, threads: int) -> None:
 
 
 def run_job_aside(job: Job, threads: int) -> None:
-    """`run_job` in a folder that is gone afterwards."""
+    """Do `run_job` in a temporary folder."""
     with TemporaryDirectory() as folder:
         run_job(job, Path(folder), threads)
 
 
 def run_job(job: Job, folder: Path, threads: int) -> None:
-    """Train it for two updates, and translate; all files go into `folder`. Raises NMTError: the settings are wrong."""
+    """Train a model for two updates, then translate; all files go into `folder`. Raises NMTError if the settings are
+    wrong."""
     from nmt.storage.quantised_model import save_quantised
     from nmt.storage.saved_model import load_saved_model
     from nmt.train.run.trainer import Trainer
@@ -152,7 +153,7 @@ def run_job(job: Job, folder: Path, threads: int) -> None:
 
 
 def _write_texts(folder: Path) -> Path:
-    """Return the stem of two files of equal lines, in two made-up languages."""
+    """Write two parallel files in made-up languages; return their common prefix."""
     drawn = random.Random(1)
     lines = [" ".join(drawn.choices(_WORDS, k=drawn.randint(1, 12))) for _ in range(_LINES)]
     stem = folder / "text"

@@ -1,4 +1,4 @@
-"""Packs of machine code for the wheel: one for each level of processors, from what standard jobs have run."""
+"""Packs of machine code for the wheel: one for each processor level, with the functions that the standard jobs run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from nmt.rnn.kernels.machine_code.store import Record, store, write_pack
 
 Say = Callable[[str], None]
 _THREADS = 2
-"""Of the jobs, on whichever machine: one more function runs where threads share work."""
+"""Threads of the jobs on any machine: one more function runs where threads share work."""
 
 
 def recipes_of(jobs: Iterable[Job], say: Say) -> list[Recipe]:
-    """Return how to make all that the jobs run, in this process; in an order that depends on nothing else."""
+    """Run the jobs in this process and return the recipes of all functions that they use, in a fixed order."""
     found: dict[str, Recipe] = {}
 
     def note(native: Native) -> None:
@@ -42,9 +42,9 @@ def recipes_of(jobs: Iterable[Job], say: Say) -> list[Recipe]:
 
 
 def compile_all(recipes: Sequence[Recipe], environment: dict[str, str]) -> None:
-    """Put what is missing into the store, on all cores."""
+    """Compile the functions that the store lacks, on all cores."""
     count = max(1, default_threads())
-    # Functions that others call come first, in one process: each of the others would compile them.
+    # Functions that others call come first, in one process: otherwise every process would compile them.
     called = [recipe for recipe in recipes if recipe[0] == "named"]
     rest = [recipe for recipe in recipes if recipe[0] != "named"]
     for group in (called,), tuple(rest[n::count] for n in range(count)):
@@ -54,7 +54,7 @@ def compile_all(recipes: Sequence[Recipe], environment: dict[str, str]) -> None:
 
 
 def make_packs(recipes: Sequence[Recipe], folder: Path, levels: Sequence[str], say: Say) -> None:
-    """Write `LEVEL.pack` for each level into a folder."""
+    """Write `LEVEL.pack` into a folder for each level."""
     for level in levels:
         environment = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": "1"}
         compile_all(recipes, environment)
@@ -65,20 +65,20 @@ def make_packs(recipes: Sequence[Recipe], folder: Path, levels: Sequence[str], s
 
 
 def _run(work: str, argument: Sequence[object], environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:
-    """Another process, for its target is chosen once."""
+    """Run a command of this package in another process, since a process chooses its target only once."""
     command = [sys.executable, "-m", "nmt.precompile", work]
     given = os.environ | environment | {"NMT_SHIPPED_CODE": "0"}
     return subprocess.run(command, input=json.dumps(argument).encode(), env=given, check=False)
 
 
 def compile_here(recipes: Sequence[Recipe]) -> None:
-    """What such a process does: all functions are in the store then."""
+    """Compile all functions in this process, which stores them."""
     for recipe in recipes:
         _ = native_of(recipe).address
 
 
 def pack_here(path: Path, recipes: Sequence[Recipe]) -> None:
-    """What the last one does: a pack of them, from the store."""
+    """Write a pack of these functions from the store."""
     records: dict[str, Record] = {}
     for recipe in recipes:
         native = native_of(recipe)

@@ -1,4 +1,4 @@
-"""Runs as one page for a browser."""
+"""Reports: runs as one HTML page."""
 
 from nmt.report.page import report_page
 from nmt.report.runs import Run, read_run

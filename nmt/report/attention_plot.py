@@ -1,4 +1,4 @@
-"""Attention between words as a picture (SVG, which every browser shows)."""
+"""Attention between words as an SVG picture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _MARGIN = 12
 
 
 def attention_svg(weights: np.ndarray, src_words: Sequence[str], tgt_words: Sequence[str]) -> str:
-    """Return a grid, target words downwards and source words to the right; the darker, the more attention [T, S]."""
+    """Return a grid of attention weights [T, S], with target words as rows and source words as columns; darker means
+    more attention."""
     left = _MARGIN + _LETTER * max(map(len, tgt_words), default=0)
     top = _MARGIN + _LETTER * max(map(len, src_words), default=0)
     width, height = left + _CELL * len(src_words) + _MARGIN, top + _CELL * len(tgt_words) + _MARGIN

@@ -1,4 +1,4 @@
-"""The page: one file without links to others, which any browser shows without a network."""
+"""The page: a self-contained HTML file that any browser shows without a network."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _CHARTS = (
     ("train gradient_norm", "Norm of the gradient before clipping", False),
     ("train tgt_tokens_per_second", "Target tokens a second", False),
 )
-"""Curves in their order: name, title, whether it has intervals."""
+"""The charts in order: name of the curve, title, whether it has intervals."""
 _SHOWN_CHANGES = 30
 Pictures = Mapping[str, Sequence[str]]
-"""SVG of attention, by the name of the run."""
+"""SVG pictures of attention by the name of the run."""
 
 
 def report_page(runs: Sequence[Run], pictures: Pictures | None = None, title: str = "Training report") -> str:
-    """Return the page of one run or several.
+    """Return the HTML page of one or more runs.
 
     Args:
-        runs: What they are.
-        pictures: Of attention, to be shown below each run's translations.
-        title: Its heading.
+        runs: The runs to show.
+        pictures: Pictures of attention, shown below the translations.
+        title: Title and heading of the page.
     """
     sections = [
         _summary(runs),
@@ -61,7 +61,7 @@ def report_page(runs: Sequence[Run], pictures: Pictures | None = None, title: st
 
 
 def _data(runs: Sequence[Run]) -> str:
-    """Return what the charts are drawn from. `<` is written so that no text in it can end the script."""
+    """Return the data of the charts as JSON. `<` is escaped so that no text in it can end the script."""
     charts = [
         {
             "title": title,
@@ -80,7 +80,7 @@ def _resource(name: str) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of cells that are HTML already."""
+    """Return an HTML table of cells that are already HTML."""
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
@@ -97,7 +97,7 @@ def _label(runs: Sequence[Run], run: Run) -> str:
 
 
 def _summary(runs: Sequence[Run]) -> str:
-    """Return a row a run: how far, how good, how fast."""
+    """Return a table with a row for each run: progress, scores and speed."""
     rows = []
     for run in runs:
         best, test, start = run.best, run.events.get("test", {}), run.events.get("start", {})
@@ -134,7 +134,7 @@ def _summary(runs: Sequence[Run]) -> str:
 
 
 def _signatures(runs: Sequence[Run]) -> str:
-    """Return the signatures of the scores, each once with the runs that have it."""
+    """Return the signatures of the scores, each with the runs that have it."""
     owners: dict[str, list[str]] = {}
     for run in runs:
         for signature in _signatures_of(run).values():
@@ -149,17 +149,17 @@ def _signatures_of(run: Run) -> dict[str, str]:
 
 
 def _warnings(runs: Sequence[Run]) -> list[str]:
-    """Return what the runs' scores may not be compared for, and what could not be read."""
-    told = []
+    """Return reasons why the runs' scores cannot be compared, and the number of unreadable lines."""
+    warnings = []
     for name in ("bleu", "chrf"):
         found = {signatures[name] for run in runs if name in (signatures := _signatures_of(run))}
         if len(found) > 1:
-            told.append(f"The runs' {name} scores have different signatures: they cannot be compared.")
+            warnings.append(f"The runs' {name} scores have different signatures: they cannot be compared.")
     for key in ("data.dev", "data.test"):
         if len({str(run.settings[key]) for run in runs if run.settings.get(key)}) > 1:
-            told.append(f"The runs have different {key}: scores on it cannot be compared.")
-    told += [f"{run.name}: {run.skipped} lines of metrics.jsonl cannot be read." for run in runs if run.skipped]
-    return [f'<p class="warning">{escape(text)}</p>' for text in told]
+            warnings.append(f"The runs have different {key}: scores on it cannot be compared.")
+    warnings += [f"{run.name}: {run.skipped} lines of metrics.jsonl cannot be read." for run in runs if run.skipped]
+    return [f'<p class="warning">{escape(text)}</p>' for text in warnings]
 
 
 def _validations(runs: Sequence[Run]) -> str:
@@ -185,7 +185,7 @@ def _validations(runs: Sequence[Run]) -> str:
 
 
 def _translations(run: Run) -> str:
-    """Return what the model made of its sample sentences, from first to last."""
+    """Return the model's translations of its sample sentences, from first to last."""
     blocks = []
     for sample in run.samples:
         changes = sample["changes"]
@@ -202,7 +202,7 @@ def _attention(name: str, pictures: Sequence[str]) -> str:
 
 
 def _differing(runs: Sequence[Run]) -> str:
-    """Return the settings that are not the same in all runs."""
+    """Return the settings that differ between runs."""
     if len(runs) < 2:
         return ""
     keys = sorted({key for run in runs for key in run.settings if key != "model_dir"})
@@ -216,7 +216,7 @@ def _differing(runs: Sequence[Run]) -> str:
 
 
 def _doctor(run: Run) -> str:
-    """Return what was found in the corpus before training."""
+    """Return the findings of the corpus check before training."""
     if run.findings is None:
         return ""
     parts = []
@@ -236,7 +236,7 @@ def _doctor(run: Run) -> str:
 
 
 def _machines(runs: Sequence[Run]) -> str:
-    """Return where each run was made."""
+    """Return the machine of each run."""
     rows = []
     for run in runs:
         start = run.events.get("start", {})
@@ -250,7 +250,7 @@ def _machines(runs: Sequence[Run]) -> str:
 
 
 def _settings(run: Run) -> str:
-    """Return all settings of a run, folded away."""
+    """Return all settings of a run, collapsed."""
     rows = [
         (f"<code>{key}</code>", escape(json.dumps(value, ensure_ascii=False))) for key, value in run.settings.items()
     ]

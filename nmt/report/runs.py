@@ -1,4 +1,4 @@
-"""What a model folder says of its run: metrics.jsonl, config.yaml, data_check.json."""
+"""Reads a run from its model folder: metrics.jsonl, config.yaml, data_check.json."""
 
 from __future__ import annotations
 
@@ -18,34 +18,35 @@ from nmt.system.files import explain, read_small
 from nmt.system.paths import exists, shown
 
 MOST_POINTS = 2_000
-"""Of a curve: more is no wider than a screen."""
+"""Most points of a curve: no screen is wider."""
 _CURVES = {
     "train": ("loss", "nll", "ppl", "accuracy", "learning_rate", "gradient_norm", "tgt_tokens_per_second"),
     "validation": ("loss", "ppl", "accuracy", "bleu", "chrf"),
 }
-"""Numbers of events that become curves."""
+"""Values of events that become curves."""
 _DATA_CHECK_NAME = "data_check.json"
 _MOST_BYTES = 64 * 2**20
 
 Points = list[tuple[float, float, float]]
-"""Of a curve: update, minutes, value."""
+"""The points of a curve: update, minutes, value."""
 
 
 @dataclass
 class Run:
-    """One training.
+    """A training run.
 
     Attributes:
-        name: The folder as text.
-        folder: Where it is.
-        curves: By `train loss`, `validation bleu` and the like.
-        intervals: Half of the width of the 95 % interval of BLEU, by update.
-        samples: Of each sample sentence source, reference and [update, hypothesis] wherever that changed.
-        events: The last of each kind.
-        best: The last validation that was the best so far; empty before the first.
-        settings: Dotted key to value.
-        findings: Of the doctor; None where nothing was looked at.
-        skipped: Lines of metrics.jsonl that cannot be read.
+        name: The path of the folder as text.
+        folder: The model folder.
+        curves: Curves by names such as `train loss` and `validation bleu`.
+        intervals: Half-width of the 95 % interval of BLEU, by update.
+        samples: For each sample sentence its source, reference, and [update, hypothesis] whenever the hypothesis
+            changed.
+        events: The last event of each kind.
+        best: The best validation so far; empty before the first.
+        settings: Values by dotted key.
+        findings: Findings of the corpus check; None if there was none.
+        skipped: Number of unreadable lines in metrics.jsonl.
     """
 
     name: str
@@ -61,23 +62,23 @@ class Run:
 
     @property
     def updates(self) -> int:
-        """Updates done, as far as they are written down."""
+        """Return the number of updates recorded."""
         return max((int(as_number(event.get("update"))) for event in self.events.values()), default=0)
 
     @property
     def minutes(self) -> float:
-        """Return what they took."""
+        """Return the minutes that the updates took."""
         return max((as_number(event.get("elapsed")) for event in self.events.values()), default=0.0) / 60
 
     @property
     def speed(self) -> float:
-        """Return the mean of target tokens a second, by the lines of progress; NaN where there is none."""
+        """Return the mean number of target tokens per second over the lines of progress; NaN if there are none."""
         rates = [value for _, _, value in self.curves.get("train tgt_tokens_per_second", ()) if value > 0]
         return sum(rates) / len(rates) if rates else math.nan
 
 
 def read_run(folder: Path) -> Run:
-    """Read a model folder. A run that was resumed after a crash wrote some updates twice: the later ones count.
+    """Return the run in a model folder. If a run resumed after a crash repeated some updates, the later events count.
 
     Raises:
         DataError: There is no metrics.jsonl, or it cannot be read.
@@ -112,8 +113,8 @@ def read_run(folder: Path) -> Run:
 
 
 def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
-    """Return places of at most so many of the values of a curve [N], in order: of each stretch the lowest and the
-    highest, so that no peak is lost; the first and the last stay."""
+    """Return the indices of at most `most` values of a curve [N], in order: the lowest and highest value of each
+    stretch, so that no peak is lost, and the first and last value."""
     if len(values) <= most:
         return np.arange(len(values))
     starts = 1 + np.arange((most - 2) // 2 + 1) * (len(values) - 2) // ((most - 2) // 2)
@@ -123,7 +124,7 @@ def thinned(values: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
 
 
 def as_number(value: Any) -> float:
-    """Return a number as it is, and 0 for anything else."""
+    """Return a finite number as a float, and 0 for anything else."""
     try:
         return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
     except OverflowError:  # an integer of hundreds of digits
@@ -131,7 +132,7 @@ def as_number(value: Any) -> float:
 
 
 def _numbers(rows: list[tuple[Any, ...]]) -> np.ndarray:
-    """Return the same as a table, float64 [N, n]; NaN for what is no number."""
+    """Return rows of values as a table, float64 [N, n]; NaN for what is not a number."""
     if not set(map(type, chain.from_iterable(rows))) <= {float, int, type(None)}:
         rows = [tuple(value if isinstance(value, int | float) else None for value in row) for row in rows]
     try:
@@ -141,7 +142,7 @@ def _numbers(rows: list[tuple[Any, ...]]) -> np.ndarray:
 
 
 def _events(file: Any, run: Run) -> Iterator[dict[str, Any]]:
-    """Yield the events of a file, line by line; a line cut off by a crash is counted and passed over."""
+    """Yield the events of a file, line by line; a line truncated by a crash is counted and skipped."""
     decode = json.JSONDecoder().raw_decode  # as json.loads does, in two thirds of the time
     for line in map(str.strip, file):
         try:
@@ -156,7 +157,8 @@ def _events(file: Any, run: Run) -> Iterator[dict[str, Any]]:
 
 
 def _note(run: Run, raw: dict[str, dict[int, tuple[Any, ...]]], event: dict[str, Any]) -> None:
-    """Add one event to a run, and by its update what curves are made of: seconds, and the values of its kind's keys."""
+    """Add one event to a run, and to `raw` the data of its curves by update: seconds, and the values of its kind's
+    keys."""
     kind, update = event["event"], event.get("update")
     run.events[kind] = event
     if kind == "validation" and event.get("best"):
@@ -165,12 +167,12 @@ def _note(run: Run, raw: dict[str, dict[int, tuple[Any, ...]]], event: dict[str,
         _note_samples(run, update, event)
     if kind in _CURVES and isinstance(update, int):
         get = event.get
-        # A tuple: of numbers alone, it is nothing that the collector of cycles looks at again and again.
+        # A tuple of numbers, which the garbage collector does not keep tracking.
         raw[kind][update] = (get("elapsed"), *map(get, _CURVES[kind]))
 
 
 def _note_samples(run: Run, update: int, event: Mapping[str, Any]) -> None:
-    """Add the sample translations of a validation, where they are others than before."""
+    """Add the sample translations of a validation that have changed."""
     intervals = event.get("intervals")
     if isinstance(intervals, dict) and isinstance(intervals.get("bleu"), int | float):
         run.intervals[update] = float(intervals["bleu"])
@@ -188,7 +190,7 @@ def _note_samples(run: Run, update: int, event: Mapping[str, Any]) -> None:
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and values of nested settings."""
+    """Yield dotted keys and values of nested settings."""
     for key, value in settings.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -197,7 +199,7 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _findings(path: Path) -> dict[str, Any] | None:
-    """Return what the doctor wrote; None where there is nothing of it that can be read."""
+    """Return the findings of the corpus check; None if they are missing or unreadable."""
     try:
         found = json.loads(read_small(path, _MOST_BYTES))
         return found if isinstance(found, dict) and isinstance(found.get("findings"), list) else None

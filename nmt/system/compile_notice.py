@@ -1,7 +1,7 @@
-"""Tells a user that machine code is being made: the first run on a machine waits for it, long and without a word.
+"""A notice that machine code is being compiled: a first run on a machine otherwise waits for it without explanation.
 
-Code that compiles says when it begins and ends (`making_code`) and when it found code that was there (`note_found`).
-A command that wants to tell its user does its work within `telling_of_compilation`; elsewhere nothing is written.
+Code that compiles marks the time with `making_code`, and reports each function that is ready with `note_found`. A
+command that wants notices runs its work within `telling_of_compilation`; otherwise nothing is written.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from nmt.system.interruption import forkable
 from nmt.system.terminal import is_live, live
 
 _QUIET_SECONDS = 1.0
-"""What compiles in less is not worth a line."""
+"""Compilation that takes less time is not reported."""
 _LOOK_SECONDS = 0.2
 _USUAL_SECONDS, _USUAL_FUNCTIONS = 0.2, 10
-"""What a function takes, and how many measured ones count as much as that."""
+"""Prior for the time estimate: seconds per function, and its weight as a number of functions."""
 
 _ONCE = "once on this machine"
 _EACH_TIME = "in each run, for there is no folder to keep it in (set NMT_CACHE_DIR to one)"
 
 
 class _Progress:
-    """Counts functions and tells of them. Its thread is begun by the first function that has to be compiled.
+    """Counts functions and prints notices. The first function that has to be compiled starts its thread.
 
     Args:
-        tell: Writes a text and what ends it to standard error.
-        functions: How many the command needs, about.
+        tell: Writes a text and its ending to standard error.
+        functions: Approximate number of functions that the command needs.
     """
 
     def __init__(self, tell: Callable[[str, str], None], functions: int) -> None:
@@ -40,11 +40,11 @@ class _Progress:
         self._found = self._first = self._depth = 0
         self._seconds = self._since = 0.0
         self._thread: threading.Thread | None = None
-        self._told = self._shown = False
+        self._reported = self._shown = False
         self._how = _ONCE
 
     def begin(self, is_kept: bool) -> None:
-        """Note that a function is being compiled."""
+        """Record that the compilation of a function begins."""
         with self._lock:
             self._how = _ONCE if is_kept else _EACH_TIME
             if self._thread is None:
@@ -56,7 +56,7 @@ class _Progress:
             self._depth += 1
 
     def end(self) -> None:
-        """Note that it is made. Whoever writes next finds an empty line."""
+        """Record that the compilation has ended, and clear the notice so that other output starts on an empty line."""
         with self._lock:
             self._depth -= 1
             if not self._depth:
@@ -64,11 +64,11 @@ class _Progress:
                 self._clear()
 
     def found(self) -> None:
-        """Note that one more function can run."""
+        """Count one more function as ready."""
         self._found += 1
 
     def close(self) -> None:
-        """Tell no more."""
+        """Print no more notices."""
         self._ended.set()
         with self._lock:
             self._clear()
@@ -77,19 +77,19 @@ class _Progress:
         while not self._ended.wait(_LOOK_SECONDS):
             with self._lock:
                 if self._depth and not self._ended.is_set():
-                    self._look(self._seconds + time.monotonic() - self._since)
+                    self._report(self._seconds + time.monotonic() - self._since)
 
-    def _look(self, seconds: float) -> None:
-        """Tell what is worth it after so many seconds of compiling."""
+    def _report(self, seconds: float) -> None:
+        """Print a notice if `seconds` of compilation warrant one."""
         if seconds < _QUIET_SECONDS:
             return
         text = f"compiling machine code, {self._how}: {self._state(seconds)}"
         if is_live(sys.stderr):
             self._tell(live(text), "")
             self._shown = True
-        elif not self._told:
+        elif not self._reported:
             self._tell(text, "\n")
-        self._told = True
+        self._reported = True
 
     def _state(self, seconds: float) -> str:
         made = self._found - self._first
@@ -106,17 +106,17 @@ class _Progress:
 
 
 _progress: list[_Progress] = []
-"""Of the command that runs; none or one."""
+"""The progress of the running command; at most one."""
 
 
 @contextmanager
 def telling_of_compilation(tell: Callable[[str, str], None], functions: int) -> Iterator[None]:
-    """Tell on standard error what is compiled within the block: one line, and on a terminal a line that shows how far
-    it is. Silent where that takes less than a second.
+    """Report on standard error what is compiled within the block: one line, or on a terminal a changing line with the
+    progress. Nothing is printed if it takes less than a second.
 
     Args:
-        tell: Writes a text and what ends it, as `nmt.cli.lines.streams.tell` does.
-        functions: How many functions of machine code the work needs, about.
+        tell: Writes a text and its ending, like `nmt.cli.lines.streams.tell`.
+        functions: Approximate number of compiled functions that the work needs.
     """
     progress = _Progress(tell, functions)
     _progress.append(progress)
@@ -128,17 +128,17 @@ def telling_of_compilation(tell: Callable[[str, str], None], functions: int) -> 
 
 
 def stop_telling() -> None:
-    """Write nothing from now on: another process of the same work does."""
+    """Print no more notices: another process of the same job prints them."""
     for progress in _progress:
         progress.close()
 
 
 @contextmanager
 def making_code(is_kept: bool = True) -> Iterator[None]:
-    """Note that something is compiled within the block, or that this process waits for another one to compile it.
+    """Record that something is compiled within the block, or that this process waits for another to compile it.
 
     Args:
-        is_kept: Whether later processes will find it.
+        is_kept: Whether the code is stored for later processes.
     """
     progress = _progress[-1] if _progress else None
     if progress is None:
@@ -152,6 +152,6 @@ def making_code(is_kept: bool = True) -> Iterator[None]:
 
 
 def note_found() -> None:
-    """Note that a function can run: it was there, or has been compiled."""
+    """Record that a function is ready, whether it was stored or has just been compiled."""
     if _progress:
         _progress[-1].found()

@@ -1,7 +1,6 @@
-"""Files that are whole or not there: written beside their place, then renamed onto it.
+"""Files that are either complete or absent: written under a temporary name, then renamed.
 
-A reader, or the next run after a `kill -9`, sees the former file or the new one, never a part of
-one.
+A reader, or the next run after a `kill -9`, sees the old file or the new one, never a partial one.
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ TEMPORARY_SUFFIX = ".nmt-tmp"
 _MOST_NAME_BYTES = 255
 
 _unfinished: set[Path] = set()
-"""Files and folders that this process is writing aside."""
+"""Temporary files and folders that this process is writing."""
 
 
 @contextlib.contextmanager
 def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
-    """Yield a path to write to; when the block ends well, rename that file onto `path`.
+    """Yield a path to write to; when the block ends without an error, rename that file to `path`.
 
-    The temporary file lies in the same folder, so that the rename is one atomic step, and is
-    removed if the block raises. A symbolic link keeps pointing where it did: its target is
-    replaced. What is there keeps its mode and, where the system allows it, its owner. What is not a plain file (a pipe,
-    /dev/null) is written to directly, since a rename would destroy it.
+    The temporary file is in the same folder, so that the rename is atomic, and is removed if the block raises. A
+    symbolic link is kept: its target is replaced. The new file gets the mode of the old one and, if the system allows
+    it, its owner. What is not a plain file (a pipe, /dev/null) is written to directly, since a rename would destroy it.
 
     Args:
         path: The file to create or replace.
@@ -60,15 +58,15 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder to fill; when the block ends well, rename it to `path`.
+    """Yield a new folder to fill; when the block ends without an error, rename it to `path`.
 
-    What the folder is to hold appears all at once, or not at all. Folders above it are made if need be. A folder that
-    is there and empty stays the same one, with its mode and owner: what it is to hold is made in a folder within it,
-    and moved up when it is whole, in the order in which it was written.
+    A new folder appears with all of its content, or not at all. Parent folders are made if needed. An existing empty
+    folder is kept, with its mode and owner: the content is written to a folder within it and, when complete, moved up
+    in the order in which it was written.
 
     Raises:
-        OSError: `path` is there and not an empty folder, another process is filling it, the disk is full, or the folder
-            above is not writable.
+        OSError: `path` exists and is not an empty folder, another process is filling it, the disk is full, or the
+            parent folder is not writable.
     """
     target = Path(os.path.realpath(path))
     if target.exists():
@@ -85,7 +83,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _filled(target: Path, path: Path) -> Iterator[Path]:
-    """Yield a folder within an empty one; what is in it when the block ends well is moved up."""
+    """Yield a folder within an empty one; its content is moved up when the block ends without an error."""
     if not target.is_dir():
         raise FileExistsError(errno.EEXIST, "a file", str(path))
     handle = os.open(target, os.O_RDONLY)
@@ -107,23 +105,23 @@ def _filled(target: Path, path: Path) -> Iterator[Path]:
 
 
 def remove_unfinished() -> None:
-    """Remove what this process is writing aside: for a way out that unwinds nothing, such as a signal."""
+    """Remove the temporary files of this process, before an exit that runs no cleanup, such as on a signal."""
     for path in list(_unfinished):
         _remove(path)
 
 
 def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
-    """Write a small file aside, then rename it onto `path`."""
+    """Write a small file under a temporary name, then rename it to `path`."""
     with replacing(path, sync=sync) as temporary:
         temporary.write_bytes(content)
 
 
 def link_onto(existing: Path, path: Path) -> None:
-    """Let `path` name the file that `existing` names now, whatever becomes of `existing`: a hard link, or a copy where
-    the file system has none. What had the name is replaced at once.
+    """Make `path` another name of the file `existing` (a hard link), or a copy if the file system has no hard links. An
+    existing file at `path` is replaced atomically.
 
     Raises:
-        OSError: It cannot be written, or there is no `existing`.
+        OSError: It cannot be written, or `existing` does not exist.
     """
     with _aside(path) as temporary:
         _remove(temporary)
@@ -134,19 +132,19 @@ def link_onto(existing: Path, path: Path) -> None:
         except OSError:
             shutil.copyfile(existing, temporary)
         os.rename(temporary, path)
-        _remove(temporary)  # rename does nothing where both are names of one file
+        _remove(temporary)  # rename does nothing if both are names of one file
 
 
 def read_small(path: Path, most: int) -> bytes:
-    """Read a whole file of at most `most` bytes, a pipe too.
+    """Return the content of a file or pipe of at most `most` bytes.
 
     Raises:
-        OSError: It cannot be read, or has more bytes, as a device without end has.
+        OSError: It cannot be read, or has more bytes, as an endless device has.
     """
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)
-    except ValueError:  # what open raises for it
+    except ValueError:  # raised by open for such a name
         raise OSError(errno.EINVAL, "a name with a NUL character", str(path)) from None
     if len(content) > most:
         raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
@@ -154,7 +152,7 @@ def read_small(path: Path, most: int) -> bytes:
 
 
 def remove_temporaries(folder: Path) -> int:
-    """Remove what killed runs left in `folder`, which the caller owns; return how many files."""
+    """Remove temporary files that killed runs left in `folder`, which the caller has locked; return their number."""
     leftovers = list(folder.glob(f".*{TEMPORARY_SUFFIX}"))
     for leftover in leftovers:
         _remove(leftover)
@@ -162,13 +160,13 @@ def remove_temporaries(folder: Path) -> int:
 
 
 def explain(error: BaseException) -> str:
-    """Return what the system said, without number and path: `no space left on device`."""
+    """Return the system's message without number and path: `no space left on device`."""
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return reason.splitlines()[0][:1].lower() + reason.splitlines()[0][1:]
 
 
 def remedy(error: OSError) -> str:
-    """Return what a user can do about a file that cannot be written: `make room and run again`."""
+    """Return advice for a user about a file that cannot be written: `make room and run again`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "make room and run again"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -180,7 +178,7 @@ def remedy(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _aside(target: Path) -> Iterator[Path]:
-    """Yield a name beside `target`; what has it when the block fails is removed."""
+    """Yield a temporary path next to `target`; if the block fails, what is there is removed."""
     temporary = target.with_name(_temporary_name(target.name))
     _unfinished.add(temporary)
     try:
@@ -193,7 +191,8 @@ def _aside(target: Path) -> Iterator[Path]:
 
 
 def _temporary_name(name: str) -> str:
-    """Return a name for what is to become `name`: that with an ending, or its checksum where it is too long for one."""
+    """Return the temporary name of a file: its name with an ending, or its checksum if the name is too long for
+    that."""
     ending = f".{os.getpid()}{TEMPORARY_SUFFIX}"
     raw = os.fsencode(name)
     if len(raw) + len(ending) < _MOST_NAME_BYTES:
@@ -202,7 +201,7 @@ def _temporary_name(name: str) -> str:
 
 
 def _make_like(path: Path, former: os.stat_result) -> None:
-    """Make an empty file with the mode of another one, and its owner and group where the system allows that."""
+    """Create an empty file with the mode of another and, if the system allows it, its owner and group."""
     mode = stat.S_IMODE(former.st_mode) & 0o777
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -217,7 +216,7 @@ def _make_like(path: Path, former: os.stat_result) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or a folder with all in it, if it is there."""
+    """Remove a file, or a folder with its content, if it exists."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -225,7 +224,7 @@ def _remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
+    """Flush a file or folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -234,8 +233,8 @@ def _sync(path: Path) -> None:
 
 
 def lock_alone(handle: int) -> bool:
-    """Lock an open file for this process until it is closed; False where another process has locked it. True as well
-    on systems and network file systems without locks: two at once are then not noticed."""
+    """Lock an open file exclusively until it is closed; return False if another process has locked it. Returns True as
+    well on systems and network file systems without locks, where two processes do not notice each other."""
     try:
         import fcntl
     except ImportError:

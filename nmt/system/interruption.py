@@ -1,4 +1,4 @@
-"""Work that Ctrl-C must not cut in two, and locks that a forked child may take."""
+"""Work that Ctrl-C must not interrupt, and locks that a forked child can acquire."""
 
 from __future__ import annotations
 
@@ -13,24 +13,25 @@ from weakref import ref
 
 _Lock = TypeVar("_Lock")
 
-_LEAST_ROOM = 64
-_room = _LEAST_ROOM
+_LEAST_CAPACITY = 64
+_capacity = _LEAST_CAPACITY
 _locks: dict[int, ref[Any]] = {}
-"""By identity. The references have no callbacks, as those of a `WeakSet` have: an interruption that comes while one
-runs is lost. What is gone is left out when there is no room for more."""
-_noting: Any = threading.RLock()
+"""Locks by identity. The references have no callbacks, unlike those of a `WeakSet`: an interrupt that arrives during a
+callback is lost. Dead references are removed when the table is full."""
+_registry_lock: Any = threading.RLock()
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let a SIGINT take effect only when the block has ended.
+    """Delay a SIGINT until the block has ended.
 
-    For work that shares state with later calls and is not ours to make safe at every instruction, such as compiling
-    with Numba. Python runs signal handlers in the main thread alone; elsewhere the block is an ordinary one. So it is
-    where the handler has an attribute `never_raises`: it ends the process, or takes a note.
+    For work that shares state with later calls and that we cannot make interruptible at every instruction, such as
+    compiling with Numba. Python runs signal handlers only in the main thread; in other threads the context does
+    nothing. It also does nothing if the handler has an attribute `never_raises`, since such a handler only ends the
+    process or records the signal.
     """
     former = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
-    # Not callable: another thread; ignored or left to the system; set by code that is not Python.
+    # Not callable: another thread, a signal that is ignored or has the default action, or a handler not set by Python.
     if not callable(former) or getattr(former, "never_raises", False):
         yield
         return
@@ -45,24 +46,24 @@ def uninterrupted() -> Iterator[None]:
 
 
 def forkable(lock: _Lock) -> _Lock:
-    """Return the same lock, open in a forked child even where another thread of the parent held it: that thread is not
-    in the child, and would never open it. What the lock guards must be whole between any two instructions."""
-    global _locks, _room
-    with _noting:
-        if len(_locks) >= _room:
+    """Return the same lock, registered to be unlocked in a forked child. There, a lock held by another thread of the
+    parent would never be released. The data that it protects must be consistent between any two instructions."""
+    global _locks, _capacity
+    with _registry_lock:
+        if len(_locks) >= _capacity:
             _locks = {key: one for key, one in _locks.items() if one() is not None}
-            _room = 2 * len(_locks) + _LEAST_ROOM
+            _capacity = 2 * len(_locks) + _LEAST_CAPACITY
         _locks[id(lock)] = ref(lock)
     return lock
 
 
-def _open_locks() -> None:
-    """Open all locks that are noted, as the standard library opens its own, in a child that was just forked."""
-    _noting._at_fork_reinit()
+def _unlock_all() -> None:
+    """Unlock all registered locks in a forked child, as the standard library does with its own."""
+    _registry_lock._at_fork_reinit()
     for one in list(_locks.values()):
         if (lock := one()) is not None:
             lock._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_open_locks)
+    os.register_at_fork(after_in_child=_unlock_all)

@@ -1,8 +1,8 @@
-r"""Lines of text as bytes come: files, archives, pipes, devices; bounded whatever they are.
+r"""Lines of text from files, archives, pipes and devices, as bytes arrive; bounded for any input.
 
-Only `\n` and `\r\n` end a line. A byte-order mark at the start is dropped. What follows the last `\n` is a line too. A
-line has at most MAX_LINE_BYTES bytes, so that a device or an archive without line ends is an error and not the end of
-all memory. Whatever cannot be read as lines is a DataError that names the file and the line.
+Only `\n` and `\r\n` end a line. A byte-order mark at the start is dropped. Text after the last `\n` is a line too.
+A line has at most MAX_LINE_BYTES bytes, so that a device or an archive without line ends causes an error instead of
+exhausting memory. A source that cannot be read as lines raises DataError, which names the file and the line.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from nmt.system.paths import exists, is_file, is_folder, kind, named, shown, tex
 T = TypeVar("T")
 
 MAX_LINE_BYTES = 8 * 2**20
-"""No sentence: what is longer is not text in lines."""
+"""No sentence is longer: a longer line means that the file is not text in lines."""
 MAX_TEXT_BYTES = 2**30
-"""The most of a text whose lines are all kept in memory, with what a line costs besides its characters."""
+"""Most bytes of a text that is kept in memory, including the overhead of each line."""
 _LINE_COST = 64
 
 PACKED = (".gz", ".zst")
-"""What the names of packed texts end in."""
+"""Name endings of compressed texts."""
 STDIN = "-"
 _STDIN_NAME = "standard input"
 _MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -52,16 +52,16 @@ _OTHERS = (
     (b"\xff\xfe\x00\x00", "UTF-32; convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"),
     (b"\x00\x00\xfe\xff", "UTF-32; convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"),
 )
-"""How files begin that are no lines of text, and what they are."""
+"""First bytes of files that are not lines of text, with their formats."""
 _BLOCK_BYTES = 2**16
 
 
 class Lines(Iterator[T], Generic[T]):
-    """Items in order, of which one can ask whether the next one is there already.
+    """An iterator that can also say whether the next item is available without waiting.
 
     Args:
-        items: One after another; getting the next may have to wait.
-        ready: Whether it will not; None where it never has to.
+        items: The items; the next one may have to be waited for.
+        ready: Returns whether the next item is available; None if there is never a wait.
     """
 
     def __init__(self, items: Iterator[T], ready: Callable[[], bool] | None = None) -> None:
@@ -74,11 +74,11 @@ class Lines(Iterator[T], Generic[T]):
         return next(self._items)
 
     def ready(self) -> bool:
-        """Return whether the next item is there, or it is known that none will come."""
+        """Return whether the next item is available, or the end has been reached."""
         return self._ready is None or self._ready()
 
     def take(self, most: int) -> list[T]:
-        """Return the next items, at most so many: those that are there, but at least one unless none is left."""
+        """Return at most `most` items: those that are available, but at least one unless the end has been reached."""
         if self._ready is None:
             return list(islice(self._items, most))
         found = list(islice(self._items, 1))
@@ -88,37 +88,36 @@ class Lines(Iterator[T], Generic[T]):
 
 
 def chunks(lines: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the lines in lists of at most `size`: of `Lines` those that are there, at least one, without waiting for
-    more, so that whoever writes a line and waits for its answer gets it."""
+    """Yield the lines in lists of at most `size`. Of `Lines`, a list has those that are available, at least one,
+    without waiting for more, so that a program that writes a line and waits for its answer gets it."""
     rest = lines if isinstance(lines, Lines) else Lines(iter(lines))
     while chunk := rest.take(size):
         yield chunk
 
 
 def text_file(path: str | PathLike[str]) -> Path:
-    """Return the path itself, or with `.gz` or `.zst` when only that file is there. Raises DataError where there is
-    none."""
+    """Return the path itself, or with `.gz` or `.zst` if only that file exists. Raises DataError if there is none."""
     plain = named(path, "a text file")
     if is_file(plain):
         return plain
     packed = [Path(f"{path}{end}") for end in PACKED]
     for one in packed:
-        with contextlib.suppress(PathError):  # a name that is too long with its ending
+        with contextlib.suppress(PathError):  # the name with its ending is too long
             if is_file(one):
                 return one
     if exists(plain):
         raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; give the path of a file")
-    beside = " or ".join(shown(one.name) for one in packed)
-    raise DataError(f"{shown(path)}: must be a text file, got nothing there, nor {beside} beside it{text_hint(path)}")
+    others = " or ".join(shown(one.name) for one in packed)
+    raise DataError(f"{shown(path)}: must be a text file, got nothing there, nor {others} beside it{text_hint(path)}")
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
-    """Return the lines of a UTF-8 file, one by one; plain, gzip or zstd (by `.gz` or `.zst`, which may be left out).
+    """Return the lines of a UTF-8 file: plain, gzip or zstd (by `.gz` or `.zst`, which may be omitted from the path).
 
-    Where `lenient`, a byte that is no UTF-8 comes as a lone surrogate (PEP 383) and raises nothing.
+    If `lenient`, a byte that is not UTF-8 becomes a lone surrogate (PEP 383) instead of an error.
 
-    Raises DataError naming file and line: at once if the file cannot be opened, while reading if it is not UTF-8, has a
-    line without end, or the archive is damaged.
+    Raises DataError, which names file and line: at once if the file cannot be opened; while reading if it is not UTF-8,
+    a line is too long, or the archive is damaged.
     """
     found = text_file(path)
     try:
@@ -129,7 +128,7 @@ def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Return the bytes of a text, unpacked where its name says that it is packed."""
+    """Return a binary stream of a text, decompressed if its name says that it is compressed."""
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path))
     if path.suffix != ".zst":
@@ -146,17 +145,17 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class _Unpacked(io.RawIOBase):
-    """An archive, of which a damaged place is an EOFError, as its end is."""
+    """The decompressed stream of an archive; damage raises EOFError, as a truncated archive does."""
 
     def __init__(self, stream: BinaryIO, error: type[Exception]) -> None:
         self._stream, self._error = stream, error
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer; how many bytes there were."""
+        """Fill the buffer; return the number of bytes read."""
         try:
             content = self._stream.read(len(buffer))
         except self._error as error:
@@ -172,17 +171,17 @@ class _Unpacked(io.RawIOBase):
 
 
 def source_name(source: str) -> str:
-    """Return what messages call a source of lines."""
+    """Return the name of a source of lines for messages."""
     return _STDIN_NAME if source == STDIN else source
 
 
 def open_lines(source: str) -> Lines[str]:
-    """Return the lines of a file, as `read_lines` reads it, of standard input (`-`), or of a pipe or device by its
+    """Return the lines of a file (like `read_lines`), of standard input (`-`), or of a pipe or device given by its
     path.
 
-    Lines of a pipe are read by a thread as they come, at most MAX_LINE_BYTES ahead.
+    A thread reads the lines of a pipe as they arrive, at most MAX_LINE_BYTES ahead.
 
-    Raises DataError as `read_lines` does.
+    Raises DataError like `read_lines`.
     """
     if source == STDIN:
         return _standard_input()
@@ -194,11 +193,12 @@ def open_lines(source: str) -> Lines[str]:
     except OSError as error:
         what = f"{source}: must be a text file, got {kind(path)} that cannot be opened ({explain(error)})"
         raise DataError(f"{what}; give the path of a file") from None
-    return _arriving(handle, source, owned=True)
+    return _lines_of_handle(handle, source, owned=True)
 
 
 def read_text(source: str) -> list[str]:
-    """Return all lines of what `open_lines` opens. Raises DataError as it does, and beyond MAX_TEXT_BYTES of memory."""
+    """Return all lines that `open_lines` yields. Raises DataError as it does, and if they need more than MAX_TEXT_BYTES
+    of memory."""
     found: list[str] = []
     size = 0
     for line in open_lines(source):
@@ -213,35 +213,35 @@ def read_text(source: str) -> list[str]:
 
 
 def _standard_input() -> Lines[str]:
-    """Return the lines of standard input, whatever it is: a file, a pipe, a terminal, a stand-in. Raises DataError."""
+    """Return the lines of standard input: a file, a pipe, a terminal or a replacement object. Raises DataError."""
     if sys.stdin is None:
         raise DataError(f"{_STDIN_NAME}: must be open, got a closed one; give the path of a file")
     try:
         handle = sys.stdin.fileno()
-    except OSError:  # a stand-in without a file: what it holds is there
-        return Lines(_decoded(_pieces(sys.stdin.buffer), _STDIN_NAME))
+    except OSError:  # a replacement object without a file: its content is available
+        return Lines(_decoded(_raw_lines(sys.stdin.buffer), _STDIN_NAME))
     if stat.S_ISREG(os.fstat(handle).st_mode):
-        return Lines(_decoded(_pieces(sys.stdin.buffer), _STDIN_NAME))
-    return _arriving(handle, _STDIN_NAME)
+        return Lines(_decoded(_raw_lines(sys.stdin.buffer), _STDIN_NAME))
+    return _lines_of_handle(handle, _STDIN_NAME)
 
 
-def _arriving(handle: int, name: str, *, owned: bool = False) -> Lines[str]:
-    lines = _Arriving(handle, owned)
+def _lines_of_handle(handle: int, name: str, *, owned: bool = False) -> Lines[str]:
+    lines = _LineReader(handle, owned)
     return Lines(_decoded(lines, name), lines.ready)
 
 
-class _Arriving(Iterator[bytes]):
-    """Lines with their ends, read from a handle by a thread of their own, so that those that come while others are
-    worked on are there for the next batch. An `owned` handle is closed at the end."""
+class _LineReader(Iterator[bytes]):
+    """Lines with their line ends, read from a handle by a separate thread, so that lines that arrive during other work
+    are available for the next batch. An `owned` handle is closed at the end."""
 
     def __init__(self, handle: int, owned: bool) -> None:
         self._handle, self._owned = handle, owned
         self._lines: deque[bytes] = deque()
-        self._size = 0  # bytes of them
+        self._size = 0  # bytes in _lines
         self._ended = False
         self._error: OSError | None = None
         self._changed = Condition()
-        # A daemon: it may wait for a line that never comes when all else is done.
+        # A daemon thread: at exit it may still wait for a line that never arrives.
         Thread(target=self._fetch, daemon=True).start()
 
     def __next__(self) -> bytes:
@@ -258,11 +258,11 @@ class _Arriving(Iterator[bytes]):
             raise StopIteration
 
     def ready(self) -> bool:
-        """Return whether a line is there, or it is known that none will come."""
+        """Return whether a line is available, or the end has been reached."""
         return bool(self._lines) or self._ended
 
     def _fetch(self) -> None:
-        """The thread that reads: fetch all lines, then say that it is over and with which error."""
+        """Read all lines, in the reading thread; then record the end and any error."""
         error: OSError | None = None
         try:
             self._fetch_all()
@@ -275,8 +275,8 @@ class _Arriving(Iterator[bytes]):
             self._changed.notify()
 
     def _fetch_all(self) -> None:
-        """Read blocks to the end and put whole lines; a line that is too long is the last one."""
-        begun: list[bytes] = []  # of a line without its end yet
+        """Read blocks until the end and queue complete lines; reading stops after a line that is too long."""
+        begun: list[bytes] = []  # parts of a line whose end has not been read
         length = 0
         while block := self._block():
             *ended, rest = block.split(b"\n")
@@ -292,15 +292,15 @@ class _Arriving(Iterator[bytes]):
         self._put([line for line in [b"".join(begun)] if line])
 
     def _block(self) -> bytes:
-        """Return the next bytes, waited for; none at the end."""
+        """Wait for the next bytes and return them; empty at the end."""
         while True:
             try:
                 return os.read(self._handle, _BLOCK_BYTES)
-            except BlockingIOError:  # whoever opened the pipe did not want to wait; we do
+            except BlockingIOError:  # the pipe was opened in non-blocking mode, so wait here
                 select.select([self._handle], [], [])
 
     def _put(self, lines: list[bytes]) -> None:
-        """Hand lines over, as soon as the reader has taken enough of the former ones."""
+        """Queue lines, once the reader has taken enough of the earlier ones."""
         with self._changed:
             while self._size > MAX_LINE_BYTES:
                 self._changed.wait()
@@ -311,23 +311,23 @@ class _Arriving(Iterator[bytes]):
 
 def _of_stream(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
     with stream:
-        yield from _decoded(_pieces(stream), name, errors)
+        yield from _decoded(_raw_lines(stream), name, errors)
 
 
-def _pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """Return lines with their ends; of one that is too long so much that it shows."""
+def _raw_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Return an iterator over lines with their line ends; a line that is too long is cut just above the limit."""
     return iter(partial(stream.readline, MAX_LINE_BYTES + len(b"\r\n") + 1), b"")
 
 
 def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Iterator[str]:
-    """Yield text of lines of bytes, without line ends; `errors` as of `bytes.decode`. Raises DataError, which names the
+    """Yield the decoded lines without line ends; `errors` is as for `bytes.decode`. Raises DataError, which names the
     file and the line."""
     number = 0
     try:
         for number, raw in enumerate(lines, start=1):
             if number == 1:
                 raw = _checked_start(raw, name)
-                if not raw:  # a byte-order mark alone: a file without lines, as an empty one
+                if not raw:  # only a byte-order mark: the file has no lines, like an empty one
                     continue
             line = raw.removesuffix(b"\n").removesuffix(b"\r")
             if len(line) > MAX_LINE_BYTES:
@@ -352,8 +352,8 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
 
 
 def _checked_start(raw: bytes, name: str) -> bytes:
-    """Return the first line without a byte-order mark. Raises DataError where it shows that the text is in no lines of
-    UTF-8 at all, which would be answered as one line of nonsense."""
+    """Return the first line without a byte-order mark. Raises DataError if it shows that the text is not lines of
+    UTF-8, which would otherwise be read as one line of nonsense."""
     if (what := next((name for start, name in _OTHERS if raw.startswith(start)), None)) is not None:
         raise DataError(f"{name}: must be lines of UTF-8, got {what}")
     if raw.startswith(_MARKS) or _has_wide_characters(raw):
@@ -370,7 +370,7 @@ def _checked_start(raw: bytes, name: str) -> bytes:
 
 
 def _has_wide_characters(raw: bytes) -> bool:
-    """Return whether every second byte of a line, and no other, is NUL: so UTF-16 writes what ASCII can."""
+    """Return whether every second byte of a line, and no other, is NUL, as in ASCII text encoded in UTF-16."""
     line = raw.removesuffix(b"\n").removesuffix(b"\r")
     for zeros, others in ((line[1::2], line[::2]), (line[::2], line[1::2])):
         if len(zeros) > 1 and not any(zeros) and 0 not in others:

@@ -1,4 +1,4 @@
-"""What is told while work goes on: how far it is, and what may be wrong with lines, once a kind and not once a line."""
+"""Progress and warnings during work; a warning about lines is given once for each kind, not for each line."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 _SHOWN = 5
-"""Numbers of lines told of a kind."""
+"""Number of line numbers listed for each kind."""
 
 Show = Callable[[str], None]
-"""Is told something in one line."""
+"""A function that receives a line of text to show."""
 
 
 def tell_nobody(text: str) -> None:
-    """The Show of who wants to hear nothing."""
+    """Discard the text: a Show for no output."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Notices:
         self._kinds: dict[str, _Kind] = {}
 
     def add(self, number: int, warnings: Iterable[str]) -> None:
-        """Note what may be wrong with line `number`, counted from 0; the same twice is one."""
+        """Record warnings about line `number`, counted from 0; duplicates count once."""
         for text in dict.fromkeys(warnings):
             kind = self._kinds.setdefault(text, _Kind())
             kind.count += 1
@@ -37,8 +37,8 @@ class Notices:
                 kind.first.append(number + 1)
 
     def told(self) -> list[str]:
-        """Return a text for each kind: what is wrong, how many lines it is true of, and the first of them, counted from
-        1."""
+        """Return a text for each kind of warning: the problem, the number of lines, and the first line numbers, counted
+        from 1."""
         found = []
         for text, kind in self._kinds.items():
             numbers = ", ".join(map(str, kind.first))

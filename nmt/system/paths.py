@@ -1,7 +1,7 @@
-"""Paths that a user names, looked at in one place: whatever is wrong with one is a PathError of one line.
+"""Checks of paths that a user gives, in one place: any problem is a PathError of one line.
 
-`named` is the door: every path of a command line or of the Python interface comes through it. Behind it `look`,
-`is_file`, `is_folder` and `exists` stand for the methods of `Path`, which raise where a folder may not be searched.
+Every path from a command line or the Python interface passes through `named`. After that, `look`, `is_file`,
+`is_folder` and `exists` replace the methods of `Path`, which raise OSError if a folder may not be searched.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from nmt.errors import PathError
 from nmt.system.files import TEMPORARY_SUFFIX, explain, remedy
 
 _MOST_SHOWN = 120
-"""Characters of a path in an error."""
+"""Most characters of a path in an error message."""
 _TEXT_HINT = "if it is a text and not the name of a file, give it to standard input: echo 'TEXT' | nmt-..."
 _MODEL_NAMES = ("config.yaml", "lengths.json", "metrics.jsonl", "train.log", "data_check.json", "imported.txt")
 _MODEL_SUFFIXES = (".safetensors", ".spm")
 
 
 def shown(path: str | PathLike[str]) -> str:
-    """Return a path as text that any file and terminal can take: bytes that are not UTF-8 become U+FFFD, line ends are
-    escaped, and the middle of a very long one is left out."""
+    """Return a path as text for any file and terminal: bytes that are not UTF-8 become U+FFFD, line ends are escaped,
+    and the middle of a very long path is omitted."""
     text = os.fspath(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     half = _MOST_SHOWN // 2
@@ -32,14 +32,15 @@ def shown(path: str | PathLike[str]) -> str:
 
 
 def named(path: str | PathLike[str], what: str = "path") -> Path:
-    """Return a path that a user has named.
+    """Return a path that a user has given.
 
     Args:
-        path: As it was given.
-        what: What an error calls it if it is empty: the option.
+        path: The path as given.
+        what: The name of the option, for an error about an empty path.
 
     Raises:
-        PathError: It is empty, can name nothing, lies where nobody may look, or ends in a slash and is a file.
+        PathError: It is empty, cannot name a file, is in a folder that may not be searched, or ends in a slash although
+            it is a file.
     """
     text = os.fspath(path)
     if not text:
@@ -52,15 +53,15 @@ def named(path: str | PathLike[str], what: str = "path") -> Path:
 
 
 def ends_in_slash(path: str | PathLike[str]) -> bool:
-    """Return whether a name says that it is a folder's, as `new/` does."""
+    """Return whether a path ends in a slash, as that of a folder may (`new/`)."""
     return os.fspath(path).endswith(("/", os.sep))
 
 
 def look(path: Path) -> os.stat_result | None:
-    """Return what the system says of a path, or None where nothing is there.
+    """Return the result of `os.stat` for a path; None if nothing is there.
 
     Raises:
-        PathError: The path can name nothing, or a folder above it may not be searched.
+        PathError: The path cannot name a file, or a parent folder may not be searched.
     """
     try:
         return os.stat(path)
@@ -73,24 +74,24 @@ def look(path: Path) -> os.stat_result | None:
 
 
 def exists(path: Path) -> bool:
-    """Return whether anything is there. Raises PathError as `look` does."""
+    """Return whether the path exists. Raises PathError like `look`."""
     return look(path) is not None
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a plain file is there. Raises PathError as `look` does."""
+    """Return whether the path is a plain file. Raises PathError like `look`."""
     found = look(path)
     return found is not None and stat.S_ISREG(found.st_mode)
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether a folder is there. Raises PathError as `look` does."""
+    """Return whether the path is a folder. Raises PathError like `look`."""
     found = look(path)
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 def kind(path: Path) -> str:
-    """Return in words what is there: `a folder`, `nothing there`. Raises PathError as `look` does."""
+    """Return in words what is at the path: `a folder`, `nothing there`. Raises PathError like `look`."""
     found = look(path)
     if found is None:
         return "nothing there"
@@ -104,12 +105,12 @@ def kind(path: Path) -> str:
 
 
 def text_hint(path: str | PathLike[str]) -> str:
-    """Return a hint for an error about a path that looks like a text, with a semicolon before it; or nothing."""
+    """Return a hint, with a leading semicolon, for an error about a path that looks like a text; otherwise nothing."""
     return f"; {_TEXT_HINT}" if " " in os.fspath(path) else ""
 
 
 def listed(folder: Path) -> list[Path]:
-    """Return all files below a folder, in order. Raises PathError where a folder may not be read."""
+    """Return all files below a folder, in order. Raises PathError if a folder may not be read."""
     found: list[Path] = []
 
     def refuse(error: OSError) -> None:
@@ -123,11 +124,11 @@ def listed(folder: Path) -> list[Path]:
 
 
 def check_output(path: str | PathLike[str], what: str = "output") -> Path:
-    """Return a path to write a file to, which may be there already.
+    """Return a path to write a file to, which may already exist.
 
     Raises:
-        PathError: It cannot be written: a folder, write-protected, in no folder that is there; or it is a file of a
-            model, which is not written over.
+        PathError: It is a folder, is write-protected, or its folder does not exist; or it is a file of a model, which
+            must not be overwritten.
     """
     place = named(path, what)
     if ends_in_slash(path):
@@ -147,8 +148,8 @@ def check_output(path: str | PathLike[str], what: str = "output") -> Path:
 
 
 def check_prefix(path: str | PathLike[str], what: str = "output") -> Path:
-    """Return the beginning of the names of files to write. Raises PathError: It names a folder, or lies in none that is
-    there and writable."""
+    """Return the prefix of the paths of files to write. Raises PathError if it names a folder, or if its folder does
+    not exist or is not writable."""
     place = named(path, what)
     if ends_in_slash(path):
         raise PathError(f"{shown(path)}: must be the beginning of a file's name, got a folder's; add a name to it")
@@ -157,8 +158,8 @@ def check_prefix(path: str | PathLike[str], what: str = "output") -> Path:
 
 
 def check_folder(path: str | PathLike[str], what: str = "output") -> Path:
-    """Return a folder to write into, which is made if it is not there. Raises PathError: It is a file, or cannot be
-    made or written."""
+    """Return a folder to write into, which need not exist yet. Raises PathError if it is a file, or cannot be made or
+    written to."""
     place = named(path, what)
     if exists(place) and not is_folder(place):
         raise PathError(f"{shown(path)}: must be a folder, got {kind(place)}; name another place")
@@ -167,7 +168,7 @@ def check_folder(path: str | PathLike[str], what: str = "output") -> Path:
 
 
 def check_new_folder(path: str | PathLike[str], what: str = "output") -> Path:
-    """Return a folder to make, which may be there if it is empty. Raises PathError: It holds something, is a file, or
+    """Return a folder to create, which may exist if it is empty. Raises PathError if it is not empty, is a file, or
     cannot be made."""
     place = named(path, what)
     if exists(place):
@@ -181,7 +182,8 @@ def check_new_folder(path: str | PathLike[str], what: str = "output") -> Path:
 
 
 def is_model_file(path: Path) -> bool:
-    """Return whether a path is a file that belongs to a model: a bundle, or one with such a name in a model folder."""
+    """Return whether a path is a file of a model: a bundle, or a file with a model's name or suffix in a model
+    folder."""
     if not is_file(path):
         return False
     real = Path(os.path.realpath(path))
@@ -190,7 +192,7 @@ def is_model_file(path: Path) -> bool:
 
 
 def _holds_something(folder: Path) -> bool:
-    """Return whether anything is in a folder but what killed runs were writing."""
+    """Return whether a folder contains anything but temporary files of killed runs."""
     try:
         return any(not name.endswith(TEMPORARY_SUFFIX) for name in os.listdir(folder))
     except OSError as error:
@@ -198,7 +200,7 @@ def _holds_something(folder: Path) -> bool:
 
 
 def _check_above(place: Path) -> None:
-    """Raise PathError where the folder that a file is to lie in is missing or may not be written."""
+    """Raise PathError if the folder of a file is missing or not writable."""
     above = Path(os.path.realpath(place)).parent
     if not is_folder(above):
         raise _unwritable(place, errno.ENOTDIR if exists(above) else errno.ENOENT)
@@ -213,7 +215,7 @@ def _check_writable(folder: Path, place: Path) -> None:
 
 
 def _nearest(place: Path) -> Path:
-    """Return the path itself, or what is there above it."""
+    """Return the path itself or its nearest parent that exists."""
     real = Path(os.path.realpath(place))
     return next((one for one in (real, *real.parents) if exists(one)), real)
 

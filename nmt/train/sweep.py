@@ -1,7 +1,7 @@
-"""Many runs of one config: every combination of some settings, several seeds of each, one by one or side by side.
+"""A sweep: runs of one config for every combination of some settings, with several seeds each, in turn or in parallel.
 
-Each run is a process of its own, as its command would start it, so that it resumes, saves and fails as any run does.
-The record `sweep.json` says which have ended and with what; the same sweep goes on where it stopped.
+Each run is a separate nmt-train process, so that it resumes, saves and fails as any run does. The record `sweep.json`
+lists the runs that have ended with their results; the same sweep resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ TABLE_NAME = "sweep.tsv"
 _MOST_RECORD_BYTES = 256 * 2**20
 _MOST_NAME = 120
 _POLL_SECONDS = 0.2
-_TOLD_SECONDS = 60.0
-"""Between lines of how far the runs are, where no terminal shows it all the time."""
+_REPORT_SECONDS = 60.0
+"""Seconds between lines of progress if no terminal shows it continuously."""
 _MOST_LINE_BYTES = 4096
 
 Grid = Sequence[tuple[str, Sequence[str]]]
@@ -45,7 +45,8 @@ Grid = Sequence[tuple[str, Sequence[str]]]
 
 
 def parse_grid(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """`KEY.PATH=V1,V2` of each text; commas within brackets part nothing. Raises ConfigError."""
+    """Return the keys and values of each text `KEY.PATH=V1,V2`; commas within brackets do not separate values. Raises
+    ConfigError."""
     found: dict[str, list[str]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
@@ -59,7 +60,7 @@ def parse_grid(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def _split(text: str) -> list[str]:
-    """Parts between commas that stand in no brackets."""
+    """Return the parts of a text between commas outside brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += (character in "[{") - (character in "]}")
@@ -72,10 +73,10 @@ def _split(text: str) -> list[str]:
 
 @dataclass
 class Job:
-    """One run: its settings by key as they were given, its folder, and what came of it.
+    """One run: its settings by key as they were given, its folder and its result.
 
-    result: Metric to score of the best checkpoint, `test BLEU` and the like, `update`, `minutes`; None until it has
-    ended. error: The line it ended with where it failed.
+    result: The best checkpoint's scores by metric, test scores (`test BLEU`), `update` and `minutes`; None until the
+    run has ended. error: The error message if it failed.
     """
 
     values: dict[str, str]
@@ -90,11 +91,11 @@ class Sweep:
     """The runs of a grid.
 
     Args:
-        config_file: Of all of them.
-        folder: Where their folders lie.
-        jobs: What `plan` gives.
-        command: Starts nmt-train, to which config and options are added.
-        options: Of every run, beside its own settings.
+        config_file: The config file of all runs.
+        folder: The folder that contains their folders.
+        jobs: The runs that `plan` returned.
+        command: The command that starts nmt-train, to which config and options are added.
+        options: Options of every run, in addition to its own settings.
     """
 
     config_file: str
@@ -106,24 +107,24 @@ class Sweep:
     _signal: int | None = None
 
     def run(self, processes: int, say: Callable[[str], None], show: Callable[[str], None] | None = None) -> int | None:
-        """Run what has not ended yet, so many at a time; a failure ends none of the others.
+        """Run the jobs that have not ended yet, `processes` at a time; a failed run does not end the others.
 
         Args:
-            processes: Runs side by side.
-            say: Told when a run begins and ends, and without `show` once a minute how far the runs are.
-            show: Told that all the time.
+            processes: Number of runs in parallel.
+            say: Receives a line when a run begins or ends and, without `show`, a line of progress once a minute.
+            show: Receives the progress continuously.
 
         Returns:
-            The signal that ended it; the runs under way have saved then. None where all have ended.
+            The signal that ended the sweep, after the active runs have saved; None if all runs have ended.
 
         Raises:
-            CheckpointError: The folder cannot be written, or another sweep is at work in it.
+            CheckpointError: The folder cannot be written, or another sweep is using it.
         """
         with self._own_folder(), self._signals():
-            self._recall()
+            self._load_results()
             waiting = [job for job in self.jobs if job.result is None]
             began, done_before = time.monotonic(), len(self.jobs) - len(waiting)
-            told = began
+            reported_at = began
             if done_before:
                 say(f"sweep: {done_before} of {len(self.jobs)} runs have ended before")
             while waiting or self._running:
@@ -142,20 +143,20 @@ class Sweep:
                     return self._signal
                 if show is not None:
                     show(self._progress())
-                elif self._running and time.monotonic() - told >= _TOLD_SECONDS:
-                    told = time.monotonic()
+                elif self._running and time.monotonic() - reported_at >= _REPORT_SECONDS:
+                    reported_at = time.monotonic()
                     say(f"sweep: {self._progress()}")
                 time.sleep(_POLL_SECONDS)
             self._save()
         return None
 
     def _progress(self) -> str:
-        """Return how far the runs under way are, by what they said last."""
+        """Return the progress of the active runs, from their latest output."""
         words = {job.folder.name: _last_words(_log(job, "err")) for job, _, _ in self._running.values()}
-        return "; ".join(f"{name}: {said or 'begins'}" for name, said in words.items())
+        return "; ".join(f"{name}: {line or 'begins'}" for name, line in words.items())
 
     def _start(self, job: Job) -> None:
-        """Start a run; what it says goes into files beside its folder."""
+        """Start a run; its output goes into files next to its folder."""
         settings = {**job.values, "model_dir": json.dumps(str(job.folder))}
         words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         with _log(job, "out").open("wb") as out, _log(job, "err").open("wb") as err:
@@ -164,13 +165,13 @@ class Sweep:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                start_new_session=True,  # a Ctrl-C is ours to hand on, once
+                start_new_session=True,  # this process passes Ctrl-C on, once
                 preexec_fn=_end_with_parent,
             )
         self._running[process.pid] = (job, process, time.monotonic())
 
     def _ended(self) -> Iterator[Job]:
-        """Yield the runs that have ended by now, with their results."""
+        """Yield the runs that have ended since the last call, with their results."""
         for number, (job, process, began) in list(self._running.items()):
             code = process.poll()
             if code is None:
@@ -186,7 +187,7 @@ class Sweep:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Hand SIGINT and SIGTERM on to the runs, which save and end."""
+        """Pass SIGINT and SIGTERM on to the runs, which save and exit."""
 
         def stop(number: int, frame: Any) -> None:
             self._signal = number
@@ -197,7 +198,7 @@ class Sweep:
         try:
             numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
             former = {number: signal.signal(number, stop) for number in numbers}
-        except ValueError:  # not the main thread: whoever called decides
+        except ValueError:  # not the main thread: the caller handles signals
             former = {}
         try:
             yield
@@ -224,8 +225,8 @@ class Sweep:
         finally:
             os.close(handle)
 
-    def _recall(self) -> None:
-        """Take from the record what ended before with the same settings."""
+    def _load_results(self) -> None:
+        """Read from the record the results of runs that have already ended with the same settings."""
         try:
             known = json.loads(read_small(self.folder / RECORD_NAME, _MOST_RECORD_BYTES))["runs"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -251,21 +252,22 @@ class Sweep:
 def plan(
     config_file: str, overrides: Sequence[str], grid: Grid, seeds: int, folder: Path | None
 ) -> tuple[Path, list[Job]]:
-    """Return every combination of the grid's values, with each of so many seeds; all of them checked.
+    """Return the folder of the sweep and its runs: every combination of the grid's values, with each of `seeds` seeds,
+    all checked.
 
     Args:
-        config_file, overrides: The settings that all runs have.
-        grid: Those that they do not.
-        seeds: Runs of each combination: the config's seed, and those after it.
-        folder: For their folders; None takes the config's model_dir.
+        config_file, overrides: The settings that all runs share.
+        grid: The settings that vary.
+        seeds: Number of runs of each combination, with the config's seed and those that follow it.
+        folder: The folder for the runs' folders; None uses the config's model_dir.
 
     Raises:
-        ConfigError: A combination is not possible.
+        ConfigError: A combination is not valid.
     """
     from nmt.config import load_config
 
     def checked(chosen: dict[str, str]) -> Config:
-        """Return the settings of a combination: by themselves, without the grid, they need not be possible."""
+        """Return the settings of a combination. Without the grid, the config alone need not be valid."""
         try:
             return load_config(config_file, [*overrides, *(f"{key}={value}" for key, value in chosen.items())])
         except ConfigError as error:
@@ -291,8 +293,7 @@ def plan(
 
 
 def summary(jobs: Sequence[Job]) -> str:
-    """Return a table of what came of the runs: seeds of one combination in one line, with mean and standard
-    deviation."""
+    """Return a table of results: one line for each combination, with mean and standard deviation over its seeds."""
     groups: dict[tuple[tuple[str, str], ...], list[Job]] = {}
     for job in jobs:
         groups.setdefault(tuple((key, value) for key, value in job.values.items() if key != "seed"), []).append(job)
@@ -309,7 +310,7 @@ def summary(jobs: Sequence[Job]) -> str:
 
 
 def columns(jobs: Sequence[Job]) -> str:
-    """Return all runs as lines of columns between tabs: folder, its settings, what came of it."""
+    """Return all runs as tab-separated lines: folder, settings, results."""
     keys = list(dict.fromkeys(key for job in jobs for key in job.values))
     names = _metric_names(jobs)
     lines = ["\t".join(["run", *keys, *names, "error"])]
@@ -332,22 +333,22 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def _name(values: dict[str, str]) -> str:
-    """Return the folder of a run: its settings by the last parts of their keys, or the whole keys where those are the
-    same."""
+    """Return a folder name for a run: its settings by the last part of each key, or by whole keys if the parts are
+    ambiguous."""
     short = [key.rpartition(".")[2] for key in values]
     keys = short if len(set(short)) == len(short) else list(values)
     exact = ",".join(f"{key}={value}" for key, value in zip(keys, values.values(), strict=True))
     name = re.sub(r"[^A-Za-z0-9_.+=,-]", "_", exact)
     if name == exact and len(name) <= _MOST_NAME:
         return name or "run"
-    # Other values may look the same once shortened.
+    # Different values may look the same once shortened.
     digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()[:8]
     return f"{name[:_MOST_NAME]}-{digest}"
 
 
 def _end_with_parent() -> None:
-    """Called in a run's process before its program begins: where the sweep is killed it gets SIGTERM, saves and ends,
-    and does not go on unseen. Linux alone can do that."""
+    """Make a run end with the sweep, before its program begins: if the sweep is killed, the run gets SIGTERM, saves and
+    exits. Linux only."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -361,14 +362,14 @@ def _log(job: Job, kind: str) -> Path:
 
 
 def _reason(path: Path) -> str:
-    """Why a run failed, by what it said: its error, else its last line. Another process may write there as well."""
+    """Return why a run failed, from its log: its error, else its last line. Other processes may write there as well."""
     lines = path.read_text("utf-8", "replace").strip().splitlines()
     errors = [line for line in lines if line.startswith("Error: ")]
     return (errors or lines or [""])[-1].removeprefix("Error: ")
 
 
 def _last_words(path: Path) -> str:
-    """Return the last line of what a run has said so far."""
+    """Return the last line of a run's output so far."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _MOST_LINE_BYTES))
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
@@ -377,7 +378,7 @@ def _last_words(path: Path) -> str:
 
 
 def _result(output: str) -> dict[str, float]:
-    """Return the scores that nmt-train wrote to standard output. Raises DataError where it wrote something else."""
+    """Return the scores that nmt-train wrote to standard output. Raises DataError if it wrote something else."""
     found: dict[str, float] = {}
     for line in output.splitlines():
         kind, *cells = line.split("\t")

@@ -1,1 +1,1 @@
-"""Configs of JoeyNMT as ours."""
+"""Conversion of JoeyNMT configurations."""

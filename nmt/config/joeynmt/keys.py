@@ -1,6 +1,8 @@
-"""JoeyNMT's keys that need no thought: where version 1 had them, what is called the same here, and what ours do anyway.
+"""Tables of JoeyNMT's keys that need no special treatment: keys of version 1, keys with an equivalent here, and keys of
+which one value is supported.
 
-Keys of a network or language stand in both of its forms. Names are those of JoeyNMT 2.3 (its config.py and configs).
+Keys of a network or language are listed for both networks or languages. Names are those of JoeyNMT 2.3 (its config.py
+and configs).
 """
 
 from typing import Any
@@ -22,7 +24,7 @@ MOVED: dict[str, tuple[str, ...]] = {
     **{f"data.{side}_vocab": (f"data.{side}.voc_file",) for side in _SIDES},
     **{f"data.{side}_{key}": (f"data.{side}.{key}",) for side in _SIDES for key in ("voc_limit", "voc_min_freq")},
 }
-"""Keys of version 1 by where version 2 has them."""
+"""Keys of version 1, with their names in version 2."""
 
 SAME = {
     **{key: key for key in ("name", "model_dir", "data.train", "data.dev", "data.test")},
@@ -37,7 +39,7 @@ SAME = {
     "testing.n_best": "decoding.n_best",
     "testing.generate_unk": "decoding.generate_unk",
 }
-"""What means the same, by our name of it; left out it has our default, which is JoeyNMT's."""
+"""Keys with the same meaning here, with our name; if omitted, our default applies, which equals JoeyNMT's."""
 
 FREE = frozenset(
     {
@@ -47,7 +49,8 @@ FREE = frozenset(
         *("data.src.tokenizer_cfg.num_merges", "data.trg.tokenizer_cfg.num_merges"),
     }
 )
-"""What makes no other model: where it is computed, and names and numbers that are nowhere seen."""
+"""Keys that are ignored because they do not affect the model: how it is computed, and names and numbers of special
+symbols."""
 
 _NO_SUBSET = "all of the text is used"
 _IN_THE_FILE = "ours are read from pairs of files"
@@ -87,4 +90,4 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     },
     **{f"model.{part}.activation": (("tanh",), "") for part in _PARTS},
 }
-"""Values that a key may have, which ours have anyway, and what to do with another one."""
+"""For each key the only values supported, which mean what nmt does anyway, and advice for other values."""

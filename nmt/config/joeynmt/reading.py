@@ -1,4 +1,4 @@
-"""JoeyNMT's keys one after another, what becomes of them, and which cannot be had."""
+"""Reads JoeyNMT's keys one by one, and records their conversion and the keys that are not supported."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,8 +11,12 @@ from nmt.config.section import MOST
 
 @dataclass
 class Reading:
-    """left: JoeyNMT's keys not looked at yet, by their names in version 2, as paths with dots.
-    written: What the file calls them, where that is something else. old: The layout is that of version 1."""
+    """The keys of a JoeyNMT configuration during its conversion.
+
+    left: JoeyNMT's keys that are not yet converted, by their names in version 2, as dotted paths.
+    written: The names of keys in the file, if these differ.
+    old: Whether the layout is that of version 1.
+    """
 
     left: dict[str, Any]
     written: dict[str, str]
@@ -27,7 +31,7 @@ class Reading:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Reading":
-        """Return all keys of a file, those of version 1 under their later names."""
+        """Return the keys of a file; those of version 1 are renamed as in version 2."""
         flat = _flat(values)
         reading = cls({}, {}, isinstance(flat.get("data.src"), str))
         for name, value in flat.items():
@@ -39,23 +43,23 @@ class Reading:
         return reading
 
     def name(self, theirs: str) -> str:
-        """Return what the file calls a key."""
+        """Return the name of a key in the file."""
         return self.written.get(theirs, theirs)
 
     def take(self, theirs: str, default: Any = None) -> Any:
-        """Return the value of a key, which then has been looked at."""
+        """Remove a key from those that are left and return its value."""
         return self.left.pop(theirs, default)
 
     def refuse(self, theirs: str, why: str) -> None:
-        """A key that cannot be had; `why` goes on after its name."""
+        """Record a key that is not supported; `why` is appended to its name."""
         self.problems.setdefault(self.name(theirs), f"{self.name(theirs)} {why}")
 
     def must(self, theirs: str, promise: str, got: Any, advice: str = "") -> None:
-        """A key has a value that cannot be had."""
+        """Record a key whose value is not supported."""
         self.refuse(theirs, f"must be {promise}, got {shorten(got)}" + (f"; {advice}" if advice else ""))
 
     def only(self, theirs: str, allowed: tuple[tuple[Any, ...], str]) -> None:
-        """A key that may have a few values, which mean what ours do anyway."""
+        """Check that the value of a key is one of the few supported ones, which mean what nmt does anyway."""
         if theirs not in self.left:
             return
         value, (choices, advice) = self.take(theirs), allowed
@@ -65,31 +69,32 @@ class Reading:
             self.equal.append(self.name(theirs))
 
     def source(self, theirs: str, default: Any) -> tuple[Any, str]:
-        """Return the value of a key, or `default`, theirs where it is left out; the key and it, as text."""
+        """Return the value of a key and, as text, the key with its value; `default`, JoeyNMT's default, if it is
+        omitted."""
         if theirs not in self.left:
             return default, f"no {theirs}"
         value = self.take(theirs)
         return value, f"{self.name(theirs)}: {shorten(value)}"
 
     def drop(self, *names: str) -> None:
-        """Keys that mean nothing beside others of the file."""
+        """Ignore keys that have no effect in combination with other keys of the file."""
         for theirs in names:
             if theirs in self.left:
                 self.take(theirs)
                 self.free.append(self.name(theirs))
 
     def put(self, ours: str, value: Any, theirs: str = "", note: str = "") -> None:
-        """Set one of ours; theirs: the key and value it comes from, as text, or what is not given."""
+        """Set one of our settings. `theirs` is its origin as text: a key and its value, or the omitted key."""
         section = self.values
         *way, key = ours.split(".")
         for part in way:
             section = section.setdefault(part, {})
         section[key] = value
-        said = f"{theirs} -> {ours}: {shorten(value)}" if theirs else f"{ours}: {shorten(value)}"
-        self.lines.append(said + (f" ({note})" if note else ""))
+        line = f"{theirs} -> {ours}: {shorten(value)}" if theirs else f"{ours}: {shorten(value)}"
+        self.lines.append(line + (f" ({note})" if note else ""))
 
     def same(self, theirs: str, ours: str, default: Any) -> Any:
-        """Set one of ours to what theirs is, or to `default`, theirs where it is left out."""
+        """Set one of our settings to the value of a key, or to `default`, JoeyNMT's default, if it is omitted."""
         given = theirs in self.left
         value, text = self.source(theirs, default)
         self.put(ours, value, text)
@@ -99,7 +104,7 @@ class Reading:
         return value
 
     def changed(self, theirs: str, ours: str, default: Any, change: Callable[[Any], Any], note: str = "") -> None:
-        """Set one of ours to what theirs becomes by `change`."""
+        """Set one of our settings to the value of a key, converted by `change`."""
         value, text = self.source(theirs, default)
         self.put(ours, change(value), text, note)
         if text == f"{ours}: {shorten(change(value))}" and not note:
@@ -107,7 +112,7 @@ class Reading:
             self.lines.pop()
 
     def whole(self, theirs: str, default: int) -> tuple[int, str]:
-        """Return a whole number of at least 0, and where it comes from, as text."""
+        """Return a whole number of at least 0, and its origin as text."""
         value, text = self.source(theirs, default)
         if type(value) is int and 0 <= value < MOST:
             return value, text
@@ -115,14 +120,14 @@ class Reading:
         return default, text
 
     def told(self) -> list[str]:
-        """Return what became of what, one line each; keys that are ours, too, together."""
+        """Return the conversions, one line each; keys that are unchanged share one line."""
         lines = [f"as they are: {', '.join(self.equal)}"] if self.equal else []
         lines += self.lines
         return [*lines, f"without effect here: {', '.join(self.free)}"] if self.free else lines
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return keys as paths with dots. A section that is empty or null has none; a null is a key left out."""
+    """Return keys as dotted paths. An empty or null section has no keys; a null value counts as omitted."""
     found: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, dict):

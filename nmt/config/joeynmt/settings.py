@@ -1,8 +1,8 @@
-"""A configuration of JoeyNMT 1 or 2 as settings of ours.
+"""Converts a configuration of JoeyNMT 1 or 2 to our settings.
 
-What a key means and what holds where it is left out is that of JoeyNMT's config.py, model.py and builders.py (2.3, and
-1.x where a config has the layout of 1.x: `data.src` is a language). A key that has no counterpart is an error: nothing
-is left out without a word.
+Meanings and defaults of keys are those of JoeyNMT's config.py, model.py and builders.py (2.3, or 1.x if the config has
+the layout of 1.x, in which `data.src` is a language). A key without a counterpart is an error: nothing is ignored
+silently.
 """
 
 from collections.abc import Mapping
@@ -15,19 +15,23 @@ from nmt.config.section import MOST
 from nmt.errors import ConfigError
 
 _NAMED = 6
-"""Keys that an error names beside the first."""
+"""Number of keys that an error names besides the first."""
 
 
 class Converted(NamedTuple):
-    """values: Settings of ours, not yet checked. lines: What became of what, for people."""
+    """The result of a conversion.
+
+    values: Our settings, not yet validated.
+    lines: A description of each conversion, for the user.
+    """
 
     values: dict[str, Any]
     lines: list[str]
 
 
 def is_joeynmt(values: Mapping[str, Any]) -> bool:
-    """Return whether these are JoeyNMT's settings: it names its version, or the target language is `trg` and a section
-    or key stands there that is only JoeyNMT's."""
+    """Return whether these are settings of JoeyNMT: they contain its version, or the target language is called `trg`
+    and there is a section or key that only JoeyNMT has."""
     data, training = (values.get(name) for name in ("data", "training"))
     if "joeynmt_version" in values:
         return True
@@ -38,7 +42,7 @@ def is_joeynmt(values: Mapping[str, Any]) -> bool:
 
 
 def convert(values: Mapping[str, Any], where: str) -> Converted:
-    """Return settings of ours from JoeyNMT's. Raises ConfigError, which names `where` and each key without a
+    """Return our settings converted from JoeyNMT's. Raises ConfigError, which names `where` and each key without a
     counterpart."""
     reading = Reading.of(values)
     for read in (_sides, _vocabularies, _batches, _rates, _stopping, _testing, _first_values, _encoder, _decoder):
@@ -63,7 +67,7 @@ def convert(values: Mapping[str, Any], where: str) -> Converted:
 
 
 def _sides(reading: Reading) -> None:
-    """Languages, lengths and letters."""
+    """Convert languages, lengths and normalization."""
     for theirs, ours in (("data.src", "data.src"), ("data.trg", "data.tgt")):
         reading.same(f"{theirs}.lang", f"{ours}.lang", None)
         reading.changed(f"{theirs}.max_length", f"{ours}.max_length", -1, lambda n: MOST if n == -1 else n)
@@ -74,7 +78,7 @@ def _sides(reading: Reading) -> None:
 
 
 def _vocabularies(reading: Reading) -> None:
-    """Units: of words and characters one vocabulary a side, of sentencepiece its model."""
+    """Convert the vocabularies: one for each side for words and characters, or the model of sentencepiece."""
     levels = [reading.take(f"data.{side}.level", "word") for side in ("src", "trg")]
     kinds = [reading.take(f"data.{side}.tokenizer_type", "subword-nmt") for side in ("src", "trg")]
     if levels[0] != levels[1]:
@@ -109,7 +113,7 @@ def _vocabularies(reading: Reading) -> None:
 
 
 def _pieces(reading: Reading) -> None:
-    """Models of sentencepiece, which say the vocabulary, too."""
+    """Convert the models of sentencepiece, which also contain the vocabulary."""
     files = []
     for side in ("src", "trg"):
         for key in ("voc_limit", "voc_min_freq", "voc_file", "tokenizer_cfg.model_type", "tokenizer_cfg.nbest_size"):
@@ -129,7 +133,7 @@ def _pieces(reading: Reading) -> None:
 
 
 def _batches(reading: Reading) -> None:
-    """What an update is, and where it is computed."""
+    """Convert the settings of batches, and the device."""
     if "use_cuda" in reading.left:
         reading.changed("use_cuda", "device", None, lambda use: "auto" if use is True else "cpu" if not use else use)
     kind = reading.same("training.batch_type", "training.batch_type", "sentence")
@@ -144,7 +148,7 @@ def _batches(reading: Reading) -> None:
 
 
 def _rates(reading: Reading) -> None:
-    """Optimizer and learning rate."""
+    """Convert the optimizer and the learning rate."""
     old = reading.old
     if (value := reading.take("training.optimizer", "sgd" if old else "adam")) not in ("adam", "adamw", "sgd"):
         reading.must("training.optimizer", "adam, adamw or sgd", value)
@@ -171,8 +175,8 @@ def _rates(reading: Reading) -> None:
 
 
 def _stopping(reading: Reading) -> None:
-    """How long, by what, and what is kept."""
-    # JoeyNMT stops by rate, epochs and updates alone.
+    """Convert the length of the run, the stopping criterion, and the checkpoints to keep."""
+    # JoeyNMT stops only by learning rate, epochs and updates.
     reading.put("training.early_stopping_patience", None, note="JoeyNMT does not stop so")
     reading.same("training.epochs", "training.epochs", 3)
     reading.same("training.validation_freq", "training.validation_freq", 1000)
@@ -191,7 +195,7 @@ def _stopping(reading: Reading) -> None:
 
 
 def _testing(reading: Reading) -> None:
-    """Search."""
+    """Convert the settings of the search."""
     reading.changed("testing.beam_size", "decoding.beam_size", 1, lambda size: 1 if size == 0 else size)
     reading.changed("testing.beam_alpha", "decoding.length_penalty", -1, lambda alpha: "none" if alpha == -1 else alpha)
     kind, size = reading.take("testing.batch_type", "sentence"), reading.take("testing.batch_size", 64)
@@ -219,7 +223,7 @@ def _testing(reading: Reading) -> None:
 
 
 def _first_values(reading: Reading) -> None:
-    """What weights begin with, and which are one and the same."""
+    """Convert the initialization of weights, and tied embeddings."""
     kind = reading.take("model.initializer", "xavier_uniform")
     if kind in ("xavier", "xavier_uniform"):
         reading.put("model.initializer", "xavier_uniform")
@@ -248,7 +252,7 @@ def _first_values(reading: Reading) -> None:
 
 
 def _side(reading: Reading, side: str, default: str) -> tuple[Any, Any, Any]:
-    """Return what both networks have; layers, hidden size and dropout."""
+    """Convert the settings that both networks have; return the number of layers, hidden size and dropout."""
     where = f"model.{side}"
     reading.same(f"{where}.rnn_type", f"{where}.rnn_type", default)
     size = reading.take(f"{where}.hidden_size")
@@ -268,13 +272,13 @@ def _side(reading: Reading, side: str, default: str) -> tuple[Any, Any, Any]:
 
 
 def _encoder(reading: Reading) -> None:
-    """The network that reads."""
+    """Convert the encoder."""
     _side(reading, "encoder", "gru")
     reading.same("model.encoder.bidirectional", "model.encoder.bidirectional", True)
 
 
 def _decoder(reading: Reading) -> None:
-    """The network that writes, and its first state."""
+    """Convert the decoder and its initial state."""
     where = "model.decoder"
     layers, size, dropout = _side(reading, "decoder", "gru")
     if dropout:

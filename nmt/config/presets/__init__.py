@@ -1,5 +1,5 @@
-"""Settings to start from, by name: the YAML files of this folder. A configuration says what is its own, its texts at
-least, and stands above the preset it names."""
+"""Named settings to start from: the YAML files of this folder. A configuration that names a preset gives at least its
+texts, and overrides the preset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def preset_values(name: str) -> dict[str, Any]:
 
 
 def over_preset(values: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both together; where both say something of the same key `values` are right."""
+    """Return the preset overridden by `values`."""
     found = dict(preset)
     for key, value in values.items():
         below = preset.get(key)
@@ -30,20 +30,21 @@ def over_preset(values: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[st
 
 
 def told(values: Mapping[str, Any], preset: Mapping[str, Any]) -> list[str]:
-    """In words what a preset sets that `values` do not say themselves: a line for each section."""
+    """Return in words what a preset sets that `values` do not: one line for each section."""
     lines = []
     for section, own in preset.items():
-        said = ", ".join(f"{key} {_text(value)}" for key, value in _left(own, values.get(section)))
-        lines += [f"{section}: {said}"] if said else []
+        listed = ", ".join(f"{key} {_text(value)}" for key, value in _not_overridden(own, values.get(section)))
+        lines += [f"{section}: {listed}"] if listed else []
     return lines
 
 
-def _left(preset: Mapping[str, Any], values: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield keys, below a section, and values of a preset that are not in `values`, which is nothing or the section."""
+def _not_overridden(preset: Mapping[str, Any], values: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield keys (relative to the section) and values of a preset that are not in `values`, which is the section or
+    nothing."""
     values = values if isinstance(values, dict) else {}
     for key, value in preset.items():
         if isinstance(value, dict):
-            yield from _left(value, values.get(key), f"{before}{key}.")
+            yield from _not_overridden(value, values.get(key), f"{before}{key}.")
         elif key not in values:
             yield f"{before}{key}", value
 

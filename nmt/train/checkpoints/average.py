@@ -1,4 +1,5 @@
-"""One model from several checkpoints of a run: the mean of their parameters (Junczys-Dowmunt et al. 2016, 5)."""
+"""The average of several checkpoints of a run: the mean of their parameters (Junczys-Dowmunt et al. 2016, section
+5)."""
 
 from __future__ import annotations
 
@@ -32,13 +33,13 @@ _BESIDE = (CONFIG_NAME, *SUBWORD_NAMES.values(), LENGTHS_NAME, SHORTLIST_NAME)
 
 
 def newest_checkpoints(folder: Path, count: int) -> list[Path]:
-    """Return the `count` newest numbered checkpoints. Raises CheckpointError where there are fewer."""
+    """Return the `count` newest numbered checkpoints. Raises CheckpointError if there are fewer."""
     found = numbered_checkpoints(folder, "last")
     return _enough(folder, found, count, "last")
 
 
 def best_checkpoints(folder: Path, count: int) -> list[Path]:
-    """Return the `count` best numbered checkpoints, as the last checkpoint ranks them. Raises CheckpointError where
+    """Return the `count` best numbered checkpoints, by the ranking in the last checkpoint. Raises CheckpointError if
     there are fewer."""
     _, content = map_tensors(folder / LAST_NAME, "none")
     ranked = TrainingState.from_dict(content.get("state", {})).kept
@@ -47,7 +48,7 @@ def best_checkpoints(folder: Path, count: int) -> list[Path]:
 
 
 def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path]:
-    """Return the newest `count` checkpoints of a kind. Raises CheckpointError where there are fewer."""
+    """Return the newest `count` checkpoints of a kind. Raises CheckpointError if there are fewer."""
     if len(found) < count:
         raise CheckpointError(
             f"{folder}: must hold {count} checkpoints {kind}-UPDATE.safetensors, got {len(found)}; ask for fewer, or "
@@ -57,13 +58,14 @@ def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path
 
 
 def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the mean of the parameters of checkpoints of one model, summed in float64, and the content of the first.
+    """Return the mean of the parameters of several checkpoints of one model, summed in float64, and the content of the
+    first checkpoint.
 
     Returns:
-        Parameters by name with PARAMS_PREFIX, of the dtype they had.
+        The parameters by name with PARAMS_PREFIX, in their original dtype, and the content.
 
     Raises:
-        CheckpointError: One is missing, damaged, quantised, or of another model.
+        CheckpointError: A checkpoint is missing, damaged, quantised, or of another model.
     """
     sums: dict[str, np.ndarray] = {}
     first: dict[str, Any] = {}
@@ -87,18 +89,18 @@ def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], d
 
 
 def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
-    """Write a model folder whose only checkpoint is the mean of `paths`; the rest is copied from `folder`. It appears
-    when all of it is written.
+    """Write a model folder whose only checkpoint is the mean of `paths`; the other files are copied from `folder`. The
+    folder appears only when it is complete.
 
     Raises:
-        CheckpointError: A checkpoint is not usable, `out` holds something already, or cannot be written.
+        CheckpointError: A checkpoint is not usable, or `out` is not empty or cannot be written.
     """
     config = load_folder_config(folder)
     params, content = average_checkpoints(paths)
     for path in paths:
         check_settings(folder / CONFIG_NAME, config, path, map_tensors(path, "none")[1])
     check_new_folder(out)
-    state = content.get("state", {}) | {"best_scores": {}, "kept": []}  # nobody has scored the mean
+    state = content.get("state", {}) | {"best_scores": {}, "kept": []}  # the mean has not been scored
     content = {key: value for key, value in content.items() if key in ("subwords", "config")}
     content |= {"state": state, "averaged": [path.name for path in paths]}
     try:

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file each, so that one rename replaces all of it."""
+"""Checkpoints: one safetensors file each, so that a single rename replaces the whole checkpoint."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ def save_checkpoint(
     carried: Mapping[str, np.ndarray] | None = None,
     raw: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Write a checkpoint aside, wait for the disk, then rename it onto `path`.
+    """Write a checkpoint to a temporary file, flush it to disk, then rename it to `path`.
 
     Args:
         path: `last.safetensors` or `best.safetensors` in a model folder.
         params: The model's parameters by name.
-        optimizer: The optimizer's arrays by name; empty where only translating is wanted.
-        metadata: What JSON can hold: position in the data, schedule, scores, settings.
-        carried: What the next batch goes on from, by name (see `Network.carried`).
-        raw: Where `params` are an average: the parameters that it is of.
+        optimizer: The optimizer's arrays by name; empty for a checkpoint that only translates.
+        metadata: Values that JSON can represent: position in the data, schedule, scores, settings.
+        carried: States that carry over to the next batch, by name (see `Network.carried`).
+        raw: The parameters that were averaged, if `params` are an average.
 
     Raises:
-        CheckpointError: It cannot be written; the former file is untouched and nothing is left
-            beside it.
+        CheckpointError: It cannot be written; the previous file is unchanged and no temporary file remains.
     """
     tensors = {PARAMS_PREFIX + name: array for name, array in params.items()}
     tensors |= {OPTIMIZER_PREFIX + name: array for name, array in optimizer.items()}
@@ -51,10 +50,10 @@ def save_checkpoint(
 def load_checkpoint(
     path: Path,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
-    """Read parameters (names with their prefix), optimizer arrays (without) and metadata.
+    """Return parameters (names with their prefix), optimizer arrays (names without) and metadata.
 
     Raises:
-        CheckpointError: The file is missing, cut short, damaged, or not one of ours.
+        CheckpointError: The file is missing, truncated, damaged, or not a checkpoint of nmt.
     """
     tensors, metadata = read_checkpoint(path)
     params = {name: array for name, array in tensors.items() if name.startswith(PARAMS_PREFIX)}
@@ -67,13 +66,14 @@ def load_checkpoint(
 
 
 def load_carried(path: Path) -> dict[str, np.ndarray]:
-    """Read what the next batch goes on from, names without prefix. Raises CheckpointError as `load_checkpoint`."""
+    """Return the states that carry over to the next batch, names without prefix. Raises CheckpointError like
+    `load_checkpoint`."""
     tensors, _ = read_checkpoint(path, prefix=CARRIED_PREFIX)
     return {name.removeprefix(CARRIED_PREFIX): array for name, array in tensors.items()}
 
 
 def load_raw(path: Path) -> dict[str, np.ndarray]:
-    """Read the parameters that updates change, where a checkpoint's own are an average of them, as `load_checkpoint`
-    gives parameters; nothing where they are not. Raises CheckpointError as `load_checkpoint`."""
+    """Return the parameters that updates change if the checkpoint's own are an average of them, in the form of
+    `load_checkpoint`; otherwise nothing. Raises CheckpointError like `load_checkpoint`."""
     tensors, _ = read_checkpoint(path, prefix=RAW_PREFIX)
     return {PARAMS_PREFIX + name.removeprefix(RAW_PREFIX): array for name, array in tensors.items()}

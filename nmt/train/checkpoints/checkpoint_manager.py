@@ -1,4 +1,4 @@
-"""Which checkpoints a model folder keeps: the last, the best, and more of both if asked."""
+"""The checkpoints that a model folder keeps: the last, the best, and more of both if configured."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
 
 
 class CheckpointManager:
-    """Saves the parts of a run together.
+    """Saves all parts of a run together.
 
     Args:
         folder: The model folder.
         config: The settings, which a resumed run compares with its own.
-        subwords_digest: Of the subwords beside the checkpoints.
-        model, optimizer, schedule, state: The parts.
-        average: Of the parameters, which is then what is saved as the model; None for the parameters themselves.
-        ranks: Rank 0 writes; what the others carry from batch to batch is sent to it. All of them must call.
+        subwords_digest: Digest of the subwords in the model folder.
+        model, optimizer, schedule, state: The parts of the run.
+        average: The average of the parameters, which is then saved as the model; None to save the parameters
+            themselves.
+        ranks: Rank 0 writes; the others send it their states that carry over to the next batch. All ranks must call.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class CheckpointManager:
         self.rollback_path = folder / ROLLBACK_NAME
         self._begun_path = folder / BEGUN_NAME
         self.last_is_good = True
-        """Whether the last checkpoint, where there is one, may be kept as the one before the next."""
+        """Whether the last checkpoint, if there is one, may be kept as the previous one when it is replaced."""
         self._config, self._digest = config, subwords_digest
         self._model, self._optimizer, self._schedule = model, optimizer, schedule
         self._state, self._average = state, average
@@ -72,18 +73,18 @@ class CheckpointManager:
 
     @property
     def age(self) -> float:
-        """Return seconds since the last checkpoint was written, or since the start."""
+        """Return the seconds since the last checkpoint was written, or since the start."""
         return time.monotonic() - self._saved_at
 
     def begin(self) -> None:
-        """Note that a new run begins: what lies in the folder of an earlier one is none of its checkpoints."""
+        """Record that a new run begins: checkpoints of an earlier run in the folder do not belong to it."""
         if self._ranks.rank == 0:
             for path in (self.rollback_path, self.last_path.with_name(FORMER_NAME)):
                 path.unlink(missing_ok=True)
             self._begun_path.touch()
 
     def save_last(self) -> None:
-        """Write what a resumed run needs. Raises CheckpointError if the disk is full."""
+        """Write the checkpoint from which a run can resume. Raises CheckpointError if the disk is full."""
         if self._ranks.rank == 0 and self.last_is_good and self.last_path.exists():
             _link(self.last_path, self.last_path.with_name(FORMER_NAME))
         self._save(self.last_path, with_optimizer=True)
@@ -93,23 +94,22 @@ class CheckpointManager:
         self._saved_at = time.monotonic()
 
     def save_validated(self, score: float, *, is_best: bool) -> None:
-        """Write what is due after a validation. Raises CheckpointError if the disk is full.
+        """Write the checkpoints that are due after a validation. Raises CheckpointError if the disk is full.
 
-        The best first: if the run is killed in between, it goes back to before this validation and
-        writes the same best again. The other way round, the last would speak of a best never
-        written.
+        The best is written first: if the run is killed in between, it resumes before this validation and writes the
+        same best again. In the other order, the last would refer to a best that was never written.
         """
         if is_best:
             self._save(self.best_path, with_optimizer=False)
-        dropped = self._rank(score) + self._renew()
+        dropped = self._keep_best(score) + self._keep_newest()
         self.save_last()
         if self._ranks.rank == 0 and self._config.training.loss_spikes == "rollback":
             _link(self.last_path, self.rollback_path)
         for path in dropped if self._ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
 
-    def _rank(self, score: float) -> list[Path]:
-        """Write this one if it is among the best numbered ones; return those that fall out."""
+    def _keep_best(self, score: float) -> list[Path]:
+        """Write a numbered checkpoint if it is among the best; return those that are no longer among them."""
         state, settings = self._state, self._config.training
         keep = settings.keep_best_ckpts
         if keep == 1 or math.isnan(score):
@@ -125,9 +125,9 @@ class CheckpointManager:
             self._save(self._numbered(state.update), with_optimizer=False)
         return [self._numbered(update) for _, update in dropped]
 
-    def _renew(self) -> list[Path]:
-        """Write this one if more than the last is to be kept; return those that are too old, or of a run that was
-        killed and began again before them."""
+    def _keep_newest(self) -> list[Path]:
+        """Write a numbered checkpoint if more than the last is to be kept; return those to delete: older ones beyond
+        the number to keep, and ones with later numbers, which are left from a run that was killed."""
         folder, update, keep = self.last_path.parent, self._state.update, self._config.training.keep_last_ckpts
         if keep == 1:
             return []
@@ -142,7 +142,7 @@ class CheckpointManager:
         return numbered_checkpoint(self.best_path.parent, "best", update)
 
     def _save(self, path: Path, *, with_optimizer: bool) -> None:
-        """Write one checkpoint; only with the optimizer can a run go on from it."""
+        """Write one checkpoint; a run can resume only from one with the optimizer."""
         carried = self._ranks.merged(self._model.carried) if with_optimizer else {}
         if self._ranks.rank:
             return
@@ -168,7 +168,7 @@ class CheckpointManager:
 
 
 def _link(existing: Path, path: Path) -> None:
-    """See `link_onto`. Raises CheckpointError."""
+    """Let `path` name the file `existing` (see `link_onto`). Raises CheckpointError."""
     try:
         link_onto(existing, path)
     except OSError as error:

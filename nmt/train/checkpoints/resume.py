@@ -1,4 +1,4 @@
-"""What a changed setting means for a run that goes on: a note, or a refusal."""
+"""The effect of a changed setting on a resumed run: a note, or an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from nmt.config import Config
 
-# First match decides; what matches nothing is harmless and noted.
+# The first match decides; a setting that matches nothing is harmless and is only reported.
 _SILENT = (
     "name",
     "model_dir",
@@ -31,7 +31,7 @@ _SILENT = (
     "training.extend_vocabulary",
 )
 _BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer", "training.freeze")
-"""Beside what gives parameters their meaning: what a run that goes on cannot change under way."""
+"""Settings that must not change in a resumed run, besides those that give the parameters their meaning."""
 _BATCHES = (
     "seed",
     "data.train",
@@ -51,45 +51,44 @@ _SCHEDULE = "training.scheduling"
 
 @dataclass
 class Changes:
-    """The settings that differ from those of the checkpoint, sorted by what they touch."""
+    """The settings that differ from those in the checkpoint, grouped by their effect."""
 
     notes: list[str] = field(default_factory=list)
-    """`training.epochs: 10 -> 20`, one for each."""
+    """`training.epochs: 10 -> 20`, one line for each."""
     batches: bool = False
-    """The batches are others now: a position within the epoch means nothing."""
+    """Whether the batches differ: a position within the epoch is then meaningless."""
     schedule: bool = False
-    """Another schedule: the state of the former one means nothing."""
+    """Whether the schedule differs: the state of the previous one is then meaningless."""
 
 
 @dataclass(frozen=True)
 class SavedRun:
-    """What `last.safetensors` holds, and how the settings differ from those it was written with."""
+    """The content of `last.safetensors`, and how the settings differ from those it was written with."""
 
     path: Path
     params: dict[str, np.ndarray]
-    """Names as in the file."""
+    """Parameters by name, as in the file."""
     optimizer: dict[str, np.ndarray]
     carried: dict[str, np.ndarray]
-    """What the next batch goes on from."""
+    """States that carry over to the next batch."""
     raw: dict[str, np.ndarray]
-    """The parameters that updates change, where `params` are their average; names as in the file."""
+    """The parameters that updates change, if `params` are their average; names as in the file."""
     average_steps: int
     optimizer_numbers: dict[str, Any]
     schedule: dict[str, Any]
     state: TrainingState
     subwords: str
-    """Digest of the subwords it was trained with."""
+    """Digest of the subwords that the run was trained with."""
     changes: Changes
     damage: str | None = None
-    """What is wrong with the last checkpoint, where this is the one before it."""
+    """The error of the last checkpoint, if this is the one before it."""
 
 
 def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
-    """Read the run to go on with; None if the folder has none. Where its last checkpoint is damaged it is the one
-    before.
+    """Read the run to resume; None if the folder has none. If its last checkpoint is damaged, read the one before it.
 
     Raises:
-        CheckpointError: There is no undamaged checkpoint, or a setting that cannot change has changed.
+        CheckpointError: There is no undamaged checkpoint, or a setting that must not change has changed.
     """
     path, former = folder / LAST_NAME, folder / FORMER_NAME
     if not exists(path):
@@ -107,10 +106,10 @@ def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
 
 
 def read_saved_run(path: Path, config: Config) -> SavedRun:
-    """Read one checkpoint that holds an optimizer.
+    """Read a checkpoint that contains an optimizer.
 
     Raises:
-        CheckpointError: It is damaged, or a setting that cannot change has changed.
+        CheckpointError: It is damaged, or a setting that must not change has changed.
     """
     params, optimizer, metadata = load_checkpoint(path)
     return SavedRun(
@@ -132,12 +131,12 @@ def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, 
     """Compare the settings in a checkpoint with those of this run.
 
     Args:
-        path: The checkpoint, for the error.
+        path: The checkpoint, for the error message.
         saved: Its settings.
-        wanted: The settings now; both as `Config.to_dict` gives them.
+        wanted: The current settings; both as returned by `Config.to_dict`.
 
     Raises:
-        CheckpointError: One of them makes the checkpoint unusable.
+        CheckpointError: A changed setting makes the checkpoint unusable.
     """
     changes = Changes()
     for one in differences(saved, wanted):

@@ -1,4 +1,4 @@
-"""A new run that starts from another model: `training.load_model`."""
+"""A new run that starts from an existing model: `training.load_model`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _INHERITED = ("lowercase", "normalize")
 
 
 def with_model_of_start(config: Config) -> Config:
-    """Return the settings, where they do not say it with those of the model to start from that give its parameters
-    their meaning; of a run that goes on with those that it began with.
+    """Return the settings, with those that give the parameters their meaning filled in from the model to start from,
+    unless they are set. A resumed run takes them from its own folder.
 
     Args:
-        config: As it was read: what a file leaves out is known only there.
+        config: The settings as read from the file, so that it is known which of them the file omits.
 
     Raises:
         CheckpointError: There is no such model.
-        ConfigError: Its settings and these do not go together.
+        ConfigError: Its settings conflict with these.
     """
     from nmt.config import config_from_dict
 
@@ -46,7 +46,7 @@ def with_model_of_start(config: Config) -> Config:
         "data": {**sides, "subwords": {"joint": theirs.data.subwords.joint}},
     }
     own = config.model_dump(mode="json", exclude_unset=True)
-    return config_from_dict(_over(inherited, own), "config, with the model of training.load_model")
+    return config_from_dict(_merged(inherited, own), "config, with the model of training.load_model")
 
 
 def _sides_of(config: Config) -> dict[str, Any]:
@@ -54,17 +54,17 @@ def _sides_of(config: Config) -> dict[str, Any]:
     return sides if config.task == "translation" else {"tgt": config.data.tgt}
 
 
-def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Return settings with others above them, section by section."""
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of `below` overridden by those of `above`, section by section."""
     merged = {**below, **above}
     for key in below.keys() & above.keys():
         if isinstance(below[key], dict) and isinstance(above[key], dict):
-            merged[key] = _over(below[key], above[key])
+            merged[key] = _merged(below[key], above[key])
     return merged
 
 
 def _model_of(config: Config) -> SavedModel:
-    """Return the model to start from: a folder, or a file of nmt-bundle. Raises CheckpointError."""
+    """Return the model to start from: a folder, or a file written by nmt-bundle. Raises CheckpointError."""
     path, keeps = Path(str(config.training.load_model)), not config.training.reset_optimizer
     if keeps and path.is_file():
         raise CheckpointError(
@@ -75,12 +75,12 @@ def _model_of(config: Config) -> SavedModel:
 
 
 def check_start(config: Config) -> None:
-    """Look at the model to start from before a corpus is read.
+    """Check the model to start from before a corpus is read.
 
     Raises:
-        CheckpointError: There is none, or its parameters mean something else with these settings; all that differ are
-            named.
-        ConfigError: The optimizer to be kept is another one, or the settings name subwords beside the model.
+        CheckpointError: There is none, or its parameters have another meaning with these settings; the message names
+            all settings that differ.
+        ConfigError: The optimizer to be kept is of another type, or the settings name a subword model.
     """
     if config.training.load_model is None:
         return
@@ -90,7 +90,7 @@ def check_start(config: Config) -> None:
             raise ConfigError(
                 f"data.subwords.{key}: must be null with training.load_model, got a file; the model brings its subwords"
             )
-    check_settings(Path("config"), config, saved.path, saved.content, partial(_learns_capitals, config))
+    check_settings(Path("config"), config, saved.path, saved.content, partial(_adds_capitals, config))
     if any(array.dtype == np.int8 for array in saved.params.values()) and config.training.extend_vocabulary:
         raise ConfigError(
             f"training.extend_vocabulary: must be 0 with a model in int8, got {config.training.extend_vocabulary}; "
@@ -105,7 +105,7 @@ def check_start(config: Config) -> None:
 
 
 def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
-    """Return the subwords of the model to start from; None where the settings name none.
+    """Return the subwords of the model to start from; None if the settings name no such model.
 
     Raises:
         CheckpointError: There is no such model.
@@ -119,7 +119,7 @@ def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
 
 
 def _extended(config: Config, subwords: tuple[Subwords, Subwords], kind: str) -> tuple[Subwords, Subwords]:
-    """Return subwords with units for the training text; the same twice where both sides share them."""
+    """Return the subwords, extended by tokens for the training text; the same object twice if both sides share them."""
     from nmt.data.corpora.training_text import training_text
     from nmt.data.tokens.extension import extended
 
@@ -141,7 +141,7 @@ def _with_new_units(
     old: tuple[Subwords, Subwords],
     subwords: tuple[Subwords, Subwords],
 ) -> int:
-    """Give tables, output matrix and bias of a checkpoint rows for units that it does not have; returns how many."""
+    """Add rows for new tokens to the embedding tables, output matrix and bias of a checkpoint; return their number."""
     from nmt.data.tokens.extension import parts_of_new, with_means
 
     parts = {side: parts_of_new(one, other) for side, one, other in zip(("src", "tgt"), old, subwords, strict=True)}
@@ -154,22 +154,22 @@ def _with_new_units(
     return sum(counts.values())
 
 
-def _learns_capitals(config: Config, difference: Difference) -> bool:
-    """Return whether text that was lower-cased no longer is, and units with capitals are added for it. Units of
-    lower-cased text mean the same in other text; the new ones start as the mean of their lower-cased text's."""
+def _adds_capitals(config: Config, difference: Difference) -> bool:
+    """Return whether the old model lower-cased its text, this run does not, and tokens with capitals are added.
+    Lower-case tokens keep their meaning; each new token starts as the mean of the tokens of its lower-cased text."""
     return difference.matches("data.*.lowercase") and not difference.now and config.training.extend_vocabulary > 0
 
 
 def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: tuple[Subwords, Subwords]) -> str:
-    """Put the parameters of the model to start from into a fresh one, and its optimizer's state where that is kept.
+    """Load the parameters of the model to start from into a new model, and its optimizer state if that is to be kept.
 
     Args:
-        config: The settings, which `check_start` has looked at; load_model is given.
+        config: The settings, checked by `check_start`; load_model is set.
         model, optimizer: Changed in place.
-        subwords: Of this run, which may have more units than that model's.
+        subwords: The subwords of this run, which may have more tokens than those of that model.
 
     Returns:
-        What was done, in words.
+        A description of what was done.
 
     Raises:
         CheckpointError: There is no such checkpoint, or it is of a model with other settings.

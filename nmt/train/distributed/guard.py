@@ -1,9 +1,10 @@
-"""A process beside each rank that outlives it: it tells who died, and ends the ranks that would wait for the dead.
+"""A process for each rank that outlives it: it reports a rank that died and ends the ranks that would wait for it.
 
-A rank that is killed says nothing, and its launcher ends the others, or does not. The pipe between a rank and its guard
-is closed by the system when the rank dies, whatever of. The guard that learns of the first death of a job writes one
-line, to standard error and into train.log, and leaves a mark in the model folder; every other guard sees the mark, says
-nothing, and ends its rank if nobody else does. This file is run by itself and imports nothing of the project.
+A rank that is killed reports nothing, and its launcher may or may not end the others. The system closes the pipe
+between a rank and its guard when the rank dies, whatever the cause. The guard that notices the first death of a job
+writes one line to standard error and into train.log, and leaves a mark in the model folder; every other guard sees the
+mark, writes nothing, and ends its rank unless the launcher does so first. This file is run as a script and imports
+nothing of the project.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ import time
 from pathlib import Path
 
 MARK = ".rank-died"
-"""Name of the mark in the model folder; what it holds is the job that it is of."""
+"""Beginning of the mark's file name in the model folder; the identifier of the job follows."""
 _POLL_SECONDS = 0.5
 _GRACE_SECONDS = 3.0
-"""For the launcher to end the other ranks, before their guards do."""
+"""Time for the launcher to end the other ranks before their guards do."""
 
 
 class Guard:
-    """The rank's end of it.
+    """Starts the guard process of a rank and talks to it.
 
     Args:
         folder: The model folder.
-        job: Of all ranks, and of no other run.
-        rank, size, host: What to call this process.
+        job: Identifier shared by all ranks of this run and by no other run.
+        rank, size, host: Describe this process in messages.
     """
 
     def __init__(self, folder: Path, job: str, *, rank: int, size: int, host: str) -> None:
@@ -51,16 +52,16 @@ class Guard:
             pass_fds=[read],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            start_new_session=True,  # a signal to the group of the rank is not for it
+            start_new_session=True,  # signals to the rank's process group must not reach it
         )
         os.close(read)
 
     def note(self, text: str) -> None:
-        """Say what the rank is about to do."""
+        """Tell the guard what the rank is about to do."""
         self._send(text)
 
     def release(self) -> None:
-        """Send the guard away: the rank ends by itself."""
+        """End the guard: the rank is about to exit normally."""
         self._send("over")
         os.close(self._pipe)
         self._process.wait()
@@ -69,11 +70,11 @@ class Guard:
         try:
             os.write(self._pipe, f"{text}\n".encode())
         except OSError:
-            pass  # somebody killed the guard: the rank goes on without
+            pass  # the guard was killed: the rank continues without it
 
 
 def main(pipe: int, rank: int, parent: int, job: str, name: str, folder: Path) -> None:
-    """Wait for the death of a rank, of its launcher, or of another rank."""
+    """Wait for the death of this guard's rank, of the rank's launcher, or of another rank."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     doing, rest = "before the first update", ""
@@ -87,27 +88,27 @@ def main(pipe: int, rank: int, parent: int, job: str, name: str, folder: Path) -
                 return
             doing = lines[-1] if lines else doing
             if not content:
-                _tell(f"{name} died {doing}", job, folder)
+                _report(f"{name} died {doing}", job, folder)
                 return
         elif _is_marked(folder, job):
             time.sleep(_GRACE_SECONDS)
             _end(rank)
             return
         elif parent > 1 and _parent_of(rank) not in (None, parent):
-            _tell(f"{name} lost the process that started it {doing}", job, folder)
+            _report(f"{name} lost the process that started it {doing}", job, folder)
             _end(rank)
             return
 
 
-def _tell(fact: str, job: str, folder: Path) -> None:
-    """Write the line, unless another guard did."""
+def _report(fact: str, job: str, folder: Path) -> None:
+    """Report a death in a line on standard error and in train.log, unless another guard has already done so."""
     mark = folder / f"{MARK}-{job}"
     try:
         os.close(os.open(mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     except FileExistsError:
         return
     except OSError:
-        pass  # a line too many is better than none
+        pass  # a duplicate line is better than none
     text = f"Error: {fact}; all ranks end. The same command goes on from the last checkpoint"
     try:
         with (folder / "train.log").open("a", encoding="utf-8") as log:
@@ -125,7 +126,7 @@ def _is_marked(folder: Path, job: str) -> bool:
 
 
 def _parent_of(process: int) -> int | None:
-    """Return the parent of a process, None where the system does not tell."""
+    """Return the parent of a process; None if the system does not report it."""
     try:
         return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a request: finish the update, save, leave. A second one is an order."""
+"""SIGINT and SIGTERM as a request to finish the update, save and exit. A second signal exits at once."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if hasattr(signal, "SIGHUP"):  # the terminal was closed
 
 
 class Interrupted(Exception):  # noqa: N818 - not an error, but a way out of a long validation
-    """The user asked to stop while something long was under way."""
+    """Raised when the user asks to stop during long work."""
 
 
 class StopRequest:
-    """A context in which the first signal is remembered and the second ends the process at once.
+    """A context manager in which the first signal is recorded and the second ends the process at once.
 
-    Handlers belong to the main thread of a process; in any other thread the context does nothing. Of several ranks
-    signals may reach some: all stop after the same update, which `agree` sees to.
+    Signal handlers run in the main thread; in any other thread the context does nothing. If signals reach only some of
+    several ranks, `agree` makes all stop after the same update.
 
     Args:
-        ranks: With whom to agree; None for nobody.
+        ranks: The ranks that must agree; None for this process alone.
     """
 
     def __init__(self, ranks: Ranks | None = None) -> None:
@@ -38,12 +38,12 @@ class StopRequest:
 
     @property
     def signal(self) -> int | None:
-        """Return the signal that came, or None; of several ranks as they agreed last."""
+        """Return the signal that was received, or None; with several ranks, the one they last agreed on."""
         return self._received if self._ranks.size == 1 else self._agreed
 
     def agree(self, said: bool = False) -> bool:
-        """Let all ranks know of signals that came to some; returns what rank 0 says of something else. Called by
-        all."""
+        """Share the signals that any rank received with all ranks; return rank 0's value of `said`. Called by all
+        ranks."""
         if self._ranks.size == 1:
             return said
         of_ranks = self._ranks.all_say((self._received or 0, said))
@@ -51,12 +51,12 @@ class StopRequest:
         return of_ranks[0][1]
 
     def check(self) -> None:
-        """Raise Interrupted if a signal came, between updates: in all ranks or in none."""
+        """Raise Interrupted if a signal was received; between updates, in all ranks or in none."""
         if self.signal is not None:
             raise Interrupted
 
     def check_here(self) -> None:
-        """Raise Interrupted if a signal came to this process: within long work that is done by `Ranks.collect`."""
+        """Raise Interrupted if this process received a signal; for long work that `Ranks.collect` runs."""
         if self._received is not None:
             raise Interrupted
 
@@ -78,19 +78,19 @@ class StopRequest:
         self._former.clear()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: the first one asks to stop after this update, a second one ends the process."""
+        """Handle a signal: the first asks to stop after this update, the second ends the process."""
         if self._received is not None:
-            # Not an exception: it could be caught, or wait for threads. Whatever file was being
-            # written lies aside, and the next run removes it.
+            # Not an exception: it could be caught, or wait for threads. A file that was being
+            # written is a temporary one, which the next run removes.
             os._exit(128 + number)
         self._received = number
         if self._ranks.rank:
-            return  # rank 0 says it
+            return  # rank 0 prints it
         name = signal.Signals(number).name
         text = f"\n{name}: stopping after this update and saving; once more to stop at once\n"
         try:
             os.write(sys.stderr.fileno(), text.encode())
         except (OSError, ValueError):
-            pass  # nobody listens: the request stands all the same
+            pass  # standard error is closed: the request still counts
 
     _receive.never_raises = True  # type: ignore[attr-defined]  # see nmt.system.interruption.uninterrupted

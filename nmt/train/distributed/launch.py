@@ -1,4 +1,4 @@
-"""Which processes a launcher has started together with this one."""
+"""Detection of the processes that a launcher started together with this one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from nmt.system.compile_notice import stop_telling
 from nmt.train.distributed.ranks import Ranks
 
 _LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-"""What MPICH's mpiexec, Open MPI's and Slurm's srun say to the processes they start: how many there are."""
+"""Environment variables in which MPICH's mpiexec, Open MPI and Slurm's srun give the number of processes."""
 
 
 def launched_size(environment: Mapping[str, str] = os.environ) -> int:
-    """Return how many processes were started together by a launcher, by what it left in the environment; 1 without
-    one."""
+    """Return how many processes a launcher started together, according to the environment; 1 without a launcher."""
     for name in _LAUNCHED:
         if environment.get(name, "").isdigit():
             return max(1, int(environment[name]))
@@ -25,7 +24,7 @@ def launched_size(environment: Mapping[str, str] = os.environ) -> int:
 def join_ranks() -> Ranks:
     """Join the processes that a launcher started with this one.
 
-    Raises DeviceError: They cannot be joined, and each would train by itself into the same folder.
+    Raises DeviceError if they cannot be joined: each would train alone into the same folder.
     """
     size = launched_size()
     if size == 1:
@@ -39,7 +38,7 @@ def join_ranks() -> Ranks:
         ) from error
     ranks = MPIRanks()
     if ranks.rank:
-        stop_telling()  # one line of compiling, not one a rank
+        stop_telling()  # one notice of compilation, not one per rank
     if ranks.size != size:
         raise DeviceError(
             f"mpiexec: the launcher must speak to the MPI library of mpi4py, got {size} processes of which each knows "

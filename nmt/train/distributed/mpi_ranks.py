@@ -1,4 +1,4 @@
-"""Ranks joined by MPI. Importing this module starts MPI, so nobody does who does not train with it."""
+"""Ranks joined by MPI. Importing this module starts MPI, so it is imported only for training with MPI."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TYPES = {np.dtype(np.float32): MPI.FLOAT, np.dtype(np.uint16): MPI.UINT16_T}
 
 
 class MPIRanks(Ranks):
-    """All processes that the launcher started. See `Ranks`."""
+    """All processes that the launcher started (see `Ranks`)."""
 
     def __init__(self) -> None:
         if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
@@ -58,8 +58,8 @@ class MPIRanks(Ranks):
 
     @override
     def first_says(self, value: T) -> T:
-        said: T = self._world.bcast(value, root=0)
-        return said
+        result: T = self._world.bcast(value, root=0)
+        return result
 
     @override
     def first_then_others(self, work: Callable[[], T]) -> T:
@@ -72,12 +72,12 @@ class MPIRanks(Ranks):
 
     @override
     def collect(self, work: Callable[[], T]) -> list[T]:
-        said: tuple[T] | None
+        result: tuple[T] | None
         try:
-            said = (work(),)
+            result = (work(),)
         except Interrupted:
-            said = None
-        found = self._world.allgather(said)
+            result = None
+        found = self._world.allgather(result)
         if any(one is None for one in found):
             raise Interrupted
         return [one[0] for one in found]
@@ -112,7 +112,8 @@ class MPIRanks(Ranks):
             self._guard.note(f"in update {update}")
 
     def warnings(self, threads: int) -> list[str]:
-        """See `Ranks`; of machines on which more threads compute than there are cores."""
+        """Return a warning for each machine on which more threads compute than there are cores (see
+        `Ranks.warnings`)."""
         of_ranks = self._world.allgather(threads)
         found = []
         for host in dict.fromkeys(host for host, _ in self._places):
@@ -132,7 +133,7 @@ class MPIRanks(Ranks):
         self.leave()
 
     def leave(self) -> None:
-        """Let nobody mistake the end of this process for a death."""
+        """Tell the guard that this process ends normally, so that its end is not taken for a death."""
         if self._guard is not None:
             self._guard.release()
             self._guard = None
@@ -143,46 +144,46 @@ class MPIRanks(Ranks):
         try:
             yield
         except (NMTError, MemoryError) as error:
-            # What goes wrong in all of them rank 0 says first, and the others are ended before it is their turn.
+            # Rank 0 reports an error that occurs in all ranks, and ends the others before they report it too.
             time.sleep(min(self.rank * _TURN_SECONDS, _MOST_TURNS_SECONDS))
             little = "memory: must hold the model and a batch, got too little; lower the batch size"
             text = str(error) if isinstance(error, NMTError) else little
             name = f" (rank {self.rank} of {self.size} on {self.host})" if self.rank else ""
             self._abort(f"Error: {text}{name}\n")
         except MPI.Exception:
-            time.sleep(_DEAD_SECONDS)  # most likely another rank is dead: the guard says so, and ends this one
+            time.sleep(_DEAD_SECONDS)  # another rank is probably dead: the guard reports that and ends this one
             self._abort(traceback.format_exc())
         except Exception:
             self._abort(traceback.format_exc())
 
     def _abort(self, text: str) -> None:
-        """End all ranks at once, and say why."""
+        """Report the reason and end all ranks at once."""
         with contextlib.suppress(OSError):
             os.write(2, text.encode())
         self.leave()
         self._world.Abort(1)
-        os._exit(1)  # where the library comes back from it
+        os._exit(1)  # some libraries return from Abort
 
 
 class MPIWire:
-    """See `nmt.train.distributed.reduction.Wire`; of its own, so that nothing else comes between its messages."""
+    """The `Wire` over MPI, with a communicator of its own so that no other messages interfere."""
 
     def __init__(self, world: Any) -> None:
         self._comm = world.Dup()
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
 
     def scatter_parts(self, sent: np.ndarray, received: np.ndarray, counts: Sequence[int]) -> Any:
-        """See `Wire`."""
+        """Start to send part r of `sent` to rank r and to receive this rank's part from every rank."""
         kind, own = _TYPES[sent.dtype], [counts[self.rank]] * self.size
         return self._comm.Ialltoallv([sent, list(counts), _starts(counts), kind], [received, own, _starts(own), kind])
 
     def gather_parts(self, own: np.ndarray, received: np.ndarray, counts: Sequence[int]) -> Any:
-        """See `Wire`."""
+        """Start to send this rank's part to all and to receive part r from rank r."""
         kind = _TYPES[own.dtype]
         return self._comm.Iallgatherv([own, len(own), kind], [received, list(counts), _starts(counts), kind])
 
     def either(self, bits: np.ndarray) -> np.ndarray:
-        """See `Wire`."""
+        """Return the bitwise OR of all ranks' bytes."""
         result = np.empty_like(bits)
         self._comm.Allreduce([bits, MPI.UINT8_T], [result, MPI.UINT8_T], op=MPI.BOR)
         return result
@@ -193,7 +194,7 @@ def _starts(counts: Sequence[int]) -> list[int]:
 
 
 def _boot() -> str:
-    """Return what this start of the machine's system is called: machines may have one name, `localhost` say."""
+    """Return the identifier of this boot of the machine's system: machines may share a name such as `localhost`."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -1,5 +1,7 @@
-"""The processes that train one model together: how many there are, which of them this one is, what they tell one
-another. By itself a process is rank 0 of 1 (`Ranks`); what `mpiexec` starts is joined by MPI
+"""The processes (ranks) that train one model together: their number, this process's rank, and communication between
+them.
+
+A single process is rank 0 of 1 (`Ranks`); processes started by `mpiexec` are joined by MPI
 (nmt/train/distributed/mpi_ranks.py).
 """
 
@@ -19,71 +21,72 @@ T = TypeVar("T")
 
 
 class Ranks:
-    """A process by itself. Methods that say so must be called by all ranks, in the same order."""
+    """A single process. Methods marked "Called by all" must be called by all ranks, in the same order."""
 
     rank = 0
     size = 1
     threads: int | None = None
-    """Cores that this rank may take where several share a machine; None for all there are."""
+    """Cores that this rank may use if several share a machine; None for all."""
     ranks_here = 1
-    """Ranks on this machine."""
+    """Number of ranks on this machine."""
 
     def all_say(self, value: T) -> list[T]:
-        """Return what each rank says, by rank. Called by all."""
+        """Return the value of each rank, in order of ranks. Called by all."""
         return [value]
 
     def first_says(self, value: T) -> T:
-        """Return what rank 0 says. Called by all."""
+        """Return the value of rank 0. Called by all."""
         return value
 
     def first_then_others(self, work: Callable[[], T]) -> T:
-        """Do some work of which rank 0 has to be done first. Called by all."""
+        """Do `work` in rank 0, then in the others; return this rank's result. Called by all."""
         return work()
 
     def collect(self, work: Callable[[], T]) -> list[T]:
-        """Do some work and return what each rank made of it, by rank. Called by all; where Interrupted is raised in one
-        rank it is raised in all."""
+        """Do `work` in all ranks and return the results in order of ranks. If one rank raises Interrupted, all do.
+        Called by all."""
         return [work()]
 
     def total(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the sums of float64 arrays, exact where all ranks but one have zero. Called by all."""
+        """Return the sum of a float64 array over all ranks; it is exact where all ranks but one have zero. Called by
+        all."""
         return numbers
 
     def merged(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return for rank 0 the arrays of all ranks, which have different names. Called by all."""
+        """Return in rank 0 the arrays of all ranks, whose names must differ. Called by all."""
         return dict(arrays)
 
     def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
-        """Return an array of numbered pieces of which each rank has some (see `nmt.data.corpora.readers.Readers`);
-        there is one copy of it on a machine. Called by all."""
+        """Return one array from numbered pieces that are spread over the ranks (see
+        `nmt.data.corpora.readers.Readers`), with one copy on each machine. Called by all."""
         from nmt.data.corpora.readers import end_to_end
 
         return end_to_end(own, dtype)
 
     def reduction(self, gradients: Mapping[str, np.ndarray], wire_dtype: str) -> Reduction | None:
-        """Return what adds up the gradients of all ranks; None where there is one."""
+        """Return the object that sums the gradients of all ranks; None if there is one rank."""
         return None
 
     def watch(self, folder: Path) -> None:
-        """From now on the death of a rank ends all others. Called by all, once rank 0 owns the folder."""
+        """From now on, end all ranks if one dies. Called by all, once rank 0 has locked the folder."""
 
     def begin(self, update: int) -> None:
-        """Note that an update begins, for whoever is told where a rank died."""
+        """Record that an update begins, for the message about a rank that dies."""
 
     def warnings(self, threads: int) -> list[str]:
-        """Return what is to be told of how ranks lie on machines, this one with so many threads. Called by all."""
+        """Return warnings about the placement of ranks on machines; this rank uses `threads` threads. Called by all."""
         return []
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """While the block lasts, what ends one rank ends all of them: the one says why, and none waits for it."""
+        """Within the block, an error that ends one rank ends all: that rank reports it, and none waits for it."""
         yield
 
     def end(self) -> None:
-        """Leave the others in peace: all is done. Called by all."""
+        """Release the other ranks at the end of the run. Called by all."""
 
 
 def interleaved(shares: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the whole of which rank r had every item from number r on, one of as many as there are ranks."""
+    """Return one list from shares of which rank r holds items r, r + N, r + 2N, ... for N ranks."""
     count = sum(map(len, shares))
     return [shares[number % len(shares)][number // len(shares)] for number in range(count)]

@@ -1,14 +1,14 @@
-"""Adding up the gradients of all ranks, while the backward pass still computes others.
+"""Summation of the gradients of all ranks, while the backward pass still computes other gradients.
 
-Arrays are cut into pieces. Of each piece rank r owns the r-th part: it gets that part from every rank, adds the parts
-in the order of ranks, 0 first, and gives the sum to all (a reduce-scatter and an all-gather: Thakur et al. 2005,
-section 4.5, with a stated order of sums). So the bits do not depend on the MPI library, on time or on how ranks lie on
-machines, and those of N ranks are those of one process that adds up the gradients of N batches. On the wire a rank
-sends and gets 2 (N - 1) / N times the bytes of the gradients.
+Arrays are split into pieces. Rank r owns the r-th part of each piece: it receives that part from every rank, adds the
+parts in the order of ranks, 0 first, and sends the sum to all (a reduce-scatter and an all-gather: Thakur et al. 2005,
+section 4.5, with a fixed order of summation). So the result does not depend, bit by bit, on the MPI library, on timing
+or on the placement of ranks, and N ranks give the same bits as one process that adds the gradients of N batches. Each
+rank sends and receives 2 (N - 1) / N times the bytes of the gradients.
 
-Of an embedding table only the rows of words that occur in some rank's batches are sent: the others are zero everywhere.
-With bfloat16 on the wire the parts and the sum are rounded, all additions are of float32, and all ranks, the owner too,
-go on with the rounded sum.
+Of an embedding table, only the rows of words in some rank's batches are sent: the others are zero everywhere. With
+bfloat16, parts and sums are rounded before they are sent, additions are done in float32, and all ranks, including the
+owner, use the rounded sum.
 """
 
 from __future__ import annotations
@@ -23,51 +23,54 @@ from typing import Any, Protocol
 import numpy as np
 
 PIECE_BYTES = 4 << 20
-"""Of the float32 numbers of a piece: large enough to be sent at full speed, small enough that the first goes early."""
+"""Bytes of the float32 numbers of a piece: large enough to be sent at full speed, small enough for the first to be sent
+early."""
 _POLL_SECONDS = 1e-4
 SPARSE_SHARE = 0.8
-"""Rows of a table are sent by themselves where they are at most so much of it: they have to be copied."""
+"""The largest fraction of a table's rows that is sent as separate rows: these have to be copied."""
 
 
 class Wire(Protocol):
-    """What is asked of MPI: exchanges of flat arrays of one dtype, begun by one call and over when `Test` says so."""
+    """The operations needed from MPI: exchanges of flat arrays of one dtype, which a call starts and which are complete
+    when `Test` returns true."""
 
     rank: int
     size: int
 
     def scatter_parts(self, sent: np.ndarray, received: np.ndarray, counts: Sequence[int]) -> Any:
-        """Send part r of `sent` to rank r; get the own part of every rank, one after another."""
+        """Start to send part r of `sent` to rank r and to receive this rank's part from every rank, in the order of
+        ranks."""
 
     def gather_parts(self, own: np.ndarray, received: np.ndarray, counts: Sequence[int]) -> Any:
-        """Send the own part to all; get part r of rank r."""
+        """Start to send this rank's part to all and to receive part r from rank r."""
 
     def either(self, bits: np.ndarray) -> np.ndarray:
-        """Return bytes in which a bit is set that is so in some rank's."""
+        """Return the bitwise OR of all ranks' bytes."""
 
 
 @dataclass
 class Traffic:
-    """What went over the wire for one update, of this rank, and when."""
+    """Bytes that this rank exchanged for one update, and when."""
 
     sent_bytes: int = 0
     waited: float = 0.0
-    """Seconds from the end of the backward pass to the last sum."""
+    """Seconds from the end of the backward pass until all sums were complete."""
     spans: list[tuple[str, float, float]] = field(default_factory=list)
-    """Of each piece the first name in it, when it was begun and done, by time.perf_counter."""
+    """For each piece the first name in it, and when its exchange began and ended, by time.perf_counter."""
 
 
 class Reduction:
-    """Sums of named arrays over all ranks, update by update: `begin`, `ready` some number of times, `finish`.
+    """Sums named arrays over all ranks. For each update call `begin`, then `ready` any number of times, then `finish`.
 
     Args:
-        wire: To the other ranks.
-        arrays: Of host memory, float32, contiguous; the same ones every time. They end as the sums.
+        wire: The connection to the other ranks.
+        arrays: Contiguous float32 arrays in host memory, the same for every update. They are replaced by the sums.
         wire_dtype: float32, or bfloat16 to send half the bytes.
     """
 
     def __init__(self, wire: Wire, arrays: Mapping[str, np.ndarray], wire_dtype: str = "float32") -> None:
         self._wire, self._arrays = wire, arrays
-        self._order = list(arrays)[::-1]  # about as the backward pass is done with them, and the same everywhere
+        self._order = list(arrays)[::-1]  # roughly the order of the backward pass; the same in all ranks
         self._rounded = _bfloat16() if wire_dtype == "bfloat16" else None
         self.traffic = Traffic()
         self._ready: set[str] = set()
@@ -79,15 +82,15 @@ class Reduction:
         threading.Thread(target=self._serve, name="gradients", daemon=True).start()
 
     def begin(self, rows: Mapping[str, np.ndarray]) -> None:
-        """Start an update. `rows`: of arrays that are zero but in some rows, the same arrays in every rank, which rows
-        those are here, bool [rows]."""
+        """Start an update. `rows` gives the rows in use (bool [rows]) of arrays whose other rows are zero; it must name
+        the same arrays in every rank."""
         self.traffic = Traffic()
         self._ready.clear()
         self._is_awaited = False
         self._jobs.put(rows)
 
     def ready(self, *names: str) -> None:
-        """Say that arrays, or those whose names begin so before a dot, will not change any more."""
+        """Declare that arrays will not change any more, given by name or by the part of their names before a dot."""
         with self._change:
             self._ready.update(
                 own for own in self._order if any(own == name or own.startswith(f"{name}.") for name in names)
@@ -95,7 +98,7 @@ class Reduction:
             self._change.notify()
 
     def finish(self) -> None:
-        """Wait until all arrays are the sums of all ranks'; those that were not said to be ready are now."""
+        """Wait until all arrays are the sums over all ranks; arrays not yet declared ready are ready now."""
         began = time.perf_counter()
         self._is_awaited = True
         with self._change:
@@ -107,17 +110,17 @@ class Reduction:
             raise error
 
     def _serve(self) -> None:
-        """The thread that exchanges: one update after another, each in the same order in all ranks."""
+        """Exchange arrays in a thread: one update after another, each in the same order in all ranks."""
         while True:
             rows = self._jobs.get()
             try:
                 self._reduce_all(rows)
                 self._done.put(None)
-            except BaseException as error:  # finish() raises it where somebody sees it
+            except BaseException as error:  # finish() raises it in the calling thread
                 self._done.put(error)
 
     def _reduce_all(self, rows: Mapping[str, np.ndarray]) -> None:
-        """All arrays in their order, small neighbours together, each as soon as it is ready."""
+        """Reduce all arrays in their order, small neighbours together, each as soon as it is ready."""
         self._rows = self._common_rows(rows)
         for names in self._pieces_of_names():
             with self._change:
@@ -127,7 +130,7 @@ class Reduction:
             self.traffic.spans.append((names[0], began, time.perf_counter()))
 
     def _common_rows(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the rows that some rank has, by table, where they are few."""
+        """Return by table the rows that some rank uses, if they are few."""
         if not rows:
             return {}
         names = sorted(rows)
@@ -144,7 +147,7 @@ class Reduction:
         return found
 
     def _pieces_of_names(self) -> list[list[str]]:
-        """Return names in their order, small arrays of one part of the model together."""
+        """Return groups of names in their order; small arrays of one part of the model share a group."""
         pieces: list[list[str]] = []
         size = 0
         for name in self._order:
@@ -159,7 +162,7 @@ class Reduction:
         return pieces
 
     def _reduce(self, names: list[str]) -> None:
-        """The arrays of one piece, by way of a copy where they do not lie in one."""
+        """Reduce the arrays of one group, through a copy if they are not contiguous in memory."""
         first = self._arrays[names[0]]
         if names[0] in self._rows:
             rows = self._rows[names[0]]
@@ -178,13 +181,13 @@ class Reduction:
                 at += array.size
 
     def _sum(self, flat: np.ndarray) -> None:
-        """A flat array, piece by piece."""
+        """Reduce a flat array, piece by piece."""
         step = PIECE_BYTES // 4
         for at in range(0, len(flat), step):
             self._sum_piece(flat[at : at + step])
 
     def _sum_piece(self, flat: np.ndarray) -> None:
-        """Exchange parts, add those of which this rank is the owner in the order of ranks, exchange the sums."""
+        """Exchange parts, add those that this rank owns in the order of ranks, and exchange the sums."""
         wire, rounded = self._wire, self._rounded
         share = -(-len(flat) // wire.size)
         counts = [max(0, min(share, len(flat) - rank * share)) for rank in range(wire.size)]
@@ -205,7 +208,8 @@ class Reduction:
         self.traffic.sent_bytes += sent.itemsize * (len(flat) - own + own * (wire.size - 1))
 
     def _wait(self, request: Any) -> None:
-        """Until an exchange is over. While others compute this thread sleeps in between; MPI moves bytes when asked."""
+        """Wait until an exchange is complete. This thread sleeps between polls while others compute; MPI makes progress
+        when polled."""
         while not request.Test():
             time.sleep(0 if self._is_awaited else _POLL_SECONDS)
 
@@ -215,7 +219,7 @@ def _part(name: str) -> str:
 
 
 def _bfloat16() -> np.dtype:
-    """NumPy's dtype of bfloat16, which another package brings."""
+    """Return NumPy's dtype for bfloat16, which the package ml_dtypes provides."""
     import ml_dtypes
 
     return np.dtype(ml_dtypes.bfloat16)

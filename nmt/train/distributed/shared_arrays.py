@@ -1,8 +1,8 @@
-"""Arrays of which every machine has one copy, made of pieces that ranks on all machines have.
+"""Arrays with one copy per machine, assembled from pieces that ranks on all machines hold.
 
-A copy is a file of the machine's temporary folder, mapped by its ranks, which has no name any more when they begin to
-use it: it goes when they go, whatever ends them. Unlike shared memory (/dev/shm), which containers often keep small, it
-may be larger than memory.
+A copy is a file in the machine's temporary folder that its ranks map. It is unlinked before they use it, so that it
+vanishes with them, however they end. Unlike shared memory (/dev/shm), which containers often keep small, it may be
+larger than main memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Machines:
 
     Args:
         world: MPI's communicator of all ranks.
-        machine: A name of this rank's machine, the same for all ranks on it and for no other.
+        machine: The name of this rank's machine; it must be the same for all ranks on it and for no others.
     """
 
     def __init__(self, world: Any, machine: str) -> None:
@@ -39,10 +39,11 @@ class Machines:
         self._is_first_here = self._here.Get_rank() == 0
         self._firsts = world.Split(0 if self._is_first_here else 1, world.Get_rank())
         self.ranks_here: int = self._here.Get_size()
-        """Ranks on this machine."""
+        """Number of ranks on this machine."""
 
     def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
-        """See `nmt.data.corpora.readers.Readers`. Raises DataError where the temporary folder has no room."""
+        """Return the whole array (see `nmt.data.corpora.readers.Readers`). Raises DataError if the temporary folder has
+        no room."""
         sizes = self._world.allgather({number: len(piece) for number, piece in own.items()})
         owners = {number: rank for rank, of_rank in enumerate(sizes) for number in of_rank}
         places, end = {}, 0
@@ -62,7 +63,7 @@ class Machines:
         return whole
 
     def _mapped(self, size: int, dtype: np.dtype) -> np.ndarray:
-        """Return an array that all ranks of this machine map, of the same memory."""
+        """Return an array in memory that all ranks of this machine map."""
         if not size:
             return np.zeros(0, dtype)
         path = self._here.bcast(_new_file(size * dtype.itemsize) if self._is_first_here else None)
@@ -74,14 +75,14 @@ class Machines:
                 f"{path}: the temporary folder must be the same one for all ranks of a machine, got "
                 f"{explain(error)}; set TMPDIR to a folder that they all see"
             ) from error
-        self._here.Barrier()  # all have it
+        self._here.Barrier()  # all have mapped it
         if self._is_first_here:
             os.unlink(path)
         return np.frombuffer(memory, dtype)
 
 
 def _new_file(size: int) -> str:
-    """Return a file of so many bytes, which the disk has promised: a write into the map cannot fail."""
+    """Return a file of the given size with its disk space reserved: writing to the map cannot fail."""
     handle, path = tempfile.mkstemp(prefix="nmt-text-")
     try:
         if hasattr(os, "posix_fallocate"):

@@ -1,4 +1,4 @@
-"""Curves for TensorBoard, where `training.tensorboard` asks for them (extra `tensorboard`)."""
+"""TensorBoard curves, if `training.tensorboard` asks for them (extra `tensorboard`)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _NO_CURVES = ("update", "epoch", "best", "time")
 
 
 class Board:
-    """Writes the numbers of a run's events as scalars, one curve for each, by update.
+    """Writes the numbers in a run's events as scalars, one curve for each, by update.
 
     Args:
-        folder: The model folder; the files lie in `tensorboard` in it, one more for each start of the run.
+        folder: The model folder; the files are in its subfolder `tensorboard`, one for each start of the run.
 
     Raises:
-        ConfigError: The library that writes them is not installed.
+        ConfigError: The TensorBoard library is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,7 +35,7 @@ class Board:
         self._writer: Any = SummaryWriter(str(folder / FOLDER_NAME), write_to_disk=True)
 
     def event(self, kind: str, values: Mapping[str, Any]) -> None:
-        """Add the numbers of an event of metrics.jsonl. What cannot be written never ends a run."""
+        """Add the numbers in an event of metrics.jsonl. A failure to write never ends a run."""
         update = values.get("update")
         if kind not in _KINDS or not isinstance(update, int):
             return
@@ -46,6 +46,6 @@ class Board:
             self._writer.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush the curves and close the files."""
         with contextlib.suppress(OSError):
             self._writer.close()

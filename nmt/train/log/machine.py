@@ -1,4 +1,4 @@
-"""The machine a run was made on, in words."""
+"""A description of the machine that a run was made on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nmt.rnn.cores import default_threads
 
 
 def machine() -> dict[str, str | int]:
-    """Processor, cores and threads, system, versions: what somebody needs to judge a speed."""
+    """Return processor, cores and threads, system and versions: what a reader needs to judge a speed."""
     import numpy as np
 
     import nmt
@@ -25,7 +25,7 @@ def machine() -> dict[str, str | int]:
 
 
 def _processor() -> str:
-    """Return the name that the processor gives itself."""
+    """Return the model name of the processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
             if line.startswith("model name"):

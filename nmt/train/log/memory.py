@@ -1,4 +1,4 @@
-"""What this process and the machine say about memory, in bytes."""
+"""Memory of this process and of the machine, in bytes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _GROUP_FILES = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memo
 
 
 def resident_bytes() -> int:
-    """Return what the process holds now; where the system does not say, the most it ever held."""
+    """Return the resident memory of the process; if the system does not report it, its peak."""
     return _status("VmRSS") or _largest_ever()
 
 
 def peak_bytes() -> int:
-    """Return the most the process held since `reset_peak`, or since its start where that had no effect."""
+    """Return the peak resident memory since `reset_peak`, or since the process started if that had no effect."""
     return _status("VmHWM") or _largest_ever()
 
 
 def reset_peak() -> bool:
-    """Forget the peak so far; return whether the system can (Linux: proc(5), clear_refs)."""
+    """Reset the peak; return whether the system supports that (Linux: proc(5), clear_refs)."""
     try:
         _CLEAR_REFS.write_text("5")
     except OSError:
@@ -33,13 +33,13 @@ def reset_peak() -> bool:
 
 
 def free_bytes() -> int:
-    """Return what more the process may take without others having to give way; a container's limit counts."""
+    """Return how much more memory the process can take without displacing others, within the limit of its container."""
     of_groups = [free for folder in control_groups("memory") for free in _group_free(folder)]
     return max(0, min([_machine_free(), *of_groups]))
 
 
 def format_bytes(size: float) -> str:
-    """Return `1.42 GiB`, `37.5 MiB` or `12 KiB`."""
+    """Return a size in a suitable unit: `1.42 GiB`, `37.5 MiB` or `12 KiB`."""
     if size >= 1 << 30:
         return f"{size / (1 << 30):.2f} GiB"
     if size >= 1 << 20:
@@ -48,7 +48,8 @@ def format_bytes(size: float) -> str:
 
 
 def _group_free(folder: Path) -> list[int]:
-    """Return bytes that a control group may still take, by either kind of Linux; none where it has no limit."""
+    """Return the bytes still available within each limit of the process's control group (version 1 or 2); empty without
+    a limit."""
     found = []
     for limit, used in _GROUP_FILES:
         try:
@@ -59,7 +60,7 @@ def _group_free(folder: Path) -> list[int]:
 
 
 def _machine_free() -> int:
-    """Return bytes that programs may still take, as Linux estimates it; elsewhere half of the memory."""
+    """Return the bytes available to programs, as Linux estimates them; elsewhere half of the memory."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -67,11 +68,11 @@ def _machine_free() -> int:
     except OSError:
         pass
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return total // 2  # nobody says how much of it is in use
+    return total // 2  # it is unknown how much of it is in use
 
 
 def _status(key: str) -> int:
-    """Return bytes that the system reports of this process under `key`; 0 where it reports none."""
+    """Return the bytes that the system reports for this process under `key`; 0 if it reports none."""
     try:
         for line in _STATUS.read_text().splitlines():
             if line.startswith(f"{key}:"):
@@ -82,7 +83,7 @@ def _status(key: str) -> int:
 
 
 def _largest_ever() -> int:
-    """Return the most bytes that this process has ever held."""
+    """Return the peak resident memory of this process."""
     import resource  # not on every system
 
     unit = 1 if sys.platform == "darwin" else 1024

@@ -1,4 +1,4 @@
-"""What a run says: lines on stderr, the same in train.log with times, events in metrics.jsonl."""
+"""Output of a run: lines on stderr, the same in train.log with times, events in metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class TrainingLog:
-    """Writes lines to terminal and model folder. What cannot be written never ends a run.
+    """Writes lines to terminal and model folder. A failure to write never ends a run.
 
     Args:
-        folder: The model folder; None where no file is to be written.
-        terminal: Where a person reads along; None for nowhere.
-        board: Gets the events as well; None where nobody wants curves.
+        folder: The model folder; None to write no files.
+        terminal: The stream for the user; None for no output.
+        board: The TensorBoard writer, which also receives the events; None for no curves.
     """
 
     def __init__(self, folder: Path | None, terminal: TextIO | None = None, board: Board | None = None) -> None:
@@ -39,7 +39,7 @@ class TrainingLog:
                 self._open(folder / name)
 
     def line(self, text: str) -> None:
-        """Write one line everywhere a person reads."""
+        """Write one line to terminal and train.log."""
         self.live("")
         self._print(coloured(text, self._terminal) + "\n")
         stamp = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -51,14 +51,14 @@ class TrainingLog:
         self._write(LOG_NAME, f"{stamp}  {text}\n")
 
     def live(self, text: str) -> None:
-        """Show `text` in the terminal's last line until more is written; "" takes it away."""
+        """Show `text` in the terminal's last line until the next output; "" removes it."""
         if not self._is_live or not (text or self._live_shown):
             return
         self._print(live(text))
         self._live_shown = bool(text)
 
     def event(self, kind: str, **values: Any) -> None:
-        """Append one JSON object to metrics.jsonl; numbers that JSON lacks become null."""
+        """Append one JSON object to metrics.jsonl; NaN and infinity become null."""
         record = {"event": kind, "time": round(time.time(), 3), **values}
         finite = {key: _finite(value) for key, value in record.items()}
         self._write(METRICS_NAME, json.dumps(finite, ensure_ascii=False) + "\n")
@@ -76,9 +76,9 @@ class TrainingLog:
         self._files.clear()
 
     def _open(self, path: Path) -> None:
-        """Open a file to add lines to; a warning where that is impossible."""
+        """Open a file for appending; print a warning if that fails."""
         try:
-            # A run that was killed, or met a full disk, may have left half a line.
+            # A run that was killed, or found the disk full, may have left an incomplete line.
             cut = _ends_within_line(path)
             file = path.open("a", encoding="utf-8")
             self._files[path.name] = file
@@ -89,7 +89,7 @@ class TrainingLog:
             self._write(path.name, "\n")
 
     def _write(self, name: str, text: str) -> None:
-        """Add text to an open file; where the disk refuses, warn once and go on without the file."""
+        """Write text to an open file; if that fails, warn once and continue without the file."""
         file = self._files.get(name)
         if file is None:
             return
@@ -104,7 +104,7 @@ class TrainingLog:
         self._print(coloured(f"warning: {text}", self._terminal) + "\n")
 
     def _print(self, text: str) -> None:
-        """Write to the terminal; when nobody reads any more, stop doing so."""
+        """Write to the terminal; stop doing so once its reader has gone."""
         if self._terminal is None:
             return
         try:
@@ -116,7 +116,7 @@ class TrainingLog:
 
 
 class Stopwatch:
-    """Seconds spent in each kind of work since it was made, and the rest."""
+    """Measures the seconds spent in each kind of work since its creation."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -124,7 +124,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def measure(self, kind: str) -> Iterator[None]:
-        """Add the time this block takes to `kind`."""
+        """Add the duration of this block to `kind`."""
         began = time.monotonic()
         try:
             yield
@@ -133,11 +133,11 @@ class Stopwatch:
 
     @property
     def total(self) -> float:
-        """Return seconds since the start."""
+        """Return the seconds since the start."""
         return time.monotonic() - self.started
 
     def summary(self) -> str:
-        """Return the shares in words: `training 92% of 12m30s, validation 7%, saving 1%`."""
+        """Return the shares as text: `training 92% of 12m30s, validation 7%, saving 1%`."""
         total = max(self.total, 1e-9)
         shares = sorted(self.seconds.items(), key=lambda item: -item[1])
         parts = [f"{kind} {seconds / total:.1%}" for kind, seconds in shares]
@@ -146,7 +146,7 @@ class Stopwatch:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return `8s`, `12m05s` or `3h07m`."""
+    """Return a duration as `8s`, `12m05s` or `3h07m`."""
     if not math.isfinite(seconds):
         return "?"
     whole = max(0, round(seconds))
@@ -158,7 +158,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def perplexity(nll: float) -> float:
-    """Return e to the mean negative log-likelihood of a token, infinity where that overflows."""
+    """Return e to the power of the mean negative log-likelihood per token; infinity if that overflows."""
     try:
         return math.exp(nll)
     except OverflowError:
@@ -166,7 +166,7 @@ def perplexity(nll: float) -> float:
 
 
 def _ends_within_line(path: Path) -> bool:
-    """Return whether the last line of a file has no end."""
+    """Return whether the last line of a file lacks its line end."""
     if not path.exists() or path.stat().st_size == 0:
         return False
     with path.open("rb") as file:
@@ -175,8 +175,8 @@ def _ends_within_line(path: Path) -> bool:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value as JSON can hold it: floats short, and None for those that are no numbers; dictionaries all
-    through."""
+    """Return a value that JSON can represent, recursively in dictionaries: floats rounded, None for NaN and
+    infinity."""
     if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""`batch_size: auto`: the largest batch whose predicted peak of memory fits."""
+"""`batch_size: auto`: the largest batch whose predicted peak memory fits."""
 
 from __future__ import annotations
 
@@ -19,47 +19,49 @@ if TYPE_CHECKING:
     from nmt.train.updates.state import TrainingState
 
 SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
-"""Target tokens a batch. Loops and products run over blocks of 2,048 rows, the output layer over 256: what is larger
-than 8,192 gives them nothing more to do at once, takes as much longer as it is larger, and learns less often."""
+"""Candidate batch sizes in target tokens. Loops and matrix products work on blocks of 2,048 rows, the output layer on
+256: a batch of more than 8,192 gains no parallelism, takes proportionally longer, and updates the model less often."""
 
 MIN_UPDATES = 64
-"""An epoch of fewer updates than this learns too seldom: batches of a small corpus are smaller."""
+"""The least number of updates per epoch: small corpora get smaller batches, so that the model is updated often
+enough."""
 
 MARGIN = 1.1
-"""Times the predicted bytes of an update must fit: batches are dealt anew in every epoch."""
+"""Safety factor on the predicted bytes of an update: every epoch has different batches."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a run will hold at its peak, in bytes by purpose."""
+    """Predicted peak memory of a run, in bytes by purpose."""
 
     fixed: dict[str, int]
-    """The same for every batch."""
+    """Memory that does not depend on the batch."""
     workspace: Counter[str]
-    """Of the largest batch, by operation and purpose."""
+    """Workspace of the largest batch, by operation and purpose."""
     logits: Counter[str]
-    """Of the largest batch, outside the workspace."""
+    """Memory of the largest batch outside the workspace."""
     shape: tuple[int, int, int]
-    """Of the largest batch: T, S, B."""
+    """Shape of the largest batch: T, S, B."""
 
     @property
     def update(self) -> int:
-        """Return bytes of the largest batch's update."""
+        """Return the bytes of the largest batch's update."""
         return self.workspace.total() + self.logits.total()
 
     @property
     def peak(self) -> int:
-        """Return bytes of everything."""
+        """Return the total of all bytes."""
         return sum(self.fixed.values()) + self.update
 
 
 def forecast(
     config: Config, model: Network, optimizer: Optimizer, corpus: Corpus, batches: Batches, *, accumulates: bool = False
 ) -> Forecast:
-    """Predict the peak of training with these batches, from the plans and the shapes of one epoch. `accumulates`: the
-    gradients of several batches are added up by one process.
+    """Predict the peak memory of training with these batches, from the plans and the shapes of one epoch. `accumulates`
+    says that one process sums the gradients of several batches.
 
-    The model must have run once, on a batch of any size (see `warm_up`): what the process holds besides is then known.
+    The model must have run once, on a batch of any size (see `warm_up`), so that the other memory of the process is
+    known.
     """
     from nmt.model.footprint import logits_bytes, packed_weights_bytes, workspace_bytes
 
@@ -90,7 +92,7 @@ def forecast(
 
 
 def warm_up(model: Network, task: Task, num_threads: int) -> None:
-    """Load or compile everything an update needs, on the smallest batch there can be. No parameter changes."""
+    """Load or compile everything that an update needs, with the smallest possible batch. No parameter changes."""
     model.loss_and_gradients(task.smallest_batch(), seed=0, threads=num_threads)
     model.carry({})
 
@@ -106,12 +108,12 @@ def choose_batch_size(
     ranks: int = 1,
     ranks_here: int = 1,
 ) -> tuple[int, str]:
-    """Return the number of target tokens a batch, and in words where it comes from.
+    """Return the number of target tokens per batch, and in words how it was chosen.
 
     Args:
-        config, state, model, optimizer, task, num_threads: Of the run.
+        config, state, model, optimizer, task, num_threads: Those of the run.
         ranks: Processes that each compute batches of an update.
-        ranks_here: Those that share the memory of this machine.
+        ranks_here: Ranks that share the memory of this machine.
 
     Raises:
         ConfigError: Not even the smallest batch fits.
@@ -146,7 +148,7 @@ def _of(needed: int, limit: int) -> str:
 
 
 def _reason(size: int, useful: list[int]) -> str:
-    """Why this size was chosen among the useful ones, for the log."""
+    """Return in words why this size was chosen among the candidates, for the log."""
     if size < useful[-1]:
         return "the largest that fits"
     if size == SIZES[-1]:

@@ -1,7 +1,7 @@
-"""A run that fits a time: `nmt-train --budget`.
+"""A run of a given duration: `nmt-train --budget`.
 
-Some updates are measured first; from then on the clock itself is the schedule's measure (`cooldown` with
-`max_minutes`), so that a machine that gets slower or faster on the way changes the number of updates and not the end.
+Some updates are timed first; from then on the schedule follows the clock (`cooldown` with `max_minutes`), so that a
+machine that becomes slower or faster changes the number of updates and not the duration.
 """
 
 from __future__ import annotations
@@ -25,27 +25,29 @@ _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _LEAST_SECONDS = 30.0
 _MEASURED_SHARE = 0.05
 _MOST_MEASURED = 20.0
-"""Seconds that are measured at most, and share of the budget."""
+"""The share of the budget that is spent on timing updates, and its upper limit in seconds."""
 _UPDATES, _WARM_UP = 30, 3
 _TRAINING_SHARE = 0.9
-"""Of the time; the rest is reading, validating and saving. What it says decides nothing but how often is validated."""
+"""Estimated share of the time for training; reading, validating and saving take the rest. It determines only how often
+the model is validated and the length of the warm-up."""
 COOLDOWN = 1 - 1 / WARMUP_SHARE
-"""The learning rate rises over a fourteenth and falls to zero over the rest, as in recipes with scheduling: linear."""
+"""The learning rate rises during the first fourteenth and falls to zero over the rest, as in recipes with scheduling:
+linear."""
 _DERIVED = ("validation_freq", "learning_rate_warmup")
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What some updates of a run took: seconds each. `spent`: seconds of reading and measuring."""
+    """The pace of a run's updates: `seconds` per update, and `spent`, the seconds that reading and timing took."""
 
     seconds: float
     spent: float
 
 
 def seconds_of(budget: str) -> float:
-    """Return the seconds of `2h`, `90m`, `1h30m`, `45min`, `600s`.
+    """Return the seconds of a duration such as `2h`, `90m`, `1h30m`, `45min` or `600s`.
 
-    Raises ConfigError: It is something else, or less than half a minute.
+    Raises ConfigError if it is something else, or less than half a minute.
     """
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smhd])", budget)
     if not parts or "".join(f"{n}{unit}" for n, unit in parts) != re.sub(r"\s", "", budget):
@@ -59,20 +61,20 @@ def seconds_of(budget: str) -> float:
 def fit_to_budget(
     config: Config, budget: str, measure: Callable[[Config, float], Pace], say: Callable[[str], None]
 ) -> Config:
-    """Return the settings of a run of that time: as many updates as it allows, the learning rate at zero at its end,
-    eight validations on the way, and no other limit.
+    """Return the settings of a run of that duration: as many updates as it allows, a learning rate of zero at its end,
+    eight validations, and no other limit.
 
-    A run that goes on keeps what was measured at its start; time that former runs took counts. With another budget than
-    it had, validations and warm-up change in proportion, but the warm-up, which may be over, gets no longer.
+    A resumed run keeps the measurements from its start; the time of earlier runs counts. With a different budget,
+    validation interval and warm-up change in proportion, but the warm-up, which may be over, never becomes longer.
 
     Args:
         config: The settings.
-        budget: See `seconds_of`. Training and validation; scoring data.test comes after it.
-        measure: Times updates of the settings for about so many seconds (see `measured_pace`).
-        say: Told what came of it.
+        budget: The duration (see `seconds_of`) of training and validation; scoring data.test is extra.
+        measure: Times updates with the settings for about the given number of seconds (see `measured_pace`).
+        say: Receives a line with the result.
 
     Raises:
-        ConfigError: The budget is no time, or too short for the updates of this machine.
+        ConfigError: The budget is not a duration, or is too short for the updates of this machine.
     """
     seconds = seconds_of(budget)
     timed: dict[str, Any] = {
@@ -87,7 +89,7 @@ def fit_to_budget(
     if (folder / LAST_NAME).exists():
         before = load_folder_config(folder).training.to_dict()
         if before["max_minutes"] is not None and before["cooldown"] == COOLDOWN:
-            minutes = _kept(seconds, before["max_minutes"])
+            minutes = _kept_minutes(seconds, before["max_minutes"])
             derived = _refitted(before, minutes / before["max_minutes"])
             if minutes != before["max_minutes"]:
                 say(
@@ -96,7 +98,7 @@ def fit_to_budget(
                     f"{derived['validation_freq']:,}; time that it took counts"
                 )
             return _changed(config, {**timed, **derived, "max_minutes": minutes})
-    # Warm-up and validations, which nothing of this is long enough for, are numbers: auto would be told as such.
+    # Numbers, since the timing is too short for warm-up or validations, and auto would be reported as chosen.
     for_now = timed | {"learning_rate_warmup": 0, "validation_freq": 1}
     pace = measure(_changed(config, for_now), min(_MOST_MEASURED, _MEASURED_SHARE * seconds))
     left = seconds - pace.spent
@@ -117,12 +119,12 @@ def fit_to_budget(
 def measured_pace(
     threads: int | None, device: str | None, say: Callable[[str], None]
 ) -> Callable[[Config, float], Pace]:
-    """Return what times updates on this machine, in a fresh model that is thrown away; its subwords are those of the
-    run.
+    """Return a function that times updates on this machine with a fresh model, which is discarded; its subwords are
+    those of the run.
 
     Args:
-        threads, device: As `Trainer` takes them.
-        say: Told what takes long.
+        threads, device: See `Trainer`.
+        say: Receives a line about each slow step.
     """
 
     def measure(config: Config, seconds: float) -> Pace:
@@ -135,16 +137,16 @@ def measured_pace(
     return measure
 
 
-def _kept(wanted: float, before: float) -> float:
-    """Minutes of a run that goes on: those it had, which were the budget's less what measuring took, or those of
-    another budget."""
+def _kept_minutes(wanted: float, before: float) -> float:
+    """Return the minutes of a resumed run: those it already had (the same budget less the time for measuring), or those
+    of a new budget."""
     minutes = wanted / 60
     is_same = before <= minutes and minutes - before <= max(_MEASURED_SHARE * minutes, 10.0) / 2
     return before if is_same else minutes
 
 
 def _refitted(before: dict[str, Any], times: float) -> dict[str, Any]:
-    """Updates between validations and to warm up, of a run whose budget is so many times what it was."""
+    """Return validation interval and warm-up, in updates, of a run whose budget has changed by the factor `times`."""
     freq, warmup = (before[name] for name in _DERIVED)
     return {
         "validation_freq": max(1, round(freq * times)),

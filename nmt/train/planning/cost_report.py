@@ -1,4 +1,4 @@
-"""What a run will take, on one page: parameters, memory by purpose, speed, hours. Validations are not counted."""
+"""A one-page estimate of a run: parameters, memory by purpose, speed, hours. Validations are not included."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from nmt.train.planning.dry_run import DryRun, Timing
 
 _UPDATES, _WARM_UP, _SECONDS = 20, 2, 15.0
-_SMALL_SHARE = 0.01  # of the whole: purposes below it are one line
+_SMALL_SHARE = 0.01  # of the total: smaller purposes share one line
 
 
 def cost_report(dry_run: DryRun, ranks: int = 1) -> str:
-    """Predict memory from the plans; run the epoch's largest batch and some others; return the page, with a prediction
-    for several ranks."""
+    """Predict memory from the plans, run the epoch's largest batch and some others, and return the page, with a
+    prediction for several ranks if asked for."""
     accumulates = dry_run.config.training.batch_multiplier > 1
     found = forecast(
         dry_run.config, dry_run.model, dry_run.optimizer, dry_run.task.corpus, dry_run.batches, accumulates=accumulates
@@ -43,7 +43,7 @@ def cost_report(dry_run: DryRun, ranks: int = 1) -> str:
 
 
 def _parameters(dry_run: DryRun) -> list[str]:
-    """Return how many numbers each part of the model learns."""
+    """Return the number of parameters of each part of the model."""
     model = dry_run.model
     parts: Counter[str] = Counter()
     for name, array in model.params.items():
@@ -55,7 +55,7 @@ def _parameters(dry_run: DryRun) -> list[str]:
 
 
 def _memory(found: Forecast) -> list[str]:
-    """Return the forecast by purpose; small purposes of a batch are one line."""
+    """Return the forecast by purpose; small purposes of a batch share one line."""
     T, S, B = found.shape
     shape = f"{B} pairs, {S} source and {T} target steps" if S else f"{B} streams of {T} steps"
     lines = [f"memory, for the largest batch of the first epoch: {shape}"]
@@ -74,7 +74,7 @@ def _row(name: str, size: int, note: str) -> str:
 
 
 def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
-    """Return what was measured, and what it makes of an epoch."""
+    """Return the measured speed, and the time of an epoch that follows from it."""
     epoch = _epoch_seconds(dry_run, timing)
     updates, threads = dry_run.dealing.num_updates(1), dry_run.num_threads
     return [
@@ -91,7 +91,7 @@ def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
 
 
 def _faster(dry_run: DryRun) -> list[str]:
-    """Return what would take less time on this processor."""
+    """Return settings that would take less time on this processor."""
     on_cpu, dtype = dry_run.model.device.name == "cpu", dry_run.config.compute_dtype
     if TARGET.has_amx and on_cpu and dtype == "float32":
         return ["  this processor has a matrix unit: compute_dtype: bfloat16 takes a third of the time or so"]
@@ -103,7 +103,7 @@ def _times(size: int) -> str:
 
 
 def _time(dry_run: DryRun, timing: Timing) -> list[str]:
-    """Return how long to each limit, the first one marked."""
+    """Return the time until each limit; the first limit is marked."""
     settings = dry_run.settings
     epoch = _epoch_seconds(dry_run, timing)
     per_update = epoch / dry_run.dealing.num_updates(1)

@@ -1,4 +1,4 @@
-"""A run that only tries: real updates on real batches, and nothing of it on disk."""
+"""A dry run: real updates on real batches, without writing anything to disk."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Timing:
-    """What some updates took by the clock, making their batches included, and what they learned from. `median`: seconds
-    of one, of which single slow ones, in which code was compiled, are no part."""
+    """Measured time of some updates, including the making of their batches, and what they were trained on. `median` is
+    the seconds of a typical update, which excludes single slow ones in which code was compiled."""
 
     updates: int
     seconds: float
@@ -47,14 +47,14 @@ class Timing:
 
 
 class DryRun:
-    """A fresh model, its optimizer and the batches of the settings' corpus; warmed up.
+    """A fresh model with its optimizer and the batches of the configured corpus, warmed up.
 
     Args:
-        config: The settings. Of model_dir only the subwords are read, if a run left any.
+        config: The settings. Only the subwords are read from model_dir, if a run left any.
         threads: Cores to use; None takes the configured number, or all.
-        say: Told what takes long and what was chosen.
+        say: Receives a line about each slow step and each choice.
         device: `cpu`, `cuda` or `auto`; None takes the configured one.
-        keep: Leave new subwords in the model folder, for the run that follows.
+        keep: Save new subwords in the model folder, for the run that follows.
 
     Raises:
         NMTError: A text or a setting is not usable.
@@ -104,9 +104,9 @@ class DryRun:
         self._update(SingleBatch(batch))
 
     def measure(self, updates: int, *, warm_up: int, seconds: float = float("inf")) -> Timing:
-        """Time updates as training begins with, after some that only warm up; with their profile.
+        """Time updates as at the start of training, after some for warm-up; return the times with a profile.
 
-        It ends early when `seconds` are over, after a warm-up and three updates at least.
+        It stops early after `seconds`, but not before the warm-up and three updates are done.
         """
         updates_to_do = self._endless()
         for _ in range(warm_up):
@@ -127,7 +127,7 @@ class DryRun:
         return Timing(done, took, median(each), src_tokens, tgt_tokens, profile)
 
     def _choose(self, say: Callable[[str], None]) -> int:
-        """Return the configured batch size, or the one that `auto` stands for, which `say` is told."""
+        """Return the configured batch size, or the size that `auto` selects, which is reported through `say`."""
         given = self.config.training.batch_size
         if given != "auto":
             return given

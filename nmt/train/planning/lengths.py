@@ -1,7 +1,8 @@
-"""How long a run lasts, where its settings leave that to the corpus: numbers for `updates: auto` and the like.
+"""The duration of a run that depends on the corpus: numbers for `updates: auto` and similar settings.
 
-The numbers are those of the Multi30k recipe, which was tuned by hand (29,000 pairs, 223 updates a pass): 2,800 updates,
-200 of them to warm up, a validation after every 350. Other corpora get as many passes and the same shares of them.
+The numbers follow the Multi30k recipe, which was tuned by hand (29,000 pairs, 223 updates per epoch): 2,800 updates,
+200 of them for warm-up, a validation after every 350. Other corpora get the same number of epochs and the same
+proportions.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ if TYPE_CHECKING:
     from nmt.train.updates.dealing import Dealing
 
 PASSES = 12.5
-"""Passes over the corpus that `updates: auto` makes ..."""
+"""Number of epochs for `updates: auto`."""
 LEAST_UPDATES = 500
-"""... or so many updates where that is less: a model has to be found at all, however small the corpus is."""
+"""The least number of updates for `updates: auto`: even a small corpus needs that many to train a model."""
 WARMUP_SHARE = 14
 VALIDATIONS = 8
 _DROPS = ("dropout", "drop_connect", "zoneout")
 LEAST_BETWEEN = 25
-"""Updates from one validation to the next, however short the run is: else it would do little but validate."""
+"""The fewest updates between validations: a short run would otherwise mostly validate."""
 MOST_BETWEEN = 2000
-"""Updates from one validation to the next, where no number of updates divides into VALIDATIONS parts."""
+"""The most updates between validations if the settings limit epochs or time, but not updates."""
 
 
 def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
-    """Return the settings with numbers for updates, warm-up and validation_freq, for this corpus in these batches, and
-    with the learning rate that goes with so many of them an update.
+    """Return the settings with numbers for updates, warm-up and validation_freq for this corpus and these batches, and
+    with the learning rate scaled to the batches per update.
 
-    Raises ConfigError: The learning rate's warm-up is longer than the run that the corpus allows.
+    Raises ConfigError if the warm-up is longer than the run that the corpus allows.
     """
     a_pass = dealing.num_updates(1)
     at_most = settings.epochs * a_pass
@@ -56,7 +57,7 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
 
 
 def rate_factor(scaling: str, batches_an_update: int) -> float:
-    """Return what the learning rate is multiplied by where an update has several batches.
+    """Return the factor for the learning rate if an update has several batches.
 
     linear: Goyal et al. 2017, section 2.1, for sgd; sqrt: Krizhevsky 2014, section 3.2, which keeps the variance of a
     step, and suits adam (Malladi et al. 2022).
@@ -65,14 +66,14 @@ def rate_factor(scaling: str, batches_an_update: int) -> float:
 
 
 def auto_lengths(settings: TrainingConfig, fixed: FixedTraining, dealing: Dealing) -> str | None:
-    """In words what stands for every auto, None where there is none."""
+    """Return in words the numbers that replace each auto; None if there is none."""
     names = ("updates", "learning_rate_warmup", "validation_freq")
     chosen = [f"{name} {getattr(fixed, name):,}" for name in names if getattr(settings, name) == "auto"]
     return f"auto: {', '.join(chosen)}, by {dealing.num_updates(1):,} updates a pass" if chosen else None
 
 
 def doubts(config: Config, fixed: FixedTraining) -> list[str]:
-    """Return settings that do nothing, or not what they are for, in a run of this length."""
+    """Return warnings about settings that have no effect, or an unintended one, in a run of this length."""
     found = []
     if fixed.updates is not None and fixed.learning_rate_warmup > fixed.updates:
         found.append(
@@ -97,7 +98,7 @@ def _auto_updates(a_pass: int, at_most: int) -> int:
 
 
 def _warmup(settings: TrainingConfig, updates: int) -> int:
-    """Return the configured number of updates of warm-up, or that of `auto`: a share of all updates."""
+    """Return the number of warm-up updates: the configured one, or for `auto` a share of all updates."""
     if isinstance(settings.learning_rate_warmup, int):
         return settings.learning_rate_warmup
     least = 1 if settings.scheduling in ("inverse_square_root", "noam") else 0
@@ -105,5 +106,5 @@ def _warmup(settings: TrainingConfig, updates: int) -> int:
 
 
 def _rounded(number: float) -> int:
-    """To hundreds, that people can remember what they see."""
+    """Round to hundreds, which are easier to remember."""
     return round(number / 100) * 100

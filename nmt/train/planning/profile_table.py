@@ -1,4 +1,4 @@
-"""A profile as a table: where an update's time goes, by name of operation."""
+"""A profile as a table: the time of an update by name of operation."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ if TYPE_CHECKING:
     from nmt.train.planning.dry_run import DryRun
 
 WARM_UP = 3
-"""Updates before those that are profiled: memory grows to what batches need."""
+"""Updates before those that are profiled, in which memory grows to the size that batches need."""
 
 OTHER = "other (Python)"
 
 
 def profile_page(dry_run: DryRun, updates: int) -> str:
-    """Run some updates; return a table of their operations, the longest first, whose seconds add up to the update's.
+    """Run some updates and return a table of their operations, the longest first; the seconds add up to the time of an
+    update.
 
-    GFLOP/s count two operations for each multiply-add of a matrix product; the rest of an operation's arithmetic is
-    not counted.
+    GFLOP/s count two operations for each multiply-add of a matrix product; the rest of an operation's arithmetic is not
+    counted.
     """
     timing = dry_run.measure(updates, warm_up=WARM_UP)
     profile, whole = timing.profile, timing.seconds

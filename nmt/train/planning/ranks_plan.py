@@ -1,4 +1,5 @@
-"""What an update will take with several ranks: measured time of compute, bytes, and networks of several speeds."""
+"""Predicted time of an update with several ranks, from the measured compute time, the bytes sent and several network
+speeds."""
 
 from __future__ import annotations
 
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
     from nmt.train.planning.dry_run import DryRun, Timing
 
 NETWORKS = (1.0, 10.0, 100.0)
-"""Gbit/s of each machine."""
+"""Network speeds of each machine, in Gbit/s."""
 LATENCY = 30e-6
-"""Seconds that a message takes whatever its size: between machines of one room over Ethernet."""
+"""Seconds per message regardless of its size, between machines in one room over Ethernet."""
 AFTER_OUTPUT = 0.57
-"""Of the time of an update, what is left when the gradient of the output layer is there: decoder and encoder go back.
-Measured with configs/quickstart.yaml by benchmarks/scaling_out.py."""
+"""Fraction of an update's compute time that remains when the gradient of the output layer is ready: the backward pass
+of decoder and encoder. Measured with configs/quickstart.yaml by benchmarks/scaling_out.py."""
 _SAMPLE = 4
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """Of the gradients of an update, as they are sent: those that are ready while others are computed, and those that
-    are ready last, with the encoder's; and how many there would be if all rows of embeddings were sent."""
+    """Bytes of an update's gradients as sent: `early` are sent while others are computed, `late` are ready only at the
+    end, with the encoder's; `dense` is the total if all rows of embeddings were sent."""
 
     early: float
     late: float
@@ -37,7 +38,7 @@ class Bytes:
 
 
 def bytes_of(model: Network, dealing: Dealing, wire_dtype: str) -> Bytes:
-    """Measure them on the first updates of an epoch that is dealt so."""
+    """Return the bytes of gradients per update, measured on the first updates of an epoch."""
     width = 2 if wire_dtype == "bfloat16" else 4
     rows: dict[str, list[int]] = {}
     for batches, _ in zip(dealing.left(TrainingState()), range(_SAMPLE), strict=False):
@@ -59,7 +60,7 @@ def bytes_of(model: Network, dealing: Dealing, wire_dtype: str) -> Bytes:
 
 
 def network_seconds(size: float, ranks: int, bytes_per_second: float) -> float:
-    """To add up so many bytes over all ranks, each of which sends and gets 2 (N - 1) / N of them."""
+    """Return the seconds to sum `size` bytes over all ranks, each of which sends and receives 2 (N - 1) / N of them."""
     if ranks == 1:
         return 0.0
     messages = 2 * (ranks - 1) * max(1.0, size / PIECE_BYTES)
@@ -69,14 +70,14 @@ def network_seconds(size: float, ranks: int, bytes_per_second: float) -> float:
 def update_seconds(
     compute: float, sizes: Bytes, ranks: int, bytes_per_second: float, *, hidden: float = AFTER_OUTPUT
 ) -> float:
-    """Of an update: what is sent while the backward pass goes on, which is the share `hidden` of the compute, costs
-    nothing until that is over."""
+    """Return the seconds of an update. The early gradients are sent during the last `hidden` fraction of the compute
+    time and cost only what exceeds it."""
     waited = max(0.0, network_seconds(sizes.early, ranks, bytes_per_second) - compute * hidden)
     return compute + waited + network_seconds(sizes.late, ranks, bytes_per_second)
 
 
 def ranks_page(dry_run: DryRun, timing: Timing, ranks: int) -> str:
-    """Return a table of predictions for 1 rank and `ranks`, with what they rest on."""
+    """Return a table of predictions for 1 rank and `ranks` ranks, with the assumptions."""
     multiplier, wire = dry_run.config.training.batch_multiplier, dry_run.config.training.gradient_dtype
     size = ranks * multiplier
     dealing = Dealing(dry_run.task.batches(dry_run.batch_size, size), size, dry_run.config.seed)
@@ -105,5 +106,5 @@ def _row(speed: float, compute: float, tokens: float, sizes: Bytes, ranks: int) 
 
 
 def efficiency(compute: float, sizes: Bytes, counts: Sequence[int], bytes_per_second: float) -> list[float]:
-    """Of so many times the speed of one rank, the share that is reached by each number of ranks."""
+    """Return the speedup divided by the number of ranks, for each number in `counts`."""
     return [compute / update_seconds(compute, sizes, ranks, bytes_per_second) for ranks in counts]

@@ -1,4 +1,4 @@
-"""When a run is over, and how long that will take."""
+"""When a run ends, and the time until then."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def stop_reason(
     elapsed: float,
     validation_seconds: float,
 ) -> str | None:
-    """Return in words why training ends here; None if it goes on.
+    """Return in words why training ends here; None if it continues.
 
     Args:
-        state: Where the run stands.
-        settings: Its limits.
-        schedule: Its learning rate.
-        elapsed: Seconds by the clock, former runs included.
-        validation_seconds: What the last validation took.
+        state: The position of the run.
+        settings: The training section, with its limits.
+        schedule: Its learning rate schedule.
+        elapsed: Wall-clock seconds, including earlier runs.
+        validation_seconds: Duration of the last validation.
     """
     if settings.updates is not None and state.update >= settings.updates:
         return f"{state.update} updates (training.updates)"
     if state.epoch > settings.epochs:
         return f"{settings.epochs} epochs (training.epochs)"
     if settings.max_minutes is not None:
-        # Also right after a validation: there is no time for another one, and a last one follows every update.
+        # Also right after a validation: each further update needs another validation, for which there is no time.
         if elapsed >= _training_limit(settings.max_minutes, validation_seconds):
             return f"{format_seconds(settings.max_minutes * 60)} are over (training.max_minutes)"
     if schedule.finished:
@@ -43,7 +43,7 @@ def stop_reason(
 
 
 def _stalled(state: TrainingState, settings: FixedTraining) -> str | None:
-    """In words which measures have not improved for long enough to stop; None where they go on."""
+    """Return in words which metrics have not improved for so long that training stops; None if it continues."""
     patience = settings.early_stopping_patience
     if patience is None:
         return None
@@ -66,18 +66,18 @@ def progress(
     validation_seconds: float,
     of_update: int = 1,
 ) -> float:
-    """Return the share of the run that was over when update `state.update` began, from 0 to 1.
+    """Return the fraction of the run that was done when update `state.update` began, from 0 to 1.
 
-    Measured by the limit that comes first at the run's pace so far. It is 1 only past that limit: the last update has
-    some way to go. Without `max_minutes` it follows from the state alone, so that a resumed run repeats it.
+    The limit that will be reached first at the pace so far determines it. It is 1 only past that limit: before the last
+    update it is less. Without `max_minutes` it depends on the state alone, so that a resumed run computes the same.
 
     Args:
-        state: Where the run stands; the update under way is counted in it.
-        settings: Its limits.
-        num_batches: Of the epoch under way; the others are taken to have as many.
-        elapsed: Seconds by the clock, former runs included.
-        validation_seconds: What the last validation took: there is one more after the last update.
-        of_update: Batches of the update under way.
+        state: The position of the run, including the current update.
+        settings: The training section, with its limits.
+        num_batches: Batches in the current epoch; other epochs are assumed to have the same number.
+        elapsed: Wall-clock seconds, including earlier runs.
+        validation_seconds: Duration of the last validation; there is one more after the last update.
+        of_update: Batches of the current update.
     """
     shares = [(state.epoch - 1 + (state.position - of_update) / num_batches) / settings.epochs]
     if settings.updates is not None:
@@ -88,7 +88,8 @@ def progress(
 
 
 def _training_limit(max_minutes: float, validation_seconds: float) -> float:
-    """Return seconds for everything before the last validation, which belongs to the run: half of them at least."""
+    """Return the seconds available before the final validation, which is part of the run: at least half of the
+    limit."""
     limit = max_minutes * 60
     return limit - min(validation_seconds, limit / 2)
 
@@ -101,15 +102,14 @@ def seconds_left(
     seconds_per_update: float,
     elapsed: float,
 ) -> float:
-    """Return the time to the nearest limit that can be known: updates, epochs or minutes.
+    """Return the estimated seconds to the nearest predictable limit: updates, epochs or minutes.
 
     Args:
-        state: Where the run stands.
-        settings: Its limits.
-        num_batches: Of the epoch under way; the others are taken to have as many.
-        seconds_per_update: By the clock, validations and saving included; infinity if not known
-            yet.
-        elapsed: Seconds by the clock, former runs included.
+        state: The position of the run.
+        settings: The training section, with its limits.
+        num_batches: Batches in the current epoch; other epochs are assumed to have the same number.
+        seconds_per_update: Wall-clock seconds, including validations and saving; infinity if not yet known.
+        elapsed: Wall-clock seconds, including earlier runs.
     """
     batches = num_batches - state.position + (settings.epochs - state.epoch) * num_batches
     updates = -(-batches // state.batches_an_update)

@@ -1,4 +1,4 @@
-"""The loop itself: updates, and between them validations, checkpoints and lines of progress."""
+"""The training loop: updates, and between them validations, checkpoints and lines of progress."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from nmt.train.updates.dealing import UpdateBatches
 
 SAVE_SECONDS = 300.0
-"""The last checkpoint is never older than this and one update."""
+"""Most seconds between writes of the last checkpoint, plus the duration of one update."""
 
 
 class Loop:
-    """Trains the model in `parts` from where their state stands.
+    """Trains the model in `parts`, from the position in their state.
 
     Args:
-        parts: Changed in place.
-        elapsed_before: Seconds that former runs took.
-        stop_after: Updates of this run after which it stops as if by a signal; None for no such number.
+        parts: The parts of the run; changed in place.
+        elapsed_before: Seconds that earlier runs took.
+        stop_after: Stop after this many updates, as if by a signal; None for no such limit.
     """
 
     def __init__(self, parts: Parts, elapsed_before: float, stop_after: int | None = None) -> None:
@@ -61,15 +61,15 @@ class Loop:
         self._validation_seconds = 0.0
 
     def run(self) -> str:
-        """Update until there is a reason to stop; validate if that is due, save, return the reason.
+        """Train until there is a reason to stop; validate if due, save, and return the reason.
 
         Raises:
-            Interrupted: A signal came. The parts are whole, but not saved.
-            NMTError: The loss is out of hand or no number (see explosion.py), or the disk is full.
+            Interrupted: A signal was received. The parts are consistent, but not saved.
+            NMTError: The loss has exploded or is not finite (see explosion.py), or the disk is full.
         """
         state = self.state
         if state.update > state.validated_update and not state.update % self.settings.validation_freq:
-            self._validate()  # a signal came during this one
+            self._validate()  # a signal interrupted this validation in the previous run
         reason = self._train()
         if state.update > state.validated_update:
             self._validate()
@@ -84,7 +84,7 @@ class Loop:
             self.parts.checkpoints.save_last()
 
     def _train(self) -> str:
-        """Go on epoch by epoch until there is a reason to stop, which is returned."""
+        """Train epoch by epoch until there is a reason to stop, and return the reason."""
         state, dealing = self.state, self.parts.dealing
         while True:
             self._num_batches = dealing.batches.num_batches(state.epoch)
@@ -99,7 +99,7 @@ class Loop:
             state.epoch, state.position, state.dealt = state.epoch + 1, 0, []
 
     def _update(self, batches: UpdateBatches) -> None:
-        """Do one update and note what it did; one that is not finite is skipped."""
+        """Do one update and record its result; an update that is not finite is skipped."""
         parts, state = self.parts, self.state
         state.update += 1
         state.position += len(batches)
@@ -113,11 +113,11 @@ class Loop:
             return
         loss = done.stats.loss / max(1, done.stats.tokens)
         if done.is_spike:
-            self._leave_out_spike(loss)
+            self._skip_spike(loss)
             return
         self._spikes.note(loss)
         if parts.loss_limit.is_broken(done.stats.nll / max(1, done.stats.tokens)):
-            self._count_broken(done.stats, done.norm)
+            self._count_exploded(done.stats, done.norm)
         else:
             self._broken_in_row = 0
         if parts.average is not None:
@@ -128,7 +128,7 @@ class Loop:
         parts.reporter.add(batches, done.stats, time.monotonic() - began)
 
     def _learning_rate(self, of_update: int) -> float:
-        """Return the rate of the update under way, and say so where it begins to fall."""
+        """Return the learning rate of the current update, and log where the cooldown begins."""
         done = progress(
             self.state,
             self.settings,
@@ -147,14 +147,14 @@ class Loop:
         return self.parts.schedule.learning_rate(self.state.update, self.state.epoch) * factor
 
     def _skip(self, stats: LossStats, norm: float) -> None:
-        """Leave out an update that would spoil the parameters; give up when it goes on."""
+        """Skip an update that would spoil the parameters; raise an error after too many in a row."""
         self.state.skipped += 1
         self.parts.reporter.log.line(f"update {self.state.update} skipped: {_fact(stats, norm)}")
-        self._count_broken(stats, norm)
+        self._count_exploded(stats, norm)
 
-    def _leave_out_spike(self, loss: float) -> None:
-        """Note an update whose loss leapt and was not applied; go back to the last validation where that is asked for
-        and there was one. Called by all ranks, which have the same loss."""
+    def _skip_spike(self, loss: float) -> None:
+        """Record an update that was not applied because its loss is a spike; roll back to the last validation if that
+        is configured and there was one. Called by all ranks, which have the same loss."""
         parts, state = self.parts, self.state
         state.skipped += 1
         fact = f"update {state.update}: loss {loss:.4g}, more than {self._spikes.limit:.4g}"
@@ -169,8 +169,8 @@ class Loop:
             f"{fact}: back to the parameters of update {back_to}, on with the batches behind (training.loss_spikes)"
         )
 
-    def _count_broken(self, stats: LossStats, norm: float) -> None:
-        """Note an update whose loss is out of hand. Raises an error after too many in a row."""
+    def _count_exploded(self, stats: LossStats, norm: float) -> None:
+        """Count an update whose loss has exploded. Raises an error after too many in a row."""
         self._broken_in_row += 1
         if self._broken_in_row >= MAX_IN_A_ROW:
             fact = f"{_fact(stats, norm)} and {MAX_IN_A_ROW} such updates in a row"
@@ -193,7 +193,7 @@ class Loop:
         return self._stop_reason()
 
     def _report(self) -> None:
-        """Say how far the run is: a line of the log now and then, else the line that lives on the terminal."""
+        """Report progress: a line of the log every `logging_freq` updates, else the changing line on the terminal."""
         parts, state = self.parts, self.state
         done = state.update - self._first_update
         if done == 1:  # the first one compiles or loads the kernels
@@ -221,10 +221,10 @@ class Loop:
             )
 
     def _validate(self) -> None:
-        """Score the model; note, report and save what came of it.
+        """Score the model; record, report and save the result.
 
-        Nothing of the state changes before the scores are there: a resumed run repeats a validation
-        that Interrupted ended. Raises NMTError where the loss is out of hand: nothing is saved then.
+        The state does not change before the scores are known: a resumed run repeats a validation that Interrupted
+        ended. Raises NMTError, without saving, if the loss has exploded.
         """
         parts, state, metric = self.parts, self.state, self.settings.early_stopping_metric
         began = time.monotonic()
@@ -257,7 +257,7 @@ class Loop:
             parts.checkpoints.save_validated(scores[metric], is_best=is_best)
 
     def _stop_reason(self) -> str | None:
-        """Return which limit has been reached, None while none is."""
+        """Return the limit that has been reached; None if there is none."""
         return stop_reason(
             self.state,
             self.settings,
@@ -268,7 +268,7 @@ class Loop:
 
     @property
     def _elapsed_for_all(self) -> float:
-        """Return the seconds by rank 0's clock, where something is decided by them. Called by all ranks."""
+        """Return the elapsed seconds, by rank 0's clock if a limit depends on them. Called by all ranks."""
         return self._elapsed if self.settings.max_minutes is None else self.parts.ranks.first_says(self._elapsed)
 
     @property

@@ -1,4 +1,4 @@
-"""What a run is made of."""
+"""The parts of a run."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Parts:
-    """What a run is made of."""
+    """The parts of a run: settings, model, optimizer, data, state, and where they report to."""
 
     config: Config
     settings: FixedTraining
-    """Its training section, with a number for every auto."""
+    """Its training section, with a number in place of every auto."""
     num_threads: int
     dealing: Dealing
     model: Network
     optimizer: Optimizer
     average: MovingAverage | None
-    """Of the parameters: the model that is validated and saved; None for the parameters themselves."""
+    """The average of the parameters, which is the model that is validated and saved; None to use the parameters
+    themselves."""
     schedule: Constant
     state: TrainingState
     validator: Validator
@@ -44,7 +45,7 @@ class Parts:
     reporter: Reporter
     loss_limit: LossLimit
     alignments: WordAlignments | None
-    """Of the training pairs, where attention is guided by them."""
+    """Word alignments of the training pairs, if attention is guided by them."""
     tgt_subwords: Subwords
     stop: StopRequest
     watch: Stopwatch

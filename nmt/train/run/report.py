@@ -1,4 +1,4 @@
-"""The lines of a training run: progress, validations, samples, the end."""
+"""The lines of a training run: progress, validations, samples and the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIVE_SECONDS = 0.2
 
 @dataclass
 class _Sums:
-    """What happened since the last line."""
+    """Sums over the updates since the last line of progress."""
 
     updates: int = 0
     nll: float = 0.0
@@ -34,12 +34,13 @@ class _Sums:
 
 
 class Reporter:
-    """Adds up what updates did and writes it down now and then.
+    """Sums the results of updates and reports them at intervals.
 
     Args:
-        log: Where lines and events go.
-        label_smoothing: Of the training: what is learned from is then not the likelihood alone, and lines have both.
-        adds: Whether something else is added to the loss, too.
+        log: The log that lines and events go to.
+        label_smoothing: Label smoothing of the training: the loss then differs from the likelihood, and lines show
+            both.
+        adds: Whether other terms are added to the loss.
     """
 
     def __init__(self, log: TrainingLog, label_smoothing: float = 0.0, *, adds: bool = False) -> None:
@@ -51,9 +52,9 @@ class Reporter:
         self._validated_update = 0
 
     def add(self, batches: UpdateBatches, stats: LossStats, seconds: float) -> None:
-        """Add one update that was not skipped; `seconds` is the time of its training step alone.
+        """Add an update that was not skipped; `seconds` is the duration of its training step alone.
 
-        The first one of a run compiles or loads the kernels: its time would drown the others'.
+        The time of a run's first update is not counted, since it compiles or loads the kernels.
         """
         sums = self._sums
         sums.updates += 1
@@ -76,10 +77,11 @@ class Reporter:
         left: float,
         elapsed: float,
     ) -> None:
-        """Write the line for the updates since the last one, and begin anew.
+        """Write the line for the updates since the last one, and reset the sums.
 
-        Rates count real tokens, padding excluded, over the time of the training steps alone. `ppl` is e to the power of
-        `loss`, or of `nll` where the loss is smoothed; in metrics.jsonl `loss` is what is minimised either way.
+        Rates count tokens without padding over the time of the training steps alone. `ppl` is e to the power of `nll`,
+        the negative log-likelihood, which equals `loss` unless the loss is smoothed or has further terms; in
+        metrics.jsonl `loss` is always the minimised quantity.
         """
         sums, self._sums = self._sums, _Sums()
         if not sums.updates:
@@ -113,7 +115,7 @@ class Reporter:
         )
 
     def live(self, text: str) -> None:
-        """Show `text` on a terminal, a few times a second at most."""
+        """Show `text` on the terminal's last line, at most a few times a second."""
         now = time.monotonic()
         if now - self._live_at >= _LIVE_SECONDS:
             self._live_at = now
@@ -145,7 +147,8 @@ class Reporter:
         )
 
     def samples(self, indices: Sequence[int], validator: Validator) -> None:
-        """Write what the model made of some sentences of the last validation, and how sure its scores are."""
+        """Write translations of sample sentences from the last validation, and the confidence intervals of its
+        scores."""
         samples = list(validator.samples(indices))
         for sample in samples:
             for name, text in sample.items():
@@ -154,7 +157,7 @@ class Reporter:
             self.log.event("samples", update=self._validated_update, intervals=validator.intervals, samples=samples)
 
     def signatures(self, signatures: Mapping[str, str]) -> None:
-        """Write what makes the scores comparable."""
+        """Write the signatures of the scores, which say how they were computed."""
         for name, signature in signatures.items():
             self.log.line(f"{name} signature {signature}")
         if signatures:
@@ -162,6 +165,6 @@ class Reporter:
 
 
 def format_scores(scores: Mapping[str, float]) -> str:
-    """Return `loss 2.1034  ppl 8.19  accuracy 55.2%  bleu 30.12  chrf 54.80`."""
+    """Return scores as text: `loss 2.1034  ppl 8.19  accuracy 55.2%  bleu 30.12  chrf 54.80`."""
     formats = {"loss": "{:.4f}", "accuracy": "{:.1%}"}
     return "  ".join(f"{name} {formats.get(name, '{:.2f}').format(score)}" for name, score in scores.items())

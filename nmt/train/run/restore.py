@@ -1,4 +1,4 @@
-"""A checkpoint back into the parts of a run: when it goes on, and when it goes back."""
+"""Restoring the parts of a run from a checkpoint: when it resumes, and when it rolls back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_subwords(saved: SavedRun, digest: str) -> None:
-    """Raise CheckpointError where a run was trained with other subwords than lie beside it."""
+    """Raise CheckpointError if the run was trained with other subwords than those in its folder."""
     if saved.subwords != digest:
         raise CheckpointError(
             f"{saved.path}: must have been trained with the subwords beside it, got other ones; "
@@ -25,7 +25,7 @@ def check_subwords(saved: SavedRun, digest: str) -> None:
 
 
 def restore(parts: Parts, saved: SavedRun, corpus: list[int], log: TrainingLog) -> None:
-    """Put a saved run into the parts of this one, and say what is not as it was."""
+    """Restore the parts of this run from a saved run, and log what has changed."""
     set_params(parts.model, saved.raw or saved.params, saved.path)
     _restore_average(parts.average, saved)
     parts.model.carry(saved.carried)
@@ -50,7 +50,7 @@ def restore(parts: Parts, saved: SavedRun, corpus: list[int], log: TrainingLog) 
 
 
 def _restore_average(average: MovingAverage | None, saved: SavedRun) -> None:
-    """Go on with the average of a saved run; where that had none, begin one with the parameters that were restored."""
+    """Restore the average of a saved run; if it had none, start one from the restored parameters."""
     if average is None:
         return
     if saved.raw:
@@ -62,8 +62,8 @@ def _restore_average(average: MovingAverage | None, saved: SavedRun) -> None:
 
 
 def roll_back(path: Path, parts: Parts) -> int:
-    """Put parameters, optimizer, averages and what is known of losses back to those of a checkpoint; where the run
-    stands in its texts stays. Returns its update. Raises CheckpointError where the file is damaged."""
+    """Restore parameters, optimizer, averages and loss statistics from a checkpoint; the position in the texts is kept.
+    Returns the checkpoint's update number. Raises CheckpointError if the file is damaged."""
     saved = read_saved_run(path, parts.config)
     set_params(parts.model, saved.raw or saved.params, path)
     _restore_average(parts.average, saved)

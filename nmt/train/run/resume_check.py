@@ -1,4 +1,4 @@
-"""`nmt-train --check-resume`: does a run under these settings come to the same bits when it is interrupted?"""
+"""`nmt-train --check-resume`: check that a run gives the same bits when it is interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def check_resume(
     device: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> str:
-    """Train twice as many updates in one go, and again with an interruption in the middle, and compare all bits.
+    """Train for twice `updates` without and with an interruption in the middle, and compare all bits.
 
-    Nothing is written but in a temporary folder, which is removed. What decides anything later than that, such as a
-    validation, is a part of the check where it falls within these updates.
+    Files are written only in a temporary folder, which is removed. Events such as validations are checked only if they
+    fall within these updates.
 
     Args:
         config: The settings of the run.
-        updates: Before the interruption, and after it.
+        updates: Updates before the interruption, and again after it.
         threads, device: See `Trainer`.
-        say: Told what is done.
+        say: Receives a line about each step.
 
     Returns:
-        What was compared, in words.
+        A description of what was compared.
 
     Raises:
-        CheckpointError: The two differ: the line says in what first.
-        ConfigError: The settings end the run before it can be interrupted.
-        NMTError: It cannot be trained.
+        CheckpointError: The two differ; the message names the first difference.
+        ConfigError: With these settings the run ends before it can be interrupted.
+        NMTError: Training is not possible.
     """
     with tempfile.TemporaryDirectory(prefix="nmt-check-resume-") as name:
         whole, cut = Path(name) / "whole", Path(name) / "cut"
@@ -56,7 +56,7 @@ def check_resume(
                 f"{done} in all; ask for fewer, or raise training.epochs"
             )
         cut.mkdir()
-        for file in (CONFIG_NAME, *SUBWORD_NAMES.values()):  # subwords of the same settings are not trained again
+        for file in (CONFIG_NAME, *SUBWORD_NAMES.values()):  # reuse the subwords, which are the same
             if (whole / file).exists():
                 shutil.copyfile(whole / file, cut / file)
         say(f"check-resume: {updates} updates, an interruption, and {done - updates} more")
@@ -66,7 +66,7 @@ def check_resume(
 
 
 def _run(config: Config, folder: Path, updates: int, threads: int | None, device: str | None) -> int:
-    """Train some updates more in a folder; returns the last one's number."""
+    """Train some more updates in a folder; return the number of the last update."""
     data = config.data.model_copy(update={"check": False, "test": None})
     training = config.training.model_copy(update={"tensorboard": False})
     moved = config.model_copy(update={"model_dir": str(folder), "data": data, "training": training})
@@ -74,7 +74,7 @@ def _run(config: Config, folder: Path, updates: int, threads: int | None, device
 
 
 def _compared(whole: Path, cut: Path) -> str:
-    """In words how much is equal in two checkpoints. Raises CheckpointError where something is not."""
+    """Return in words what is equal in two checkpoints. Raises CheckpointError if something differs."""
     (arrays, content), (others, other_content) = read_checkpoint(whole), read_checkpoint(cut)
     for name in sorted(arrays.keys() | others.keys()):
         if name not in arrays or name not in others:
@@ -96,7 +96,7 @@ def _compared(whole: Path, cut: Path) -> str:
 
 
 def _numbers(content: dict[str, Any]) -> dict[str, str]:
-    """Return what a checkpoint holds beside arrays, but for time and place."""
+    """Return a checkpoint's plain values, except for times and paths."""
     parts = {key: content[key] for key in ("state", "schedule", "optimizer", "average", "subwords")}
     flat: dict[str, str] = {}
     for key, value in parts.items():

@@ -1,4 +1,4 @@
-"""One run from its settings to its result: set up or resume, train, tell, score the test set."""
+"""A run from its settings to its result: set up or resume, train, report, score the test set."""
 
 from __future__ import annotations
 
@@ -56,32 +56,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a run ended and what came of it."""
+    """The outcome of a run."""
 
     reason: str
-    """In words."""
+    """Why the run ended, in words."""
     signal: int | None
-    """The signal that ended it, or None."""
+    """The signal that ended the run, or None."""
     update: int
     best_path: Path | None
     """The best checkpoint; None before the first validation."""
     best_update: int
     best_scores: dict[str, float] = field(default_factory=dict)
     test_scores: dict[str, Score] = field(default_factory=dict)
-    """Of the best checkpoint on data.test, if that is configured and the run came to its end."""
+    """Scores of the best checkpoint on data.test, if that is configured and the run was completed."""
 
 
 class Trainer:
-    """One run in one model folder: started, or resumed where the last one stopped.
+    """A run in a model folder, started or resumed where the previous run stopped.
 
     Args:
         config: The settings.
         threads: Cores to use; None takes the configured number, or all.
         device: `cpu`, `cuda` or `auto`; None takes the configured one.
-        terminal: Where progress is shown; None for nowhere.
-        stop_after: Updates of this run after which it stops as if by a signal; None for no such number.
-        ranks: The processes that train this model together; None for this one by itself. Each makes a Trainer and calls
-            `run`; rank 0 writes, and shows progress.
+        terminal: The stream that shows progress; None for no output.
+        stop_after: Stop after this many updates, as if by a signal; None for no such limit.
+        ranks: The processes that train this model together; None for this one alone. Each makes a Trainer and calls
+            `run`; rank 0 writes files and shows progress.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class Trainer:
         """Train until a limit, early stopping or a signal ends it.
 
         Raises:
-            NMTError: A file, a setting or the folder is not usable, the disk is full, or the loss
-                is out of hand. The last good checkpoint stays.
+            NMTError: A file, a setting or the folder is not usable, the disk is full, or the loss has exploded. The
+                last good checkpoint is kept.
         """
         watch, ranks = Stopwatch(), self._ranks
         with contextlib.ExitStack() as stack:
@@ -124,10 +124,10 @@ class Trainer:
                 if saved is None:
                     check_start(self.config)
                 if saved is None and self.config.data.check:
-                    ranks.first_then_others(lambda: self._look(log))
+                    ranks.first_then_others(lambda: self._check_texts(log))
                 task = load_task(self.config, self.folder, log, ranks)
                 parts = self._set_up(task, saved, log, watch)
-                self._check_alike(parts, task)
+                self._check_same_inputs(parts, task)
                 if ranks.rank == 0:
                     save_config(self.folder, self.config)
                 elapsed_before = saved.state.elapsed if saved else 0.0
@@ -139,22 +139,22 @@ class Trainer:
                 log.note(f"Error: {error}")
                 raise
 
-    def _look(self, log: TrainingLog) -> None:
-        """Look at the texts before training, once for all ranks."""
+    def _check_texts(self, log: TrainingLog) -> None:
+        """Check the texts before training, once for all ranks."""
         if self._ranks.rank == 0:
             check_before_training(self.config, self.folder, log)
 
     def _open(self, stack: contextlib.ExitStack) -> TrainingLog:
-        """Return the log, and in rank 0 the folder, which is its own until the stack is closed."""
+        """Return the log; in rank 0, also lock the folder until the stack is closed."""
         if self._ranks.rank:
             return stack.enter_context(contextlib.closing(TrainingLog(None)))
         stack.enter_context(own_folder(self.folder))
         board = Board(self.folder) if self.config.training.tensorboard else None
         return stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, board)))
 
-    def _check_alike(self, parts: Parts, task: Task) -> None:
-        """Raise CheckpointError where a rank has read another text, other settings or another checkpoint than rank 0:
-        its files are not the same ones."""
+    def _check_same_inputs(self, parts: Parts, task: Task) -> None:
+        """Raise CheckpointError if a rank has read another text, other settings or another checkpoint than rank 0: the
+        ranks then do not see the same files."""
         mine = {
             "settings": self.config.model_dump(exclude={"threads"}),
             "training text": task.fingerprint,
@@ -170,7 +170,7 @@ class Trainer:
                     )
 
     def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
-        """Make or restore all parts of the run, and tell the log what they are."""
+        """Make or restore all parts of the run, and describe them in the log."""
         config, threads = self.config, self._num_threads
         digest = subwords_digest(*task.subwords)
         model = task.build_model(self._device)
@@ -229,7 +229,7 @@ class Trainer:
         return parts
 
     def _facts_of(self, task: Task, parameters: int, batch_size: int) -> dict[str, Any]:
-        """Return what a report says of the run before its curves."""
+        """Return the facts that a report shows before the curves of the run."""
         return dict(
             name=self.config.name,
             parameters=parameters,
@@ -241,14 +241,14 @@ class Trainer:
         )
 
     def _dealing(self, task: Task, batch_size: int) -> Dealing:
-        """Return the corpus dealt to updates, of which every rank computes as many batches."""
+        """Return the corpus divided into updates, in each of which every rank computes the same number of batches."""
         ranks, size = self._ranks, self._ranks.size * self.config.training.batch_multiplier
         return Dealing(task.batches(batch_size, size), size, self.config.seed, rank=ranks.rank, ranks=ranks.size)
 
     def _batch_size(
         self, state: TrainingState, model: Network, optimizer: Optimizer, task: Task, log: TrainingLog
     ) -> int:
-        """Return the configured batch size, or the one that `auto` stands for; a resumed run keeps that one."""
+        """Return the configured batch size, or the size that `auto` selects; a resumed run keeps its size."""
         given = self.config.training.batch_size
         if given != "auto":
             state.batch_size = 0
@@ -262,10 +262,10 @@ class Trainer:
         return size
 
     def _train(self, loop: Loop, log: TrainingLog, task: Task) -> TrainingResult:
-        """Run the loop to its end or to a signal; score the test set where there is one."""
+        """Run the loop until it ends or a signal stops it; then score the test set, if there is one."""
         state = loop.state
         test_scores: dict[str, Score] = {}
-        # Only now, when a signal no longer ends the run at once: whoever waits for events may send one.
+        # Only now, when a signal no longer ends the run at once: a program that waits for events may send one.
         log.event("start", **self._facts)
         try:
             reason = loop.run()
@@ -298,10 +298,10 @@ class Trainer:
         )
 
     def _score_test(self, parts: Parts, task: Task, log: TrainingLog) -> dict[str, Score]:
-        """Return score the best checkpoint on the test set, or the last where there is no best."""
+        """Return the scores on the test set of the best checkpoint, or of the last if there is no best."""
         best = parts.checkpoints.best_path
         if parts.state.best_update:
-            # Rank 0 comes here when it has written the file.
+            # Rank 0 arrives here after it has written the file.
             tensors, _ = self._ranks.first_then_others(lambda: read_checkpoint(best, prefix=PARAMS_PREFIX))
             set_params(parts.model, tensors, best)
         with averaged(None if parts.state.best_update else parts.average):

@@ -1,1 +1,1 @@
-"""What is trained: the translation and the language model task, their preparation and validation."""
+"""Training tasks: translation and language modelling, their preparation and validation."""

@@ -1,4 +1,4 @@
-"""The look at the texts that comes before the first update, and by itself."""
+"""The check of the texts before the first update, also available as a command."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 DATA_CHECK_NAME = "data_check.json"
 _PAIRS_OF_INDEXED = 50_000
-"""Looked at before training of a text that was looked at when its index was made: what has changed is the rest."""
+"""Pairs checked before training if the text was already checked when its index was made: the rest may have changed."""
 
 
 def check_data(config: Config, show: Show = tell_nobody) -> Findings:
-    """Look at all of the texts; nothing is written. Subwords that no run left are made of the first 50,000 lines.
+    """Check all of the texts, without writing anything. If no run has left subwords, they are trained on the first
+    50,000 lines.
 
     Args:
         config: The settings.
-        show: Told now and then how far it is.
+        show: Receives the progress from time to time.
 
     Raises:
-        DataError: A file is missing, or is no text in lines at all.
+        DataError: A file is missing or is not text in lines.
     """
     from nmt.doctor import examine
 
@@ -38,15 +39,15 @@ def check_data(config: Config, show: Show = tell_nobody) -> Findings:
 
 
 def check_before_training(config: Config, folder: Path, log: TrainingLog) -> None:
-    """Look at the texts of a new run: tell each warning once, and keep the findings in the folder.
+    """Check the texts of a new run: log each warning once, and save the findings in the folder.
 
     Args:
         config: The settings.
-        folder: The model folder; subwords are made and saved there, as the run needs them.
-        log: Told what is wrong.
+        folder: The model folder; subwords are trained and saved there for the run.
+        log: Receives the warnings.
 
     Raises:
-        DataError: With these texts training cannot work.
+        DataError: Training cannot work with these texts.
         CheckpointError: The folder cannot be written.
     """
     from nmt.doctor import PAIRS_AT_START, examine
@@ -67,8 +68,8 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
 
 
 def _is_indexed(config: Config) -> bool:
-    """Return whether the training text has an index already, for which it was looked at; known where the settings name
-    the subwords, or those of a former run are kept beside it."""
+    """Return whether the training text already has an index, for which it was checked. This is known if the settings
+    name the subwords, or if those of an earlier run are stored with the index."""
     from nmt.data.corpora.corpus import Side
     from nmt.data.tokens.subword_files import subwords_from_file
     from nmt.train.checkpoints.start import given_subwords

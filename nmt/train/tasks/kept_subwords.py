@@ -1,4 +1,4 @@
-"""Subwords beside the index of a large text: the next run on it need not read the text for them."""
+"""Subwords stored with the index of a large text, so that the next run on it need not read the text for them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _PREFIX = "subwords-"
 
 
 class KeptSubwords:
-    """Those that a text gives with the settings of a run, in a folder whose name is a digest of both.
+    """The subwords that a text gives with the settings of a run, in a folder whose name is a digest of both.
 
     Args:
-        config: The settings, of a task and text that are indexed.
-        folder: That of the indexes.
+        config: The settings; their task and text must be ones that are indexed.
+        folder: The folder of the indexes.
     """
 
     def __init__(self, config: Config, folder: Path) -> None:
@@ -47,21 +47,22 @@ class KeptSubwords:
         self.path, self._joint = folder / f"{_PREFIX}{digest}", data.subwords.joint
 
     def find(self) -> tuple[Subwords, Subwords] | None:
-        """Return both, or None where nobody has kept them. Raises CheckpointError where they are damaged."""
+        """Return the subwords of both sides; None if none are stored. Raises CheckpointError if they are damaged."""
         return load_subwords(self.path, joint=self._joint) if self.path.is_dir() else None
 
     def keep(self, src: Subwords, tgt: Subwords) -> None:
-        """Write them. Raises CheckpointError where that fails."""
+        """Store the subwords. Raises CheckpointError if that fails."""
         try:
             with new_folder(self.path) as aside:
                 save_subwords(aside, src, tgt, joint=self._joint)
         except OSError as error:
-            if not self.path.is_dir():  # another process may have been sooner, with the same ones
+            if not self.path.is_dir():  # another process may already have stored the same ones
                 raise CheckpointError(f"{self.path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def kept_subwords(config: Config) -> KeptSubwords | None:
-    """Return where the subwords of a run are kept; None where its text has no index, or where they come from a file."""
+    """Return the place where a run's subwords are stored; None if its text has no index, or if they come from a
+    file."""
     settings = config.data.subwords
     if settings.model_file or settings.src_model_file or settings.tgt_model_file:
         return None

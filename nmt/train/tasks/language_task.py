@@ -1,4 +1,4 @@
-"""Learning to go on with a text: streams of it, and perplexity."""
+"""Language modelling: streams of text, and perplexity."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class LanguageTask:
-    """See `Task`; the text of data.train is read at once, by several readers together."""
+    """A language model task (see `Task`); several readers load the text of data.train together."""
 
     def __init__(self, config: Config, side: Side, same: Side, readers: Readers | None = None) -> None:
         from nmt.data.corpora.prepare import training_filter
@@ -36,7 +36,7 @@ class LanguageTask:
         self._test: TextCorpus | None = None
 
     def held_out(self, say: Callable[[str], None]) -> LanguageTask:
-        """Return the same with the texts of data.dev and data.test."""
+        """Load the texts of data.dev and data.test as well; return the task itself."""
         from nmt.data.corpora.text import load_text
 
         data, train = self.config.data, self.corpus
@@ -50,30 +50,30 @@ class LanguageTask:
 
     @property
     def fingerprint(self) -> list[int]:
-        """Return lines and tokens."""
+        """Return the numbers of lines and tokens."""
         return [len(self.corpus), len(self.corpus.lines.tokens)]
 
     def alignments(self) -> None:
-        """See `Task`: there are none."""
+        """Return None: there are no alignments."""
 
     def save_statistics(self, folder: Path) -> None:
-        """See `Task`: there is none."""
+        """Do nothing: there are no statistics."""
 
     def build_model(self, device: Device) -> LanguageModel:
-        """See `Task`."""
+        """Return a new language model."""
         size = self._side.subwords.vocab_size
         model: LanguageModel = build_model(self.config, size, size, device=device)
         model.initialize(self.config.seed, self.corpus.target_counts(size))
         return model
 
     def batches(self, size: int, parts: int = 1) -> StreamBatches:
-        """See `Task`: by sentence, `size` streams; by token, as many as make so many tokens a batch. An update has
-        `parts` times as many."""
+        """Return batches of `size` streams if batch_type is sentence; otherwise of as many streams as make `size`
+        tokens per batch. An update has `parts` times as many streams."""
         training = self.config.training
         return self._streams(self.corpus, size, training.shuffle, parts)
 
     def smallest_batch(self) -> Segment:
-        """See `Task`."""
+        """Return a batch of one token."""
         from nmt.data.batching.streams import StreamBatches
         from nmt.data.corpora.rows import TokenRows
 
@@ -82,14 +82,14 @@ class LanguageTask:
     def validator(
         self, model: LanguageModel, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
     ) -> Validator:
-        """See `Task`. The text is divided into as many streams as for training, each beginning from nothing; with ranks
-        into so many for each of them."""
+        """Return a `Validator` of the loss. The text is divided into as many streams as for training, times the number
+        of ranks; each begins with a zero state."""
         if self._dev is None:
             raise RuntimeError("only the training text is loaded")
         return Validator(list(self._streams(self._dev, size, False, ranks.size).epoch(0)), check, ranks)
 
     def test(self, model: LanguageModel, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
-        """See `Task`. The text is one stream, which every rank reads."""
+        """Return the perplexity of data.test, which every rank reads as one stream."""
         from nmt.data.batching.streams import StreamBatches
 
         if self._test is None:
@@ -100,7 +100,8 @@ class LanguageTask:
         return {"ppl": Score("perplexity", found["ppl"], f"tokens:{self._test.num_tgt_tokens}|streams:1")}
 
     def _streams(self, corpus: TextCorpus, size: int, shuffle: bool, parts: int = 1) -> StreamBatches:
-        """Return a text as parallel streams; `size` counts streams, or the tokens of a segment of all of them."""
+        """Return a text as parallel streams; `size` is the number of streams, or of tokens per segment over all
+        streams."""
         from nmt.data.batching.streams import StreamBatches
 
         training = self.config.training
@@ -109,11 +110,11 @@ class LanguageTask:
 
 
 def _skipped(corpus: TextCorpus) -> str:
-    """Return what was left out, in words."""
+    """Return in words what was filtered out."""
     if corpus.filtered:
         return f"{corpus.total - len(corpus):,} skipped that are blank or left out by data.filter: {corpus.filtered}"
     return f"{corpus.total - len(corpus):,} blank ones skipped"
 
 
 _TEST_STEPS = 512
-"""Of one stream at a time: products over so many rows are fast."""
+"""Steps at a time on the one stream: matrix products with that many rows are fast."""

@@ -1,4 +1,4 @@
-"""Before the first update: the folder is ours, the settings and subwords in it."""
+"""Preparations before the first update: locking the folder, saving the settings, providing subwords."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def own_folder(folder: Path) -> Iterator[None]:
-    """Make the folder if need be and keep other runs out of it while the block lasts.
+    """Create the folder if needed and lock it against other runs within the block.
 
-    Nothing that a person put there is removed; only temporary files of killed runs are.
+    Only temporary files of killed runs are removed, never a file that the user put there.
 
     Raises:
-        CheckpointError: It cannot be made, another run uses it, or it holds files with our names
-            that did not come from a run.
+        CheckpointError: The folder cannot be made, another run uses it, or it contains files with names of a run's
+            files that did not come from a run.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,16 +70,16 @@ def own_folder(folder: Path) -> Iterator[None]:
             mark.unlink(missing_ok=True)
         yield
     finally:
-        os.close(handle)  # and with it the lock goes, as it does when the process dies
+        os.close(handle)  # this releases the lock, as does the end of the process
 
 
 def check_trainable(config: Config) -> None:
-    """Look at what a run needs before anything is read or made.
+    """Check the settings of a run before anything is read or made.
 
-    The cells that the settings name by dotted path are imported: who trains with them has named them.
+    Cells that the settings name by dotted path are imported: the user who trains has named them.
 
     Raises:
-        ConfigError: Numbers of the settings' compute_dtype are too coarse to learn with, or a cell cannot be made.
+        ConfigError: The compute_dtype is too coarse for training, or a cell cannot be made.
     """
     if config.compute_dtype == "int8":
         raise ConfigError(
@@ -94,11 +94,11 @@ def check_trainable(config: Config) -> None:
 
 
 def check_decoding(config: Config, device: Device) -> None:
-    """Ask the search for what validations will ask it, before an hour of training is lost to its refusal.
+    """Check that the search supports the decoding settings, before training time is lost.
 
     Raises:
-        ConfigError: The settings of decoding do not go together.
-        DeviceError: They do not go on this GPU.
+        ConfigError: The decoding settings conflict.
+        DeviceError: This GPU does not support them.
     """
     from nmt.inference.translation import chosen_settings, search_options
 
@@ -112,7 +112,7 @@ def check_decoding(config: Config, device: Device) -> None:
 
 
 def save_config(folder: Path, config: Config) -> None:
-    """Write the resolved settings, unless they are there already.
+    """Write the resolved settings, unless the file already contains them.
 
     Raises:
         CheckpointError: They cannot be written.
@@ -129,14 +129,14 @@ def save_config(folder: Path, config: Config) -> None:
 
 
 def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[Side, Side]:
-    """Return both sides with their subwords, those in the folder where a run left them; the same twice for one
-    language.
+    """Return both sides with their subwords, which are read from the folder if a run left them there; the same object
+    twice for one language.
 
     Args:
         config: The settings.
         folder: The model folder, in which new subwords are saved.
-        say: Told what takes long.
-        show: Told now and then how far it is.
+        say: Receives a line about each slow step.
+        show: Receives the progress from time to time.
 
     Raises:
         DataError: A text or subword model is missing or damaged.
@@ -147,15 +147,15 @@ def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[S
     if found is not None:
         return found
     if not (folder / CONFIG_NAME).exists():
-        save_config(folder, config)  # from here on the folder is ours
+        save_config(folder, config)  # from here on the folder belongs to this run
     src, tgt = _new_sides(config, say, show, keep=True)
     save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
     return src, tgt
 
 
 def sides_of_dry_run(config: Config, say: Show, *, keep: bool = False) -> tuple[Side, Side]:
-    """Return the same without writing anything: new subwords stay in memory. keep: A run in that folder follows at
-    once, which finds them there."""
+    """Return both sides without writing anything: new subwords stay in memory. With `keep` they are saved in the
+    folder, for the run that follows."""
     folder = Path(config.model_dir)
     if keep:
         with own_folder(folder):
@@ -165,7 +165,7 @@ def sides_of_dry_run(config: Config, say: Show, *, keep: bool = False) -> tuple[
 
 
 def check_files(config: Config) -> None:
-    """Find a missing file before minutes go into training subwords. Raises DataError."""
+    """Check that all files exist before subwords are trained for minutes. Raises DataError."""
     from nmt.data.corpora.sources import check_sources
 
     data = config.data
@@ -175,11 +175,11 @@ def check_files(config: Config) -> None:
 
 
 def sides_of_sample(config: Config, sample: list[list[str]], say: Show) -> tuple[Side, Side]:
-    """Return both sides, with the subwords that a run left or that the settings name; else trained on some cleaned
-    lines, the first of each side, in memory. The same twice for one language.
+    """Return both sides with the subwords that a run left or that the settings name, otherwise trained in memory on a
+    sample of cleaned lines, the first of each side. Returns the same object twice for one language.
 
     Raises:
-        DataError: The settings ask for subwords that the lines cannot give.
+        DataError: The lines are not sufficient for the configured subwords.
     """
     from nmt.data.corpora.prepare import tags_of, with_factors
     from nmt.data.tokens.auto_subwords import auto_subwords
@@ -205,7 +205,7 @@ def sides_of_sample(config: Config, sample: list[list[str]], say: Show) -> tuple
 
 
 def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, Side]:
-    """Return both sides with these subwords; the same twice for one language."""
+    """Return both sides with these subwords; the same object twice for one language."""
     from nmt.data.corpora.corpus import Side
 
     target = Side(config.data.tgt, subwords[1])
@@ -213,8 +213,8 @@ def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, S
 
 
 def _new_sides(config: Config, say: Show, show: Show = tell_nobody, *, keep: bool = False) -> tuple[Side, Side]:
-    """Train subwords as the settings say, in memory, or find those that were kept beside an index; with `keep` new ones
-    are. `say` is told what takes long, `show` how far it is."""
+    """Train subwords in memory as configured, or load those stored with an index; with `keep` new ones are stored
+    there. `say` receives a line about each slow step, `show` the progress."""
     from nmt.data.corpora.prepare import load_side, load_sides
     from nmt.train.tasks.kept_subwords import kept_subwords
 
@@ -235,14 +235,14 @@ def _new_sides(config: Config, say: Show, show: Show = tell_nobody, *, keep: boo
 
 
 def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:
-    """Return the sides with the subwords in the folder, if they are those of this run: a checkpoint fits no others."""
+    """Return the sides with the subwords in the folder, if these belong to this run: a checkpoint fits no others."""
     if not (exists(folder / LAST_NAME) or exists(folder / FORMER_NAME) or _has_same_subwords(config, folder)):
         return None
     return _sides(config, load_subwords(folder, joint=config.data.subwords.joint))
 
 
 def _has_same_subwords(config: Config, folder: Path) -> bool:
-    """Return whether a run that never reached a checkpoint left subwords made with the same settings."""
+    """Return whether a run that never reached a checkpoint left subwords trained with the same settings."""
     names = subword_names(joint=config.data.subwords.joint)
     if not all((folder / name).is_file() for name in (CONFIG_NAME, *names)):
         return False
@@ -256,7 +256,8 @@ def _has_same_subwords(config: Config, folder: Path) -> bool:
 
 
 def _check_no_model(folder: Path) -> None:
-    """Raise CheckpointError where a folder holds a model and nothing to go on from: training would write over it."""
+    """Raise CheckpointError if a folder contains a model but no checkpoint to resume from: training would overwrite
+    it."""
     there = checkpoint_names(folder)
     goes_on = any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME))
     if there and not goes_on:
@@ -267,7 +268,7 @@ def _check_no_model(folder: Path) -> None:
 
 
 def _lock(handle: int, folder: Path) -> None:
-    """Keep other trainings out of a folder. Raises CheckpointError where one is at work in it."""
+    """Lock a folder against other training runs. Raises CheckpointError if one is using it."""
     if not lock_alone(handle):
         raise CheckpointError(
             f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "

@@ -1,7 +1,7 @@
-"""Embeddings to start from that were trained elsewhere: `training.src_embeddings` and `training.tgt_embeddings`.
+"""Pretrained embeddings: `training.src_embeddings` and `training.tgt_embeddings`.
 
-The files are the text form of word2vec and GloVe: a line a word, its numbers behind it, spaces between; word2vec and
-fastText begin with a line of two numbers, how many words there are and how many numbers each has.
+The files have the text format of word2vec and GloVe: one line per word, with the word and its numbers separated by
+spaces. Files of word2vec and fastText begin with a line of two numbers: the number of words and the vector size.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 
 def put_embeddings(config: Config, model: Network, subwords: tuple[Subwords, Subwords]) -> list[str]:
-    """Put the vectors of the settings' files into the tables of a fresh model.
+    """Copy the vectors in the configured files into the embedding tables of a new model.
 
-    Units that a file does not have keep the values they were drawn with.
+    Tokens that a file does not contain keep their random initial values.
 
     Args:
-        config: The settings; without files nothing is done.
+        config: The settings; if they name no files, nothing is done.
         model: Changed in place.
-        subwords: Of source and target.
+        subwords: The subwords of source and target.
 
     Returns:
-        A line for each table: how many of its units were found.
+        A line for each table: how many of its tokens were found.
 
     Raises:
-        DataError: A file is none, or its vectors are of another size than the table's.
+        DataError: A file is not in this format, or its vectors have another size than the table's.
     """
-    said = []
+    report = []
     files = config.training.src_embeddings, config.training.tgt_embeddings
     given = [
         (side, path, units)
@@ -51,21 +51,21 @@ def put_embeddings(config: Config, model: Network, subwords: tuple[Subwords, Sub
         for unit, vector in found.items():
             table[unit] = vector
         model.params[name][...] = model.device.upload(table)
-        said.append(f"{name}: {len(found):,} of {len(table):,} units start as in {path}")
-    if said:
+        report.append(f"{name}: {len(found):,} of {len(table):,} units start as in {path}")
+    if report:
         model.changed()
-    return said
+    return report
 
 
 def read_vectors(path: str, units: list[str], size: int) -> dict[int, np.ndarray]:
-    """Return the vectors of units that a file has, [size] float32, by the unit's number.
+    """Return the vectors, [size] float32, of the tokens that a file contains, by token number.
 
-    A unit that begins a word (`▁house`) is the file's `▁house` where any of the file's words begins so, else its
-    `house`; a unit within words is what begins no word in a file of the first kind, and is looked up in no other: `ing`
-    is another thing there than the word. Of several lines with one word the first counts.
+    A token that begins a word (`▁house`) is looked up as `▁house` if any entry of the file begins with `▁`, otherwise
+    as `house`. A token within words (`ing`) is looked up only in a file of the first kind; in others, `ing` is a word
+    of its own. If a word has several lines, the first counts.
 
     Raises:
-        DataError: The file cannot be read, is no text of vectors, or has vectors of another size.
+        DataError: The file cannot be read, is not in this format, or has vectors of another size.
     """
     of_pieces = {unit: number for number, unit in reversed(list(enumerate(units)))}
     of_words = {unit[1:]: number for unit, number in of_pieces.items() if unit.startswith(SPACE) and unit != SPACE}
@@ -87,7 +87,7 @@ def read_vectors(path: str, units: list[str], size: int) -> dict[int, np.ndarray
 
 
 def _keep(found: dict[int, np.ndarray], wanted: Mapping[str, int], parts: list[str], path: str, number: int) -> None:
-    """Take the vector of a line, if its word is wanted and was not there before."""
+    """Store the vector of a line, if its word is wanted and was not found before."""
     unit = wanted.get(parts[0])
     if unit is None or unit in found:
         return
@@ -101,7 +101,7 @@ def _keep(found: dict[int, np.ndarray], wanted: Mapping[str, int], parts: list[s
 
 
 def _check_header(path: str, line: str, size: int) -> None:
-    """The first line of word2vec's form."""
+    """Check the first line of word2vec's format. Raises DataError."""
     count, _, given = line.strip().partition(" ")
     if not (count.isdecimal() and given.isdecimal()):
         _refuse(path, 1, line, size)

@@ -1,4 +1,4 @@
-"""What a run learns: the seam between the loop, which knows updates, and texts, models and measures."""
+"""The interface between the training loop, which knows only updates, and texts, models and metrics."""
 
 from __future__ import annotations
 
@@ -24,69 +24,71 @@ if TYPE_CHECKING:
 
 
 class Corpus(Protocol):
-    """What is learned from."""
+    """A training corpus."""
 
     def __len__(self) -> int:
-        """Return pairs or lines."""
+        """Return the number of pairs or lines."""
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Return target tokens to predict in an epoch: EOS counted."""
+        """Return the number of target tokens to predict in an epoch, including EOS."""
 
     @property
     def nbytes(self) -> int:
-        """Return bytes of all ids."""
+        """Return the bytes of all token ids."""
 
 
 class Task(Protocol):
-    """A corpus to learn from, and the model, batches and measures that go with it."""
+    """A training corpus, with the model, batches and metrics that go with it."""
 
     subwords: tuple[Subwords, Subwords]
-    """Of both sides; the same object twice where they share it, or where there is one side."""
+    """Subwords of both sides; the same object twice if they share it or if there is one side."""
 
     @property
     def corpus(self) -> Corpus:
-        """Return what is learned from."""
+        """Return the training corpus."""
 
     @property
     def fingerprint(self) -> list[int]:
-        """Return numbers of the training corpus by which another one is noticed."""
+        """Return numbers that identify the training corpus, to notice when it changes."""
 
     def alignments(self) -> WordAlignments | None:
-        """Return those of the training pairs' words where the settings want them. Raises DataError where they do not
-        fit."""
+        """Return the word alignments of the training pairs, if the settings ask for them. Raises DataError if they do
+        not fit."""
 
     def save_statistics(self, folder: Path) -> None:
-        """Write what of the training text goes with the model. Raises CheckpointError where it cannot."""
+        """Write the statistics of the training text that belong to the model. Raises CheckpointError if that fails."""
 
     def build_model(self, device: Device) -> Network:
-        """Return a fresh model."""
+        """Return a new model."""
 
     def batches(self, size: int, parts: int = 1) -> Batches:
-        """Return the corpus in batches of `size`, as training.batch_type counts it; `parts` of them make an update."""
+        """Return the corpus in batches of `size`, counted as training.batch_type says; `parts` batches make an
+        update."""
 
     def smallest_batch(self) -> Any:
-        """Return a batch of one word, to load or compile everything with."""
+        """Return a batch of one word, used to load or compile everything."""
 
     def validator(
         self, model: Network, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
     ) -> Validator:
-        """Return what measures the model between updates; `check` is called now and then, and raises to stop early.
-        Ranks divide the work."""
+        """Return the validator of the model; it calls `check` from time to time, which raises to stop early. The ranks
+        share the work."""
 
     def test(self, model: Network, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
-        """Return scores of the model on data.test; none where that is not configured. Called by all ranks, which may
-        divide the work."""
+        """Return scores of the model on data.test; empty if that is not configured. Called by all ranks, which may
+        share the work."""
 
 
 def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> Task:
-    """Read all texts and cut them into subwords, which are trained or copied into the folder first if need be.
+    """Read all texts and split them into subwords, which are trained or copied into the folder first if needed.
 
     Args:
         config: The settings.
         folder: The model folder.
-        log: Told how much there is and what was left out.
-        ranks: Rank 0 trains the subwords, the others read them; of the training text each cuts a share. Called by all.
+        log: Receives the sizes of the texts and the numbers of filtered lines.
+        ranks: Rank 0 trains the subwords and the others read them; each tokenizes a share of the training text. Called
+            by all.
 
     Raises:
         DataError: A text or subword model is missing, damaged or does not fit its partner.
@@ -110,12 +112,12 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
 
 
 def load_dry_run_task(config: Config, say: Callable[[str], None], *, keep: bool = False) -> Task:
-    """Read the training text with the subwords it would be trained with, and write nothing.
+    """Read the training text with the subwords it would be trained with, without writing anything.
 
     Args:
-        config: The settings. Subwords of a run in its folder are used again, others trained in memory.
-        say: Told what takes long.
-        keep: Leave new subwords in the model folder after all, for the run that follows.
+        config: The settings. Subwords that a run left in its folder are reused, otherwise they are trained in memory.
+        say: Receives a line about each slow step.
+        keep: Save new subwords in the model folder, for the run that follows.
 
     Raises:
         DataError: A text or subword model is missing, damaged or does not fit its partner.
@@ -135,7 +137,7 @@ def load_dry_run_task(config: Config, say: Callable[[str], None], *, keep: bool 
 
 
 def _kind(config: Config) -> Any:
-    """Return the class of the task that the settings name; what it needs is imported here."""
+    """Return the class of the task that the settings name; its modules are imported here."""
     if config.task == "lm":
         from nmt.train.tasks.language_task import LanguageTask
 

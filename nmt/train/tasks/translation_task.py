@@ -1,4 +1,4 @@
-"""Learning to translate: pairs of sentences, BLEU and chrF."""
+"""The translation task: pairs of sentences, BLEU and chrF."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 class TranslationTask:
-    """See `Task`; the pairs of data.train are read at once, by several readers together, or lie in an index (see
-    `indexing_of`)."""
+    """A translation task (see `Task`); several readers load the pairs of data.train together, or the pairs are in an
+    index (see `indexing_of`)."""
 
     def __init__(self, config: Config, src: Side, tgt: Side, readers: Readers | None = None) -> None:
         from nmt.data.batching.indexing import load_indexed
@@ -57,27 +57,27 @@ class TranslationTask:
         self._test: ParallelCorpus | None = None
 
     def held_out(self, say: Callable[[str], None]) -> TranslationTask:
-        """Return the same with the pairs of data.dev and data.test."""
+        """Load the pairs of data.dev and data.test as well; return the task itself."""
         from nmt.data.corpora.corpus import load_parallel
 
         data, train = self.config.data, self.corpus
-        self._dev = _cut(load_parallel(data.dev, self._src, self._tgt, training=False), data, say)
+        self._dev = _truncated(load_parallel(data.dev, self._src, self._tgt, training=False), data, say)
         self._test = load_parallel(data.test, self._src, self._tgt, training=False) if data.test else None
         say(
             f"data: {len(train):,} training pairs of {train.total:,} lines"
             f" ({train.skipped_empty:,} skipped with an empty side, "
-            f"{train.skipped_long:,} over max_length{_left_out(train.filtered)}), "
+            f"{train.skipped_long:,} over max_length{_filter_note(train.filtered)}), "
             f"{train.num_subwords:,} target subwords; {len(self._dev):,} validation pairs"
         )
         return self
 
     @property
     def fingerprint(self) -> list[int]:
-        """Return pairs and target tokens."""
+        """Return the numbers of pairs and target tokens."""
         return [len(self.corpus), self.corpus.num_subwords]
 
     def alignments(self) -> WordAlignments | None:
-        """See `Task`."""
+        """Return the word alignments of the training pairs, if the settings ask for them."""
         from nmt.data.alignment.word_alignment import WordAlignments
 
         path = self.config.data.alignment
@@ -87,11 +87,11 @@ class TranslationTask:
         return WordAlignments(path, cast("ParallelCorpus", self.corpus), self.subwords, around)
 
     def save_statistics(self, folder: Path) -> None:
-        """See `Task`: how long translations are."""
+        """Write the statistics of translation lengths."""
         save_length_model(folder / LENGTHS_NAME, self._lengths())
 
     def build_model(self, device: Device) -> TranslationModel:
-        """See `Task`."""
+        """Return a new translation model."""
         sizes = [subwords.vocab_size for subwords in self.subwords]
         model: TranslationModel = build_model(
             self.config, sizes[0], sizes[1], device=device, src_factor_sizes=self.subwords[0].factor_sizes
@@ -100,7 +100,7 @@ class TranslationTask:
         return model
 
     def batches(self, size: int, parts: int = 1) -> TrainBatches | WindowBatches:
-        """See `Task`; how many make an update changes nothing."""
+        """Return the corpus in batches (see `Task.batches`); `parts` has no effect."""
         from nmt.data.batching.batches import TrainBatches
         from nmt.data.batching.index import IndexedCorpus
 
@@ -115,7 +115,7 @@ class TranslationTask:
         )
 
     def smallest_batch(self) -> Batch:
-        """See `Task`."""
+        """Return a batch of one pair."""
         from nmt.data.batching.batches import make_batch
 
         return make_batch([[4]], [[4]], [0], self.config.model.encoder.boundaries)
@@ -123,10 +123,10 @@ class TranslationTask:
     def validator(
         self, model: TranslationModel, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
     ) -> TranslationValidator:
-        """See `Task`."""
+        """Return the validator of loss, BLEU and chrF."""
         from nmt.data.batching.batches import TrainBatches
 
-        dev = _there(self._dev)
+        dev = _loaded(self._dev)
         kind, around = self.config.training.batch_type, self.config.model.encoder.boundaries
         batches = list(TrainBatches(dev, size, kind, shuffle=False, boundaries=around).epoch(0))
         translator = self._translator(model, num_threads)
@@ -135,7 +135,7 @@ class TranslationTask:
     def test(
         self, model: TranslationModel, num_threads: int, check: Callable[[], None], ranks: Ranks
     ) -> dict[str, Score]:
-        """See `Task`."""
+        """Return the scores of the model's translations of data.test."""
         if self._test is None:
             return {}
         translator = self._translator(model, num_threads)
@@ -143,7 +143,7 @@ class TranslationTask:
         return score_translations(found, self._test.references)
 
     def _sampler(self) -> SubwordSampler | None:
-        """Return what cuts sentences anew, where the settings ask for it."""
+        """Return the sampler of tokenizations, if the settings ask for subword sampling."""
         from nmt.data.batching.sampling import SubwordSampler
 
         alphas = self._src.config.sampling_alpha, self._tgt.config.sampling_alpha
@@ -160,8 +160,8 @@ class TranslationTask:
 
 
 def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
-    """Return the indexes of the training text; None where it has none (see `index_folder`). Raises DataError where a
-    file is missing."""
+    """Return the indexes of the training text; None if it has none (see `index_folder`). Raises DataError if a file is
+    missing."""
     from nmt.data.batching.indexing import Indexing, index_folder
     from nmt.data.corpora.prepare import filter_key, training_filter
 
@@ -173,7 +173,7 @@ def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
 
 
 def _check_weights(corpus: ParallelCorpus | IndexedCorpus) -> None:
-    """Raise ConfigError where the weights of corpora leave nothing to learn from in some epoch."""
+    """Raise ConfigError if the weights of corpora leave some epoch without anything to learn from."""
     from nmt.data.batching.index import IndexedCorpus
     from nmt.errors import ConfigError
 
@@ -190,7 +190,8 @@ def _check_weights(corpus: ParallelCorpus | IndexedCorpus) -> None:
 
 
 def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> None:
-    """Raise ConfigError where something is asked for that needs all pairs in memory, and they stay on disk."""
+    """Raise ConfigError if the settings ask for something that needs all pairs in memory while the pairs stay on
+    disk."""
     from nmt.data.batching.index import IndexedCorpus
     from nmt.errors import ConfigError
 
@@ -209,9 +210,9 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
             )
 
 
-def _cut(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) -> ParallelCorpus:
-    """Return the validation pairs with sides no longer than a translation's source may be, or than those of training:
-    what attention costs grows with the square. The texts stay as they are."""
+def _truncated(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) -> ParallelCorpus:
+    """Return the validation pairs with sides truncated to MAX_SOURCE_SUBWORDS, or to max_length if that is more: the
+    cost of attention grows with the square of the length. The texts stay as they are."""
     sides, long = [], np.zeros(len(dev), bool)
     for rows, side in ((dev.src, config.src), (dev.tgt, config.tgt)):
         most = max(MAX_SOURCE_SUBWORDS, side.max_length)
@@ -228,12 +229,12 @@ def _cut(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) ->
     return replace(dev, src=sides[0], tgt=sides[1])
 
 
-def _left_out(filtered: str) -> str:
-    """Return what data.filter left out, in words that follow others."""
+def _filter_note(filtered: str) -> str:
+    """Return a clause that says what data.filter removed."""
     return f"; left out by data.filter: {filtered}" if filtered else ""
 
 
-def _there(corpus: ParallelCorpus | None) -> ParallelCorpus:
+def _loaded(corpus: ParallelCorpus | None) -> ParallelCorpus:
     if corpus is None:
         raise RuntimeError("only the training pairs are loaded")
     return corpus

@@ -1,4 +1,4 @@
-"""Measuring a model while it trains: the loss on held-out text; BLEU and chrF of translations."""
+"""Validation during training: the loss on held-out text; BLEU and chrF of translations."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Validator:
-    """The loss on a validation set.
+    """Computes the loss on a validation set.
 
     Args:
-        batches: Of the set, in order.
+        batches: The batches of the set, in order.
         check: Called between batches; raises to stop early.
-        ranks: Among whom the work is divided; None for nobody. All of them must call.
+        ranks: The ranks that share the work; None for this process alone. All ranks must call.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class Validator:
         self.batches = batches
         self.ranks = ranks or Ranks()
         self.signatures: dict[str, str] = {}
-        """sacrebleu's, of each score that has one."""
+        """Signatures from sacrebleu, of each score that has one."""
         self.intervals: dict[str, float] = {}
-        """Half of the width of the 95 % confidence interval of the last scores that have one."""
+        """Half-width of the 95 % confidence interval, for each of the last scores that has one."""
         self._check = check
 
     def losses(self, model: Network, num_threads: int) -> dict[str, float]:
-        """Return `loss` (mean negative log-likelihood of a token, in nats), `ppl`, `accuracy`."""
+        """Return `loss` (mean negative log-likelihood per token, in nats), `ppl` and `accuracy`."""
         nll, tokens, correct = 0.0, 0, 0
         for own in interleaved(self.ranks.collect(lambda: self._losses(model, num_threads))):
             nll, tokens, correct = nll + own[0], tokens + own[1], correct + own[2]
@@ -46,7 +46,7 @@ class Validator:
         return {"loss": loss, "ppl": perplexity(loss), "accuracy": correct / max(1, tokens)}
 
     def _losses(self, model: Network, num_threads: int) -> list[tuple[float, int, int]]:
-        """Sums of each of this rank's batches: negative log-likelihood, tokens, correct guesses."""
+        """Return sums for each of this rank's batches: negative log-likelihood, tokens, correct guesses."""
         found = []
         for batch in self.batches[self.ranks.rank :: self.ranks.size]:
             if batch.num_tgt_tokens:
@@ -58,21 +58,21 @@ class Validator:
         return found
 
     def scores(self, show: Callable[[str], None] = lambda text: None) -> dict[str, float]:
-        """Return what else is measured; `show` is told now and then how far that is."""
+        """Return further scores; `show` receives the progress from time to time."""
         return {}
 
     def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
-        """Yield texts by name that show what the model made of some sentences in the last `scores`."""
+        """Yield texts by name that show the model's output for sample sentences in the last `scores`."""
         yield from ()
 
 
 class TranslationValidator(Validator):
-    """The same with translations.
+    """Computes the loss, and scores of translations.
 
     Args:
         batches, check, ranks: See `Validator`.
-        translator: Has the model.
-        sources: The source lines as a person wrote them; the translator cleans them.
+        translator: The translator with the model.
+        sources: The raw source lines; the translator cleans them.
         references: The target lines, cleaned and lower-cased as configured.
     """
 
@@ -96,7 +96,7 @@ class TranslationValidator(Validator):
 
         def after_batch(count: int) -> None:
             nonlocal done
-            done += count * self.ranks.size  # about as far as the others are
+            done += count * self.ranks.size  # other ranks are about as far
             show(f"validation  {min(done, len(self.sources))} of {len(self.sources)} sentences translated")
             self._check()
 
@@ -107,7 +107,7 @@ class TranslationValidator(Validator):
         return {name: score.score for name, score in scores.items()}
 
     def samples(self, indices: Sequence[int]) -> Iterator[dict[str, str]]:
-        """See `Validator`: with what a person made of them."""
+        """Yield source, reference and hypothesis of sample sentences."""
         for index in indices:
             if index < len(self.hypotheses):
                 yield {
@@ -120,7 +120,8 @@ class TranslationValidator(Validator):
 def translations(
     translator: Translator, sources: Sequence[str], on_batch: Callable[[int], None], ranks: Ranks
 ) -> list[str]:
-    """Return the best translation of every source; each rank makes its share of them, and gets all. Called by all."""
+    """Return the best translation of every source. Each rank translates a share and gets all translations. Called by
+    all."""
 
     def own() -> list[str]:
         found = translator.translate_nbest(sources[ranks.rank :: ranks.size], n_best=1, on_batch=on_batch)
@@ -130,7 +131,7 @@ def translations(
 
 
 def note_scores(state: TrainingState, metrics: Sequence[str], scores: Mapping[str, float]) -> None:
-    """Note in the state of a run for how many validations each of these measures has not improved."""
+    """Record in the state of a run for how many validations each of these metrics has not improved."""
     for name in metrics:
         best = state.best_by_metric.get(name)
         improved = not math.isnan(scores[name]) and (
@@ -142,10 +143,10 @@ def note_scores(state: TrainingState, metrics: Sequence[str], scores: Mapping[st
 
 
 def is_better(metric: str, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
-    """Return whether `scores` improve on `best`: by `metric`, or by the loss where that is equal.
+    """Return whether `scores` improve on `best` by `metric`, or by the loss if that is equal.
 
-    Equal scores are rare in practice, but a small task reaches 100 BLEU long before it is learned.
-    NaN is never better, and anything else is better than no scores.
+    Equal scores are rare in practice, but a small task reaches 100 BLEU long before training has converged. NaN is
+    never better, and any other score is better than none.
     """
     score = scores[metric]
     if math.isnan(score):

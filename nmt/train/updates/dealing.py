@@ -1,8 +1,8 @@
-"""Which batches of an epoch make an update together, and which process computes which of them.
+"""Which batches of an epoch form one update, and which process computes each of them.
 
-Gradients of so many batches as one update has are added up: by one process, one after another
-(`training.batch_multiplier`), or by several ranks side by side, or both. The update is the same one: the plan is a
-function of (seed, epoch, number of batches an update) and of nothing else.
+The gradients of all batches of an update are summed: by one process in turn (`training.batch_multiplier`), by several
+ranks in parallel, or both. The update is the same in each case: the plan depends only on (seed, epoch, number of
+batches per update).
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from nmt.train.updates.state import TrainingState
 
 SOURCE_WORK = 0.2
-"""What a source token costs, where a target token costs 1: measured with configs/quickstart.yaml by
-benchmarks/scaling_out.py; a larger encoder costs more."""
+"""Work of a source token relative to a target token; measured with configs/quickstart.yaml by
+benchmarks/scaling_out.py. A larger encoder costs more."""
 
 
 class Batches(Protocol):
-    """The corpus dealt into batches, epoch by epoch."""
+    """The corpus divided into batches, epoch by epoch."""
 
     in_order: bool
-    """Whether batches go on where others ended, and have to be used as they come."""
+    """Whether each batch continues the previous one, so that they must be used in order."""
 
     def num_batches(self, epoch: int = 0) -> int:
-        """Return batches in an epoch."""
+        """Return the number of batches in an epoch."""
 
     def windows(self, epoch: int = 0) -> list[int]:
-        """Return batches in each part of an epoch that is planned by itself: one part, but for corpora larger than
-        memory."""
+        """Return the number of batches in each separately planned part of an epoch. There is one part, except for
+        corpora larger than memory."""
 
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return target steps, source steps and rows of every batch of an epoch's first window, T, S and B: int64
+        """Return target steps, source steps and rows (T, S, B) of every batch in an epoch's first window: int64
         [batches, 3]."""
 
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return source and target tokens of every batch of a window of an epoch: int64 [batches, 2]."""
+        """Return source and target tokens of every batch in a window of an epoch: int64 [batches, 2]."""
 
     def batch(self, epoch: int, number: int) -> Any:
-        """Return one batch of an epoch, counted from 0."""
+        """Return the batch with this number, counted from 0, of an epoch."""
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
         """Return the batches of an epoch in order, from number `start` on."""
@@ -54,8 +54,8 @@ class Batches(Protocol):
 class UpdateBatches:
     """The batches whose gradients make one update.
 
-    numbers: Of all of them, in the epoch. own: Places in `numbers` of those that this process computes. The tokens are
-    those of all of them.
+    numbers: The numbers of all batches within the epoch. own: Indices into `numbers` of the batches that this process
+    computes. The token counts include all batches.
     """
 
     epoch: int
@@ -66,11 +66,12 @@ class UpdateBatches:
     batches: Batches = field(repr=False)
 
     def __len__(self) -> int:
-        """Return how many batches there are in all."""
+        """Return the number of batches, over all processes."""
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yield the batches of this process, each with its place; those that hold nothing to learn are left out."""
+        """Yield this process's batches, each with its place in the update; batches without anything to learn are
+        skipped."""
         for place in self.own:
             with operation("making batches"):
                 batch = self.batches.batch(self.epoch, self.numbers[place])
@@ -79,7 +80,7 @@ class UpdateBatches:
 
 
 class SingleBatch:
-    """An update of one batch that comes from nowhere in an epoch."""
+    """An update with one batch that belongs to no epoch."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -87,7 +88,7 @@ class SingleBatch:
         self.num_tgt_tokens: int = batch.num_tgt_tokens
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yield the batch at place 0."""
+        """Yield the batch, with place 0."""
         yield 0, self._batch
 
     def __len__(self) -> int:
@@ -96,16 +97,16 @@ class SingleBatch:
 
 
 class Dealing:
-    """A corpus in batches, dealt to updates and to ranks.
+    """A corpus divided into batches, which are distributed over updates and ranks.
 
-    Where an update has one batch they come as they are. Otherwise those of like work make an update, so that ranks
-    wait little for one another; a corpus whose batches must follow one another keeps their order.
+    With one batch per update, batches keep their order. Otherwise batches of similar work form an update, so that ranks
+    wait little for each other; batches that continue one another keep their order.
 
     Args:
         batches: The corpus.
-        size: Batches an update: `training.batch_multiplier` times the number of ranks.
-        seed: Of the run.
-        rank, ranks: Which process this is of how many.
+        size: Batches per update: `training.batch_multiplier` times the number of ranks.
+        seed: The seed of the run.
+        rank, ranks: The number of this process, and how many there are.
     """
 
     def __init__(self, batches: Batches, size: int = 1, seed: int = 42, *, rank: int = 0, ranks: int = 1) -> None:
@@ -114,14 +115,14 @@ class Dealing:
         self._tokens: tuple[tuple[int, int], np.ndarray] = ((-1, -1), np.zeros((0, 2), np.int64))
 
     def num_updates(self, epoch: int) -> int:
-        """Updates in an epoch."""
+        """Return the number of updates in an epoch."""
         return sum(-(-count // self.size) for count in self.batches.windows(epoch))
 
     def left(self, state: TrainingState) -> Iterator[UpdateBatches]:
-        """Yield the rest of the state's epoch, update by update.
+        """Yield the updates that remain in the state's epoch.
 
-        What was used of it may have been dealt to updates of other sizes, by runs with other ranks (see
-        `TrainingState.dealt`): each batch is used once in an epoch all the same. An update has batches of one window.
+        Earlier runs with another number of ranks may have used batches in updates of other sizes (see
+        `TrainingState.dealt`); each batch is still used once per epoch. All batches of an update are from one window.
         """
         dealt = list(state.dealt)
         done = state.position - sum(count for _, count in dealt)
@@ -145,16 +146,17 @@ class Dealing:
             first += count
 
     def resume(self, state: TrainingState) -> None:
-        """Note in a saved state that its epoch goes on in updates of this size."""
+        """Prepare a saved state to continue its epoch with updates of this size."""
         if state.position and state.batches_an_update != self.size:
             if self.batches.in_order:
-                state.position, state.dealt = 0, []  # other streams: the epoch begins again
+                state.position, state.dealt = 0, []  # the streams are different: the epoch restarts
             else:
                 state.dealt.append((state.batches_an_update, state.position - sum(count for _, count in state.dealt)))
         state.batches_an_update = self.size
 
     def _groups(self, epoch: int, window: int, numbers: Sequence[int], size: int) -> list[list[int]]:
-        """Return batches of a window dealt to updates of one size; the smallest batches make the one that has fewer."""
+        """Return the batches of a window grouped into updates of one size; the smallest batches form the update that
+        has fewer."""
         if size == 1 or self.batches.in_order:
             return [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]
         tokens = self._tokens_of(epoch, window)[numbers]
@@ -165,8 +167,8 @@ class Dealing:
         return groups
 
     def _own(self, count: int) -> list[int]:
-        """Return places of this rank's batches among `count` by falling work: 0 1 2, then 2 1 0, and so on, so that no
-        rank has the larger one every time."""
+        """Return the indices of this rank's batches among `count`, in order of falling work: 0 1 2, then 2 1 0, and so
+        on, so that no rank always gets the largest."""
         places = []
         for first in range(0, count, self._ranks):
             forward = self.batches.in_order or first // self._ranks % 2 == 0

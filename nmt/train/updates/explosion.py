@@ -1,4 +1,4 @@
-"""A loss that no model has which learns: when to give a run up, and never to call it the best."""
+"""Detection of a loss that has exploded: when to end the run; such a loss is never the best."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from nmt.errors import NMTError
 
 TIMES_GUESSING = 3.0
 LEAST = 20.0
-"""Nats a token: a loss is out of hand above TIMES_GUESSING times that of guessing, the logarithm of the vocabulary's
-size, and above this, which a model of very few words may reach by being sure of the wrong one."""
+"""Nats per token: a loss has exploded if it exceeds both this and TIMES_GUESSING times the loss of guessing uniformly,
+the logarithm of the vocabulary size. A model with very few words may exceed the latter alone by being sure of the wrong
+word."""
 
 MAX_IN_A_ROW = 10
-"""Updates in a row with such a loss, or with a loss or gradient that is not finite, before the run gives up: one may
-come from a single strange batch."""
+"""Most updates in a row whose loss has exploded, or whose loss or gradient is not finite, before the run ends: a single
+one may be due to one unusual batch."""
 
 
 @dataclass(frozen=True)
 class LossLimit:
-    """The loss above which a model of so many target subwords is lost."""
+    """The loss above which a model with this many target subwords has diverged."""
 
     vocab_size: int
 
     @property
     def nats(self) -> float:
-        """Return the limit of a token's mean negative log-likelihood."""
+        """Return the limit of the mean negative log-likelihood per token, in nats."""
         return max(LEAST, TIMES_GUESSING * math.log(self.vocab_size))
 
     def is_broken(self, nll: float) -> bool:
-        """Return whether a token's mean negative log-likelihood is above it, or no number."""
+        """Return whether the mean negative log-likelihood per token is above the limit, or NaN."""
         return not nll <= self.nats
 
     def give_up(self, where: str, fact: str) -> NMTError:

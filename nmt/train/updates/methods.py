@@ -1,4 +1,4 @@
-"""What is done with a batch before it is learned from, and what is added to its loss: methods of the settings."""
+"""Training methods of the settings: changes to a batch before the update, and terms added to its loss."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
     from nmt.train.updates.minimum_risk import MinimumRisk
 
 _SRC, _TGT, _MIXED = range(3)
-"""What random numbers of a batch are for: each has a stream of its own."""
+"""Purposes of a batch's random numbers; each has its own stream."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A batch as it is learned from, and what is added to its loss."""
+    """A batch as the update uses it, and the terms that are added to its loss."""
 
     batch: Any
     objective: Objective = LIKELIHOOD
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Return which its loss is a sum over."""
+        """Return the number of target tokens over which its loss is summed."""
         return self.objective.tokens(self.batch.tgt_lengths)
 
     @property
     def options(self) -> dict[str, Any]:
-        """For `Network.loss_and_gradients`: nothing where nothing is added."""
+        """Return the keyword arguments for `Network.loss_and_gradients`; empty if nothing is added to the loss."""
         return {} if self.objective is LIKELIHOOD else {"objective": self.objective}
 
 
 class Methods:
-    """The methods that the settings ask for; with none of them a batch stays what it is.
+    """The training methods that the settings enable; without any, a batch is unchanged.
 
     Args:
         config: The settings of the run.
-        model: Which predicts, for scheduled sampling.
+        model: The model whose predictions scheduled sampling uses.
         threads: Cores to use.
-        alignments: Of the training pairs, where attention is guided by them.
-        tgt_subwords: For what translations cost, in minimum risk training.
+        alignments: Word alignments of the training pairs, if attention is guided by them.
+        tgt_subwords: Subwords of the target, for the costs in minimum risk training.
 
     Raises:
-        DeviceError: One of them does not work where the model is.
+        DeviceError: One of them does not work on the model's device.
     """
 
     def __init__(
@@ -85,12 +85,13 @@ class Methods:
         self.repeats = 2 if settings.r_drop else 1
         """How often each target token is counted in a prepared batch."""
         self.recounts = settings.r_drop > 0 or bool(source.sampling_alpha or config.data.tgt.sampling_alpha)
-        """Whether a batch has other numbers of tokens than were planned."""
+        """Whether a prepared batch can have other numbers of tokens than planned."""
 
     def prepare(self, batch: Any, update: int, seed: int) -> Prepared:
-        """Return the batch of an update, counted from 1, as it is learned from; `seed` decides what is drawn."""
+        """Return the batch of update `update`, counted from 1, as the update uses it; `seed` determines the random
+        draws."""
         objective = self._objective
-        if self._alignments is not None:  # of the words as they are, before any is unknown
+        if self._alignments is not None:  # from the words before any of them becomes unknown
             with operation("making batches"):
                 step, row, position, share = self._alignments.of_batch(
                     batch.src, batch.src_lengths, batch.tgt_out, batch.tgt_lengths, batch.indices
@@ -108,7 +109,7 @@ class Methods:
         return Prepared(batch, objective)
 
     def _changed(self, batch: Any, update: int, seed: int) -> Any:
-        """Return the batch with what is drawn, and doubled where it is read twice."""
+        """Return the batch after random changes, doubled if it is passed twice (R-Drop)."""
         settings = self._settings
         if rate := self._sampling_rate(update):
             batch = replace(batch, tgt_in=self._mixed(batch, rate, seed))
@@ -118,22 +119,22 @@ class Methods:
             model: Any = self._model
             units = model.units_of(batch.src) if self._has_factors else batch.src
             dropped = _dropped(units, rate, _random(seed, _SRC))
-            # Factors stay beside an unknown word.
+            # The factors of an unknown word are kept.
             batch = replace(batch, src=dropped if units is batch.src else dropped + (batch.src - units))
         return batch.doubled() if settings.r_drop else batch
 
     def _sampling_rate(self, update: int) -> float:
-        """Of scheduled sampling, in this update."""
+        """Return the rate of scheduled sampling in this update."""
         rise = self._settings.scheduled_sampling_updates
         return self._settings.scheduled_sampling * min(1.0, update / max(1, rise))
 
     def _mixed(self, batch: Any, rate: float, seed: int) -> np.ndarray:
-        """Return what the decoder reads, some of it what it predicts there itself."""
+        """Return the decoder's inputs, some of them replaced by the model's own predictions."""
         model: Any = self._model
         guessed = model.predictions(batch, self._threads)
         mixed: np.ndarray = batch.tgt_in.copy()
         drawn = _random(seed, _MIXED).random(mixed.shape) < rate
-        drawn[0] = False  # there the decoder reads the begin token
+        drawn[0] = False  # the decoder's input there is the start token
         drawn &= mixed > EOS_ID
         before = np.empty_like(guessed)
         before[1:] = guessed[:-1]
@@ -142,7 +143,7 @@ class Methods:
 
 
 def largest_shape(config: Config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return target steps, source steps and rows, T, S and B, that a batch of this shape can have when it is
+    """Return target steps, source steps and rows (T, S, B): the most that a batch of this shape can have once
     prepared."""
     (T, S, B), settings, limits = shape, config.training, config.decoding
     if settings.minimum_risk:
@@ -156,5 +157,5 @@ def _random(seed: int, purpose: int) -> np.random.Generator:
 
 
 def _dropped(ids: np.ndarray, rate: float, random: np.random.Generator) -> np.ndarray:
-    """Return the ids with so many of the words unknown; special tokens stay."""
+    """Return the ids with a random fraction of the words replaced by the unknown token; special tokens are kept."""
     return np.where((ids > EOS_ID) & (random.random(ids.shape) < rate), ids.dtype.type(UNK_ID), ids)

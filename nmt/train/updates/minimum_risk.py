@@ -1,5 +1,5 @@
-"""What minimum risk training learns from: translations that the model itself draws, beside the reference, and what each
-of them costs (Shen et al. 2016, sections 3.2 and 4.1)."""
+"""Candidates for minimum risk training: translations sampled from the model next to the reference, and the cost of each
+(Shen et al. 2016, sections 3.2 and 4.1)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class MinimumRisk:
-    """Draws candidates for the sentences of a batch.
+    """Samples candidates for the sentences of a batch.
 
     Args:
         config: The settings of the run.
-        model: Which draws; its parameters are those of the moment.
-        subwords: Of the target: costs are of text.
+        model: The model that is sampled, with its current parameters.
+        subwords: Subwords of the target: costs are computed on text.
         threads: Cores to use.
 
     Raises:
@@ -46,8 +46,8 @@ class MinimumRisk:
             )
 
     def candidates(self, batch: Batch, seed: int) -> tuple[Batch, Risk]:
-        """Return the candidates of a batch's sentences, in rows of their own: each reference, and every translation
-        drawn that is another one, once. `seed` decides what is drawn."""
+        """Return the candidates of a batch's sentences, one per row: each reference, and every distinct sampled
+        translation that differs from it. `seed` determines the samples."""
         with operation("drawing translations"):
             sources, references = self._sources(batch), _targets(batch)
             drawn = self._drawn(sources, seed)
@@ -77,13 +77,13 @@ class MinimumRisk:
         return replace(rows, indices=batch.indices[numbers[order]]), risk
 
     def _sources(self, batch: Batch) -> list[list[int]]:
-        """Return the words of each source, without what stands around them."""
+        """Return the words of each source, without special tokens."""
         before, after = boundary_ids(self._boundaries)
         ends = batch.src_lengths - len(after)
         return [batch.src[len(before) : end, row].tolist() for row, end in enumerate(ends)]
 
     def _drawn(self, sources: list[list[int]], seed: int) -> list[list[list[int]]]:
-        """Translations of each source, one that is cut off at the greatest length among them."""
+        """Return sampled translations of each source, including those cut off at the greatest length."""
         from nmt.decode import Sampling, SearchOptions, search
 
         model: Any = self._model
@@ -101,7 +101,7 @@ class MinimumRisk:
         return [[one.ids for one in ways] for ways in found]
 
     def _costs(self, ways: list[Any]) -> np.ndarray:
-        """Of candidates of one sentence, the reference first."""
+        """Return the costs of one sentence's candidates, the reference first."""
         reference, *texts = self._subwords.decode(ways)
         return np.array([0.0, *(1 - self._utility(text, reference) / 100 for text in texts)])
 

@@ -1,5 +1,5 @@
-"""An exponential moving average of the parameters: a steadier model than the last of them (Polyak & Juditsky 1992; with
-a decay Tarvainen & Valpola 2017, section 2)."""
+"""An exponential moving average of the parameters, which is a steadier model than the last parameters (Polyak &
+Juditsky 1992; with decay: Tarvainen & Valpola 2017, section 2)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class MovingAverage:
-    """The average beside the parameters that updates change.
+    """The moving average of the parameters, kept next to those that updates change.
 
-    After update n of it the average is decay * average + (1 - decay) * parameters, the decay being no more than
-    (1 + n) / (10 + n): the first updates, which know little, are forgotten soon.
+    After its update n the average is decay * average + (1 - decay) * parameters. The decay is at most (1 + n) / (10 +
+    n), so that the first, poor parameters are soon forgotten.
 
     Args:
-        model: Whose parameters. They are what the average begins with.
+        model: The model whose parameters are averaged; the average starts with their values.
         decay: From 0 to less than 1.
     """
 
@@ -32,13 +32,13 @@ class MovingAverage:
         self.restart()
 
     def restart(self) -> None:
-        """Begin with the parameters as they are now."""
+        """Restart the average from the current parameters."""
         self.steps = 0
         for name, param in self._model.params.items():
             self.arrays[name][...] = param
 
     def update(self) -> None:
-        """Take in the parameters after an update."""
+        """Update the average with the parameters after an update."""
         self.steps += 1
         decay = min(self._decay, (1.0 + self.steps) / (10.0 + self.steps))
         params, add = self._model.params, self._model.device.add_scaled
@@ -52,7 +52,7 @@ class MovingAverage:
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """While the block lasts, the model's parameters are the average."""
+        """Replace the model's parameters by the average within the block."""
         params = self._model.params
         before = {name: param.copy() for name, param in params.items()}
         self._write(self.arrays)
@@ -62,7 +62,7 @@ class MovingAverage:
             self._write(before)
 
     def load(self, arrays: dict[str, Any], steps: int) -> None:
-        """Go on from an average of the host, and the number of its updates."""
+        """Load an average from host arrays, and its number of updates."""
         for name, array in self.arrays.items():
             array[...] = self._model.device.upload(arrays[name])
         self.steps = steps
@@ -75,7 +75,7 @@ class MovingAverage:
 
 @contextlib.contextmanager
 def averaged(average: MovingAverage | None) -> Iterator[None]:
-    """While the block lasts the model is its average, where it has one."""
+    """Replace the model's parameters by their average within the block, if there is one."""
     if average is None:
         yield
         return

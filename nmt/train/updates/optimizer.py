@@ -1,8 +1,7 @@
 """Adam, AdamW, SGD, LAMB and Adafactor over named arrays; the device does the work (rnn.device).
 
-Adam: Kingma & Ba 2015, algorithm 1. AdamW: Loshchilov & Hutter 2019, algorithm 2 (decay beside the
-gradient, scaled by the learning rate). SGD: heavy-ball momentum, Polyak 1964.
-Adafactor: Shazeer & Stern 2018.
+Adam: Kingma & Ba 2015, algorithm 1. AdamW: Loshchilov & Hutter 2019, algorithm 2 (decoupled decay, scaled by the
+learning rate). SGD: heavy-ball momentum, Polyak 1964. Adafactor: Shazeer & Stern 2018.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ _EPS_SQUARE = 1e-30
 _EPS_SCALE = 1e-3
 _CLIP = 1.0
 _DECAY = 0.8
-"""The paper's epsilon 1, epsilon 2, d and the exponent of its decay, 1 - t ** -0.8 (section 9)."""
+"""The paper's epsilon 1, epsilon 2, d, and the exponent of its decay, 1 - t ** -0.8 (section 9)."""
 
 
 class Optimizer:
-    """What all rules share: state arrays named after the parameters, and a count of steps.
+    """Base class of all optimizers: state arrays named after the parameters, and a step count.
 
     Args:
         params: The model's parameters, C-contiguous; `step` changes them in place.
         settings: The training section.
         num_threads: Cores to use. The result does not depend on it.
-        device: Where parameters and gradients lie; None for the processor. Checkpoints are of the host.
+        device: The device that holds parameters and gradients; None for the CPU. Checkpoints contain host arrays.
     """
 
     slots: tuple[str, ...] = ()
-    """Names of the state arrays every parameter has."""
+    """Names of the state arrays that every parameter has."""
 
     def __init__(
         self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
@@ -53,7 +52,7 @@ class Optimizer:
         self.device = device or cpu()
         self.steps = 0
         self.frozen = frozen_names(settings.freeze, params)
-        """Parameters that are not changed."""
+        """Names of the parameters that are not changed."""
         shapes = {name: param.shape for name, param in params.items() if name not in self.frozen}
         dtype = next((param.dtype for param in params.values()), np.float32)
         self._groups = {slot: self.device.group(shapes, dtype) for slot in self.slots}
@@ -65,10 +64,10 @@ class Optimizer:
         """Change `params` in place by one step along `grads * gradient_scale`.
 
         Args:
-            params: The arrays this optimizer was made for.
-            grads: Their gradients, same names and shapes; may be overwritten.
-            learning_rate: Of this step.
-            gradient_scale: What clipping asks for (see `clip_scale`).
+            params: The arrays that the optimizer was created with.
+            grads: Gradients with the same names and shapes; may be overwritten.
+            learning_rate: The learning rate of this step.
+            gradient_scale: The factor for clipping (see `clip_scale`).
         """
         self.steps += 1
         for param, grad, *state in self._pieces(params, grads):
@@ -76,7 +75,8 @@ class Optimizer:
                 self._update(param, grad, state, learning_rate, gradient_scale)
 
     def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[np.ndarray, ...]]:
-        """Yield parameters, gradients and state, flat: all at once where they lie side by side, else one by one."""
+        """Yield flat views of parameters, gradients and state: all in one if they are contiguous in memory, else one
+        per parameter."""
         alike = [params, grads, *self._groups.values()]
         wholes = [whole_of(arrays) for arrays in alike]
         if not self.frozen and all(whole is not None for whole in wholes):
@@ -88,11 +88,11 @@ class Optimizer:
             yield tuple(arrays[name].reshape(-1) for arrays in alike)
 
     def state_dict(self) -> tuple[Arrays, dict[str, Any]]:
-        """Return the arrays, on the host, and the plain numbers a checkpoint must hold."""
+        """Return the arrays, on the host, and the plain numbers that a checkpoint must contain."""
         return {name: self.device.download(array) for name, array in self.state.items()}, {"steps": self.steps}
 
     def load_state_dict(self, arrays: Arrays, numbers: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned, as a checkpoint gave it back."""
+        """Restore the state that `state_dict` returned, as read from a checkpoint."""
         for name, array in self.state.items():
             array[...] = self.device.upload(arrays[name])
         self.steps = int(numbers["steps"])
@@ -104,7 +104,7 @@ class Optimizer:
 
 
 class Adam(Optimizer):
-    """Adam; `weight_decay` times the parameter is added to the gradient, after clipping."""
+    """Adam; `weight_decay` times the parameter is added to the gradient, after clipping (L2 regularization)."""
 
     slots = ("m", "v")
     decoupled = False
@@ -112,7 +112,7 @@ class Adam(Optimizer):
     def _update(
         self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
     ) -> None:
-        """See `Optimizer`; decay that is not decoupled becomes a part of the gradient."""
+        """Update a flat piece of the parameters; decay that is not decoupled is added to the gradient."""
         beta1, beta2 = self.settings.adam_betas
         decay = self.settings.weight_decay
         if decay and not self.decoupled:
@@ -125,7 +125,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with decay beside the gradient: `param -= learning_rate * weight_decay * param`."""
+    """Adam with decoupled weight decay: `param -= learning_rate * weight_decay * param`."""
 
     decoupled = True
 
@@ -142,7 +142,7 @@ class SGD(Optimizer):
     def _update(
         self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
     ) -> None:
-        """See `Optimizer`; decay becomes a part of the gradient."""
+        """Update a flat piece of the parameters; decay is added to the gradient."""
         if self.settings.weight_decay:
             self.device.add_scaled(grad, param, self.settings.weight_decay, gradient_scale)
             gradient_scale = 1.0
@@ -151,11 +151,11 @@ class SGD(Optimizer):
 
 
 class LAMB(Optimizer):
-    """Adam whose step is as long for each array as the array itself, times the learning rate; for large batches.
+    """Adam with a step for each array that is as long as the array itself, times the learning rate; for large batches.
 
     You et al. 2020, "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", algorithm 2, with each
-    parameter array as a layer and the identity for its function of the norm. Decay is a part of the direction. Where an
-    array or its direction is zero the ratio of their norms is 1, as in the authors' code.
+    parameter array as a layer and the identity as the function phi. The decay term is part of the direction. If an
+    array or its direction is zero, the ratio of their norms is 1, as in the authors' code.
     """
 
     slots = ("m", "v")
@@ -169,7 +169,7 @@ class LAMB(Optimizer):
         self._direction = self.device.xp.zeros(largest, dtype)
 
     def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[np.ndarray, ...]]:
-        """Yield each array by itself, also where they lie side by side: it has a ratio of its own."""
+        """Yield each array separately, even if they are contiguous: each has its own ratio."""
         for name in params:
             if name not in self.frozen:
                 yield tuple(arrays[name].reshape(-1) for arrays in (params, grads, *self._groups.values()))
@@ -177,7 +177,7 @@ class LAMB(Optimizer):
     def _update(
         self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
     ) -> None:
-        """See `Optimizer`. The direction is what Adam adds to zeros at a rate of -1."""
+        """Update one array. The direction is what Adam adds to zeros at a rate of -1."""
         device, threads, decay = self.device, self.num_threads, self.settings.weight_decay
         beta1, beta2 = self.settings.adam_betas
         direction = self._direction[: param.size]
@@ -193,13 +193,13 @@ class LAMB(Optimizer):
 
 
 class Adafactor(Optimizer):
-    """Adam's second moments kept as the means of rows and columns of each matrix: algorithms 4 and 5 of the paper, with
-    clipped updates and steps relative to the size of the parameter.
+    """Adam's second moments, factored into the means of rows and columns of each matrix: algorithms 4 and 5 of the
+    paper, with clipped updates and steps relative to the size of the parameter.
 
-    The learning rate is the relative one of the paper, rho: the step of a parameter is rho times its root mean square,
-    0.001 at least, so that 0.01 and a schedule with the root of the updates are the paper's. There is no first moment.
-    `weight_decay` is taken from the weights, times the learning rate. A matrix of n rows and m columns has n + m
-    numbers of state, a vector as many as it has itself.
+    The learning rate is the paper's relative step size rho: the step of a parameter is rho times its root mean square
+    (at least 0.001). The paper uses 0.01 and an inverse square root schedule. There is no first moment. `weight_decay`
+    times the learning rate shrinks the weights. The state of an n x m matrix is n + m numbers, that of a vector has its
+    length.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Adafactor(Optimizer):
                 self.state[f"{name}/v"] = xp.zeros(param.shape, np.float32)
 
     def step(self, params: Arrays, grads: Arrays, learning_rate: float, gradient_scale: float = 1.0) -> None:
-        """See `Optimizer`; every parameter by itself."""
+        """Change each parameter separately (see `Optimizer.step`)."""
         self.steps += 1
         for name, param in params.items():
             if name in self.frozen:
@@ -226,7 +226,7 @@ class Adafactor(Optimizer):
                 self._change(name, param, grads[name], learning_rate, gradient_scale)
 
     def _change(self, name: str, param: Any, grad: Any, learning_rate: float, gradient_scale: float) -> None:
-        """One parameter's step."""
+        """Update one parameter."""
         xp, number = self.device.xp, param.dtype.type
         keep = 1.0 - self.steps**-_DECAY
         if gradient_scale != 1.0:
@@ -240,7 +240,7 @@ class Adafactor(Optimizer):
         param -= update
 
     def _second_moment(self, name: str, grad: Any, keep: Any) -> Any:
-        """Return the estimate of the mean square of each gradient, after this one."""
+        """Return the estimate of each gradient's mean square after this step."""
         square = grad * grad + grad.dtype.type(_EPS_SQUARE)
         if grad.ndim != 2:
             v = self.state[f"{name}/v"]
@@ -268,12 +268,12 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
 def make_optimizer(
     settings: TrainingConfig, params: Arrays, num_threads: int = 1, device: Device | None = None
 ) -> Optimizer:
-    """Return the optimizer that `settings.optimizer` names, its state zero."""
+    """Return the optimizer that `settings.optimizer` names, with zero state."""
     return OPTIMIZERS[settings.optimizer](params, settings, num_threads, device)
 
 
 def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str]:
-    """Return the names that one of the patterns of `training.freeze` matches.
+    """Return the names that match a pattern of `training.freeze`.
 
     Raises ConfigError where a pattern matches none, or together they match all.
     """
@@ -292,7 +292,7 @@ def frozen_names(patterns: Sequence[str], names: Iterable[str]) -> frozenset[str
 
 
 def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = None) -> float:
-    """Return the Euclidean norm of all gradients, summed in float64; NaN and infinity stay."""
+    """Return the Euclidean norm of all gradients, summed in float64; NaN and infinity are kept."""
     with operation("gradient norm"):
         whole = whole_of(grads)
         arrays = list(grads.values()) if whole is None else [whole]
@@ -301,7 +301,7 @@ def gradient_norm(grads: Arrays, num_threads: int = 1, device: Device | None = N
 
 
 def clip_scale(norm: float, limit: float | None) -> float:
-    """Return what gradients must be multiplied by so that their norm is at most `limit`.
+    """Return the factor for the gradients that limits their norm to `limit`.
 
     Pascanu et al. 2013, algorithm 1.
     """

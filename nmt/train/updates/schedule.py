@@ -1,4 +1,4 @@
-"""Learning rates as small state machines: a few plain numbers in a checkpoint."""
+"""Learning rate schedules as small state machines: their state is a few plain numbers in a checkpoint."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ class Constant:
         self.settings = settings
 
     def learning_rate(self, update: int, epoch: int = 1) -> float:
-        """Return the rate for update number `update` in an epoch, both counted from 1."""
+        """Return the rate for an update in an epoch, both counted from 1."""
         return self.settings.learning_rate * self._warmup(update)
 
     def validated(self, *, improved: bool) -> None:
-        """Take note of a validation."""
+        """Record the result of a validation."""
 
     @property
     def finished(self) -> bool:
-        """Return whether the rate has fallen so low that going on makes no sense."""
+        """Return whether the rate has fallen so low that training should end."""
         return False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint must remember, as plain numbers."""
+        """Return the state for a checkpoint, as plain numbers."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
 
     def _warmup(self, update: int) -> float:
         return min(1.0, update / max(1, self.settings.learning_rate_warmup))
 
 
 class InverseSquareRoot(Constant):
-    """Linear warm-up to the configured rate, then down with the square root of the update number.
+    """Linear warm-up to the configured rate, then decay with the inverse square root of the update number.
 
-    The shape of Vaswani et al. 2017, section 5.3, scaled so that `learning_rate` is its peak.
+    This is the schedule of Vaswani et al. 2017, section 5.3, scaled so that `learning_rate` is its peak.
     """
 
     @override
@@ -53,7 +53,7 @@ class InverseSquareRoot(Constant):
 
 
 class Linear(Constant):
-    """Linear warm-up to the configured rate, then a straight line to zero at the last update, `training.updates`."""
+    """Linear warm-up to the configured rate, then linear decay to zero at the last update, `training.updates`."""
 
     @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
@@ -63,8 +63,8 @@ class Linear(Constant):
 
 
 class Noam(Constant):
-    """Vaswani et al. 2017, equation 3: `learning_rate` times the root of the model's size, upside down, times the
-    lesser of update ** -0.5 and update * warm-up ** -1.5."""
+    """The schedule of Vaswani et al. 2017, equation 3: `learning_rate` times the inverse square root of the model size,
+    times the smaller of update ** -0.5 and update * warm-up ** -1.5."""
 
     def __init__(self, settings: FixedTraining, model_size: int) -> None:
         super().__init__(settings)
@@ -77,7 +77,7 @@ class Noam(Constant):
 
 
 class Cosine(Constant):
-    """Linear warm-up to the configured rate, then half a cosine to zero at the last update, `training.updates`
+    """Linear warm-up to the configured rate, then cosine decay to zero at the last update, `training.updates`
     (Loshchilov & Hutter 2017, equation 5, without restarts)."""
 
     @override
@@ -88,8 +88,8 @@ class Cosine(Constant):
 
 
 class EpochDecay(Constant):
-    """The rate times `decrease_factor` after every `decay_length` epochs, or every one; JoeyNMT's decaying and
-    exponential."""
+    """Multiplies the rate by `decrease_factor` after every `decay_length` epochs (or after every epoch): JoeyNMT's
+    `decaying` and `exponential`."""
 
     @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
@@ -99,8 +99,8 @@ class EpochDecay(Constant):
 
 
 class UpdateDecay(Constant):
-    """Linear warm-up to the configured rate, then down to `decrease_factor` of it over every `decay_length` updates;
-    JoeyNMT's warmupexponentialdecay."""
+    """Linear warm-up to the configured rate, then exponential decay by `decrease_factor` every `decay_length` updates:
+    JoeyNMT's `warmupexponentialdecay`."""
 
     @override
     def learning_rate(self, update: int, epoch: int = 1) -> float:
@@ -123,7 +123,7 @@ class Plateau(Constant):
         return super().learning_rate(update, epoch) * self.settings.decrease_factor**self.decreases
 
     def validated(self, *, improved: bool) -> None:
-        """Take note of a validation: a better one ends the wait, too many others lower the rate."""
+        """Record a validation: an improvement resets the counter, too many without one lower the rate."""
         self.waited = 0 if improved else self.waited + 1
         if self.waited >= max(1, self.settings.patience):
             self.decreases += 1
@@ -131,30 +131,30 @@ class Plateau(Constant):
 
     @property
     def finished(self) -> bool:
-        """Return whether the plateau's rate is below `learning_rate_min`; a warm-up does not count."""
+        """Return whether the rate has fallen below `learning_rate_min`; a warm-up does not count."""
         settings = self.settings
         rate = settings.learning_rate * settings.decrease_factor**self.decreases
         return self.decreases > 0 and rate < settings.learning_rate_min
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint must remember, as plain numbers."""
+        """Return the state for a checkpoint, as plain numbers."""
         return {"decreases": self.decreases, "waited": self.waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Restore the state that `state_dict` returned."""
         self.decreases = int(state.get("decreases", 0))
         self.waited = int(state.get("waited", 0))
 
 
 def cooldown_factor(settings: FixedTraining, progress: float) -> float:
-    """Return what the schedule's rate is multiplied by: 1, and over the last `cooldown` of the run a line to 0.
+    """Return the factor for the schedule's rate: 1, then a linear fall to 0 over the last `cooldown` of the run.
 
-    Warmup-stable-decay of Hu et al. 2024 (MiniCPM), section 4.2, with the linear decay of Haegele et al. 2024,
-    section 3.
+    Warmup-stable-decay of Hu et al. 2024 (MiniCPM), section 4.2, with the linear decay of Haegele et al. 2024, section
+    3.
 
     Args:
-        settings: Whose `cooldown` is a share of the run.
-        progress: The share that is over, 0 to 1 (see `limits.progress`).
+        settings: The training section; its `cooldown` is a fraction of the run.
+        progress: The fraction of the run that is done, 0 to 1 (see `limits.progress`).
     """
     if not settings.cooldown:
         return 1.0
@@ -174,7 +174,7 @@ SCHEDULES: dict[str, type[Constant]] = {
 
 
 def make_schedule(settings: FixedTraining, model_size: int = 512) -> Constant:
-    """Return the schedule that `settings.scheduling` names; `model_size` is that of the decoder's state."""
+    """Return the schedule that `settings.scheduling` names; `model_size` is the size of the decoder's state."""
     if settings.scheduling == "noam":
         return Noam(settings, model_size)
     return SCHEDULES[settings.scheduling](settings)

@@ -1,11 +1,11 @@
-"""Updates whose loss leaps: told by the losses before them, and left out, or undone with what led to them.
+"""Detection of loss spikes from the losses before them; an update that spikes is skipped, or the run is rolled back.
 
-The rule: an update is a spike where its loss a token is more than `training.spike_deviations` standard deviations above
-the mean of the updates before it, both running with a decay of 0.99, once 50 updates are known (West 1979 for the
-running variance). With loss_spikes: skip it changes nothing. With loss_spikes: rollback parameters, optimizer and
-averages go back to where they were at the last validation, and the run goes on with the batches behind the spike: those
-from there to the spike have no effect (Chowdhery et al. 2022, section 5.1). Before the first validation a spike is
-skipped.
+The rule: an update is a spike if its loss per token is more than `training.spike_deviations` standard deviations above
+the mean of the updates before it. Mean and variance are running ones with a decay of 0.99 (West 1979 for the running
+variance); no update counts as a spike before 50 losses are known. With loss_spikes: skip, the spike changes nothing.
+With loss_spikes: rollback, parameters, optimizer and averages return to their values at the last validation and the run
+continues with the batches after the spike, so the batches in between have no effect (Chowdhery et al. 2022, section
+5.1). Before the first validation a spike is skipped.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from nmt.train.updates.state import TrainingState
 
 KNOWN = 50
-"""Updates before any can be a spike."""
+"""Number of losses that must be known before an update can be a spike."""
 _DECAY = 0.99
 MOST_IN_A_ROW = 10
-"""Spikes in a row: the loss has changed for good, and leaving out more of them would train nothing."""
+"""Most spikes in a row: after them the loss has changed for good, and skipping more updates would train nothing."""
 
 
 class SpikeWatch:
-    """Keeps the mean and the variance of the loss in the state of a run, which every checkpoint holds.
+    """Keeps the running mean and variance of the loss in the state of the run, which every checkpoint contains.
 
     Args:
         settings: The training section.
-        state: Of the run; changed in place.
+        state: The state of the run; changed in place.
     """
 
     def __init__(self, settings: TrainingConfig, state: TrainingState) -> None:
@@ -41,18 +41,18 @@ class SpikeWatch:
 
     @property
     def limit(self) -> float:
-        """Return the loss a token above which an update is a spike."""
+        """Return the loss per token above which an update is a spike."""
         state = self._state
         if state.known_losses < KNOWN:
             return math.inf
         return state.loss_mean + self._most * math.sqrt(state.loss_variance)
 
     def is_spike(self, loss: float) -> bool:
-        """Return whether an update with this loss a token is one. Nothing is noted yet."""
+        """Return whether an update with this loss per token is a spike, without recording it."""
         return self.is_on and loss > self.limit
 
     def note(self, loss: float) -> None:
-        """Take in the loss of an update that was no spike."""
+        """Record the loss of an update that was no spike."""
         if not self.is_on:
             return
         state = self._state
@@ -65,7 +65,7 @@ class SpikeWatch:
         state.loss_variance = decay * (state.loss_variance + difference * step)
 
     def count(self, loss: float) -> None:
-        """Take note of a spike. Raises NMTError after too many in a row."""
+        """Count a spike. Raises NMTError after too many in a row."""
         self._in_row += 1
         if self._in_row >= MOST_IN_A_ROW:
             raise NMTError(

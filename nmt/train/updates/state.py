@@ -1,4 +1,4 @@
-"""Where a run stands: everything a resumed run needs beside the arrays, as plain numbers."""
+"""The position of a run: everything that a resumed run needs besides the arrays, as plain numbers."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ class TrainingState:
     """The position of a run. An epoch and an update are counted from 1, so 0 means none yet."""
 
     update: int = 0
-    """Changes of the parameters, skipped ones included."""
+    """Updates of the parameters, including skipped ones."""
     epoch: int = 1
-    """The epoch under way."""
+    """Number of the current epoch."""
     position: int = 0
-    """Batches of this epoch already used."""
+    """Batches of this epoch that have been used."""
     elapsed: float = 0.0
-    """Seconds by the clock up to the last save, former runs included."""
+    """Wall-clock seconds until the last save, including earlier runs."""
     src_tokens: int = 0
     tgt_tokens: int = 0
-    """Real tokens trained on, padding not counted."""
+    """Target tokens trained on, without padding."""
     skipped: int = 0
-    """Updates left out because a loss or gradient was not finite."""
+    """Updates skipped because a loss or gradient was not finite."""
     validated_update: int = 0
     """The update of the last validation."""
     best_update: int = 0
     """The update of the best validation; 0 before the first."""
     best_scores: dict[str, float] = field(default_factory=dict)
-    """All scores of that validation."""
+    """All scores of the best validation."""
     without_improvement: int = 0
-    """Validations since then."""
+    """Validations since the best one."""
     stalled: dict[str, int] = field(default_factory=dict)
-    """The same by each of early_stopping_metrics."""
+    """Validations without improvement, for each of early_stopping_metrics."""
     best_by_metric: dict[str, float] = field(default_factory=dict)
-    """The best score by each of those."""
+    """The best score so far, for each of early_stopping_metrics."""
     known_losses: int = 0
-    """Updates whose losses the next two are of (see spikes.py)."""
+    """Number of updates that the next two values summarize (see spikes.py)."""
     loss_mean: float = 0.0
     loss_variance: float = 0.0
     kept: list[tuple[float, int]] = field(default_factory=list)
-    """Score and update of the numbered best checkpoints (keep_best_ckpts)."""
+    """Score and update of each numbered best checkpoint (keep_best_ckpts)."""
     batch_size: int = 0
-    """What batch_size: auto chose for this run; 0 where a number is set."""
+    """The size that `batch_size: auto` chose for this run; 0 where the settings give a number."""
     batches_an_update: int = 1
-    """Batches whose gradients make an update: training.batch_multiplier times the ranks."""
+    """Batches whose gradients make one update: training.batch_multiplier times the number of ranks."""
     dealt: list[tuple[int, int]] = field(default_factory=list)
-    """How former runs dealt the beginning of this epoch: batches an update, and how many batches were used so."""
+    """How earlier runs grouped the beginning of this epoch: pairs of (batches per update, batches used that way)."""
     corpus: list[int] = field(default_factory=list)
-    """Pairs and target tokens of the training corpus: has it changed since?"""
+    """Pairs and target tokens of the training corpus, to notice that it has changed."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return the state as values that JSON can represent."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TrainingState:
-        """Return the state that `to_dict` described; keys of a later version are dropped."""
+        """Return the state that `to_dict` produced; keys of a later version are dropped."""
         names = {entry.name for entry in dataclasses.fields(cls)}
         state = cls(**{name: value for name, value in values.items() if name in names})
         state.kept = [(float(score), int(update)) for score, update in state.kept]
@@ -70,21 +70,20 @@ class TrainingState:
 def update_seed(seed: int, update: int) -> int:
     """Return the seed of the dropout masks of one update's first batch, in [0, 2**62).
 
-    A function of the two numbers and nothing else, so that a resumed run draws the masks it would
-    have drawn. The mixing is splitmix64's (Steele, Lea & Flood 2014, figure 17).
+    It depends on the two numbers alone, so that a resumed run draws the same masks. The mixing is splitmix64's (Steele,
+    Lea & Flood 2014, figure 17).
     """
     return _mix(_mix(seed & _MASK) + update) >> 2
 
 
 def batch_seed(seed: int, update: int, place: int) -> int:
-    """Return the seed of the dropout masks of one of the batches of an update, counted from 0: the first one's is the
-    update's."""
+    """Return the seed of the dropout masks of one batch of an update, counted from 0; batch 0 has the update's seed."""
     found = update_seed(seed, update)
     return update_seed(found, place) if place else found
 
 
 def _mix(value: int) -> int:
-    """Return a number of 64 bits scattered by the finaliser of SplitMix64."""
+    """Return a 64-bit number scattered by the finalizer of SplitMix64."""
     value = (value + 0x9E3779B97F4A7C15) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK

@@ -1,4 +1,4 @@
-"""One update of the parameters: loss and gradients of its batches, the norm, the optimizer's step."""
+"""One update of the parameters: loss and gradients of its batches, gradient norm, optimizer step."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an update did: sums of its batches, the gradient's norm before clipping, whether it was applied."""
+    """The result of an update: sums over its batches, the gradient norm before clipping, whether it was applied."""
 
     stats: LossStats
     norm: float
     is_finite: bool
     is_spike: bool = False
-    """Its loss leapt, and it was not applied."""
+    """Whether its loss was a spike, so that it was not applied."""
 
 
 class Updater:
-    """Changes a model update by update; the arrays of the gradients are made once.
+    """Updates a model; the gradient arrays are allocated once.
 
     Args:
         config: The settings of the run.
         model, optimizer: Changed in place.
         num_threads: Cores to use.
-        ranks: Who else computes batches of each update; None for nobody.
-        alignments: Of the training pairs, where attention is guided by them.
-        tgt_subwords: For what translations cost, in minimum risk training.
-        is_spike: Whether an update of this loss a token is to be left out.
+        ranks: The processes that compute batches of each update; None for this one alone.
+        alignments: Word alignments of the training pairs, if attention is guided by them.
+        tgt_subwords: Subwords of the target, for the costs in minimum risk training.
+        is_spike: Returns whether an update with this loss per token must be skipped.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class Updater:
 
     @property
     def gradients(self) -> Group:
-        """Of the last update."""
+        """Return the gradients of the last update."""
         return self._gradients.arrays
 
     @property
     def reduction(self) -> Reduction | None:
-        """Return what adds up the gradients of all ranks; None where there is one."""
+        """Return the object that sums the gradients of all ranks; None if there is one rank."""
         return self._gradients.reduction
 
     def update(self, batches: UpdateBatches | SingleBatch, number: int, learning_rate: float) -> Outcome:
-        """Do update `number`, counted from 1, unless its loss or gradient is not finite, or its loss leaps."""
+        """Do update `number`, counted from 1, unless its loss or gradient is not finite, or its loss is a spike."""
         stats = self._add_up(batches, number)
         for name in self._optimizer.frozen:
             self.gradients[name][...] = 0
@@ -95,15 +95,15 @@ class Updater:
             self._optimizer.step(self._model.params, self.gradients, learning_rate, scale)
             self._model.changed()
         else:
-            self._model.carry({})  # states of a loss that is not finite are no better
+            self._model.carry({})  # a loss that is not finite leaves states that are not finite
         return Outcome(stats, norm, is_finite, is_spike)
 
     def update_with(self, batch: Any, number: int, learning_rate: float) -> Outcome:
-        """Return the same with one batch."""
+        """Do update `number` with one batch, and return its outcome."""
         return self.update(SingleBatch(batch), number, learning_rate)
 
     def _add_up(self, batches: UpdateBatches | SingleBatch, number: int) -> LossStats:
-        """Return the gradients of all batches of all ranks into `gradients`, in their order; returns the sums of
+        """Write the gradients of all batches of all ranks, added in order, into `gradients`; return the sums of the
         losses."""
         found = np.zeros((len(batches), 4))
         own = []
@@ -140,19 +140,20 @@ class Updater:
 
 
 class GradientSum:
-    """The gradients of the batches of an update, of all ranks. Each batch's are computed by themselves and then added,
-    in the order of the batches, so that ranks which compute some of them each come to the same sum.
+    """The sum of the gradients of an update's batches over all ranks. The gradients of each batch are computed
+    separately and then added in the order of the batches, so that the sum does not depend on how batches are spread
+    over ranks.
 
     Args:
-        model: Whose gradients.
-        wire_dtype: What they are sent as from rank to rank.
-        ranks: Who else computes some.
+        model: The model whose gradients are summed.
+        wire_dtype: The dtype in which gradients are sent between ranks.
+        ranks: The processes that compute batches.
     """
 
     def __init__(self, model: Network, wire_dtype: str, ranks: Ranks) -> None:
         self._model, self._ranks = model, ranks
         self.arrays = model.gradient_group()
-        self._one: Group | None = None  # of one batch, where this process computes several
+        self._one: Group | None = None  # the gradients of one batch, if this process computes several
         self._unadded: list[str] = []
         self._is_last = False
         device = model.device
@@ -161,7 +162,7 @@ class GradientSum:
         self.reduction = ranks.reduction(self.arrays if self._host is None else self._host, wire_dtype)
 
     def begin(self, own: Sequence[Any]) -> None:
-        """Start an update of which this process computes some batches, maybe none."""
+        """Start an update of which this process computes the batches `own`, possibly none."""
         self._unadded = []
         if not own:
             for array in self.arrays.values():
@@ -170,7 +171,7 @@ class GradientSum:
             self.reduction.begin(self._model.touched_rows(own))
 
     def arrays_for(self, done: int, *, is_last: bool) -> Group:
-        """Return where the gradients of the next batch of this process go, after `done` others."""
+        """Return the arrays for the gradients of this process's next batch, after `done` others."""
         self._is_last = is_last
         if not done:
             return self.arrays
@@ -180,8 +181,8 @@ class GradientSum:
         return self._one
 
     def ready(self, *names: str) -> None:
-        """The gradients of a batch below these names are there, all of them where no names are given: add them to those
-        of the batches before it; after the last batch they may be sent."""
+        """Add the gradients of a batch whose names begin with these prefixes (all gradients if none are given) to those
+        of the batches before it. After the last batch they may be sent."""
         if self._one is not None and self._unadded:
             with operation("gradients: adding those of a batch"):
                 for name in [name for name in self._unadded if not names or name.startswith(names)]:
@@ -192,7 +193,8 @@ class GradientSum:
             self.reduction.ready(*names)
 
     def finish(self, losses: np.ndarray) -> np.ndarray:
-        """Wait for the sum of all ranks; returns that of float64 numbers, which are zero in all of them but one."""
+        """Wait for the gradients of all ranks. Return the sum of `losses` (float64) over the ranks; each element is
+        nonzero in one rank only, so the sum is exact."""
         if self.reduction is None:
             return losses
         with operation("gradients: waiting for other ranks"):
