@@ -85,13 +85,13 @@ def narrowed(layer: OutputLayer, ids: np.ndarray) -> OutputLayer:
     otherwise a transposed copy is kept with the original. With int8, the numbers and scales are those of the whole
     layer."""
     weights = layer.weights
-    held = weights.quantised(layer.matrix)
-    rows = weights[layer.matrix] if held is None else held.numbers
+    stored = weights.quantised(layer.matrix)
+    rows = weights[layer.matrix] if stored is None else stored.numbers
     if not layer.tied:
         rows = weights.derived(layer.matrix, ("by token",), lambda former: np.ascontiguousarray(rows.T))
     own = Weights({"b": weights[layer.bias][ids]})
-    if held is None:
+    if stored is None:
         own["W"] = rows[ids]
     else:
-        own.hold_quantised("W", Quantised(rows[ids], held.scales[ids], by_rows=True))
+        own.hold_quantised("W", Quantised(rows[ids], stored.scales[ids], by_rows=True))
     return OutputLayer(own, "W", "b", True, layer.packed)

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 States = dict[str, np.ndarray]
 
 Encode = Callable[[Sequence[Sequence[int]], int], "Source"]
-"""Encodes sentences (ids without EOS) on so many threads; rows stay in their order."""
+"""Encodes sentences (ids without EOS) with a number of threads; the rows stay in order."""
 Read = Callable[[Sequence[Sequence[int]], int], States]
-"""Reads texts, each up to its last token, on so many threads: the states [B, n] after that by name."""
+"""Reads all tokens but the last of each text with a number of threads; returns the final states [B, n] by name."""
 
 _MOST_IDLE = 8
-"""Steppers that wait for a search of so many threads; others are made anew."""
+"""The maximum number of idle steppers that are kept for each number of threads."""
 
 
 class StepDecoder:
@@ -46,7 +46,7 @@ class StepDecoder:
         self.network, self.threads = network, threads
         self.eos_id = EOS_ID
         self._idle = network.idle_steppers.setdefault(threads, []) if scan is None else []
-        # Taking from and adding to a list are each one step for the interpreter.
+        # `pop` and `append` of a list are atomic.
         try:
             self._steps = self._idle.pop()
         except IndexError:
@@ -54,11 +54,11 @@ class StepDecoder:
             self._steps = SearchSteps(stepper)
         self._stepper = self._steps.stepper
         self._table = network.positions.get("tgt")
-        # Where a decoder is told its position, a state counts the steps.
+        # With position embeddings, a state counts the steps.
         self._counted = {"place": 1} if self._table else {}
         self._narrow: NarrowOutput | None = None
-        self._memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # of a step's input
-        self._sentence_ids = np.zeros(0, np.int64)  # of the sentences of the last step's rows
+        self._memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for the input of a step
+        self._sentence_ids = np.zeros(0, np.int64)  # the sentence of each row of the last step
 
     def _narrow_to(self, sentence_ids: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:
         """Restrict new sentences to their candidates (see `Decoder.admit`), unless they have none."""
@@ -194,7 +194,7 @@ class BlockDecoder:
         """Prepare the steps. `first`: the tokens before the first step, int32 [N], on the host."""
         self.network, self.first, self._stepper = network, first, stepper
         self._table, self._steps = network.positions.get("tgt"), 0
-        self.memory = Workspace(network.device.xp)  # of a step
+        self.memory = Workspace(network.device.xp)  # for one step
 
     @property
     def repeats(self) -> bool:
@@ -247,7 +247,7 @@ def translation_block(network: Network, source: Source, K: int, coverage_of: int
 def language_block(network: Network, texts: Sequence[Sequence[int]], states: States, K: int) -> BlockDecoder:
     """Return a block decoder for texts, which may be empty; `states` are those after all tokens but the last of each
     text."""
-    ones = np.ones(len(texts), np.int64)  # as if each had one source position: no cell looks at any
+    ones = np.ones(len(texts), np.int64)  # one source position each, which no cell reads
     stepper = FixedStepper(network.step_decoder, network.weights.view("decoder"), {}, ones, states, K)
     return BlockDecoder(network, stepper, last_tokens(texts))
 

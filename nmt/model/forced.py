@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from nmt.model.source_encoder import Source
 
 TokenIds = Sequence[Sequence[int]]
-"""Of each sentence."""
+"""Token ids of each sentence."""
 ForcedScores = tuple[list[np.ndarray], list[np.ndarray]]
-"""Log-probabilities [T] of each sentence's tokens, and attention [T, S] where it was asked for."""
+"""Log-probabilities [T] of each sentence's tokens, and attention [T, S] if it was requested."""
 
 _ROWS = 256
-"""Rows whose log-probabilities of all tokens exist at a time."""
+"""Rows whose log-probabilities of all tokens are in memory at a time."""
 
 
 def forced_log_probs(

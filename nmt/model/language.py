@@ -61,11 +61,11 @@ class LanguageModel(Network):
         super().__init__(config, {"tgt": vocab_size}, dtype, device)
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         cells = language_cells(config)
-        # Layer by layer: what a layer reads of the one below is then multiplied for all steps at once.
+        # Layer by layer: the input of a layer is then multiplied for all steps at once.
         self.decoder: LayeredScan = LayeredScan(cells, **options)
         self.step_decoder = Scan(self.decoder.cell, **options)
         self._fill(self._table_shapes() | under("decoder", self.decoder.params) | self._output_shapes())
-        # After the last segment of each part of the streams, of training, and of `loss`.
+        # The states after the last segment of each part, by whether it was training or `loss`.
         self._states: dict[bool, dict[int, States]] = {True: {}, False: {}}
 
     @override

@@ -46,8 +46,7 @@ def _nothing(*names: str) -> None:
 class GradientTarget:
     """Where the gradients of a batch go. `tokens`: the divisor of the loss, the real target tokens of the update that
     the batch belongs to. `ready` is called with names, or prefixes before a dot, of parameters whose gradients are
-    final, in the order in which the backward pass completes them; parameters that it is not called with are ready at
-    the end.
+    final, in the order of the backward pass; parameters that it is not called with are ready at the end.
     """
 
     arrays: Group
@@ -56,8 +55,8 @@ class GradientTarget:
 
 
 Run = tuple[str, Scan, int, int, int]
-"""A scan as it runs in a batch: what it is called, itself, its steps, the source positions it reads, and how many of
-its steps are added (see `LayeredScan.runs`)."""
+"""A scan in a batch: its name, the scan, its steps, the source positions it reads, and how many of its steps are added
+(see `LayeredScan.runs`)."""
 
 
 class Network:
@@ -68,15 +67,14 @@ class Network:
     """
 
     decoder: Scan | LayeredScan
-    """What runs over known targets, below `decoder.` in the parameters."""
+    """The decoder over known targets; its parameters are below `decoder.`."""
     step_decoder: Scan
-    """One step of the whole of it, for search: the same parameters."""
+    """One step of the whole decoder, for the search, with the same parameters."""
 
     def __init__(
         self, config: ModelConfig, vocab_sizes: dict[str, int], dtype: Any = np.float32, device: Device | None = None
     ) -> None:
-        """Store the settings; `vocab_sizes` are by side, `src` and `tgt`. A subclass calls `_fill` when it knows its
-        shapes."""
+        """Store the settings; `vocab_sizes` are by side, `src` and `tgt`. A subclass calls `_fill` afterwards."""
         self.device = device or cpu()
         self.config, self.dtype = config, np.dtype(dtype)
         self.vocab_sizes = vocab_sizes
@@ -89,9 +87,9 @@ class Network:
         self.weights, self._whole = Weights(params), params.whole
         matrix = self.table("tgt") if self.tied else "output.W"
         self.output_layer = OutputLayer(self.weights, matrix, "output.b", self.tied, self.decoder.packed)
-        # Of calls that are over, for later ones; whoever calls takes some for itself, and other calls find other ones.
+        # Pools of released workspaces and steppers; each call takes its own.
         self._idle_workspaces: list[Workspace] = []
-        self.idle_steppers: dict[int, list[SearchSteps]] = {}  # by threads
+        self.idle_steppers: dict[int, list[SearchSteps]] = {}  # by number of threads
 
     def __repr__(self) -> str:
         """Return the class, the sizes, the compute type and the device."""
@@ -132,11 +130,10 @@ class Network:
         return name in [self.table(side) for side in self.vocab_sizes]
 
     def adopt(self, params: Mapping[str, np.ndarray | Quantised]) -> None:
-        """Use host arrays as the parameters, without a copy on the processor: a memory map stays one. They must have
-        the names and shapes of `params`. With int8 products, matrices become or stay int8; otherwise int8 arrays become
-        `dtype`.
-        """
-        self._whole = None  # they have memory of their own
+        """Use host arrays as the parameters, without a copy on the processor: a memory map stays one. Their names and
+        shapes are those of `params`. With int8 products, matrices become or stay int8; otherwise int8 arrays become
+        `dtype`."""
+        self._whole = None  # they are allocated separately
         for name, value in params.items():
             if self.in_int8 and len(value.shape) == 2:
                 if not isinstance(value, Quantised):
@@ -160,7 +157,7 @@ class Network:
         Embeddings are standard normal, or, if they are also the output layer, normal with variance 1 / embedding_dim,
         like the output layer's rows; small ones leave the first updates without a signal, unless the layers above keep
         their variance (see `embedding_deviation`). The output bias is the log frequency of each token if `tgt_counts`
-        [V] is given, so that word frequencies need not be learned. Other matrices follow the settings.
+        [V] is given, so that it need not be learned. Other matrices follow the settings.
         """
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
@@ -193,8 +190,7 @@ class Network:
         return "embeddings" if self.config.tied_embeddings == "all" else f"{side}_embeddings"
 
     def _table_shapes(self) -> dict[str, Param]:
-        """Return the embedding tables of all sides: of words, then of positions. The target's come last if sides share
-        a table."""
+        """Return the tables of all sides: words, then positions. The target's come last if sides share a table."""
         shapes = {}
         for side, size in self.vocab_sizes.items():
             part = self.config.encoder if side == "src" else self.config.decoder
@@ -237,8 +233,7 @@ class Network:
         return out
 
     def embed_sequence(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
-        """Return the embeddings [T, B, E] of ids [T, B] from the first position on, plus position embeddings if there
-        are any."""
+        """Return the embeddings [T, B, E] of ids [T, B] from the first position on, with those of positions if any."""
         x = self.embed(side, ids, threads, allocate)
         if side in self.positions:
             self.positions[side].add(self.weights, x)
@@ -275,11 +270,11 @@ class Network:
         ready: Callable[..., None] = _nothing,
         objective: Objective = LIKELIHOOD,
     ) -> tuple[LossStats, Group]:
-        """Loss of a batch, and gradients of smoothed loss / real target tokens for every parameter.
+        """Return the loss of a batch, and the gradients of smoothed loss / real target tokens for every parameter.
 
-        `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
-        `tokens`: of all batches whose gradients are added up, None where this is the only one. `ready`: see
-        `GradientTarget`. `objective`: what else is minimised.
+        `seed` determines the dropout. `into`: the arrays of an earlier call, to be overwritten. `tokens`: the total of
+        all batches whose gradients are added up, None for a single batch. `ready`: see `GradientTarget`. `objective`:
+        other terms to minimise.
         """
         gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
@@ -314,7 +309,7 @@ class Network:
         """Call `_run` with a workspace that no other call uses. After an error or an interruption the workspace is not
         reused: parts of it might still be referenced."""
         try:
-            workspace = self._idle_workspaces.pop()  # one step for the interpreter, like append
+            workspace = self._idle_workspaces.pop()  # atomic, like append
         except IndexError:
             workspace = Workspace(self.device.xp)
         workspace.reset()
@@ -353,7 +348,7 @@ class Network:
                 with operation("output layer gradients: scattering rows"):
                     device.spread_rows(d_h, rows, d_y.reshape(-1, H), how.threads)
         if target is not None:
-            target.ready("output")  # a tied matrix is not below that name: its embedding's gradient comes later
+            target.ready("output")  # not of a tied matrix, which has another name: its gradient is final later
         return sums, d_y
 
     def _loss_of_rows(

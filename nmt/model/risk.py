@@ -30,11 +30,14 @@ def risk_loss(
     candidates of its sentence are.
 
     Args:
-        device, layer: The device, which must be the processor, and the output layer. h: Outputs [R, H] of the decoder
-        at all real positions. into: Gradients: that of h [R, H] is overwritten, those of the layer are added to. rows:
-        The real positions in arrays [T * B, ...], int64 [R]. batch: The candidates. how: The pass, with the `risk` of
-        its objective, which describes the rows of the batch. label_smoothing: The label smoothing of the references'
-        likelihood. scale: A factor of the gradients only.
+        device, layer: The device, which must be the processor, and the output layer.
+        h: Outputs [R, H] of the decoder at all real positions.
+        into: Gradients: that of h [R, H] is overwritten, those of the layer are added to.
+        rows: The real positions in arrays [T * B, ...], int64 [R].
+        batch: The candidates.
+        how: The pass, with the `risk` of its objective, which describes the rows of the batch.
+        label_smoothing: The label smoothing of the references' likelihood.
+        scale: A factor of the gradients only.
 
     Returns:
         The negative log-likelihood of the references, the whole loss, and the number of tokens of the references that
@@ -49,7 +52,7 @@ def risk_loss(
     loss, slopes = risk.weigh(np.bincount(rows, -own, len(lengths)), lengths)
     nll = own[referred].sum()
     smoothed = (1 - label_smoothing) * nll + label_smoothing * mean[referred].sum()
-    # The gradient by the logits is p * (likelihood - slope), evenly less what is smoothed, and the rest at the target.
+    # The gradient of the logits is p * (likelihood - slope), minus the smoothing everywhere and the rest at the target.
     likelihood, V = np.where(referred, risk.likelihood, 0.0), len(layer.weights[layer.bias])
     of_target = slopes[rows] - (1 - label_smoothing) * likelihood
     weights = scale * np.stack([likelihood - slopes[rows], label_smoothing / V * likelihood, of_target])

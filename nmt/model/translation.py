@@ -76,7 +76,7 @@ class TranslationModel(Network):
         super().__init__(config, {"src": src_vocab_size, "tgt": tgt_vocab_size}, dtype, device)
         self.joint = joint
         self.attends = config.decoder.attention != "none"
-        self._probes: dict[int, Scan] = {}  # by the source positions that they show
+        self._probes: dict[int, Scan] = {}  # by the source positions that they record
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = make_encoder(config, **options)
         self._factors: SourceFactors | None = None
@@ -174,7 +174,7 @@ class TranslationModel(Network):
         self._check_coverage(coverage_of)
         return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._around(coverage_of))
 
-    def _showing(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
+    def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
         """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""
         count = rounded_up(max(len(source.memory), objective.widest_source))
         if count not in self._probes:
@@ -212,7 +212,9 @@ class TranslationModel(Network):
         of_source = replace(how, seed=2 * how.seed)
         source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, of_source)
         shows = target is not None and how.objective.reads_attention
-        decoder, captured = self._showing(source, how.objective) if shows else (self.decoder, {"memory": source.memory})
+        decoder, captured = (
+            self._with_attention(source, how.objective) if shows else (self.decoder, {"memory": source.memory})
+        )
         result = decoder.forward(
             self.weights.view("decoder"),
             self.embed_sequence("tgt", batch.tgt_in, how.threads, how.allocate),

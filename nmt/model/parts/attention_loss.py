@@ -10,7 +10,7 @@ from nmt.model.objective import Objective
 from nmt.rnn.device import Device
 
 _LEAST = 1e-8
-"""Attention below this counts as this: its logarithm is finite."""
+"""The least attention: smaller values are raised to it, so that their logarithm is finite."""
 
 
 def attention_loss(
@@ -23,8 +23,11 @@ def attention_loss(
     (See et al. 2017, equation 12).
 
     Args:
-        device: The device of the weights. weights: Attention [T, B, n]. lengths: The steps of each row [B], on the
-        host. objective: The weights of both losses, and the alignment. scale: A factor of the gradient only.
+        device: The device of the weights.
+        weights: Attention [T, B, n].
+        lengths: The steps of each row [B], on the host.
+        objective: The weights of both losses, and the alignment.
+        scale: A factor of the gradient only.
 
     Returns:
         The sum that is added to the loss, and its gradient with respect to the weights, zero beyond the lengths.
@@ -37,7 +40,7 @@ def attention_loss(
         before = xp.cumsum(weights, axis=0) - weights
         new = (weights <= before).astype(weights.dtype) * real
         total += objective.coverage * (xp.minimum(weights, before) * real).astype("float64").sum()
-        # Where the sum before is the smaller one, every step before it adds to the loss.
+        # If the sum of the previous steps is the smaller one, the gradient goes to each of them.
         old = real - new
         after = xp.cumsum(old[::-1], axis=0)[::-1] - old
         gradient += (new + after) * real * weights.dtype.type(objective.coverage * scale)

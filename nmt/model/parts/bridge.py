@@ -45,7 +45,7 @@ class Bridge:
         encoder, directions = encoder_cells(config), 2 if config.encoder.bidirectional else 1
         # decoder state -> (encoder layer, encoder state)
         self.routes: dict[str, tuple[int, str]] = {}
-        # decoder state -> the layer it comes through
+        # decoder state -> the layer that computes it
         self.scans: dict[str, Scan] = {}
         top, learned = config.decoder.init_from == "top", config.decoder.bridge_activation
         activation = "none" if learned == "linear" else learned

@@ -25,7 +25,7 @@ from nmt.rnn.cells import (
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
 
 _OF_STATE = {"gru_reset_before": ("W_rz", "W_n"), "slstm": ("R_",)}
-"""What the names of the matrices that a state is multiplied with begin with, by rnn_type; W_h in all others."""
+"""Prefixes of the names of the matrices that multiply a state, by rnn_type; W_h for all others."""
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:

@@ -24,7 +24,7 @@ from nmt.rnn.scan.tape import Tape
 States = dict[str, np.ndarray]
 DIRECTIONS = ("forward", "backward")
 _SEED_STEP = 0x9E3779B97F4A7C15
-"""Between the seeds of one group of 32 layers and the next: far from those of other batches."""
+"""The distance between the seeds of two groups of 32 layers: far from the seeds of other batches."""
 
 
 @dataclass

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
 
 _imported: dict[str, Callable[[int, int], Cell]] = {}
-"""By dotted path; there is no other way from such a path to code."""
+"""Imported cells by dotted path; no other code finds cells by path."""
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _PAGE = "see docs/add-a-cell.md"
@@ -35,7 +35,7 @@ def named_cells(config: Config) -> dict[str, str]:
     """Return the dotted paths that the settings name, by their keys."""
     parts = {"encoder": config.model.encoder, "decoder": config.model.decoder}
     if config.task == "lm":
-        del parts["encoder"]  # there is none, whatever its settings
+        del parts["encoder"]  # a language model has none, whatever its settings
     return {f"model.{name}.rnn_type": part.rnn_type for name, part in parts.items() if "." in part.rnn_type}
 
 
@@ -119,7 +119,7 @@ def _current_folder() -> Iterator[None]:
     perhaps the folder of a model, never replaces a module of Python or an installed one."""
     try:
         folder = os.getcwd()
-    except OSError:  # it is gone
+    except OSError:  # it was deleted
         yield
         return
     added = "" not in sys.path and folder not in sys.path
@@ -129,6 +129,6 @@ def _current_folder() -> Iterator[None]:
         yield
     finally:
         if added and folder in sys.path:
-            sys.path.reverse()  # the last one is ours
+            sys.path.reverse()  # so that the last entry, which is ours, is removed
             sys.path.remove(folder)
             sys.path.reverse()

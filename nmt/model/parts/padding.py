@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nmt.rnn.device import Device
 
 _WIDTH = 32
-"""Lengths that attention is read out for are multiples of this, so that few programs serve all."""
+"""Widths at which attention is recorded are multiples of this, so that few compiled programs serve all."""
 
 
 def positions(device: Device, memory: Any, count: int) -> Any:

@@ -15,7 +15,7 @@ from nmt.rnn.device import Device
 from nmt.rnn.profile import operation
 
 DEVIATION = 0.1
-"""Of first embeddings, of words and positions, below convolutions (section 3.5)."""
+"""The initial standard deviation of word and position embeddings below convolutions (section 3.5)."""
 
 
 class Positions:
