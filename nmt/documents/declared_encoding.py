@@ -1,4 +1,4 @@
-"""The encoding that a file of HTML or XML declares for itself."""
+"""The encoding that an HTML or XML file declares for itself."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _AS_BROWSERS = {"iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254",
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a file is encoded; marked: whether a byte-order mark begins it."""
+    """The encoding of a file; marked: whether it begins with a byte-order mark."""
 
     name: str = "utf-8"
     marked: bool = False
 
     def encoded(self, text: str) -> bytes:
-        """Return the bytes of a text; characters that the encoding lacks as references."""
+        """Return the bytes of a text; characters that the encoding lacks become character references."""
         return _MARK * self.marked + text.encode(self.name, "xmlcharrefreplace")
 
 
 def declared_text(content: bytes) -> tuple[str, Encoding] | None:
-    """Return the text of a file by the encoding that it declares. None where it declares none but UTF-8, is UTF-8
-    beyond ASCII whatever it declares, or is not what it declares."""
+    """Return the text of a file and its encoding, if it declares one. Return None if it declares none or UTF-8, if it
+    is UTF-8 with non-ASCII characters whatever it declares, or if it cannot be decoded as declared."""
     found = None if content.startswith(_MARK) else _DECLARED.search(content[:_HEAD])
     if found is None:
         return None

@@ -1,6 +1,6 @@
-"""Marks of markup around words: they follow the words they belong to into the translation.
+"""Placement of markup: tags follow the words that they belong to into the translation.
 
-Elements stay a tree: each mark comes out once, and what lay within an element does so again.
+Elements stay a tree: each mark is written once, and what was inside an element stays inside.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _CLOSING = ".,;:!?…)]}»”’\"'"
 
 @dataclass(frozen=True)
 class Mark:
-    """A tag, comment or the like, as it is written, at a place of a text: before the character `at`. `partner`: the
-    place among the marks of the tag that closes or opens the same element, None where it is not there."""
+    """A tag, comment or similar markup as written, before the character `at` of a text. `partner`: the index of the tag
+    that opens or closes the same element, None if there is none."""
 
     raw: str
     at: int
@@ -37,8 +37,8 @@ class Mark:
 
 @dataclass
 class _Node:
-    """An element, or a mark alone (whose `last` is `first`). Marks first ... last; characters [start, end) of the
-    source; then, of the translation."""
+    """An element, or a single mark (whose `last` is `first`): marks first ... last around the characters [start, end)
+    of the source; then its place in the translation."""
 
     first: int
     last: int
@@ -52,22 +52,23 @@ class _Node:
 
     @property
     def is_point(self) -> bool:
-        """Return whether it stands at a place and not around words."""
+        """Return whether it stands at a single position and contains no words."""
         return self.start == self.end
 
 
 def with_marks(
     text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str], glued: Set[int] = frozenset()
 ) -> str:
-    """Return the translation of `text` with its marks; escape: what is written for characters of the translation;
-    glued: words of the source that are kept together with the one before."""
+    """Return the translation of `text` with its marks. escape: how characters of the translation are written; glued:
+    indices of source words that are joined to the previous one by a no-break space."""
     if len(marks) > _MOST_MARKS:
         return _in_order(text, marks, found, escape)
     return _Layout(text, marks, found, glued).written(escape)
 
 
 def _put_together(words: Sequence[TargetWord], glued: Set[int]) -> str:
-    """Return the words as a text; no-break spaces between two that had one, and are neighbours again."""
+    """Return the words as a text, with no-break spaces between words that had one in the source and are still
+    adjacent."""
     parts = [words[0].text] if words else []
     for one, other in pairwise(words):
         parts.append("\xa0" if other.source in glued and one.source == other.source - 1 else " ")
@@ -76,7 +77,7 @@ def _put_together(words: Sequence[TargetWord], glued: Set[int]) -> str:
 
 
 def _in_order(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str]) -> str:
-    """Return the same by nothing but how far each mark stood in the source: the order of marks stays."""
+    """Return the translation with marks placed only by their relative position in the source; their order is kept."""
     words = [word.text.translate(escape) for word in found.words]
     parts: list[str] = []
     done = 0
@@ -89,13 +90,13 @@ def _in_order(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict
 
 
 def _pieces(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
-    """[start, end) cut so many characters behind its start."""
+    """Split [start, end) at these offsets from its start."""
     bounds = [start, *(start + cut for cut in cuts), end]
     return list(pairwise(bounds))
 
 
 class _Layout:
-    """Where marks go."""
+    """The placement of marks in a translation."""
 
     def __init__(self, text: str, marks: Sequence[Mark], found: TargetWords, glued: Set[int]) -> None:
         self._source, self._marks, self._found = text, marks, found
@@ -112,14 +113,15 @@ class _Layout:
             self._place(region)
 
     def written(self, escape: dict[int, str]) -> str:
-        """Return the whole."""
+        """Return the translation with its marks."""
         cuts = [self._marks[n].raw for n in self._cuts]
         return "".join(
             self._write(region, escape) + raw for region, raw in zip(self._regions, [*cuts, ""], strict=True)
         )
 
     def _divided(self) -> list[_Node]:
-        """Return the stretches between the marks that divide the sentence, as nodes with places of their own."""
+        """Return the regions between the marks that divide the sentence, as nodes whose place in the translation is
+        set."""
         bounds = [-1, *self._cuts, len(self._marks)]
         found: list[_Node] = []
         low = begin = 0
@@ -137,8 +139,8 @@ class _Layout:
         return found
 
     def _cut_at(self, at: int) -> int:
-        """Return the target word before which most words come from before a character of the source, and behind which
-        most come from behind it."""
+        """Return the target word at which to split: most words before it come from source words before `at`, most
+        others from words after it."""
         upto = bisect_left(self._spans, (at, 0))  # words of the source that begin before it
         sides = [0 if s == NOWHERE else 1 if s < upto else -1 for s in self._sources]
         scores = list(accumulate(sides, initial=0))
@@ -146,14 +148,14 @@ class _Layout:
         return max(range(len(self._words) + 1), key=lambda t: (scores[t], -abs(t - wanted)))
 
     def _sources_of_spans(self) -> list[int]:
-        """Return the source word of each word that spaces divide: a placeholder may hold some."""
+        """Return the source word of each whitespace-separated target word; a placeholder may contain spaces."""
         found = []
         for word in self._found.words:
             found += [word.source] * max(1, len(word.text.split()))
         return found
 
     def _cut_copies(self) -> None:
-        """Cut words that have marks within them, and come out as they went in, where the marks are: `[<b>1</b>]`."""
+        """Split words that contain marks and were copied unchanged at their marks: `[<b>1</b>]`."""
         ats = sorted({mark.at for mark in self._marks})
         cuts = [[at - a for at in ats[bisect_right(ats, a) : bisect_left(ats, b)]] for a, b in self._spans]
         spans: list[tuple[int, int]] = []
@@ -178,17 +180,17 @@ class _Layout:
         self._spans, self._words, self._sources = spans, words, sources
 
     def _is_copy(self, t: int, n: int) -> bool:
-        """Return whether a word of the target is one of the source, but for its case."""
+        """Return whether target word t equals source word n, ignoring case."""
         one, other = self._target[slice(*self._words[t])], self._source[slice(*self._spans[n])]
         return len(one) == len(other) and one.casefold() == other.casefold()
 
     def _best_of(self, piece: int) -> int:
-        """Return the target word that attends most to the word of a piece of the source."""
+        """Return the target word that attends most to the word of a source piece."""
         t = self._found.of_source(self._whole[piece])[0]
         return self._first_target[min(t, len(self._first_target) - 1)]
 
     def _tree(self, first: int, last: int) -> list[_Node]:
-        """Return the nodes of marks first ... last - 1, which are whole elements and marks alone."""
+        """Return the nodes of marks first ... last - 1: whole elements and single marks."""
         nodes, n = [], first
         while n < last:
             mark = self._marks[n]
@@ -208,7 +210,7 @@ class _Layout:
     # ------------------------------------------------------------ where
 
     def _place(self, parent: _Node) -> None:
-        """Give the children of a node their places within its own."""
+        """Place the children of a node within its range."""
         for child in parent.children:
             if child.is_point:
                 child.begin = child.stop = min(max(self._point(child), parent.begin), parent.stop)
@@ -232,7 +234,8 @@ class _Layout:
         return {n for n, (a, b) in enumerate(self._spans) if a < node.end and node.start < b}
 
     def _stretch(self, node: _Node, parent: _Node) -> None:
-        """The target words of an element: the stretch with the most words of its own and the fewest others."""
+        """Choose the target words of an element: the span with the most words from the element and the fewest
+        others."""
         own = self._source_words(node)
         best, total, start = 0.0, 0.0, parent.low
         node.low = node.high = parent.low
@@ -248,7 +251,7 @@ class _Layout:
             node.low, node.high = t, t + 1
 
     def _part(self, left: _Node, right: _Node) -> None:
-        """Cut where two elements overlap, so that the most words are in their own."""
+        """Split the target words where two elements overlap, so that most words stay in their own element."""
         if left.high <= right.low:
             return
         of_left, of_right = self._source_words(left), self._source_words(right)
@@ -264,7 +267,8 @@ class _Layout:
         left.high = right.low = cut
 
     def _to_characters(self, node: _Node, parent: _Node) -> None:
-        """From words to characters: punctuation beside an element that it did not hold stays outside."""
+        """Set the character range of an element from its target words; adjacent punctuation that was outside stays
+        outside."""
         if node.low >= node.high:
             node.begin = node.stop = min(self._start_of(node.low), parent.stop)
             return
@@ -276,14 +280,14 @@ class _Layout:
         node.begin, node.stop = max(node.begin, parent.begin), min(node.stop, parent.stop)
 
     def _ends_there(self, t: int, side: int, at: int) -> bool:
-        """Return whether a piece of the target is one of the source that begins (side 0) or ends (1) at this
+        """Return whether target piece t is a copy of a source piece that begins (side 0) or ends (side 1) at this
         character."""
         n = self._sources[t]
         return 0 <= n < len(self._spans) and self._spans[n][side] == at and self._is_copy(t, n)
 
     def _outside_at_begin(self, node: _Node) -> int:
-        """Return characters of its first target word that stand before an element which begins within a word of the
-        source: those that stood before it, as they are, or what is left of the part that it holds."""
+        """Return how many characters of the first target word stay before an element that begins inside a source word:
+        a copy of the characters before it, or what remains of the word without the element's part."""
         head = self._source[: node.start].rpartition(" ")[2]
         word = self._target[node.begin : self._words[node.low][1]]
         inner = self._source[node.start : node.end]
@@ -297,7 +301,7 @@ class _Layout:
         return 0 if opening.isalnum() else min(len(word) - len(word.lstrip(opening)), len(word) - 1)
 
     def _outside_at_end(self, node: _Node) -> int:
-        """Return the same for characters of its last target word that stand behind it."""
+        """Return how many characters of the last target word stay after the element; like `_outside_at_begin`."""
         tail = self._source[node.end :].partition(" ")[0]
         word = self._target[max(node.begin, self._words[node.high - 1][0]) : node.stop]
         inner = self._source[node.start : node.end]
@@ -314,7 +318,8 @@ class _Layout:
         return self._words[t][0] if t < len(self._words) else len(self._target)
 
     def _point(self, node: _Node) -> int:
-        """Return the character before which a mark alone goes: beside the word that it stood beside."""
+        """Return the character before which a single mark goes: next to the translation of the word that it was next
+        to."""
         at = node.start
         for n, (start, end) in enumerate(self._spans):
             glued = at == end and not self._source[at : at + 1].strip()
@@ -334,7 +339,8 @@ class _Layout:
 
     @staticmethod
     def _out_of(point: _Node, elements: list[_Node]) -> None:
-        """A mark that stood outside an element stands outside again: before it if it was before it, else behind."""
+        """Move a mark that was outside an element out of it: before the element if it was before it, otherwise after
+        it."""
         for one in elements:
             if one.begin < point.begin < one.stop or (one.begin == point.begin < one.stop and point.first > one.first):
                 point.begin = point.stop = one.begin if point.first < one.first else one.stop
@@ -342,7 +348,7 @@ class _Layout:
     # ------------------------------------------------------------ writing
 
     def _spaced(self, point: _Node, raw: str) -> str:
-        """Return a mark alone with white space around it if it stood so."""
+        """Return a single mark, surrounded by white space if it was in the source."""
         around = self._source[max(0, point.start - 1) : point.start + 1]
         if len(around) < 2 or around.strip():
             return raw

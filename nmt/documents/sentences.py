@@ -1,4 +1,4 @@
-"""Where sentences end."""
+"""Sentence splitting."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ its beginning alone."""
 
 
 def pieces(text: str, splitter: Splitter | None) -> list[str]:
-    """Return sentences of a text, none longer than LONGEST_SENTENCE; all of it where there is no splitter."""
+    """Return the sentences of a text, none longer than LONGEST_SENTENCE; without a splitter, the text is one
+    sentence."""
     found: list[str] = []
     for one in splitter(text) if splitter is not None else [text]:
         at = 0
@@ -37,8 +38,8 @@ def pieces(text: str, splitter: Splitter | None) -> list[str]:
 
 
 def windows(text: str) -> list[str]:
-    """Return a text in stretches that are looked at together. At each quotation mark and full stop the library looks
-    through the rest of its text: where there are more of them than people write, stretches are short."""
+    """Split a text into windows for the sentence splitter. At each quotation mark and full stop the library scans the
+    rest of its input: if a text has more of them than people write, windows are short."""
     found: list[str] = []
     for start in range(0, len(text), LONGEST):
         block = text[start : start + LONGEST]
@@ -48,11 +49,11 @@ def windows(text: str) -> list[str]:
 
 
 def sentence_splitter(language: str) -> Splitter:
-    """Return a splitter by the rules of a language, those of English where there are none of its own.
+    """Return a splitter with the rules of a language, or with those of English if there are none for it.
 
     The library is sentencex, by Wikimedia, with rules and abbreviations for some 250 languages.
 
-    Raises NMTError: The library is not installed.
+    Raises NMTError if the library is not installed.
     """
     try:
         from sentencex import segment

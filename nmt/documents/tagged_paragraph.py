@@ -1,4 +1,4 @@
-"""A paragraph of text and tags, cut into sentences whose tags know their partners."""
+"""Paragraphs of text and tags, split into sentences in which tags know their partners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _BLANK = "blank"
 
 
 class _Item(NamedTuple):
-    """A tag, or white space at an edge, at a character of a sentence; its number among the paragraph's tags."""
+    """A tag, text, or white space at an edge, at a character of a sentence; number: the index among the paragraph's
+    tags."""
 
     raw: str
     at: int
@@ -31,7 +32,7 @@ class _Item(NamedTuple):
 
 
 class Paragraph:
-    """Text as the model reads it; how it was written, where that differs; and the tags before each character."""
+    """The text as the model reads it, how it was written where that differs, and the tags before each character."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -43,7 +44,7 @@ class Paragraph:
         self._glued: list[int] = []  # white space that keeps words together
 
     def add_text(self, raw: str) -> None:
-        """Text as it is written. A run of white space is one space, as a reader sees it."""
+        """Add text as written. A run of white space counts as one space, as on the screen."""
         for found in _SEEN.finditer(raw):
             if found.lastgroup == _BLANK:
                 self._add(" ", found[0])
@@ -71,7 +72,7 @@ class Paragraph:
         self._length += len(text)
 
     def add_tag(self, raw: str, kind: Literal["open", "close", "alone"], name: str) -> None:
-        """A tag, which closes the last element that is open, or none."""
+        """Add a tag. An end tag closes the innermost open element if the names match."""
         number = len(self._partners)
         partner = None
         if kind == "open":
@@ -85,7 +86,7 @@ class Paragraph:
         self._tags.setdefault(self._length, []).append(_Item(raw, 0, kind, number))
 
     def parts(self, splitter: Splitter | None) -> list[str | Sentence]:
-        """Return the sentences, and what is between them."""
+        """Return the sentences and what is between them."""
         text = "".join(self._texts)
         special = sorted({*self._raws, *self._tags})
         parts: list[str | Sentence] = []
@@ -105,7 +106,7 @@ class Paragraph:
         return parts
 
     def _items(self, text: str, start: int, end: int, special: list[int]) -> list[_Item]:
-        """Return the tags before each character of [start, end), and the stretches of text between them, as written."""
+        """Return the tags before each character of [start, end) and the text between them, as written."""
         found: list[_Item] = []
         at = start
         for n in range(bisect_left(special, start), bisect_left(special, end)):
@@ -120,8 +121,8 @@ class Paragraph:
         return found
 
     def _sentence(self, text: str, bounds: tuple[int, int, int, int], special: list[int]) -> Sentence:
-        """Return a sentence: where it and its words begin and end. Outside stands what is before all words, behind or
-        around all of them: it need not follow any word."""
+        """Return a sentence, given where it and its words begin and end. Tags before, after or around all words are put
+        outside: they need not follow any word."""
         start, first, last, end = bounds
         behind = [one._replace(at=end) for one in self._tags.get(end, ())] if end == len(text) else []
         blanks = [
@@ -170,7 +171,7 @@ class Paragraph:
         )
 
     def _escape(self, glued: tuple[int, ...], first: int) -> dict[int, str]:
-        """Return how characters of a translation are written; a space that keeps words together as it was written."""
+        """Return how characters of a translation are written; a no-break space is written as in the source."""
         return {**HTML_ESCAPES, 0xA0: self._raws[first + glued[0]]} if glued else HTML_ESCAPES
 
 

@@ -1,4 +1,4 @@
-"""Files of XML: which elements stand within a sentence, and which are not translated."""
+"""XML files: which elements are inline, and which are not translated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ROOTS: dict[str, frozenset[str]] = {
 
 @dataclass(slots=True)
 class _Element:
-    """What an element holds directly."""
+    """What an element contains directly."""
 
     name: str
     parent: int
@@ -49,8 +49,8 @@ class _Element:
 
 
 def xml_file_passage(text: str, splitter: Splitter | None = None) -> Passage:
-    """Of a file of XML. Elements divide the text; only those within a sentence do not: beside text of their parent, or
-    known by their name."""
+    """Return the passage of an XML file. Elements divide the text, except inline ones: those next to text of their
+    parent, or known by name."""
     return tagged_passage(list(_tokens(text)), splitter, "xml")
 
 
@@ -76,7 +76,7 @@ def _tokens(text: str) -> Iterable[Token]:
 
 
 def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool:
-    """Return whether an element's content stays as it is."""
+    """Return whether an element's content is copied untranslated."""
     if _local(piece.name) in opaque:
         return True
     if not piece.attributes:
@@ -87,8 +87,8 @@ def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool
 
 
 def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]]:
-    """Return the elements, the first one the file, and the number of the element that each piece begins, ends or is
-    in."""
+    """Return the elements, the first one being the file, and for each piece the index of the element that it opens,
+    closes or belongs to."""
     elements = [_Element("", -1)]
     owners: list[int] = []
     opened = [0]
@@ -115,7 +115,7 @@ def _local(name: str) -> str:
 
 
 def _is_inline(elements: list[_Element], number: int) -> bool:
-    """Return whether an element stands within a sentence."""
+    """Return whether an element is inline."""
     own = elements[number]
     if own.parent <= 0:
         return False
@@ -126,7 +126,7 @@ def _is_inline(elements: list[_Element], number: int) -> bool:
 
 
 def _kind(piece: Piece, elements: list[_Element], owner: int) -> Kind:
-    """Return what a piece is in the text."""
+    """Return the token kind of a piece."""
     if piece.kind == "text":
         return "text"
     if piece.kind == "comment":
