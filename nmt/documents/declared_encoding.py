@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 _HEAD = 1024
-"""Bytes in which HTML has its declaration (HTML Living Standard, 4.2.5.4)."""
+"""The number of bytes that may contain the declaration of HTML (HTML Living Standard, 4.2.5.4)."""
 _DECLARED = re.compile(
     rb"""<\?xml[^>]{0,200}?\bencoding\s{0,9}=\s{0,9}["']([A-Za-z0-9._:-]{1,40})"""
     rb"""|<meta\b[^>]{0,400}?\bcharset\s{0,9}=\s{0,9}["']?\s{0,9}([A-Za-z0-9._:-]{1,40})""",
@@ -15,7 +15,7 @@ _DECLARED = re.compile(
 )
 _MARK = b"\xef\xbb\xbf"
 _AS_BROWSERS = {"iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030", "gbk": "gb18030"}
-"""What HTML means by a label (Encoding Standard, 4.2)."""
+"""The encodings that HTML labels stand for (Encoding Standard, 4.2)."""
 
 
 @dataclass(frozen=True)

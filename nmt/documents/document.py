@@ -26,7 +26,7 @@ class Document:
 
 
 Reader = Callable[[bytes, str, Splitter | None], Document]
-"""Reads a file's bytes; its name is for messages. Raises DataError."""
+"""Reads the bytes of a file with a name for messages. Raises DataError."""
 
 
 def text_of(content: bytes, name: str) -> tuple[str, bool]:

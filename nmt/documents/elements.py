@@ -8,8 +8,8 @@ INLINE = frozenset(
     "a abbr acronym b bdi bdo big button cite data del dfn em font i img ins label mark q rp rt ruby s small span "
     "strike strong sub sup time tt u wbr g x bx ex ph bpt ept it mrk".split()
 )
-"""Elements within a sentence (HTML Living Standard, 3.2.5.2.5 Phrasing content, of form controls button alone; XLIFF
-1.2, 2.3). Any other is a wall: sentences end there."""
+"""Inline elements (HTML Living Standard, 3.2.5.2.5 Phrasing content, of form controls only button; XLIFF 1.2, 2.3). All
+others are walls, which end sentences."""
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 OPAQUE_INLINE = frozenset("code kbd samp var svg math".split())
 OPAQUE = OPAQUE_INLINE | frozenset("script style textarea template noscript object iframe pre".split())
@@ -31,10 +31,10 @@ _CLOSES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("tbody", "thead", "tfoot"), ("td", "th", "tr", "tbody", "thead", "tfoot", "caption", "colgroup")),
     "body": ("head",),
 }
-"""Whose end a start tag is, in the order in which they are looked for (HTML Living Standard, 13.1.2.4)."""
+"""Elements that a start tag closes implicitly, in the order of the search (HTML Living Standard, 13.1.2.4)."""
 _OPTIONAL = frozenset(name for names in _CLOSES.values() for name in names)
 _SCOPES = frozenset("table td th caption ul ol dl menu select ruby button object template html".split())
-"""Elements beyond which no start tag closes an element."""
+"""Elements that limit the scope in which a start tag closes others."""
 
 
 class _Stack:
@@ -73,7 +73,7 @@ def whole_elements(pieces: list[Piece], kept: set[int], *, is_xml: bool) -> list
     end tags may be omitted."""
     stack = _Stack()
     found: list[tuple[int, int]] = []
-    first, depth = -1, 0  # the piece at which the element begins that is kept, and its place in the stack
+    first, depth = -1, 0  # the first piece of the current kept element, and its stack position
 
     def close(place: int, upto: int) -> None:
         nonlocal first

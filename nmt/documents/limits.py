@@ -45,7 +45,7 @@ class Limits:
 _KNOWN = re.compile(
     r"utf-(8|8-sig|16|16-le|16-be)|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|gb\w+|euc_\w+|big5\w*|shift_jis\w*|johab|tis-620"
 )
-"""Encodings of texts by Python's names: codecs that are none, or that take more than linear time, are left out."""
+"""Names of text encodings in Python, without codecs that are no encodings or take more than linear time."""
 
 
 def is_utf8(encoding: str) -> bool:

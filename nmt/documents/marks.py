@@ -15,11 +15,11 @@ from typing import Literal
 from nmt.documents.words import NOWHERE, TargetWord, TargetWords
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
-"""What a word counts for the stretch of a translation that an element takes: one that comes from it, from elsewhere,
-from nowhere. Tried by benchmarks/markup.py, not fitted to it."""
+"""Scores of a target word in the span of an element: aligned to it, to other words, to none. Tried by
+benchmarks/markup.py, not fitted to it."""
 
 _MOST_MARKS = 200
-"""Of a sentence, beyond which no reader could tell where each belongs: time grows with their square, and depth."""
+"""The maximum number of marks that are placed by alignment: time grows with their square, and recursion with depth."""
 
 _CLOSING = ".,;:!?…)]}»”’\"'"
 
@@ -105,8 +105,8 @@ class _Layout:
         self._words = [m.span() for m in re.finditer(r"\S+", self._target)] if self._target else []
         self._sources = self._sources_of_spans()
         self._cut_copies()
-        # A mark whose partner is in another sentence, or nowhere, divides the sentence: what stood before it does so
-        # again, and its order with others of its kind stays.
+        # A mark whose partner is in another sentence, or missing, divides the sentence: the other marks stay on their
+        # side, and the order of such marks is kept.
         self._cuts = [n for n, mark in enumerate(marks) if mark.kind != "alone" and mark.partner is None]
         self._regions = self._divided()
         for region in self._regions:
@@ -141,7 +141,7 @@ class _Layout:
     def _cut_at(self, at: int) -> int:
         """Return the target word at which to split: most words before it come from source words before `at`, most
         others from words after it."""
-        upto = bisect_left(self._spans, (at, 0))  # words of the source that begin before it
+        upto = bisect_left(self._spans, (at, 0))  # the number of source words that begin before it
         sides = [0 if s == NOWHERE else 1 if s < upto else -1 for s in self._sources]
         scores = list(accumulate(sides, initial=0))
         wanted = at / max(1, len(self._source)) * len(self._words)
@@ -161,15 +161,15 @@ class _Layout:
         spans: list[tuple[int, int]] = []
         words: list[tuple[int, int]] = []
         sources: list[int] = []
-        self._whole: list[int] = []  # of each piece of the source, the number of its word
-        first: list[int] = []  # of each word of the source, its first piece
+        self._whole: list[int] = []  # the word of each source piece
+        first: list[int] = []  # the first piece of each source word
         for n, ((a, b), own) in enumerate(zip(self._spans, cuts, strict=True)):
             first.append(len(spans))
             copies = any(s == n and self._is_copy(t, n) for t, s in enumerate(self._sources)) if own else False
             pieces = _pieces(a, b, own if copies else [])
             spans += pieces
             self._whole += [n] * len(pieces)
-        self._first_target: list[int] = []  # of each word of the target, its first piece
+        self._first_target: list[int] = []  # the first piece of each target word
         for t, ((a, b), source) in enumerate(zip(self._words, self._sources, strict=True)):
             self._first_target.append(len(words))
             is_copy = 0 <= source < len(cuts) and bool(cuts[source]) and self._is_copy(t, source)
@@ -199,7 +199,7 @@ class _Layout:
                 if self._source[mark.at : end].strip():
                     children = self._tree(n + 1, mark.partner)
                     nodes.append(_Node(n, mark.partner, mark.at, end, children))
-                else:  # around nothing: all of it stands at one place
+                else:  # an empty element is a point
                     nodes.append(_Node(n, mark.partner, mark.at, mark.at))
                 n = mark.partner + 1
             else:
@@ -207,7 +207,7 @@ class _Layout:
                 n += 1
         return nodes
 
-    # ------------------------------------------------------------ where
+    # ------------------------------------------------------------ placement
 
     def _place(self, parent: _Node) -> None:
         """Place the children of a node within its range."""
@@ -257,7 +257,7 @@ class _Layout:
         of_left, of_right = self._source_words(left), self._source_words(right)
 
         low, high = min(left.low, right.low), max(left.high, right.high)
-        # Of a word, what it counts for the left one less what it counts for the right one: summed, the best cut.
+        # The score of a word for the left element minus that for the right one: the cut has the maximum sum.
         worth = (
             (self._sources[t] in of_left and t >= left.low) - (self._sources[t] in of_right) for t in range(low, high)
         )

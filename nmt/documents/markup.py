@@ -41,9 +41,9 @@ class Piece:
 class _Scanner:
     def __init__(self, text: str, is_xml: bool) -> None:
         self._text, self._is_xml = text, is_xml
-        self._next: dict[str, int] = {}  # of each string, where it was found last
+        self._next: dict[str, int] = {}  # the last result for each string
         self._had_type = False
-        self._raw: str | None = None  # the element whose content is raw text from here on
+        self._raw: str | None = None  # the element whose content is raw text at the current position
 
     def pieces(self) -> Iterator[Piece]:
         """Yield all pieces in order."""
@@ -86,7 +86,7 @@ class _Scanner:
             return Piece("declaration", at, closed + 2 if closed >= 0 else self._upto(">", at))
         found = _TAG.match(text, at)
         if found is None:
-            # HTML reads "</" before anything else as a comment, "</>" as nothing.
+            # In HTML, "</" before any other character begins a comment; "</>" is ignored.
             return Piece("comment", at, self._upto(">", at)) if sign == "/" else None
         if not self._is_xml and not found[1][0].isascii():
             return None
@@ -107,7 +107,8 @@ class _Scanner:
         end = self._upto(">", at)
         bracket = self._find("[", at)
         if (0 <= bracket < end or self._is_xml) and not self._had_type:
-            self._had_type = True  # a text has one; looking for the end of many that have none is not linear
+            # Only the first counts: searching the ends of many unterminated ones takes quadratic time.
+            self._had_type = True
             end = self._end_of_type(at + 9) or end
         return Piece("declaration", at, end)
 

@@ -20,7 +20,7 @@ NOTHING: dict[int, str] = {}
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 _LEAST_CAPITALS = 4
-"""Letters, all of them capitals, from which a sentence counts as written in capitals: fewer may be an abbreviation."""
+"""The least number of letters of a sentence written in capitals: fewer may be an abbreviation."""
 
 
 @dataclass(frozen=True)

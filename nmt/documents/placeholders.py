@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 _KINDS = (
-    r"[a-z][a-z0-9+.-]{1,15}://[^\s<>\"]*[^\s<>\".,;:!?)\]}']",  # URL, RFC 3986 section 3, without what ends a sentence
+    r"[a-z][a-z0-9+.-]{1,15}://[^\s<>\"]*[^\s<>\".,;:!?)\]}']",  # URL, RFC 3986 section 3, without final punctuation
     r"(?<![\w.])www\.[\w-]+(?:\.[\w-]+)+(?:/[^\s<>\"]*[^\s<>\".,;:!?)\]}'])?",
     r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",  # e-mail address
     r"\$\{[^{}\s]{1,80}\}|\{\{[^{}]{1,80}\}\}|\{[\w.:!,\[\]-]{0,80}\}",  # ${x}, {{ x }}, {x}, {}
@@ -17,7 +17,7 @@ _KINDS = (
 )
 _PATTERN = re.compile("|".join(f"(?:{kind})" for kind in _KINDS), re.IGNORECASE)
 _MAY_HOLD = re.compile(r"[\d%{@/]|www\.", re.IGNORECASE)
-"""Every placeholder holds one of these; most sentences hold none, and are looked through once."""
+"""Every placeholder contains one of these; most sentences contain none, and are scanned once."""
 _DIGITS = re.compile(r"[\d.,:/\s\u00a0\u202f-]+")
 
 

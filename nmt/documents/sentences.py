@@ -8,18 +8,18 @@ from collections.abc import Callable
 from nmt.errors import NMTError
 
 Splitter = Callable[[str], list[str]]
-"""Cuts a text into sentences, white space included: together they are the text."""
+"""Splits a text into sentences, including white space: together they are the text."""
 
 LONGEST = 100_000
-"""Characters that are looked at together: a text beyond is cut there first, so that memory and time stay in line."""
+"""The maximum size of a window in characters, so that memory and time stay bounded."""
 
 
 _SIGNS = re.compile("[«»‹›“”„‘’\"'.!?…]")
 _SHORT = 4000
 
 LONGEST_SENTENCE = 1000
-"""Characters of a sentence, beyond which it is cut between words, or anywhere where there are none: a model would read
-its beginning alone."""
+"""The maximum length of a sentence in characters: longer ones are split between words, or anywhere if there are none,
+as a model would read only their beginning."""
 
 
 def pieces(text: str, splitter: Splitter | None) -> list[str]:
@@ -66,7 +66,7 @@ def sentence_splitter(language: str) -> Splitter:
 
     def split(text: str) -> list[str]:
         parts = [part for window in windows(text) for part in segment(code, window)]
-        # A promise that others build on: where the library breaks it, nothing is cut.
+        # Callers rely on the parts being the text: if they are not, the text is not split.
         return parts if "".join(parts) == text else [text]
 
     return split

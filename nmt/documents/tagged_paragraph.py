@@ -18,7 +18,7 @@ _SEEN = re.compile(
     r"|(?P<old>&[A-Za-z][A-Za-z0-9]{1,5})|&"
 )
 _BLANK = "blank"
-"""The kind of an item that is white space at an edge of a sentence."""
+"""The kind of items of white space at an edge of a sentence."""
 
 
 class _Item(NamedTuple):
@@ -40,15 +40,15 @@ class Paragraph:
         self._raws: dict[int, str] = {}
         self._tags: dict[int, list[_Item]] = {}
         self._partners: list[int | None] = []
-        self._open: list[tuple[int, str]] = []  # tags that may still find their partner, and names
-        self._glued: list[int] = []  # white space that keeps words together
+        self._open: list[tuple[int, str]] = []  # indices and names of start tags without a partner so far
+        self._glued: list[int] = []  # positions of no-break spaces
 
     def add_text(self, raw: str) -> None:
         """Add text as written. A run of white space counts as one space, as on the screen."""
         for found in _SEEN.finditer(raw):
             if found.lastgroup == _BLANK:
                 self._add(" ", found[0])
-            elif found.lastgroup == "entity" and not html.unescape(found[0]):  # of no character
+            elif found.lastgroup == "entity" and not html.unescape(found[0]):  # it stands for no character
                 self.add_tag(found[0], "alone", "")
             elif found.lastgroup == "entity":
                 self._add(html.unescape(found[0]), found[0])
@@ -72,7 +72,8 @@ class Paragraph:
         self._length += len(text)
 
     def add_tag(self, raw: str, kind: Literal["open", "close", "alone"], name: str) -> None:
-        """Add a tag. An end tag closes the innermost open element if the names match."""
+        """Add a tag. An end tag closes the innermost open element if its name matches; otherwise no open element gets a
+        partner."""
         number = len(self._partners)
         partner = None
         if kind == "open":
@@ -81,7 +82,7 @@ class Paragraph:
             partner = self._open.pop()[0]
             self._partners[partner] = number
         elif kind == "close":
-            self._open.clear()  # what crosses elements has no partner; such tags keep their order
+            self._open.clear()  # crossing elements have no partners; their tags keep their order
         self._partners.append(partner)
         self._tags.setdefault(self._length, []).append(_Item(raw, 0, kind, number))
 
@@ -133,7 +134,7 @@ class Paragraph:
         places = {one.number: one.at for one in items if one.kind in ("open", "close")}
         pairs = [(number, self._partners[number]) for number in places]
         within = {number: partner for number, partner in pairs if partner is not None and partner in places}
-        around = set()  # tags of elements that hold words
+        around = set()  # tags of elements that contain words
         for number, partner in within.items():
             ends = sorted((places[number], places[partner]))
             if ends[0] < last and ends[1] > first:

@@ -20,7 +20,7 @@ Kind = Literal["text", "open", "close", "alone", "wall"]
 
 _SYMBOLS = "¶§†‡•·#*"
 _MOST_SYMBOLS = 20
-"""Characters that an element around nothing but symbols holds."""
+"""The maximum number of characters in an element around nothing but symbols."""
 _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
 
@@ -90,7 +90,7 @@ def _tokens(
         found += [Token(kind_of(one), text[one.start : one.end], one.name) for one in pieces[at:first]]
         if first < last:
             one, other = pieces[first], pieces[last - 1]
-            # What has no end tag stays where it is: elsewhere it would end elsewhere.
+            # An element without an end tag stays where it is: if moved, it would end elsewhere.
             stays = kind_of(one) == "wall" or other.kind != "end" or other.name != one.name
             found.append(Token("wall" if stays else "alone", text[one.start : other.end], one.name))
         at = last

@@ -48,7 +48,7 @@ def target_words(translation: Translation, num_source: int) -> TargetWords:
     """Return the words of a translation with a detail; num_source: the number of words of its source."""
     import numpy as np
 
-    from nmt.data.alignment.attention_alignment import (  # here: who reads documents needs no arrays
+    from nmt.data.alignment.attention_alignment import (  # not on top: reading documents needs no arrays
         soft_alignment,
         words_of,
     )
@@ -62,7 +62,7 @@ def target_words(translation: Translation, num_source: int) -> TargetWords:
     if not texts or not numbers or not num_source or not detail.src_tokens:
         return TargetWords([TargetWord(text, NOWHERE) for text in texts], [0] * num_source)
     weights = soft_alignment(detail.attention, words_of(detail.src_tokens), numbers)
-    # Words by spaces are words by subwords, but for what cleaning has changed: then the last ones stand for the rest.
+    # Words split at spaces match words of subwords unless cleaning has changed the text: then the last row is repeated.
     rows = weights[np.minimum(np.arange(len(texts)), len(weights) - 1)]
     count = min(num_source, rows.shape[1] - 1)
     sources = rows.argmax(axis=1).tolist()
@@ -121,8 +121,8 @@ class _Copies:
         self._words = words
         self._whole = " ".join(word.text for word in words)
         self._found: dict[str, tuple[list[_Copy], dict[int, list[_Copy]]]] = {}
-        self._numbers: dict[str, list[TargetWord]] = {}  # by digits, in order
-        self._others: list[TargetWord] = []  # words that have digits, and hold no number
+        self._numbers: dict[str, list[TargetWord]] = {}  # words by the digits of their numbers, in order
+        self._others: list[TargetWord] = []  # words that have digits, but no number
         for word in words:
             numbers = [one for one in placeholders_of(word.text) if one.is_number]
             for one in numbers:
@@ -142,7 +142,7 @@ class _Copies:
                 if copies:
                     break
             else:
-                for copy, left in taken:  # back to where it was
+                for copy, left in taken:  # undo
                     copy.is_taken = False
                     left.append(copy)
                 return None
@@ -193,7 +193,7 @@ class _Changes:
             n = bisect_left(self._sources, number)
             self._behind.setdefault(self._upto[n - 1] if n else -1, []).append(new)
             return
-        run = [t for n, t in enumerate(own) if t == own[0] + n]  # what stands side by side is one thing
+        run = [t for n, t in enumerate(own) if t == own[0] + n]  # the first run of adjacent words
         head, tail = _leading(self._old[run[0]].text, around[0]), _trailing(self._old[run[-1]].text, around[1])
         for t in run:
             self._old[t].is_gone = True

@@ -15,20 +15,20 @@ _INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q ruby s small span strike strong sub sup tt u "
     "wbr g x bx ex ph bpt ept it mrk emphasis link ulink xref".split()
 )
-"""Elements that stand within a sentence wherever they are not beside others. Fewer than in HTML: `data`, `time` and
-`label` are fields elsewhere."""
+"""Elements that are inline unless other elements are next to them. Fewer than in HTML: `data`, `time` and `label` are
+fields in other formats."""
 _OPAQUE = frozenset("script style code kbd samp var svg math pre".split())
 _DOCBOOK = frozenset(
     "code command computeroutput cmdsynopsis envar filename funcsynopsis function literal literallayout option "
     "parameter programlisting screen synopsis userinput varname".split()
 )
 _ROOTS: dict[str, frozenset[str]] = {
-    # Android's resources: all but string, string-array and plurals, and what xliff:g holds.
+    # Android's resources: all but string, string-array and plurals; also the content of xliff:g.
     "resources": frozenset(
         "array attr bool color declare-styleable dimen drawable eat-comment fraction g id integer integer-array public "
         "style".split()
     ),
-    "root": frozenset("assembly comment metadata resheader schema".split()),  # .resx, which has resheader
+    "root": frozenset("assembly comment metadata resheader schema".split()),  # .resx files
     "plist": frozenset("data date integer key real".split()),
     **dict.fromkeys(
         "article appendix book chapter glossary part preface refentry reference section sect1 set".split(), _DOCBOOK
@@ -45,7 +45,7 @@ class _Element:
     parent: int
     has_text: bool = False
     has_elements: bool = False
-    has_others: bool = False  # elements that do not stand within sentences by their name
+    has_others: bool = False  # whether it contains elements that are not inline by name
 
 
 def xml_file_passage(text: str, splitter: Splitter | None = None) -> Passage:
@@ -121,7 +121,7 @@ def _is_inline(elements: list[_Element], number: int) -> bool:
         return False
     above = elements[own.parent]
     if own.has_elements and not own.has_text and own.has_others:
-        return False  # it holds paragraphs
+        return False  # it contains paragraphs
     return above.has_text or (_local(own.name) in _INLINE and not above.has_others)
 
 

@@ -54,7 +54,7 @@ def read(
         with zipfile.ZipFile(out, "w") as packed:
             for info in archive.infolist():
                 member = new[info.filename] if info.filename in new else archive.read(info)
-                packed.writestr(copy(info), member)  # which it changes
+                packed.writestr(copy(info), member)  # a copy, as writestr changes it
         return out.getvalue()
 
     return Document(passages, write)

@@ -16,11 +16,11 @@ _CONTAINERS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "bd
 _PROPERTIES = ("pPr", "rPr", "sdtPr", "sdtEndPr", "smartTagPr", "customXmlPr", "fldData")
 _WALLS = ("tab", "br", "cr", "ptab")
 _STALE = ("proofErr", "lastRenderedPageBreak", "softHyphen")
-"""What says something of the former text alone."""
+"""Elements that describe the old text only."""
 _RANGES = {"bookmarkStart": "bookmarkEnd", "commentRangeStart": "commentRangeEnd", "permStart": "permEnd"}
 _ENDS = {end: start for start, end in _RANGES.items()}
 _TEXT_FIELDS = ("HYPERLINK", "TOC", "TOA", "INDEX", "QUOTE")
-"""Fields whose results are written text. Those of others, such as numbers of pages, Word computes: they stay."""
+"""Fields whose results are translated. The results of others, such as page numbers, are computed by Word and kept."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Reader:
         self._content = content
         self._prefix = prefix_of(content, whole)
         self.pieces: list[Piece] = []
-        self._fields: list[_Field | str] = []  # that are open: being read, or the key of one whose result is
+        self._fields: list[_Field | str] = []  # open fields: being read, or, once the result has begun, their key
         self._level = 0
-        self._look: str = ""  # the key of the look that is open
+        self._look: str = ""  # the key of the open look
         self._last_text = 0
         self.base = self._base_of(whole, Look(b"<%sr>" % self._prefix, b""))
         self._contents(whole, self.base)
@@ -123,7 +123,7 @@ class Reader:
             self._content[form.start : form.end] if form is not None else b"",
         )
 
-    # ------------------------------------------------------------ what stands beside runs
+    # ------------------------------------------------------------ between runs
 
     def _contents(self, container: Element, base: Look) -> None:
         for child in container.children:
@@ -143,7 +143,7 @@ class Reader:
 
     def _container(self, one: Element, base: Look) -> None:
         inside = next((c for c in one.children if c.name == "sdtContent"), one) if one.name == "sdt" else one
-        if inside.inner == inside.end or (one.name == "sdt" and inside is one):  # it holds nothing
+        if inside.inner == inside.end or (one.name == "sdt" and inside is one):  # it is empty
             self._point(Item(one.start, one.end))
             return
         key = f"in{one.start}"
@@ -153,7 +153,7 @@ class Reader:
         self._contents(inside, look)
         self._level -= 1
         if (field := self._field) is not None and field.levels > self._level:
-            self._flush()  # it ends elsewhere
+            self._flush()  # the field ends outside the container
         self._emit(Piece("close", "", [Item(inside.inner_end, one.end)], key))
         if (field := self._field) is not None and field.depth <= 0 and field.levels == self._level:
             self._flush()
@@ -164,7 +164,7 @@ class Reader:
         key = f"range {name} {one.attributes.get('id')}"
         self._emit(Piece("open" if starts else "close", "", [Item(one.start, one.end)], key))
 
-    # ------------------------------------------------------------ what stands in runs
+    # ------------------------------------------------------------ within runs
 
     def _run(self, run: Element, base: Look) -> None:
         look = self._look_of(run)
@@ -201,7 +201,7 @@ class Reader:
             field.depth += (kind == "begin") - (kind == "end")
             instruction = field.instruction.split()
             if self._level != field.levels:
-                return  # part of an element whose end it needs
+                return  # it belongs to an element together with its end
             if field.depth <= 0:
                 self._flush()
             elif kind == "separate" and field.depth == 1 and instruction and instruction[0].upper() in _TEXT_FIELDS:
@@ -285,6 +285,6 @@ def pair(pieces: list[Piece]) -> None:
 
 
 def _is_loose(piece: Piece, for_range: bool) -> bool:
-    """Return whether an element may be broken up to keep another one whole: a range or field, if a container conflicts
-    with it."""
+    """Return whether an open element may be broken up so that a container that ends stays whole: ranges and fields
+    may."""
     return not for_range and piece.key.startswith(("range", "field"))

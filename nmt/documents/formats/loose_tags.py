@@ -16,7 +16,7 @@ _BLOCKS = frozenset(
     "address article blockquote br caption dd details div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
     "hr li main nav ol p pre script section style summary table tbody td tfoot th thead tr ul".split()
 )
-"""Elements between which sentences end. Others may be placeholders such as <name>: they stay within their sentence."""
+"""Elements that end sentences. Others may be placeholders such as <name>, which are inline."""
 
 
 def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks: str = "") -> Passage:

@@ -29,14 +29,14 @@ _HEADER = "MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-T
 
 @dataclass
 class _Entry:
-    """An entry. lines: the indices of the line with its flags, of the first line after its comments, and of its texts;
-    texts: by keyword."""
+    """An entry. flags, first, strings: indices of the line with its flags, of the first line after its comments, and of
+    its msgstr lines; texts: by keyword."""
 
     flags: int | None = None
     is_fuzzy: bool = False
     first: int | None = None
     texts: dict[str, list[str]] = field(default_factory=dict)
-    strings: tuple[int, int] = (0, 0)  # lines of all its msgstr
+    strings: tuple[int, int] = (0, 0)  # [first, last) of all msgstr lines
 
     def text(self, keyword: str) -> str:
         """Return the text of a keyword."""
@@ -81,7 +81,7 @@ def read(
     found = _CHARSET.search(content, 0, 2**16)
     charset = found[1].decode("ascii", "replace") if found and found[1] != b"CHARSET" else "UTF-8"
     try:
-        text = content[3 * marked :].decode()  # which other encodings hardly ever look like, whatever the header says
+        text = content[3 * marked :].decode()  # valid UTF-8 is hardly ever another encoding, whatever the header says
     except UnicodeDecodeError:
         text = decoded(content, charset, name)
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
@@ -194,13 +194,13 @@ def _strings(
     count, one = forms
     same = sorted(p.text for p in placeholders_of(source[0])) == sorted(p.text for p in placeholders_of(source[1]))
     if one is None and same and count > 1:
-        one = 0  # of 1, 21, 31 or 0 and 1: the singular that shows the number
+        one = 0  # a form of 1, 21, 31 or of 0 and 1: the singular that contains the number
     kept = {} if unit.is_fuzzy else {n: unit.text(f"msgstr[{n}]") for n in range(count)}
     return [(f"msgstr[{n}]", kept.get(n) or new[0 if n == one else 1]) for n in range(count)]
 
 
 def _block(texts: Sequence[tuple[str, str]], end: str) -> str:
-    """Return keywords and their texts as written in a file, split after each line of text."""
+    """Return keywords and their texts as written in a file, each line of text in a separate string."""
     out = ""
     for keyword, text in texts:
         parts = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]

@@ -16,7 +16,7 @@ from nmt.errors import DataError
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d{1,3}\s*-->\s*\d+:\d\d:\d\d[,.]\d{1,3}")
 _SPEAKER = re.compile(r"((?:<[^<>]*>|\{[^{}]*\}|\s)*[-\u2010-\u2015]+[ \t]*)(?=[^\s\d-])")
-"""Of a line: a dash before what somebody says, behind tags where there are some."""
+"""The dash at the beginning of a speaker's line, after tags if there are any."""
 _MARKS = r"\{\\[^{}]*\}|[\u2669-\u266f]+"
 """Codes of Advanced SubStation such as {\\an8}, and music signs."""
 _WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<{]|<|\{)+")

@@ -19,7 +19,7 @@ _OPAQUE = frozenset({"ph", "bpt", "ept", "it", "x", "bx", "ex", "cp", "pc-start"
 """Inline elements whose content is code of the original format (XLIFF 1.2, 2.3; 2.0, 4.3)."""
 _UNTRANSLATED = ("new", "needs-translation", "initial")
 _LANGUAGES = {"xliff": ("srcLang", "trgLang"), "file": ("source-language", "target-language")}
-"""Attributes that name them: in XLIFF 2 of the root, in 1.2 of each file."""
+"""Attributes of the languages: in XLIFF 2 of the root, in 1.2 of each file."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class _Unit:
     whole: Element
     source: Element
     target: Element | None
-    behind: int  # where a new target goes
+    behind: int  # the position of a new target
     passage: Passage
     cdata: bool
 

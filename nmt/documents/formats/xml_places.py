@@ -50,7 +50,7 @@ def trees(
     parser = expat.ParserCreate("utf-8", " ")
     opened: list[Element] = []
     done: list[Element] = []
-    count = within = 0  # elements of a wanted one so far, and those of them that are open
+    count = within = 0  # the number of elements in the wanted one so far, and of open ones
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal count, within
