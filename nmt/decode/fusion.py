@@ -72,8 +72,8 @@ class Fusion:
         """Return the fused scores of the given tokens and the attention of the translation model; see
         `ScoringModel`."""
         scores, weights = self.model.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads)
-        said = self.language_model.line_log_probs(tgt_ids, threads)
-        return [weighted_sum(both, self.weight) for both in zip(scores, said, strict=True)], weights
+        prior = self.language_model.line_log_probs(tgt_ids, threads)
+        return [weighted_sum(both, self.weight) for both in zip(scores, prior, strict=True)], weights
 
 
 class _LineDecoder:

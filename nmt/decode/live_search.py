@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _STEPS = 4
 """Steps between two checks for new, ended and cancelled sentences: a check costs 0.1 to 0.2 milliseconds."""
-_TAKEN_A_STEP = 4
+_SENTENCES_PER_STEP = 4
 """With many sentences in progress, every this many allow one more step between two checks: new sentences are then
 encoded in larger batches, which costs half as much per sentence for eight as for two, and the delay of a few steps is
 small compared to the time that so many sentences take."""
@@ -144,10 +144,10 @@ class LiveSearch:
                 if more and any(rooms):
                     came = waiting.take(*rooms, wait=not single.taken and not bulk.taken)
                     more = came is not None
-                    turns.let_in(came or ())
-                turns.search_on()
+                    turns.admit(came or ())
+                turns.run_steps()
         except BaseException as error:
-            for asked in single.everyone() + bulk.everyone():
+            for asked in single.sentences() + bulk.sentences():
                 asked.failed(error)
             raise
         finally:
@@ -200,11 +200,11 @@ class _Lane:
             return 0
         return max(0, self._search.size - self.taken)
 
-    def everyone(self) -> list[Asked]:
+    def sentences(self) -> list[Asked]:
         """Return all sentences that are being processed."""
-        return self._places.everyone()
+        return self._places.sentences()
 
-    def let_in(self, came: Sequence[Asked]) -> float:
+    def admit(self, came: Sequence[Asked]) -> float:
         """Admit sentences; return the seconds that it took."""
         if not came:
             return 0.0
@@ -216,14 +216,14 @@ class _Lane:
             places.free(place).found(hypotheses)
         return moment() - began
 
-    def search_on(self) -> float:
+    def run_steps(self) -> float:
         """Run some steps and deliver what has ended; return the seconds that it took."""
         if self._loop is None or not self.taken:
             return 0.0
         began = moment()
         (decoder, loop), places = self._loop, self._places
         loop.abandon(places.gone())
-        loop.run(more=False, most_steps=max(self._steps, 0 if self._is_bulk else self.taken // _TAKEN_A_STEP))
+        loop.run(more=False, most_steps=max(self._steps, 0 if self._is_bulk else self.taken // _SENTENCES_PER_STEP))
         ended = loop.ended()
         decoder.release(np.array([one.sentence_id for one in ended], np.int64))
         for one in ended:
@@ -257,20 +257,20 @@ class _Turns:
             return 0
         return min(self._bulk.room, _BULK_AT_ONCE)
 
-    def let_in(self, came: Sequence[Asked]) -> None:
+    def admit(self, came: Sequence[Asked]) -> None:
         """Admit sentences to their lanes."""
-        self._single.let_in([one for one in came if not one.is_bulk])
-        self._credit -= self._bulk.let_in([one for one in came if one.is_bulk])
+        self._single.admit([one for one in came if not one.is_bulk])
+        self._credit -= self._bulk.admit([one for one in came if one.is_bulk])
 
-    def search_on(self) -> None:
+    def run_steps(self) -> None:
         """Run the next steps of the lane whose turn it is."""
         if not self._single.taken:
-            self._bulk.search_on()
+            self._bulk.run_steps()
             self._credit = 0.0
             return
-        self._credit += BULK_SHARE / (1 - BULK_SHARE) * self._single.search_on()
+        self._credit += BULK_SHARE / (1 - BULK_SHARE) * self._single.run_steps()
         if self._bulk.taken and self._credit >= self._bulk.last:
-            self._credit -= self._bulk.search_on()
+            self._credit -= self._bulk.run_steps()
         self._credit = min(self._credit, self._bulk.last)  # an idle lane saves nothing up
 
 
@@ -301,7 +301,7 @@ class _Places:
         self._free.append(place)
         return self._asked.pop(place)
 
-    def everyone(self) -> list[Asked]:
+    def sentences(self) -> list[Asked]:
         """Return all sentences that are being processed."""
         return list(self._asked.values())
 

@@ -83,14 +83,14 @@ def search(
     size = -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
     expected = None if options.expected_lengths is None else np.array(options.expected_lengths, np.float64)
-    asked = _Asked(src_ids, limits, expected, beam_size, length_penalty, n_best, options)
+    request = _Request(src_ids, limits, expected, beam_size, length_penalty, n_best, options)
     longest = max(map(len, src_ids)) + 1 if options.coverage_penalty else 0
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
     caller = get_ident()  # only this thread calls on_ended, whichever parts it runs
 
     def work(part: int, parts: int) -> None:
         decoder = model.search_decoder(own_threads, longest)
-        ended = asked.sentences(decoder, queue, size)
+        ended = request.sentences(decoder, queue, size)
         with queue:
             for sentences in ended:
                 for n, hypotheses in sentences:
@@ -109,7 +109,7 @@ def search(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """The arguments of one call of `search`, shared by its threads. limits [N]: the maximum length of the translations
     of each sentence; expected [N]: their expected lengths, or None."""
 

@@ -86,7 +86,7 @@ class Session:
         selector = options.selector([self.src_ids], beam_size, self._decoder.eos_id)
         expected = None if options.expected_lengths is None else np.array(options.expected_lengths)
         cell = BeamCell(
-            _Kept(self._decoder),
+            _KeptDecoder(self._decoder),
             limits,
             beam_size,
             length_penalty,
@@ -148,7 +148,7 @@ class Session:
             raise ValueError(f"Session.complete: must have no {' nor '.join(wrong)}, got it; search without a session")
 
 
-class _Kept:
+class _KeptDecoder:
     """A decoder that keeps its sentence when a search over it has ended."""
 
     def __init__(self, decoder: Decoder) -> None:

@@ -215,10 +215,10 @@ class _Layout:
             if child.is_point:
                 child.begin = child.stop = min(max(self._point(child), parent.begin), parent.stop)
             else:
-                self._stretch(child, parent)
+                self._choose_span(child, parent)
         elements = sorted((c for c in parent.children if not c.is_point), key=lambda c: (c.low + c.high, c.first))
         for left, right in zip(elements, elements[1:], strict=False):
-            self._part(left, right)
+            self._separate(left, right)
         edge = parent.begin
         for child in elements:
             self._to_characters(child, parent)
@@ -226,14 +226,14 @@ class _Layout:
             child.stop = edge = max(child.stop, child.begin)
         for child in parent.children:
             if child.is_point:
-                self._out_of(child, elements)
+                self._move_out(child, elements)
             else:
                 self._place(child)
 
     def _source_words(self, node: _Node) -> set[int]:
         return {n for n, (a, b) in enumerate(self._spans) if a < node.end and node.start < b}
 
-    def _stretch(self, node: _Node, parent: _Node) -> None:
+    def _choose_span(self, node: _Node, parent: _Node) -> None:
         """Choose the target words of an element: the span with the most words from the element and the fewest
         others."""
         own = self._source_words(node)
@@ -250,7 +250,7 @@ class _Layout:
             t = min(max(self._best_of(min(own)), parent.low), parent.high - 1) if self._found.words else 0
             node.low, node.high = t, t + 1
 
-    def _part(self, left: _Node, right: _Node) -> None:
+    def _separate(self, left: _Node, right: _Node) -> None:
         """Split the target words where two elements overlap, so that most words stay in their own element."""
         if left.high <= right.low:
             return
@@ -338,7 +338,7 @@ class _Layout:
         return self._words[t][1 if after else 0]
 
     @staticmethod
-    def _out_of(point: _Node, elements: list[_Node]) -> None:
+    def _move_out(point: _Node, elements: list[_Node]) -> None:
         """Move a mark that was outside an element out of it: before the element if it was before it, otherwise after
         it."""
         for one in elements:

@@ -189,7 +189,7 @@ class Generator(NotPickled):
             if carry:
                 scores, states, last = self._read(ended, states, last)
             else:
-                scores = self._read_apart(ended)
+                scores = self._read_separately(ended)
             for text, row, found in zip(cleaned, ended, scores, strict=True):
                 scores_of_line = [float(x) for x in found]
                 characters = len(text) + 1 if row else 0
@@ -205,13 +205,13 @@ class Generator(NotPickled):
         for start in range(0, len(tokens) - 1, _STEPS):
             piece = tokens[start : start + _STEPS + 1]
             count = np.array([len(piece) - 1])
-            read, said = np.ascontiguousarray(piece[:-1, None]), piece[1:, None]
-            scores, states = self.model.log_probs(read, said, count, states, self.num_threads)
+            read, targets = np.ascontiguousarray(piece[:-1, None]), piece[1:, None]
+            scores, states = self.model.log_probs(read, targets, count, states, self.num_threads)
             found.append(scores[0])
         ends = np.cumsum([len(row) for row in rows])
         return np.split(np.concatenate(found), ends[:-1]), states, int(tokens[-1])
 
-    def _read_apart(self, rows: list[list[int]]) -> list[np.ndarray]:
+    def _read_separately(self, rows: list[list[int]]) -> list[np.ndarray]:
         """Return the log-probabilities of rows that are scored independently."""
         from nmt.decode.blocks import length_blocks
 

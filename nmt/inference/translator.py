@@ -86,27 +86,25 @@ class Translator(TranslationPipeline):
         Args:
             model_dir: The folder or file.
             threads: Cores to use; None takes the configured number, or all.
-            checkpoint: `best`, `last`, or a numbered one such as `best-600`; None takes the best, or the last if there
-                is
-                no best yet.
-            compute_dtype: The type of products: `float32`, `bfloat16` or `int8`; None takes the configured one. Any
-                model
-                supports each; int8 on the processor only.
-            device: `cpu`, `cuda` or `auto`; None takes the configured one. Any model supports each.
+            checkpoint: `best`, `last`, or a numbered one such as `best-600`; None takes the best, or else the last.
+            compute_dtype: The type of products: `float32`, `bfloat16` or `int8` (on the processor only), for any model;
+                None
+                takes the configured one.
+            device: `cpu`, `cuda` or `auto`, for any model; None takes the configured one.
             lm: The folder or file of a language model for shallow fusion with `lm_weight`; None takes the configured
                 one,
                 False none. It uses the same device and type of products.
-            cells: Names of modules, `my_cells`, whose cells the model may name: their code is imported and runs.
-                Submodules
-                are allowed, too.
+            cells: Names of modules, `my_cells`, including their submodules, whose cells the model may name: their code
+                is
+                imported and runs.
             share: False reads the files instead of mapping them, for a long-lived process: later changes of the files
-                then do
-                not affect the model.
+                do not
+                affect the model.
 
         Raises:
             DeviceError: The device is `cuda` and there is no usable GPU.
             CheckpointError: The folder or a file in it is missing, damaged, or does not fit the rest.
-            ConfigError: An argument is invalid, or config.yaml has become invalid, or names a cell that is not allowed.
+            ConfigError: An argument or config.yaml is invalid, or it names a cell that is not allowed.
         """
         check_loading(threads, checkpoint, compute_dtype, device)
         with nullcontext() if share else reading_whole():
@@ -238,7 +236,7 @@ class Translator(TranslationPipeline):
         for index, translations in zip(there, decoded, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
-            more = (*length_warnings(chosen, ids[index]), *self._unsaid(wishes, index))
+            more = (*length_warnings(chosen, ids[index]), *self._wish_warnings(wishes, index))
             results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
         return results
 
@@ -342,7 +340,7 @@ class Translator(TranslationPipeline):
             results[n].append(Translation(text, h.score, h.log_prob, detail))
         return results
 
-    def _unsaid(self, wishes: Wishes, index: int) -> tuple[str, ...]:
+    def _wish_warnings(self, wishes: Wishes, index: int) -> tuple[str, ...]:
         """Return warnings about text in a sentence's wishes that the vocabulary cannot represent."""
         texts = {
             "the prefix": [wishes.prefixes[index]] if wishes.prefixes is not None else [],

@@ -24,7 +24,7 @@ from nmt.inference.translation import (
 if TYPE_CHECKING:
     from nmt.inference.pipeline import TranslationPipeline
 
-_NOT_HERE = {"sampling": False, "beam_groups": 1, "coverage_penalty": 0.0}
+_UNSUPPORTED = {"sampling": False, "beam_groups": 1, "coverage_penalty": 0.0}
 """Settings that a session does not support, with the values that disable them."""
 
 
@@ -75,7 +75,7 @@ class TypingSession(NotPickled):
         translator = self._translator
         n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(translator.config.decoding, settings)
-        for name, neutral in _NOT_HERE.items():
+        for name, neutral in _UNSUPPORTED.items():
             if chosen[name] != neutral:
                 shown, plain = json.dumps(chosen[name]), json.dumps(neutral)
                 raise ConfigError(

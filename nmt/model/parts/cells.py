@@ -72,7 +72,7 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
     cells: list[Cell] = []
     for layer in range(encoder.num_layers):
         size = encoder.hidden_size * directions if layer else encoder.input_size
-        cell = _disturbed(recurrent_cell(encoder.rnn_type, size, encoder.hidden_size), encoder)
+        cell = _regularized(recurrent_cell(encoder.rnn_type, size, encoder.hidden_size), encoder)
         rate = encoder.dropout if layer else encoder.embeddings.dropout
         cells.append(DropoutCell(cell, rate, encoder.variational_dropout) if rate else cell)
     return cells
@@ -119,7 +119,7 @@ def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
     layers: list[Cell] = []
     for layer in range(decoder.num_layers):
         size = decoder.hidden_size if layer else input_size
-        cell = _disturbed(recurrent_cell(decoder.rnn_type, size, decoder.hidden_size), decoder)
+        cell = _regularized(recurrent_cell(decoder.rnn_type, size, decoder.hidden_size), decoder)
         if layer and decoder.residual:
             cell = ResidualCell(cell)
         if layer and decoder.dropout:
@@ -128,7 +128,7 @@ def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
     return layers
 
 
-def _disturbed(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
+def _regularized(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
     """Return a layer's cell with the regularisation of its recurrence (DropConnect, zoneout). Raises ConfigError if the
     cell has no matrix for its state."""
     if side.drop_connect:
