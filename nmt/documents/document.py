@@ -83,7 +83,7 @@ _READERS: dict[str, Reader | str] = {
     "xliff": "nmt.documents.formats.xliff",
     "docx": "nmt.documents.formats.docx",
 }
-"""Readers of texts, or the modules whose `read` is one: with limits of its own, and languages for headers."""
+"""Readers of texts, or the modules whose `read` is a reader that also takes limits, and languages for headers."""
 
 FORMATS = tuple(_READERS)
 

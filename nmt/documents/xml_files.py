@@ -34,7 +34,7 @@ _ROOTS: dict[str, frozenset[str]] = {
         "article appendix book chapter glossary part preface refentry reference section sect1 set".split(), _DOCBOOK
     ),
 }
-"""Elements that are not translated, by the file's outermost element."""
+"""Names of elements that are not translated, by the file's root element."""
 
 
 @dataclass(slots=True)

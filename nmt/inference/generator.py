@@ -172,8 +172,7 @@ class Generator(NotPickled):
 
         Args:
             lines: Each is cleaned as in training. With a `Lines` object, the available lines are scored before waiting
-                for
-                more.
+                for more.
             carry: Whether a line is scored given the previous lines, as in training, or independently.
 
         Raises TypeError if `lines` is a single text or contains anything but texts.

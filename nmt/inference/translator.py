@@ -88,18 +88,14 @@ class Translator(TranslationPipeline):
             threads: Cores to use; None takes the configured number, or all.
             checkpoint: `best`, `last`, or a numbered one such as `best-600`; None takes the best, or else the last.
             compute_dtype: The type of products: `float32`, `bfloat16` or `int8` (on the processor only), for any model;
-                None
-                takes the configured one.
+                None takes the configured one.
             device: `cpu`, `cuda` or `auto`, for any model; None takes the configured one.
             lm: The folder or file of a language model for shallow fusion with `lm_weight`; None takes the configured
-                one,
-                False none. It uses the same device and type of products.
+                one, False none. It uses the same device and type of products.
             cells: Names of modules, `my_cells`, including their submodules, whose cells the model may name: their code
-                is
-                imported and runs.
+                is imported and runs.
             share: False reads the files instead of mapping them, for a long-lived process: later changes of the files
-                do not
-                affect the model.
+                do not affect the model.
 
         Raises:
             DeviceError: The device is `cuda` and there is no usable GPU.
@@ -172,11 +168,10 @@ class Translator(TranslationPipeline):
         Args:
             sentences, settings: See `translate`.
             n_best: The maximum number of translations of each sentence, which differ by more than spaces; at most the
-                beam
-                size. With sampling: the number of samples, in the order drawn. None takes the configured number.
+                beam size. With sampling: the number of samples, in the order drawn. None takes the configured number.
             on_batch: Called with the number of sentences translated since its last call; may raise to stop.
             wishes: Text that translations must or should contain.
-            details: Whether translations have a `detail`, which takes one more pass over each.
+            details: Whether translations have a `detail`, which takes one more pass of the model over each.
             replace_unk: Replace an unknown subword by the source word that it attends to most, ...
             dictionary: ... or by the entry of that word.
             shortlist: Choose among the words of the model's shortlist. Log-probabilities are then those among a

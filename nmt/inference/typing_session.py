@@ -58,16 +58,14 @@ class TypingSession(NotPickled):
     def complete(
         self, typed: str = "", *, n_best: int = 1, shortlist: bool = False, **settings: Unpack[SearchSettings]
     ) -> list[Translation]:
-        """Return whole translations that begin with the typed text, which consists of whole words; best first, at least
-        one.
+        """Return whole translations that begin with the typed text, in whole words; best first, at least one.
 
         The result is the same as that of `translate_nbest` with `Wishes(prefixes=[typed])` and the same `shortlist`.
         Settings: see `SearchSettings`.
 
         Raises:
             ConfigError: The given or configured settings include sampling, groups or a coverage penalty, which sessions
-                do not
-                support; or as in `translate_nbest`.
+                do not support; or as in `translate_nbest`.
             ValueError: lm_weight is given; it is an argument of the session.
         """
         if settings.get("lm_weight") is not None:

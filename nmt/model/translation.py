@@ -140,13 +140,13 @@ class TranslationModel(Network):
         case for a model without attention.
         """
         self._check_coverage(coverage_of)
-        return ModelDecoder(self, self._encode_ids, threads or default_threads(), self._coverage_positions(coverage_of))
+        return ModelDecoder(self, self._encode_ids, threads or default_threads(), self._coverage_width(coverage_of))
 
     def _encode_ids(self, src_ids: TokenIds, threads: int) -> Source:
         """Encode sentences; the rows stay in order."""
         return self.encode(*self.pad_sources(src_ids), threads)
 
-    def _coverage_positions(self, coverage_of: int) -> int:
+    def _coverage_width(self, coverage_of: int) -> int:
         """Return the number of positions of the longest source as the encoder reads it; `coverage_of` is its length in
         tokens, including EOS."""
         before, after = boundary_ids(self.config.encoder.boundaries)
@@ -172,9 +172,7 @@ class TranslationModel(Network):
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
         self._check_coverage(coverage_of)
-        return translation_block(
-            self, self.encode(*self.pad_sources(src_ids)), K, self._coverage_positions(coverage_of)
-        )
+        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._coverage_width(coverage_of))
 
     def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
         """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""

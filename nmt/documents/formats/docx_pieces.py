@@ -44,7 +44,7 @@ class Item:
 
 @dataclass(slots=True)
 class Piece:
-    """A piece of the paragraph. kind: the kind of a token, or the begin or end of a range; key: identifies the two
+    """A piece of the paragraph. kind: the kind of a token, or the beginning or end of a range; key: identifies the two
     pieces of a pair; look: the formatting of a text, or of the text within a container."""
 
     kind: Kind
@@ -57,7 +57,7 @@ class Piece:
 @dataclass(slots=True)
 class _Field:
     """A complex field being read. depth: the number of nested fields; instruction: its instruction text, up to the
-    begin of its result."""
+    beginning of its result."""
 
     piece: Piece
     levels: int
