@@ -15,8 +15,8 @@ _INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q ruby s small span strike strong sub sup tt u "
     "wbr g x bx ex ph bpt ept it mrk emphasis link ulink xref".split()
 )
-"""Elements that are inline unless other elements are next to them. Fewer than in HTML: `data`, `time` and `label` are
-fields in other formats."""
+"""Elements that are inline unless their parent also contains other elements. Fewer than in HTML: `data`, `time` and
+`label` are fields in other formats."""
 _OPAQUE = frozenset("script style code kbd samp var svg math pre".split())
 _DOCBOOK = frozenset(
     "code command computeroutput cmdsynopsis envar filename funcsynopsis function literal literallayout option "

@@ -116,7 +116,7 @@ class Network:
         return sum(math.prod(p.shape) for p in self.shapes.values())
 
     def changed(self) -> None:
-        """Update what is derived from the parameters, which were written in place."""
+        """Mark the packed forms of the parameters, which were written in place, as out of date."""
         self.weights.changed()
 
     @property

@@ -70,7 +70,7 @@ class Objective:
     Device.output_loss). guided_alignment: of the cross entropy between attention and `alignment`; coverage: of
     attention that returns to the same place (see attention_loss.py). widest_source: the number of source positions for
     which attention is recorded; a wider batch compiles again. risk: of the rows of the batch, which are then
-    candidates, instead of their likelihood (see risk.py); it cannot be combined with other terms.
+    candidates, instead of their likelihood (see risk.py); no other term is added to it.
     """
 
     r_drop: float = 0.0

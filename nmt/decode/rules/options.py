@@ -30,7 +30,7 @@ class Sampling:
 class SearchOptions:
     """Options of a search. Each default disables its option; all defaults together give the plain search.
 
-    min_length: the number of tokens before EOS may come. generate_unk: whether the unknown token may be produced.
+    min_length: the least number of tokens before EOS. generate_unk: whether the unknown token may be produced.
     forbidden: sequences of tokens that may not be produced. no_repeat_ngram_size, repetition_penalty, word_reward,
     coverage_penalty: see the rules and `final_scores`. prefixes: the first tokens of each sentence's translations.
     constraints: the phrases that each sentence's translations must contain. glossary: the phrases that earn
