@@ -1,10 +1,10 @@
-"""Beam search as a recurrent computation: a cell whose state is the decoder's state plus the live hypotheses of
-every sentence.
+"""Beam search as a recurrent computation: a cell whose state is the decoder's state plus the live hypotheses of every
+sentence.
 
-One step: decoder step, the best tokens of each row, the best continuations of each sentence, rows continued by
-parent. A hypothesis that ends leaves the beam, which is then one narrower, and its row leaves the batch; a sentence
-that leaves makes room for the next one. Sentences are therefore at different steps. The cell knows its decoder by
-five methods; which continuations stay is its selector's business.
+One step runs the decoder, finds the best tokens of each row and the best continuations of each sentence, and continues
+the rows by parent. A hypothesis that ends leaves the beam, which is then one narrower, and its row leaves the batch; a
+sentence that ends makes room for the next one. Sentences are therefore at different steps. The cell uses five methods
+of its decoder; the selector chooses the continuations.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from nmt.rnn.kernels.search.search_rules import can_improve, ends, room_left
 
 @dataclass
 class BeamCell:
-    """The search over sentences 0, 1, ... N - 1.
+    """A search over sentences 0, 1, ... N - 1.
 
-    limits [N]: the most tokens of each sentence's translations, EOS counted. first_token: tokens below it are never
-    produced. word_reward, coverage_penalty, expected [N]: see `final_scores`; for the coverage penalty the decoder has
-    a state `coverage`. Sentences come in by `extend` and go out by `ended`.
+    limits [N]: the maximum length of each sentence's translations, including EOS. first_token: tokens below it are
+    never produced. word_reward, coverage_penalty, expected [N]: see `final_scores`; for the coverage penalty the
+    decoder must have a state `coverage`. Sentences enter by `extend` and are returned by `ended`.
     """
 
     decoder: Decoder
@@ -46,13 +46,13 @@ class BeamCell:
 
     def __post_init__(self) -> None:
         count = len(self.limits)
-        self._sentence_ids = np.zeros(count, np.int64)  # the decoder's own
+        self._sentence_ids = np.zeros(count, np.int64)  # ids in the decoder
         self._steps = np.zeros(count, np.int64)
-        self._room = np.full(count, self.beam_size, np.int64)  # places in the beam
-        self._to_beat = np.full(count, -np.inf)  # the n-th best score of a finished hypothesis
+        self._room = np.full(count, self.beam_size, np.int64)  # free places in the beam
+        self._to_beat = np.full(count, -np.inf)  # the n-th best score of the finished hypotheses
 
     def extend(self, beam: Beam | None, sentence: np.ndarray, sentence_ids: np.ndarray, first: Beam) -> Beam:
-        """Let the sentences of `first`, a beam of one hypothesis each, empty or as long as all of them, take part."""
+        """Add sentences to the beam: `first` has one hypothesis per sentence, empty or of the same length for all."""
         self._sentence_ids[sentence] = sentence_ids
         self._hypotheses.update((n, []) for n in sentence.tolist())
         self._steps[sentence] = first.words.shape[1]
@@ -76,7 +76,7 @@ class BeamCell:
         return self._prune_beam(after, live)
 
     def _prune_beam(self, beam: Beam, live: np.ndarray) -> Beam:
-        """Ended continuations leave; sentences that can no longer improve leave altogether."""
+        """Remove ended hypotheses from the beam, and sentences that can no longer improve."""
         of = beam.sentence
         out = ends(beam.tokens, self.decoder.eos_id, self._steps[of], self.limits[of])
         going = np.flatnonzero(~out)
@@ -94,8 +94,8 @@ class BeamCell:
         return _keep(beam, going)
 
     def _can_improve(self, beam: Beam, going: np.ndarray, bounds: np.ndarray, alive: np.ndarray) -> np.ndarray:
-        """Return which sentences may still find a translation that counts; sentence alive[n] has the rows
-        going[bounds[n]] up to going[bounds[n + 1]]."""
+        """Return which sentences may still find a translation among their n best; sentence alive[n] has the rows
+        going[bounds[n]] to going[bounds[n + 1]]."""
         best, to_beat = self.selector.best_sums(beam, going, bounds[:-1]), self._to_beat[alive]
         if (to_beat == -np.inf).all():
             return np.asarray(can_improve(best, to_beat))
@@ -105,7 +105,7 @@ class BeamCell:
         return np.asarray(can_improve(bound, to_beat))
 
     def _finish_hypotheses(self, beam: Beam, rows: np.ndarray) -> None:
-        """Rows whose hypotheses have ended, or have been cut off, become translations."""
+        """Turn the rows whose hypotheses have ended or were truncated into translations."""
         of = beam.sentence[rows]
         seen = beam.states["coverage"][beam.parent[rows]] if self.coverage_penalty else None
         penalty, expected = self.coverage_penalty, None if self.expected is None else self.expected[of]
@@ -122,11 +122,11 @@ class BeamCell:
                 self._to_beat[n] = nth_best(found, self.n_best, self._to_beat[n])
 
     def room(self, sentence: np.ndarray) -> np.ndarray:
-        """Free places in these sentences' beams."""
+        """Return the number of free places in the beams of these sentences."""
         return self._room[sentence]
 
     def steps(self, sentence: np.ndarray) -> np.ndarray:
-        """Return how many tokens the hypotheses of these sentences have."""
+        """Return the length in tokens of the hypotheses of these sentences."""
         return self._steps[sentence]
 
     def _leave(self, sentence: np.ndarray) -> None:
@@ -134,15 +134,16 @@ class BeamCell:
         self._ended += sentence.tolist()
 
     def ended(self) -> list[tuple[int, list[Hypothesis]]]:
-        """Return the sentences that have ended since the last call, each with its n best, finished ones first, then by
-        score."""
+        """Return the sentences that have ended since the last call, each with its n best hypotheses: finished ones
+        first, then by score."""
         ended, self._ended = self._ended, []
         found = [(n, self._hypotheses.pop(n)) for n in ended]
         return [(n, best_of(hypotheses, self.n_best)) for n, hypotheses in found]
 
 
 def _append(words: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Return words [R, W] with each row's token number steps[r] set, wider where need be."""
+    """Append a token to each row of words [R, W], at position steps[r] - 1, and return the array, widened if
+    necessary."""
     if steps.max(initial=0) > words.shape[1]:
         words = np.pad(words, ((0, 0), (0, max(16, words.shape[1]))))
     words[identity(len(words)), steps - 1] = tokens
@@ -150,7 +151,7 @@ def _append(words: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndar
 
 
 def _keep(beam: Beam, rows: np.ndarray) -> Beam:
-    """Return some rows of a beam in their order, and the states they continue."""
+    """Return the given rows of a beam, in order, with the states that they continue."""
     used, parent = distinct(beam.parent[rows])
     states = {name: v[used] for name, v in beam.states.items()}
     if len(rows) == len(beam):
@@ -160,7 +161,7 @@ def _keep(beam: Beam, rows: np.ndarray) -> Beam:
 
 
 def _join(one: Beam, other: Beam) -> Beam:
-    """Return rows of two beams one after another, and the states that both continue."""
+    """Return the rows of two beams one after another, with the states that they continue."""
     states = {name: np.concatenate([v, other.states[name]]) for name, v in one.states.items()}
     parent = np.concatenate([one.parent, other.parent + len(next(iter(one.states.values()), ()))])
     width = max(one.words.shape[1], other.words.shape[1])
@@ -173,7 +174,7 @@ def _join(one: Beam, other: Beam) -> Beam:
 
 @dataclass
 class _Waiting:
-    """Encoded sentences in order, a row each, of which the first `taken` are in work."""
+    """Encoded sentences in order, one row each; the first `taken` of them have entered the beam."""
 
     sentence: np.ndarray
     sentence_ids: np.ndarray
@@ -192,9 +193,9 @@ class _Waiting:
 
 
 def run(cell: BeamCell, blocks: Iterator[Block], size: int) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """Scan the cell until everything is translated; gives each sentence's hypotheses as soon as it has ended.
+    """Step the cell until all sentences are translated; yield each sentence's hypotheses as soon as it has ended.
 
-    A block is encoded at once, ahead of time; `size` sentences are in work at a time.
+    A block is encoded as a whole, ahead of time; `size` sentences are processed at a time.
     """
     beam: Beam | None = None
     waiting: _Waiting | None = None

@@ -1,16 +1,16 @@
-"""Which sentences are encoded together."""
+"""Blocks of sentences that are encoded together."""
 
 from collections.abc import Iterator, Sequence
 
 _TOKENS_PER_SENTENCE = 200
-"""A block holds at most batch_size times this many source subwords, so that long lines come in smaller blocks and
+"""A block contains at most batch_size times this many source subwords, so that long lines come in smaller blocks and
 memory stays bounded."""
 
 
 def length_blocks(ids: Sequence[Sequence[int]], batch_size: int) -> Iterator[list[int]]:
-    """Yield the indices of the rows in blocks of like lengths, the longest first.
+    """Yield blocks of row indices of similar lengths, the longest first.
 
-    Longest first: if memory is short, it shows at once and not at the end; and at the end, when nothing follows that
+    With the longest first, a lack of memory shows at once and not at the end; and at the end, when nothing follows that
     could fill the batch, the sentences are short.
     """
     order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))

@@ -1,8 +1,8 @@
-"""Beam search that stays on a GPU: sentences in blocks of fixed size, a step of all beams without the host.
+"""Beam search that stays on a GPU: sentences in blocks of fixed size, with steps that need no host.
 
-The rules are those of `beam.BeamCell` and its selectors, so that translations are the same; what differs is who does
-the work. There a sentence that ends makes room for the next one; here a block of sentences of like lengths runs until
-all have ended. The host asks now and then whether they have, and reads the translations of a block at once.
+The rules are those of `beam.BeamCell` and its selectors, so translations are the same; only the schedule differs. On
+the processor, a sentence that ends makes room for the next one; here a block of sentences of similar lengths runs until
+all have ended. The host polls every few steps whether they have, and reads the translations of a block at once.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ if TYPE_CHECKING:
     from nmt.rnn.device import Device
 
 STEPS_BETWEEN_LOOKS = 8
-"""Steps after which the host looks whether all sentences have ended: it costs a wait, and late news costs steps."""
+"""Steps between two checks of the host whether all sentences have ended: a check costs a wait, a late one wasted
+steps."""
 
 STEPS_PLAIN = 2
-"""Steps launched one by one: the first finds memory and compiles, the second finds it where it will stay."""
+"""Steps launched one by one before recording: the first allocates memory and compiles, in the second memory is in its
+final place."""
 
 KNOWN = {
     *("min_length", "generate_unk", "forbidden", "no_repeat_ngram_size", "repetition_penalty"),
     *("word_reward", "coverage_penalty", "sampling", "prefixes"),
-    *("glossary_bonus", "diversity_strength"),  # of what is refused when it is asked for
+    *("glossary_bonus", "diversity_strength"),  # parameters of options that are refused themselves
 }
-"""Fields of `SearchOptions` that a GPU serves."""
+"""Fields of `SearchOptions` that a GPU supports."""
 
 
 @dataclass(frozen=True)
 class BlockSearch:
-    """Search on a GPU with all that was asked for; raises DeviceError for what only the processor can do."""
+    """A search on a GPU. Raises DeviceError for options that only the processor supports."""
 
     model: SearchModel
     beam_size: int
@@ -58,7 +60,7 @@ class BlockSearch:
 
     @property
     def device(self) -> Device:
-        """Return where it runs."""
+        """Return the device of the model."""
         return self.model.device
 
     def run(
@@ -69,7 +71,7 @@ class BlockSearch:
         batch_size: int,
         on_ended: Callable[[int], None] | None,
     ) -> list[list[Hypothesis]]:
-        """Return the n best translations of each sentence; see `search.search`. limits [N]: most tokens of a
+        """Return the n best translations of each sentence; see `search.search`. limits [N]: the maximum length of a
         translation."""
         found: list[list[Hypothesis]] = [[] for _ in src_ids]
         for block in length_blocks(src_ids, batch_size):
@@ -82,7 +84,7 @@ class BlockSearch:
         return found
 
     def _block(self, src_ids: Sequence[Sequence[int]], block: list[int], limits: np.ndarray) -> list[list[Hypothesis]]:
-        """Return the hypotheses of some sentences."""
+        """Return the hypotheses of the sentences of one block."""
         sources, top = [src_ids[n] for n in block], int(limits.max())
         longest = max(map(len, sources)) + 1 if self.options.coverage_penalty else 0
         decoder = self.model.block_decoder(sources, self.beam_size, longest)
@@ -102,13 +104,13 @@ class BlockSearch:
         for step in range(top):
             if step % STEPS_BETWEEN_LOOKS == 0 and not int(self.device.download(beams.going)[0]):
                 break
-            if step == STEPS_PLAIN and decoder.repeats:  # nothing has moved: the same launches on the same arrays
+            if step == STEPS_PLAIN and decoder.repeats:  # no array has moved: the same launches on the same arrays
                 launch = self.device.record(launch)
             launch()
         return _read(self.device, beams, self.beam_size)
 
     def _step(self, decoder: Any, beams: BeamState, rules: BeamRules | None) -> None:
-        """Extend every live hypothesis by one token, and keep the best; the host waits for nothing."""
+        """Extend every live hypothesis by one token and keep the best; the host does not wait."""
         outputs, places = decoder.step(beams.tokens), tokens_wanted(self.beam_size)
         if rules is None:
             tokens, scores = decoder.best_tokens(outputs, UNK_ID, places)
@@ -124,7 +126,7 @@ class BlockSearch:
         decoder.follow(beams.parents)
 
     def _rules(self, src_ids: Sequence[Sequence[int]], block: list[int], T: int) -> BeamRules | None:
-        """Return where the best tokens of the output layer are not all that is asked for."""
+        """Return the rules of a block, or None if the best tokens of the output layer are all that is needed."""
         options, sampling = self.options, self.options.sampling
         prefixes = [options.prefixes[n] for n in block] if options.prefixes is not None else []
         plain = options.generate_unk and sampling is None and not options.rules(EOS_ID)
@@ -152,7 +154,7 @@ class BlockSearch:
 
 
 def check_served(options: SearchOptions, device: Device) -> None:
-    """Raise DeviceError where a search on this GPU cannot do what was asked for."""
+    """Raise DeviceError if these options need the processor."""
     usual = SearchOptions()
     asked = {f.name for f in fields(usual) if _asked(getattr(options, f.name), getattr(usual, f.name))}
     if refused := sorted(asked - KNOWN):
@@ -163,12 +165,12 @@ def check_served(options: SearchOptions, device: Device) -> None:
 
 
 def _asked(value: Any, usual: Any) -> bool:
-    """Return whether an option is more than left out; lists of nothing are."""
+    """Return whether an option differs from its default; lists of empty lists count as the default."""
     return value != usual and not (isinstance(value, Sequence) and not any(value))
 
 
 def _read(device: Device, beams: BeamState, K: int) -> list[list[Hypothesis]]:
-    """Return each sentence's hypotheses in the order in which they ended."""
+    """Return the hypotheses of each sentence in the order in which they ended."""
     words = device.download(device.trace_back(beams)).tolist()
     given = (beams.end_steps, beams.end_log_probs, beams.end_scores, beams.end_finished)
     columns = (device.download(array).reshape(-1).tolist() for array in given)

@@ -1,4 +1,4 @@
-"""Forced decoding: the tokens are given, and the model says what it thinks of them."""
+"""Forced decoding: the model scores given tokens."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nmt.decode.hypotheses import ScoringModel
 
 @dataclass(frozen=True)
 class Forced:
-    """log_probs [T] of a translation's tokens, EOS the last where it has ended; attention [T, S] to the source tokens
-    and EOS, None where it was not asked for or the model has none."""
+    """log_probs [T] of the tokens of a translation, with EOS last if it has ended; attention [T, S] to the source
+    tokens and EOS, None if it was not requested or the model has none."""
 
     log_probs: np.ndarray
     attention: np.ndarray | None
@@ -29,7 +29,7 @@ def force(
     batch_size: int = 64,
     threads: int | None = None,
 ) -> list[Forced]:
-    """Return score given tokens (EOS among them where it is meant) of each source (without EOS)."""
+    """Return the scores of given tokens (with EOS if it is to be scored) for each source (without EOS)."""
     found: list[Forced | None] = [None] * len(src_ids)
     lengths = [range(max(len(s), len(t))) for s, t in zip(src_ids, tgt_ids, strict=True)]
     for block in length_blocks(lengths, batch_size):

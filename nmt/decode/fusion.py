@@ -1,4 +1,4 @@
-"""A language model that has a say in the search."""
+"""Shallow fusion: a translation model and a language model in one search."""
 
 from __future__ import annotations
 
@@ -17,50 +17,51 @@ if TYPE_CHECKING:
 
 
 class LineModel(SearchModel, Protocol):
-    """A language model as a search hears it."""
+    """A language model as the search uses it in fusion."""
 
     def line_log_probs(self, lines: TokenIds, threads: int | None = None) -> list[np.ndarray]:
-        """Return the log-probabilities [T] of the tokens of lines, each by itself, with the EOS where it has one."""
+        """Return the log-probabilities [T] of the tokens of each line, scored independently of the other lines; a final
+        EOS is scored too."""
 
 
 class Fusion:
-    """A translation model and a language model over the same target tokens, which search takes for one model.
+    """A translation model and a language model over the same target vocabulary, which the search treats as one model.
 
-    A token's score, the end's too, is log p(token | source, tokens before it) + weight * log p(token | tokens before
-    it): shallow fusion (Gulcehre et al. 2015, section 4.1). It is not normalised. The language model reads each
-    translation as a line by itself, after the end of a line.
+    The score of a token, including EOS, is log p(token | source, previous tokens) + weight * log p(token | previous
+    tokens): shallow fusion (Gulcehre et al. 2015, section 4.1). It is not normalised. For the language model each
+    translation is a separate line that follows the end of a line.
     """
 
     def __init__(self, model: ScoringModel, language_model: LineModel, weight: float) -> None:
-        """`weight` is 0 or more: the search relies on sums that only fall. Raises ValueError."""
+        """Store the models. Raises ValueError if `weight` is negative: the search relies on sums that only decrease."""
         if not weight >= 0:
             raise ValueError(f"Fusion: weight must be 0 or more, got {weight}; give another one")
         self.model, self.language_model, self.weight = model, language_model, weight
 
     def __repr__(self) -> str:
-        """Return both models and the weight of the second."""
+        """Return both models and the weight of the language model."""
         return f"Fusion({self.model!r}, {self.language_model!r}, weight {self.weight:g})"
 
     @property
     def device(self) -> Device:
-        """Return where the translation model computes."""
+        """Return the device of the translation model."""
         return self.model.device
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> EnsembleDecoder:
-        """Return what search needs; coverage is that of the translation model. Where there are candidates, both models'
-        probabilities are among them."""
+        """Return a decoder of both models; coverage is that of the translation model. With candidates, both models
+        normalise over the candidates only."""
         decoder = self.model.search_decoder(threads, coverage_of)
         prior = _LineDecoder(self.language_model.search_decoder(threads))
         return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:
-        """Return what search on a GPU needs."""
+        """Return a GPU decoder of both models for a block of sentences."""
         decoder = self.model.block_decoder(src_ids, K, coverage_of)
         prior = _LineBlockDecoder(self.language_model, len(src_ids), K)
         return _FusionBlockDecoder([decoder, prior], self.device, self._weighted_sum)
 
     def _weighted_sum(self, parts: list[Any]) -> Any:
-        """See `weighted_sum`; arrays of the device, where nothing is -inf."""
+        """Return the weighted sum of two device arrays, which hold no -inf; see `weighted_sum`."""
         score, prior = parts
         self.device.add_scaled(score.reshape(-1), prior.reshape(-1), self.weight)
         return score
@@ -68,14 +69,15 @@ class Fusion:
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
-        """Return scores of given tokens, and the attention of the translation model; see `ScoringModel`."""
+        """Return the fused scores of the given tokens and the attention of the translation model; see
+        `ScoringModel`."""
         scores, weights = self.model.forced_log_probs(src_ids, tgt_ids, attention=attention, threads=threads)
-        said = self.language_model.line_log_probs(tgt_ids, threads)
-        return [weighted_sum(both, self.weight) for both in zip(scores, said, strict=True)], weights
+        prior = self.language_model.line_log_probs(tgt_ids, threads)
+        return [weighted_sum(both, self.weight) for both in zip(scores, prior, strict=True)], weights
 
 
 class _LineDecoder:
-    """A language model's decoder for which every sentence is a new line, whatever its source."""
+    """A decoder of a language model that starts a new line for every sentence and ignores the source."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder, self.eos_id = decoder, decoder.eos_id
@@ -85,21 +87,22 @@ class _LineDecoder:
     def admit(
         self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
     ) -> tuple[np.ndarray, States, np.ndarray]:
-        """See `Decoder`."""
+        """Start a new line for each sentence; see `Decoder.admit`."""
         return self._decoder.admit([[] for _ in src_ids], candidates)
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
     ) -> tuple[np.ndarray, States]:
-        """See `Decoder`. A translation begins with BOS, a line after the EOS of the one before it."""
+        """Run one step; see `Decoder.step`. BOS, which begins a translation, is replaced by EOS, which precedes a
+        line."""
         return self._decoder.step(np.where(tokens == BOS_ID, EOS_ID, tokens), states, parent, sentence_ids)
 
 
 class _FusionBlockDecoder(EnsembleBlockDecoder):
-    """A translation model's block decoder and a language model's."""
+    """The block decoders of a translation model and of a language model."""
 
     def coverage(self) -> Any:
-        """That of the translation model."""
+        """Return the coverage of the translation model."""
         return self.decoders[0].coverage()
 
 
@@ -112,13 +115,13 @@ class _LineBlockDecoder:
         self._first = model.device.upload(np.repeat(self._decoder.first, K))
 
     def step(self, tokens: Any) -> Any:
-        """See `BlockDecoder`; before the first step a line has a token of its own."""
+        """Run one step; see `BlockDecoder.step`. The first step reads the token that begins a line."""
         tokens, self._first = (tokens if self._first is None else self._first), None
         return self._decoder.step(tokens)
 
 
 def weighted_sum(parts: Sequence[np.ndarray], weight: float) -> np.ndarray:
-    """Return the first array plus `weight` times the second, in the memory of the first; -inf stays so at any
+    """Return the first array plus `weight` times the second, computed in place in the first; -inf stays -inf for any
     weight."""
     score, prior = parts
     if weight:  # 0 times -inf is not a number

@@ -1,4 +1,4 @@
-"""What a search works on: hypotheses in a beam, and what decoders and selectors have to know of one another."""
+"""Data structures of the search: hypotheses, beams, and the protocols of decoders and models."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 States = dict[str, np.ndarray]
 TokenIds = Sequence[Sequence[int]]
-"""Of each sentence."""
+"""Token ids of each sentence."""
 ForcedScores = tuple[list[np.ndarray], list[np.ndarray]]
 """See `ScoringModel.forced_log_probs`."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A translation: token ids without EOS, the sum of their log-probabilities (EOS counted), the score by which it
-    is ranked.
+    """A translation: its token ids without EOS, the sum of its log-probabilities (including EOS), and the score by
+    which it is ranked.
 
-    `finished` is False where the maximum length cut it off.
+    `finished` is False if the translation was truncated at the maximum length.
     """
 
     ids: list[int]
@@ -35,92 +35,102 @@ class Hypothesis:
 
 
 def best_of(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
-    """Return the n best of a sentence, finished ones first, then by score; of equal ones those that ended first."""
+    """Return the n best hypotheses of a sentence: finished ones first, then by score; ties keep the order in which they
+    ended."""
     return sorted(hypotheses, key=lambda h: (not h.finished, -h.score))[:n_best]
 
 
 class Decoder(Protocol):
-    """What search needs to know of a model. It gives each sentence that comes in an id."""
+    """The methods of a model's decoder that the search calls. The decoder assigns an id to every admitted sentence."""
 
     eos_id: int
 
     def admit(
         self, src_ids: list[list[int]], candidates: list[np.ndarray] | None = None
     ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Return the sentences' ids [B], and the states and token before the first step, one row a sentence. Where
-        there are
-        `candidates`, int32 in rising order for each sentence, no other tokens are for it: they have no probability."""
+        """Encode sentences and return their ids [B], and the states and tokens before the first step, one row per
+        sentence.
+
+        `candidates` has a sorted int32 array per sentence: only these tokens may be produced, all others have no
+        probability.
+        """
 
     def release(self, sentence_ids: np.ndarray) -> None:
-        """These sentences are not asked for any more."""
+        """Release the resources of these sentences; they will not be used again."""
 
     def close(self) -> None:
-        """Nothing is asked for any more."""
+        """Close the decoder; it will not be used again."""
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
     ) -> tuple[np.ndarray, States]:
-        """Row r reads tokens[r], continues states[parent[r]], is of sentence_ids[r] -> outputs [R, H], states
-        after."""
+        """Run one step and return the outputs [R, H] and the new states.
+
+        Row r reads tokens[r], continues states[parent[r]] and belongs to sentence_ids[r].
+        """
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of the last step's outputs: at most `places` most probable tokens of each row [R, K] and their
-        log-probabilities, best first; -1 where there are no more."""
+        """Return at most `places` most probable tokens of each row [R, K] and their log-probabilities, best first, for
+        the outputs of the last step; missing tokens are -1."""
 
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
-        """Of the last step's outputs: the log-probabilities of all tokens of each row [R, V]; the array may be written
-        to."""
+        """Return the log-probabilities of all tokens of each row [R, V], for the outputs of the last step. The caller
+        may write to the array."""
 
 
 class SearchDecoder(Decoder, Protocol):
-    """A decoder that can say whether a whole search over it is one computation."""
+    """A decoder that may be able to run a whole search as one compiled computation."""
 
     def begin_loop(self, settings: BeamSettings) -> CompiledBeam | None:
-        """Return the plain search as one computation; None where it has to go step by step."""
+        """Return the plain search as one compiled computation, or None if it has to run step by step."""
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:
-        """Return the output layer of all candidates of the sentences admitted, their lists, and the ids, rising, of the
-        sentences that have them; None where there are no candidates."""
+        """Return the output layer restricted to the candidates of all admitted sentences, the candidate lists, and the
+        sorted ids of the sentences that have candidates; None if there are no candidates."""
 
 
 class SearchModel(Protocol):
-    """What search asks of a model."""
+    """The methods of a model that the search calls."""
 
     @property
     def device(self) -> Device:
-        """Return where it computes."""
+        """Return the device on which the model computes."""
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> SearchDecoder:
-        """Return its decoder, a step at a time. With coverage_of, the longest source in tokens with EOS, there is a
-        state
-        `coverage`: the attention each source position has got, -1 where there is none."""
+        """Return a decoder of the model that runs step by step.
+
+        If `coverage_of` (the length of the longest source in tokens, including EOS) is not 0, the states include
+        `coverage`: the attention that each source position has received, -1 for padding.
+        """
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> Any:
-        """Return its decoder for these sentences with K rows each, on a GPU; the sentences are encoded."""
+        """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
 
 
 class ScoringModel(SearchModel, Protocol):
-    """A model that can score given translations, too."""
+    """A model that can also score given translations."""
 
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
-        """Return the log-probabilities [T] of given tokens (EOS among them where it is meant) of each source (without
-        EOS) and, with `attention`, the attention [T, S] with which they were predicted, S counting EOS; arrays of the
-        host."""
+        """Return the log-probabilities [T] of the given target tokens (with EOS if it is to be scored) for each source
+        (without EOS), as arrays on the host.
+
+        With `attention`, also return the attention weights [T, S] of each pair; S includes EOS.
+        """
 
 
 @dataclass
 class Beam:
-    """The state of the search. One row per live hypothesis; rows of a sentence are neighbours, the best one first."""
+    """The state of the search, with one row per live hypothesis. The rows of a sentence are adjacent, best first."""
 
-    states: States  # [P, n], of rows that have been continued
-    parent: np.ndarray  # int64 [R], which of these each row continues
+    states: States  # [P, n], states of the parent rows
+    parent: np.ndarray  # int64 [R], the parent row that each row continues
     tokens: np.ndarray  # int32 [R], the last token
-    sums: np.ndarray  # float64 [R], what continuations are compared by: log-probability so far, and what rules add
+    sums: np.ndarray  # float64 [R], sums that continuations are compared by: log-probabilities, and what rules add
     sentence: np.ndarray  # int64 [R]
     words: np.ndarray  # int32 [R, W], all tokens so far
-    extra: dict[str, np.ndarray] = field(default_factory=dict)  # [R, ...], what the selector keeps of each row
+    extra: dict[str, np.ndarray] = field(default_factory=dict)  # [R, ...], state of the selector for each row
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -128,7 +138,8 @@ class Beam:
 
 @dataclass(frozen=True)
 class Block:
-    """Sentences that come in together: their numbers [B], source ids and, where there is a shortlist, candidates."""
+    """Sentences that are admitted together: their indices [B], their source ids and, if there is a shortlist, their
+    candidates."""
 
     sentences: np.ndarray
     src_ids: list[list[int]]
@@ -136,14 +147,15 @@ class Block:
 
 
 class Search(Protocol):
-    """A search as those see it who choose its next tokens. Tokens below `first_token` and `never` are not produced."""
+    """The part of a search that candidate selectors see. Tokens below `first_token` and the token `never` are not
+    produced."""
 
     decoder: Decoder
     first_token: int
     never: int
 
     def room(self, sentence: np.ndarray) -> np.ndarray:
-        """Free places in these sentences' beams."""
+        """Return the number of free places in the beams of these sentences."""
 
     def steps(self, sentence: np.ndarray) -> np.ndarray:
-        """Return how many tokens the hypotheses of these sentences have."""
+        """Return the length in tokens of the hypotheses of these sentences."""

@@ -1,7 +1,5 @@
-"""The plain search for a service: it has no last sentence. Sentences come and go while it runs, and each has the
-translation that `search` finds for it, bit for bit. Long texts have a loop of their own in each thread, and a share of
-its time.
-"""
+"""The plain search for a service: sentences come and go while it runs, and each gets the translation that `search`
+finds for it, bit for bit. In each thread, long texts have a separate loop and a share of the time."""
 
 from __future__ import annotations
 
@@ -24,58 +22,58 @@ if TYPE_CHECKING:
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 _STEPS = 4
-"""Steps between two looks at who has come, ended or gone: a look costs a tenth of a millisecond or two."""
-_TAKEN_A_STEP = 4
-"""Of many sentences in work so many make one step more between two looks: those that come are then encoded more at a
-time, which costs half as much each by eight as by two, and what a few steps are to each is little beside the steps that
-so many take."""
+"""Steps between two checks for new, ended and cancelled sentences: a check costs 0.1 to 0.2 milliseconds."""
+_SENTENCES_PER_STEP = 4
+"""With many sentences in progress, every this many allow one more step between two checks: new sentences are then
+encoded in larger batches, which costs half as much per sentence for eight as for two, and the delay of a few steps is
+small compared to the time that so many sentences take."""
 _BULK_STEPS = 1
-"""The same for long texts, whose steps are longer: a sentence that comes while they are in work waits for so many."""
+"""Steps between two checks for long texts, whose steps take longer: a new sentence waits for this many."""
 _BULK_AT_ONCE = 8
-"""Sentences of long texts that come in at one look."""
+"""Sentences of long texts admitted at one check."""
 
 BULK_SHARE = 1 / 3
-"""Of a thread's time, what long texts get while other sentences are in work: these then take half as long again."""
+"""The share of a thread's time for long texts while there are other sentences, which then take half as long again."""
 
 moment = time.thread_time
-"""Seconds that the thread has computed: what it waits for a core is nobody's doing."""
+"""Return the seconds of CPU time of this thread: time spent waiting for a core is charged to no lane."""
 
 
 class Asked(Protocol):
-    """A sentence that somebody wants translated. is_bulk: of a long text, which gives way to others."""
+    """A sentence to be translated. is_bulk: it belongs to a long text, which yields to other sentences."""
 
     src_ids: list[int]
-    """Without EOS, at least one."""
+    """The source ids without EOS, at least one."""
     expected: float | None
-    """Tokens of its translation, where the word reward is bounded."""
+    """The expected length of its translation in tokens, if the word reward is bounded."""
 
     @property
     def gone(self) -> bool:
-        """Return whether nobody wants it any more."""
+        """Return whether the request was cancelled."""
 
     @property
     def is_bulk(self) -> bool:
-        """Return whether it is of a long text."""
+        """Return whether the sentence belongs to a long text."""
 
     def found(self, hypotheses: list[Hypothesis]) -> None:
-        """Called once with its translations, best first; with those so far or none where it is gone."""
+        """Deliver its translations, best first; called once. If the request was cancelled, there may be partial results
+        or none."""
 
     def failed(self, error: BaseException) -> None:
-        """Called once, instead: the search it was in has ended by an error."""
+        """Deliver the error that ended its search; called once, instead of `found`."""
 
 
 class Waiting(Protocol):
-    """Where sentences come from, for any number of searches at once."""
+    """A source of sentences for any number of concurrent searches."""
 
     def take(self, most: int, most_bulk: int, *, wait: bool) -> Sequence[Asked] | None:
-        """Up to so many sentences that wait, and up to so many of long texts; at least one if `wait` is true; None when
-        no other will come."""
+        """Return at most `most` waiting sentences and `most_bulk` sentences of long texts; with `wait`, at least one;
+        None when no more will come."""
 
 
 class LiveSearch:
-    """The plain search of a model for sentences that come and go; each thread that calls `run` searches by itself. Not
-    every model and not all options have one: see `obstacle`.
-    """
+    """The plain search of a model for sentences that come and go. Each thread that calls `run` searches independently.
+    Some models and options do not support it: see `obstacle`."""
 
     def __init__(
         self,
@@ -90,9 +88,10 @@ class LiveSearch:
         longest: int,
         options: SearchOptions | None = None,
     ) -> None:
-        """Arguments as of `search`. size: sentences in work in a thread; longest: most subwords of a source."""
+        """Store the settings; arguments are those of `search`. size: sentences processed at a time by a thread;
+        longest: the maximum length of a source in subwords."""
         self._model, self.size, self.n_best = model, size, n_best
-        self._lanes: tuple[_Lane, ...] = ()  # of all threads that search
+        self._lanes: tuple[_Lane, ...] = ()  # of all searching threads
         self._lock = Lock()
         self._options = options or SearchOptions()
         self._ratio, self._extra = max_length_ratio, max_length_extra
@@ -110,7 +109,8 @@ class LiveSearch:
 
     @cached_property
     def obstacle(self) -> str:
-        """Why model and options do not allow the search as one computation, in words; empty where they do."""
+        """Return the reason why model or options do not allow a compiled search, in words; an empty string if they
+        do."""
         options = self._options
         if self._model.device.name != "cpu":
             return f"the model is on {self._model.device.name}"
@@ -125,12 +125,12 @@ class LiveSearch:
 
     @property
     def is_at_work(self) -> bool:
-        """Return whether a sentence is in work in any thread."""
+        """Return whether any thread is processing a sentence."""
         return any(lane.taken for lane in self._lanes)
 
     def run(self, waiting: Waiting, threads: int = 1) -> None:
-        """Search until `waiting` says that no other sentence will come and all have ended. Raises ValueError where
-        there is an obstacle."""
+        """Search until `waiting` has no more sentences and all have ended. Raises ValueError if there is an
+        obstacle."""
         if self.obstacle:
             raise ValueError(f"LiveSearch: must be a plain search, got none, as {self.obstacle}; call search")
         single, bulk = _Lane(self, threads, is_bulk=False), _Lane(self, threads, is_bulk=True)
@@ -144,10 +144,10 @@ class LiveSearch:
                 if more and any(rooms):
                     came = waiting.take(*rooms, wait=not single.taken and not bulk.taken)
                     more = came is not None
-                    turns.let_in(came or ())
-                turns.search_on()
+                    turns.admit(came or ())
+                turns.run_steps()
         except BaseException as error:
-            for asked in single.everyone() + bulk.everyone():
+            for asked in single.sentences() + bulk.sentences():
                 asked.failed(error)
             raise
         finally:
@@ -157,7 +157,7 @@ class LiveSearch:
         bulk.close()
 
     def _block(self, places: _Places, came: Sequence[Asked]) -> Block:
-        """Return sentences that come in together, with their places; the longest first, as they are encoded."""
+        """Return sentences that are admitted together as a block, with their places, the longest first."""
         came = sorted(came, key=lambda one: -len(one.src_ids))
         sources = [one.src_ids for one in came]
         limits = self._options.limits(sources, self._ratio, self._extra)
@@ -168,7 +168,7 @@ class LiveSearch:
         return Block(np.array(numbers), sources, candidates)
 
     def _begin(self, threads: int) -> tuple[SearchDecoder, CompiledBeam]:
-        """Return a loop in which nobody is in work, and its decoder."""
+        """Return a decoder and a loop without sentences."""
         decoder = self._model.search_decoder(threads)
         loop = decoder.begin_loop(self._settings)
         if loop is None:
@@ -177,35 +177,35 @@ class LiveSearch:
 
 
 class _Lane:
-    """The sentences of one kind that are in work in a thread: all the others, or those of long texts. `last`: seconds
-    of its last steps."""
+    """The sentences of one kind that a thread processes: those of long texts, or all others. `last`: the duration of
+    its last steps in seconds."""
 
     def __init__(self, search: LiveSearch, threads: int, *, is_bulk: bool) -> None:
         self._search, self._threads, self._is_bulk = search, threads, is_bulk
         self._steps = _BULK_STEPS if is_bulk else _STEPS
-        # A place for each slot of the loop: ended sentences keep theirs until they are read.
+        # One place per slot of the loop: ended sentences keep theirs until they are read.
         self._places = _Places(2 * search.size)
-        self._loop: tuple[SearchDecoder, CompiledBeam] | None = None  # begun when the first sentence comes
+        self._loop: tuple[SearchDecoder, CompiledBeam] | None = None  # created for the first sentence
         self.last = 0.0
 
     @property
     def taken(self) -> int:
-        """Return how many are in work."""
+        """Return how many sentences are being processed."""
         return self._places.taken
 
     @property
     def room(self) -> int:
-        """Return how many may come in now."""
+        """Return how many sentences may be admitted now."""
         if self._loop is not None and not self._loop[1].wants_more:
             return 0
         return max(0, self._search.size - self.taken)
 
-    def everyone(self) -> list[Asked]:
-        """Return all sentences in work."""
-        return self._places.everyone()
+    def sentences(self) -> list[Asked]:
+        """Return all sentences that are being processed."""
+        return self._places.sentences()
 
-    def let_in(self, came: Sequence[Asked]) -> float:
-        """Let sentences come in; the seconds that it has taken."""
+    def admit(self, came: Sequence[Asked]) -> float:
+        """Admit sentences; return the seconds that it took."""
         if not came:
             return 0.0
         began = moment()
@@ -216,14 +216,14 @@ class _Lane:
             places.free(place).found(hypotheses)
         return moment() - began
 
-    def search_on(self) -> float:
-        """Return some steps, and what has ended in them; the seconds that it has taken."""
+    def run_steps(self) -> float:
+        """Run some steps and deliver what has ended; return the seconds that it took."""
         if self._loop is None or not self.taken:
             return 0.0
         began = moment()
         (decoder, loop), places = self._loop, self._places
         loop.abandon(places.gone())
-        loop.run(more=False, most_steps=max(self._steps, 0 if self._is_bulk else self.taken // _TAKEN_A_STEP))
+        loop.run(more=False, most_steps=max(self._steps, 0 if self._is_bulk else self.taken // _SENTENCES_PER_STEP))
         ended = loop.ended()
         decoder.release(np.array([one.sentence_id for one in ended], np.int64))
         for one in ended:
@@ -232,51 +232,51 @@ class _Lane:
         return self.last
 
     def close(self) -> None:
-        """Nobody is in work any more."""
+        """Close the decoder, if there is one."""
         if self._loop is not None:
             self._loop[0].close()
 
 
 class _Turns:
-    """How two lanes share a thread: bulk has all the time while it is alone, and else BULK_SHARE of it.
+    """A scheduler of the two lanes of a thread: bulk has all the time while it is alone, otherwise BULK_SHARE of it.
 
-    Two loops, not one with places for both: a step of many sentences takes several times as long as one of few, and
-    whoever shares a loop with a long text waits for all of it at each step. (Deficit round robin, Shreedhar and
-    Varghese 1996: what a lane may spend grows with what the other has spent.)
+    There are two loops, not one with places for both: a step of many sentences takes several times as long as one of
+    few, and a sentence that shared a loop with a long text would wait for all of it at each step. (Deficit round robin,
+    Shreedhar and Varghese 1996: the time that a lane may spend grows with the time that the other has spent.)
     """
 
     def __init__(self, single: _Lane, bulk: _Lane) -> None:
         self._single, self._bulk = single, bulk
-        self._credit = 0.0  # seconds that bulk may spend beside the others, or has spent too much
+        self._credit = 0.0  # seconds that bulk may still spend; negative if it has overspent
 
     @property
     def bulk_room(self) -> int:
-        """Return how many sentences of long texts may come in now: few at a time, as the others wait until they are
-        encoded, and none before the last ones are paid for."""
+        """Return how many sentences of long texts may be admitted now: few at a time, because the others wait while
+        they are encoded, and none before the last ones are paid for."""
         if self._single.taken and self._credit < 0:
             return 0
         return min(self._bulk.room, _BULK_AT_ONCE)
 
-    def let_in(self, came: Sequence[Asked]) -> None:
-        """Let sentences come into their lanes."""
-        self._single.let_in([one for one in came if not one.is_bulk])
-        self._credit -= self._bulk.let_in([one for one in came if one.is_bulk])
+    def admit(self, came: Sequence[Asked]) -> None:
+        """Admit sentences to their lanes."""
+        self._single.admit([one for one in came if not one.is_bulk])
+        self._credit -= self._bulk.admit([one for one in came if one.is_bulk])
 
-    def search_on(self) -> None:
-        """The next steps of those whose turn it is."""
+    def run_steps(self) -> None:
+        """Run the next steps of the lane whose turn it is."""
         if not self._single.taken:
-            self._bulk.search_on()
+            self._bulk.run_steps()
             self._credit = 0.0
             return
-        self._credit += BULK_SHARE / (1 - BULK_SHARE) * self._single.search_on()
+        self._credit += BULK_SHARE / (1 - BULK_SHARE) * self._single.run_steps()
         if self._bulk.taken and self._credit >= self._bulk.last:
-            self._credit -= self._bulk.search_on()
-        self._credit = min(self._credit, self._bulk.last)  # who was not there saves nothing up
+            self._credit -= self._bulk.run_steps()
+        self._credit = min(self._credit, self._bulk.last)  # an idle lane saves nothing up
 
 
 class _Places:
-    """Numbers of the sentences in work, used again and again, so that nothing grows with time. limits, expected [N]:
-    most and expected tokens of each place's translations."""
+    """Reusable indices of the sentences being processed, so that nothing grows with time. limits, expected [N]: the
+    maximum and expected length of the translations at each place."""
 
     def __init__(self, count: int) -> None:
         self.limits, self.expected = np.zeros(count, np.int64), np.full(count, np.inf)
@@ -289,7 +289,7 @@ class _Places:
         return len(self._asked)
 
     def give(self, asked: Asked, limit: int) -> int:
-        """Return a place for a sentence."""
+        """Assign a place to a sentence and return it."""
         place = self._free.pop()
         self._asked[place] = asked
         self.limits[place] = limit
@@ -297,14 +297,14 @@ class _Places:
         return place
 
     def free(self, place: int) -> Asked:
-        """Return the sentence there has ended."""
+        """Free a place and return the sentence that it had."""
         self._free.append(place)
         return self._asked.pop(place)
 
-    def everyone(self) -> list[Asked]:
-        """Return all sentences in work."""
+    def sentences(self) -> list[Asked]:
+        """Return all sentences that are being processed."""
         return list(self._asked.values())
 
     def gone(self) -> list[int]:
-        """Return places of sentences that nobody wants any more."""
+        """Return the places of cancelled sentences."""
         return [place for place, asked in self._asked.items() if asked.gone]

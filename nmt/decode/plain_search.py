@@ -1,7 +1,7 @@
-"""The plain search on the processor: the best continuations and nothing else, as one computation (see
-`rnn.stepping.compiled_beam`).
+"""The plain search on the processor as one compiled computation (see `rnn.stepping.compiled_beam`).
 
-What `beam.BeamCell` computes step by step, with the same results; that is the place for whatever options exchange.
+It keeps the best continuations and does nothing else, with the same results as `beam.BeamCell`, which runs step by step
+and supports all options.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ def run_loop(
     expected: np.ndarray | None,
     n_best: int,
 ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-    """Translate all blocks; gives sentences as they end, each with its hypotheses. limits and expected [N]: of every
-    sentence there is, its most tokens, EOS counted, and expected length.
+    """Translate all blocks and yield the sentences as they end, each with its hypotheses.
 
-    A block is encoded at once, when the sentences of the last one are all in work.
+    limits, expected [N]: the maximum length (including EOS) and the expected length of the translations of each
+    sentence.
+
+    A block is encoded as a whole, when all sentences of the previous block have entered the beam.
     """
     more, working = True, False
     while True:
@@ -48,8 +50,8 @@ def run_loop(
 def admit_block(
     decoder: SearchDecoder, loop: CompiledBeam, block: Block, limits: np.ndarray, expected: np.ndarray | None
 ) -> list[tuple[int, list[Hypothesis]]]:
-    """Encode a block and let its sentences wait. Returns those that may not say anything and so have ended, with their
-    hypotheses; limits and expected as of `run_loop`."""
+    """Encode a block and queue its sentences in the loop. Returns the sentences whose maximum length is 0, which have
+    ended already, with their hypotheses; limits and expected are as in `run_loop`."""
     sentences = block.sentences
     sentence_ids, states, tokens = decoder.admit(block.src_ids, block.candidates)
     there = limits[sentences] > 0
@@ -66,6 +68,6 @@ def admit_block(
 
 
 def translations(hypotheses: list[tuple[list[int], float, float, bool]], n_best: int) -> list[Hypothesis]:
-    """Return the best ones, as `Hypothesis`."""
+    """Return the n best hypotheses as `Hypothesis` objects."""
     found = [Hypothesis(ids[: len(ids) - done], total, score, done) for ids, total, score, done in hypotheses]
     return best_of(found, n_best)

@@ -22,22 +22,22 @@ from nmt.rnn.stepping.beam_settings import BeamSettings
 from nmt.special_tokens import BOS_ID
 
 _LEAST_WORK = 8
-"""A thread gets a search of its own only with this many sentences in work for each; with fewer, reading all weights
-once more costs it more than it gains."""
+"""Each thread runs a separate search only if there are at least this many sentences for each; with fewer, reading all
+weights once more costs more than it gains."""
 
 
 class _Running:
-    """Alive as long as a search runs, however it ends."""
+    """A marker that exists as long as a search runs, however the search ends."""
 
 
-# Where two searches begin at the same moment one of them may be missing here: both are right, and a little slower. The
-# references have no callbacks: an interruption that comes while one runs is lost.
+# If two searches begin at the same moment, one of them may be missing here: both are still right, only a little slower.
+# The references have no callbacks: an interruption during a callback would be lost.
 _running: list[ref[_Running]] = []
 
 
 def _share_of(threads: int, search: _Running) -> int:
-    """Of threads that a search may use, while others are running. Two searches with a thread each are done sooner than
-    two that take turns at sharing every step."""
+    """Return how many of `threads` threads a search may use while other searches run. Two searches with one thread each
+    finish sooner than two that take turns with all threads at every step."""
     global _running
     _running = [*(other for other in _running if other() is not None), ref(search)]
     return max(1, threads // len(_running))
@@ -59,12 +59,12 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Return the n best translations of each sentence (ids without EOS), best first.
 
-    `batch_size` sentences are in work at a time (all of them where None): when one ends the next one joins. A
-    translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, EOS
-    counted, and what options make it say besides. The result depends neither on what else is in work nor on the
-    number of threads, of which searches that callers run at the same time have each a share. `on_ended` is called with
-    the number of sentences that have ended since its last call; it may raise to stop. With `options.sampling` there are
-    `beam_size` samples of each sentence.
+    `batch_size` sentences are processed at a time (all of them if None): when one ends, the next one joins. A
+    translation has at most `max_length_ratio` times as many tokens as its source, plus `max_length_extra`, including
+    EOS, plus the tokens that the options force. The result depends neither on the other sentences in the batch nor on
+    the number of threads; searches that run at the same time share the threads. `on_ended` is called with the number of
+    sentences that have ended since its last call; it may raise to stop the search. With `options.sampling`, each
+    sentence gets `beam_size` samples.
     """
     if not src_ids:
         return []
@@ -76,21 +76,21 @@ def search(
     if model.device.name != "cpu":
         blocks = BlockSearch(model, beam_size, length_penalty, n_best, options)
         return blocks.run(src_ids, limits, batch_size=size, on_ended=on_ended)
-    # With enough to do each thread runs a search of its own: nobody waits for anybody. With less, a few threads share
+    # With enough sentences each thread runs a separate search, and no thread waits. With fewer, several threads share
     # each of fewer searches.
     workers = max(1, min(threads, size // _LEAST_WORK))
     own_threads = max(1, threads // workers)
     size = -(-size // workers)
     queue = _Queue(src_ids, length_blocks(src_ids, size), options)
     expected = None if options.expected_lengths is None else np.array(options.expected_lengths, np.float64)
-    asked = _Asked(src_ids, limits, expected, beam_size, length_penalty, n_best, options)
+    request = _Request(src_ids, limits, expected, beam_size, length_penalty, n_best, options)
     longest = max(map(len, src_ids)) + 1 if options.coverage_penalty else 0
     found: list[list[Hypothesis]] = [[] for _ in src_ids]
-    caller = get_ident()  # who alone is told what has ended, whichever parts it does
+    caller = get_ident()  # only this thread calls on_ended, whichever parts it runs
 
     def work(part: int, parts: int) -> None:
         decoder = model.search_decoder(own_threads, longest)
-        ended = asked.sentences(decoder, queue, size)
+        ended = request.sentences(decoder, queue, size)
         with queue:
             for sentences in ended:
                 for n, hypotheses in sentences:
@@ -100,7 +100,7 @@ def search(
                     on_ended(queue.newly_ended())
                 if queue.failed:
                     return
-        decoder.close()  # only now: what an error or an interruption has left half done is nobody's any more
+        decoder.close()  # only here: after an error or an interruption the decoder must not be reused
 
     run_parallel(work, workers)
     if on_ended is not None and (rest := queue.newly_ended()):
@@ -109,9 +109,9 @@ def search(
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What one call of `search` asks for, the same for all of its threads. limits, expected [N]: most tokens of each
-    sentence's translations, and expected ones where they matter."""
+class _Request:
+    """The arguments of one call of `search`, shared by its threads. limits [N]: the maximum length of the translations
+    of each sentence; expected [N]: their expected lengths, or None."""
 
     src_ids: Sequence[Sequence[int]]
     limits: np.ndarray
@@ -124,10 +124,11 @@ class _Asked:
     def sentences(
         self, decoder: SearchDecoder, queue: Iterator[Block], size: int
     ) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-        """Return the sentences of a queue as they end, each with its hypotheses; `size` of them are in work at a time.
+        """Yield the sentences of a queue as they end, each with its hypotheses; `size` sentences are processed at a
+        time.
 
-        Here alone it is decided how: as one compiled loop, where the options leave the choice of continuations as it is
-        and the decoder has such a loop, else step by step.
+        This method alone chooses how to search: as one compiled loop if the options keep the plain choice of
+        continuations and the decoder has such a loop, otherwise step by step.
         """
         selector = self.options.selector(self.src_ids, self.beam_size, decoder.eos_id)
         loop = decoder.begin_loop(self._settings(size, decoder.eos_id)) if selector.is_plain else None
@@ -149,7 +150,7 @@ class _Asked:
         return ([one] for one in run(cell, queue, size))
 
     def _settings(self, size: int, eos_id: int) -> BeamSettings:
-        """Return what a compiled loop with `size` sentences in work is told."""
+        """Return the settings of a compiled loop that processes `size` sentences at a time."""
         return BeamSettings(
             size=size,
             beam_size=self.beam_size,
@@ -163,11 +164,11 @@ class _Asked:
 
 
 class _Queue(Iterator[Block]):
-    """Blocks of sentences for several threads. Where a thread fails inside `with`, `failed` tells the others."""
+    """Blocks of sentences for several threads. If a thread fails inside `with`, `failed` is set for the others."""
 
     def __init__(self, src_ids: Sequence[Sequence[int]], blocks: Iterator[list[int]], options: SearchOptions) -> None:
         self._src_ids, self._blocks, self._options, self._lock = src_ids, blocks, options, Lock()
-        self._ended = self._told = 0
+        self._ended = self._reported = 0
         self.failed = False
 
     def __next__(self) -> Block:
@@ -180,14 +181,14 @@ class _Queue(Iterator[Block]):
         return Block(np.array(block), sources, candidates)
 
     def count(self, ended: int) -> None:
-        """So many more sentences have ended."""
+        """Add `ended` to the number of sentences that have ended."""
         with self._lock:
             self._ended += ended
 
     def newly_ended(self) -> int:
         """Return how many sentences have ended since the last call."""
         ended = self._ended
-        self._told, new = ended, ended - self._told
+        self._reported, new = ended, ended - self._reported
         return new
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""Completing what a person types: the decoder's states after the typed words are kept, and only new words are read."""
+"""Interactive completion: the decoder states after the typed tokens are kept, and only new tokens are read."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from nmt.errors import DeviceError
 from nmt.special_tokens import BOS_ID
 
 _PLACES = 32
-"""States kept along the typed words; see `Session`."""
+"""The maximum number of kept positions; see `Session`."""
 
 
 @dataclass
 class _Place:
-    """A place between typed tokens: the states there, and the token to read next."""
+    """A position between typed tokens: the decoder states there, and the token to read next."""
 
     states: States
     token: np.ndarray
@@ -29,14 +29,14 @@ class _Place:
 class Session:
     """One source sentence, encoded once, whose translation is completed again and again.
 
-    Where a prefix goes on from an earlier one, only the new tokens are read. Where something was deleted, reading
-    starts at the last place before the change that is kept. Memory does not grow with the text: of at most 32 places
-    that are kept, every second one goes when another is to come. With a shortlist, what is typed becomes a candidate;
-    a token that was none changes all probabilities, so then everything is read again.
+    If a prefix extends the previous one, only the new tokens are read. If something was deleted, reading starts at the
+    last kept position before the change. Memory does not grow with the text: at most 32 positions are kept; when
+    another one is added, every second one is dropped. With a shortlist, the typed tokens become candidates; a token
+    that was not one changes all probabilities, so then everything is read again.
     """
 
     def __init__(self, model: SearchModel, src_ids: Sequence[int], threads: int = 1) -> None:
-        """`src_ids` without EOS. Raises DeviceError for a model on a GPU."""
+        """Encode `src_ids` (without EOS). Raises DeviceError for a model on a GPU."""
         if model.device.name != "cpu":
             raise DeviceError(
                 f"session: must run on the processor, got the device {model.device.name}; use device cpu, every model "
@@ -48,13 +48,13 @@ class Session:
         self._begin(None)
 
     def _begin(self, candidates: list[int] | None) -> None:
-        """Encode the sentence, with these candidates or none; nothing is typed."""
+        """Encode the sentence, with these candidates or none, and forget what was typed."""
         self._candidates = candidates
         self._decoder: Decoder = self._model.search_decoder(self._threads)
         narrow = None if candidates is None else [np.array(candidates, np.int32)]
         self._sentence_ids, states, token = self._decoder.admit([self.src_ids], narrow)
         self._typed: list[int] = []
-        self._log_probs: list[np.floating] = []  # of typed tokens
+        self._log_probs: list[np.floating] = []  # of the typed tokens
         self._places: dict[int, _Place] = {0: _Place(states, token)}
         self._gap = 1  # places are kept at multiples of it
 
@@ -69,10 +69,10 @@ class Session:
         max_length_extra: int = 10,
         options: SearchOptions | None = None,
     ) -> list[Hypothesis]:
-        """Return the n best translations that begin with the tokens `prefix`, which their ids hold.
+        """Return the n best translations that begin with the tokens `prefix`; their ids include it.
 
-        The same as `search` gives with `SearchOptions(prefixes=[prefix])`, bit for bit. Options are those of one
-        sentence; they cannot have prefixes of their own, groups or sampling, nor a coverage penalty.
+        The result is the same as that of `search` with `SearchOptions(prefixes=[prefix])`, bit for bit. Options are
+        those of a single sentence; they cannot have prefixes, groups, sampling or a coverage penalty.
         """
         options = options or SearchOptions()
         self._check(options)
@@ -86,7 +86,7 @@ class Session:
         selector = options.selector([self.src_ids], beam_size, self._decoder.eos_id)
         expected = None if options.expected_lengths is None else np.array(options.expected_lengths)
         cell = BeamCell(
-            _Kept(self._decoder),
+            _KeptDecoder(self._decoder),
             limits,
             beam_size,
             length_penalty,
@@ -112,11 +112,11 @@ class Session:
         return ended[0][1]
 
     def _read(self, prefix: list[int]) -> _Place:
-        """Return the place behind a prefix; the decoder reads what it has not read or not kept."""
+        """Return the position after a prefix; the decoder reads the tokens after the last kept position."""
         same = next((n for n, (a, b) in enumerate(zip(prefix, self._typed, strict=False)) if a != b), None)
         same = min(len(prefix), len(self._typed)) if same is None else same
         self._places = {at: place for at, place in self._places.items() if at <= same}
-        self._typed = prefix  # what the places lie along, from now on: also if reading is interrupted
+        self._typed = prefix  # the kept positions belong to this prefix, even if reading is interrupted
         start = max(self._places)
         place, self._log_probs = self._places[start], self._log_probs[:start]
         for at, token in enumerate(prefix[start:], start=start + 1):
@@ -130,7 +130,7 @@ class Session:
         return place
 
     def _keep(self, at: int, place: _Place, last: int) -> None:
-        """Remember a place; where there are too many, every second one goes, but for `last`."""
+        """Store a position; if there are too many, drop every second one except `last`."""
         self._places[at] = place
         while len(self._places) > _PLACES:
             self._gap *= 2
@@ -148,8 +148,8 @@ class Session:
             raise ValueError(f"Session.complete: must have no {' nor '.join(wrong)}, got it; search without a session")
 
 
-class _Kept:
-    """A decoder whose sentence stays when a search over it has ended."""
+class _KeptDecoder:
+    """A decoder that keeps its sentence when a search over it has ended."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder, self.eos_id = decoder, decoder.eos_id
@@ -157,4 +157,4 @@ class _Kept:
         self.best_tokens, self.log_probs = decoder.best_tokens, decoder.log_probs
 
     def release(self, sentence_ids: np.ndarray) -> None:
-        """The session keeps it."""
+        """Do nothing: the session keeps the sentence."""

@@ -1,7 +1,8 @@
-"""Which target tokens a sentence's translation may hold: few enough that the output layer is no longer the most work.
+"""Lexical shortlists: the target tokens that a sentence's translation may contain, so few that the output layer no
+longer dominates the work.
 
-A token is a candidate of a sentence if it is one of the frequent ones, or one of those that translate one of the
-source's tokens (lexical shortlist of Jean et al. 2015, section 2.3, and Junczys-Dowmunt et al. 2018, section 3.1).
+A token is a candidate of a sentence if it is one of the frequent tokens, or a translation of one of the source tokens
+(Jean et al. 2015, section 2.3, and Junczys-Dowmunt et al. 2018, section 3.1).
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ class Shortlist:
 
     Args:
         starts: int64 [source vocabulary + 1].
-        tokens: int32 [n]; those of source token s are tokens[starts[s] : starts[s + 1]].
+        tokens: int32 [n]; the candidates of source token s are tokens[starts[s] : starts[s + 1]].
         always: int32 [m], candidates of every sentence.
-        vocab_size: Of the target.
+        vocab_size: The size of the target vocabulary.
 
     Raises:
         ShapeError: The arrays do not fit one another.
@@ -40,9 +41,10 @@ class Shortlist:
         self._always_there[self.always] = True
 
     def candidates(self, src_ids: Sequence[int], needed: Iterable[int] = ()) -> np.ndarray:
-        """Return the candidates of a sentence, in rising order, int32 [U]: a function of its tokens and of those
-        `needed` for what it is made to say, so that neither its batch nor its neighbours change them."""
+        """Return the sorted candidates of a sentence, int32 [U]. They depend only on its tokens and on `needed`, the
+        tokens that the options force, not on the rest of the batch."""
         parts = [self.tokens[self.starts[s] : self.starts[s + 1]] for s in set(src_ids) if s + 1 < len(self.starts)]
-        there = self._always_there.copy()  # looking through all tokens takes a tenth of sorting those of a sentence
+        # Scanning all tokens takes a tenth of the time of sorting a sentence's candidates.
+        there = self._always_there.copy()
         there[np.concatenate([*parts, np.fromiter(needed, np.int32)])] = True
         return np.flatnonzero(there).astype(np.int32)

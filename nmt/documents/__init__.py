@@ -1,6 +1,6 @@
-"""Text as people have it: paragraphs of sentences, markup, placeholders and file formats around what a model reads.
+"""Documents: paragraphs of sentences, markup, placeholders and file formats around the text that a model reads.
 
-A `Passage` is a piece of text whose sentences are translated and put together again; a document is a file of them.
+A `Passage` is a piece of text whose sentences are translated and put together again; a document is a file of passages.
 """
 
 from nmt.documents.passage import Passage

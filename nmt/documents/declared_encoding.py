@@ -1,4 +1,4 @@
-"""The encoding that a file of HTML or XML declares for itself."""
+"""The encoding that an HTML or XML file declares for itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 _HEAD = 1024
-"""Bytes in which HTML has its declaration (HTML Living Standard, 4.2.5.4)."""
+"""The number of bytes that may contain the declaration of HTML (HTML Living Standard, 4.2.5.4)."""
 _DECLARED = re.compile(
     rb"""<\?xml[^>]{0,200}?\bencoding\s{0,9}=\s{0,9}["']([A-Za-z0-9._:-]{1,40})"""
     rb"""|<meta\b[^>]{0,400}?\bcharset\s{0,9}=\s{0,9}["']?\s{0,9}([A-Za-z0-9._:-]{1,40})""",
@@ -15,24 +15,24 @@ _DECLARED = re.compile(
 )
 _MARK = b"\xef\xbb\xbf"
 _AS_BROWSERS = {"iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030", "gbk": "gb18030"}
-"""What HTML means by a label (Encoding Standard, 4.2)."""
+"""The encodings that HTML labels stand for (Encoding Standard, 4.2)."""
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a file is encoded; marked: whether a byte-order mark begins it."""
+    """The encoding of a file; marked: whether it begins with a byte-order mark."""
 
     name: str = "utf-8"
     marked: bool = False
 
     def encoded(self, text: str) -> bytes:
-        """Return the bytes of a text; characters that the encoding lacks as references."""
+        """Return the bytes of a text; characters that the encoding lacks become character references."""
         return _MARK * self.marked + text.encode(self.name, "xmlcharrefreplace")
 
 
 def declared_text(content: bytes) -> tuple[str, Encoding] | None:
-    """Return the text of a file by the encoding that it declares. None where it declares none but UTF-8, is UTF-8
-    beyond ASCII whatever it declares, or is not what it declares."""
+    """Return the text of a file and its encoding, if it declares one. Return None if it declares none or UTF-8, if it
+    is UTF-8 with non-ASCII characters whatever it declares, or if it cannot be decoded as declared."""
     found = None if content.startswith(_MARK) else _DECLARED.search(content[:_HEAD])
     if found is None:
         return None

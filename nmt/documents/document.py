@@ -1,4 +1,5 @@
-"""Files of text in many formats: what in them is translated, and the file with the translations in its place."""
+"""Documents in many file formats: extract the text to translate, and write the file with the translations in its
+place."""
 
 from __future__ import annotations
 
@@ -18,18 +19,18 @@ from nmt.errors import DataError
 
 @dataclass(frozen=True)
 class Document:
-    """passages: what is translated; write: gives the file, with a text for each passage."""
+    """A document. passages: the text to translate; write: returns the file, given the new text of each passage."""
 
     passages: list[Passage]
     write: Callable[[Sequence[str]], bytes]
 
 
 Reader = Callable[[bytes, str, Splitter | None], Document]
-"""Reads a file's bytes; its name is for messages. Raises DataError."""
+"""Reads the bytes of a file with a name for messages. Raises DataError."""
 
 
 def text_of(content: bytes, name: str) -> tuple[str, bool]:
-    """Return a file's text, and whether a byte-order mark began it. Raises DataError."""
+    """Return the text of a file, and whether it begins with a byte-order mark. Raises DataError."""
     marked = content.startswith(b"\xef\xbb\xbf")
     try:
         return content[3 * marked :].decode(), marked
@@ -41,13 +42,13 @@ def text_of(content: bytes, name: str) -> tuple[str, bool]:
 
 
 def bytes_of(text: str, marked: bool) -> bytes:
-    """Return a file of a text."""
+    """Return the bytes of a file with this text."""
     return b"\xef\xbb\xbf" * marked + text.encode()
 
 
 @dataclass(frozen=True)
 class _WholeFile:
-    """Writes a file that is one passage."""
+    """A writer of files that consist of one passage."""
 
     encoding: Encoding
 
@@ -61,7 +62,7 @@ def _read_text(content: bytes, name: str, splitter: Splitter | None) -> Document
 
 
 def _marked_up(read: Callable[[str, Splitter | None], Passage]) -> Reader:
-    """Return the reader of a format whose files may say how they are encoded."""
+    """Return a reader for a format whose files may declare their encoding."""
 
     def reader(content: bytes, name: str, splitter: Splitter | None) -> Document:
         found = declared_text(content)
@@ -82,7 +83,7 @@ _READERS: dict[str, Reader | str] = {
     "xliff": "nmt.documents.formats.xliff",
     "docx": "nmt.documents.formats.docx",
 }
-"""Readers of texts, or the modules whose `read` is one: with limits of its own, and languages for headers."""
+"""Readers of texts, or the modules whose `read` is a reader that also takes limits, and languages for headers."""
 
 FORMATS = tuple(_READERS)
 
@@ -100,7 +101,7 @@ MEDIA_TYPES = {
 
 
 def format_of(name: str) -> str:
-    """Return the format that a file's name says. Raises DataError."""
+    """Return the format that the extension of a file name stands for. Raises DataError."""
     suffix = PurePath(name).suffix.lower().lstrip(".")
     found = _SUFFIXES.get(suffix, suffix)
     if found not in _READERS:
@@ -121,18 +122,18 @@ def read_document(
     languages: tuple[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Document:
-    """Read a file.
+    """Read a document.
 
     Args:
-        content: The file.
+        content: The bytes of the file.
         form: One of FORMATS.
-        name: What messages call it.
-        splitter: Where sentences end; each paragraph is one where None.
+        name: The name of the file in messages.
+        splitter: Splits paragraphs into sentences; if None, each paragraph is one sentence.
         languages: Codes of source and target, for formats that name them in the file.
-        limits: What the file may hold.
+        limits: Limits of the file's contents.
 
     Raises:
-        DataError: It is no such file, or beyond the limits.
+        DataError: The file is not of this format, or exceeds the limits.
         NMTError: A library that the format needs is not installed.
     """
     reader = _READERS[form]

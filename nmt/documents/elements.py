@@ -1,4 +1,4 @@
-"""Elements of HTML: which stand within a sentence, which are not translated, and where they end without an end tag."""
+"""HTML elements: which are inline, which are not translated, and where they end if the end tag is omitted."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ INLINE = frozenset(
     "a abbr acronym b bdi bdo big button cite data del dfn em font i img ins label mark q rp rt ruby s small span "
     "strike strong sub sup time tt u wbr g x bx ex ph bpt ept it mrk".split()
 )
-"""Elements within a sentence (HTML Living Standard, 3.2.5.2.5 Phrasing content, of form controls button alone; XLIFF
-1.2, 2.3). Any other is a wall: sentences end there."""
+"""Inline elements (HTML Living Standard, 3.2.5.2.5 Phrasing content, of form controls only button; XLIFF 1.2, 2.3). All
+others are walls, which end sentences."""
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 OPAQUE_INLINE = frozenset("code kbd samp var svg math".split())
 OPAQUE = OPAQUE_INLINE | frozenset("script style textarea template noscript object iframe pre".split())
@@ -31,14 +31,14 @@ _CLOSES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("tbody", "thead", "tfoot"), ("td", "th", "tr", "tbody", "thead", "tfoot", "caption", "colgroup")),
     "body": ("head",),
 }
-"""Whose end a start tag is, in the order in which they are looked for (HTML Living Standard, 13.1.2.4)."""
+"""Elements that a start tag closes implicitly, in the order of the search (HTML Living Standard, 13.1.2.4)."""
 _OPTIONAL = frozenset(name for names in _CLOSES.values() for name in names)
 _SCOPES = frozenset("table td th caption ul ol dl menu select ruby button object template html".split())
-"""Elements beyond which no start tag closes an element."""
+"""Elements that limit the scope in which a start tag closes others."""
 
 
 class _Stack:
-    """The elements that are open. Each question takes constant time."""
+    """A stack of open elements. Every query takes constant time."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -46,14 +46,14 @@ class _Stack:
         self._scopes: list[int] = []
 
     def push(self, name: str) -> None:
-        """An element begins."""
+        """Open an element."""
         self._places.setdefault(name, []).append(len(self.names))
         if name in _SCOPES:
             self._scopes.append(len(self.names))
         self.names.append(name)
 
     def cut(self, place: int) -> None:
-        """Close the elements from a place on."""
+        """Close all elements from a position of the stack on."""
         while len(self.names) > place:
             name = self.names.pop()
             self._places[name].pop()
@@ -61,7 +61,7 @@ class _Stack:
                 self._scopes.pop()
 
     def place(self, name: str, *, in_scope: bool) -> int | None:
-        """Return where the innermost element of a name is, None where there is none."""
+        """Return the position of the innermost element of this name, or None if there is none."""
         found = self._places.get(name)
         if not found or (in_scope and self._scopes and found[-1] < self._scopes[-1]):
             return None
@@ -69,11 +69,11 @@ class _Stack:
 
 
 def whole_elements(pieces: list[Piece], kept: set[int], *, is_xml: bool) -> list[tuple[int, int]]:
-    """Return the outermost elements that begin at pieces of `kept`: from which piece to before which. In HTML end tags
-    may be left out."""
+    """Return the outermost elements that begin at the pieces `kept`, as [first piece, piece after the last). In HTML,
+    end tags may be omitted."""
     stack = _Stack()
     found: list[tuple[int, int]] = []
-    first, depth = -1, 0  # the piece at which the element begins that is kept, and its place in the stack
+    first, depth = -1, 0  # the first piece of the current kept element, and its stack position
 
     def close(place: int, upto: int) -> None:
         nonlocal first

@@ -1,4 +1,4 @@
-"""What readers of documents take at most, and the encodings that they know."""
+"""Limits of documents, and the supported encodings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from nmt.errors import DataError
 
 @dataclass(frozen=True)
 class Limits:
-    """What one file may hold. content_bytes: of its texts, unpacked: the XML parts of a DOCX together, or the file;
-    archive_bytes: of all members of an archive, unpacked; elements: XML elements, PO entries or subtitles;
-    paragraph_elements: XML elements of one paragraph or unit; depth: of elements within elements."""
+    """Limits for one file. content_bytes: the size of its text, unpacked: that of all XML parts of a DOCX together, or
+    of the file; archive_bytes: the size of all members of an archive, unpacked; elements: the number of XML elements,
+    PO entries or subtitles; paragraph_elements: the number of XML elements in one paragraph or unit; depth: the nesting
+    depth of elements."""
 
     content_bytes: int = 64 * 2**20
     archive_bytes: int = 200 * 2**20
@@ -23,17 +24,17 @@ class Limits:
     depth: int = 200
 
     def check_content(self, size: int, name: str) -> None:
-        """Raise DataError for more bytes of text than content_bytes."""
+        """Raise DataError if `size` exceeds content_bytes."""
         if size > self.content_bytes:
             raise DataError(f"{name}: must hold at most {self.content_bytes:,} bytes of text, got {size:,}; split it")
 
     def check_elements(self, count: int, name: str) -> None:
-        """Raise DataError for more than `elements`."""
+        """Raise DataError if `count` exceeds `elements`."""
         if count > self.elements:
             raise DataError(f"{name}: must have at most {self.elements:,} elements, got more; split it")
 
     def check_place(self, count: int, depth: int, name: str) -> None:
-        """Raise DataError for an element that is one too many in its paragraph, or too deep."""
+        """Raise DataError if an element exceeds paragraph_elements or depth."""
         if depth > self.depth:
             raise DataError(f"{name}: elements must be at most {self.depth} deep, got deeper ones; simplify it")
         if count > self.paragraph_elements:
@@ -44,7 +45,7 @@ class Limits:
 _KNOWN = re.compile(
     r"utf-(8|8-sig|16|16-le|16-be)|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|gb\w+|euc_\w+|big5\w*|shift_jis\w*|johab|tis-620"
 )
-"""Encodings of texts by Python's names: codecs that are none, or that take more than linear time, are left out."""
+"""Names of text encodings in Python, without codecs that are no encodings or take more than linear time."""
 
 
 def is_utf8(encoding: str) -> bool:
@@ -53,7 +54,7 @@ def is_utf8(encoding: str) -> bool:
 
 
 def decoded(content: bytes, encoding: str, name: str) -> str:
-    """Return the text of bytes. Raises DataError: the encoding is unknown, or the bytes are in another one."""
+    """Return the text of bytes. Raises DataError if the encoding is unknown or does not fit."""
     try:
         known = _KNOWN.fullmatch(codecs.lookup(encoding).name) is not None
     except (LookupError, ValueError):
@@ -73,8 +74,8 @@ _DECLARED = re.compile(rb"""\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([\w.-]+)[
 
 
 def xml_as_utf8(content: bytes, name: str) -> tuple[bytes, Callable[[bytes], bytes]]:
-    """Return a file of XML in UTF-8, and what writes it in its own encoding again, new characters as references where
-    that does not have them. Raises DataError."""
+    """Return an XML file in UTF-8, and a function that converts it back to its own encoding; new characters that the
+    encoding lacks become references. Raises DataError."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         mark, encoding = content[:2], "utf-16-le" if content[:1] == b"\xff" else "utf-16-be"
     else:

@@ -1,6 +1,6 @@
-"""Marks of markup around words: they follow the words they belong to into the translation.
+"""Placement of markup: tags follow the words that they belong to into the translation.
 
-Elements stay a tree: each mark comes out once, and what lay within an element does so again.
+Elements stay a tree: each mark is written once, and what was inside an element stays inside.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Literal
 from nmt.documents.words import NOWHERE, TargetWord, TargetWords
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
-"""What a word counts for the stretch of a translation that an element takes: one that comes from it, from elsewhere,
-from nowhere. Tried by benchmarks/markup.py, not fitted to it."""
+"""Scores of a target word in the span of an element: aligned to it, to other words, to none. Tried by
+benchmarks/markup.py, not fitted to it."""
 
 _MOST_MARKS = 200
-"""Of a sentence, beyond which no reader could tell where each belongs: time grows with their square, and depth."""
+"""The maximum number of marks that are placed by alignment: time grows with their square, and recursion with depth."""
 
 _CLOSING = ".,;:!?…)]}»”’\"'"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A tag, comment or the like, as it is written, at a place of a text: before the character `at`. `partner`: the
-    place among the marks of the tag that closes or opens the same element, None where it is not there."""
+    """A tag, comment or similar markup as written, before the character `at` of a text. `partner`: the index of the tag
+    that opens or closes the same element, None if there is none."""
 
     raw: str
     at: int
@@ -37,8 +37,8 @@ class Mark:
 
 @dataclass
 class _Node:
-    """An element, or a mark alone (whose `last` is `first`). Marks first ... last; characters [start, end) of the
-    source; then, of the translation."""
+    """An element, or a single mark (whose `last` is `first`): marks first ... last around the characters [start, end)
+    of the source; then its place in the translation."""
 
     first: int
     last: int
@@ -52,22 +52,23 @@ class _Node:
 
     @property
     def is_point(self) -> bool:
-        """Return whether it stands at a place and not around words."""
+        """Return whether it stands at a single position and contains no words."""
         return self.start == self.end
 
 
 def with_marks(
     text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str], glued: Set[int] = frozenset()
 ) -> str:
-    """Return the translation of `text` with its marks; escape: what is written for characters of the translation;
-    glued: words of the source that are kept together with the one before."""
+    """Return the translation of `text` with its marks. escape: how characters of the translation are written; glued:
+    indices of source words that are joined to the previous one by a no-break space."""
     if len(marks) > _MOST_MARKS:
         return _in_order(text, marks, found, escape)
     return _Layout(text, marks, found, glued).written(escape)
 
 
 def _put_together(words: Sequence[TargetWord], glued: Set[int]) -> str:
-    """Return the words as a text; no-break spaces between two that had one, and are neighbours again."""
+    """Return the words as a text, with no-break spaces between words that had one in the source and are still
+    adjacent."""
     parts = [words[0].text] if words else []
     for one, other in pairwise(words):
         parts.append("\xa0" if other.source in glued and one.source == other.source - 1 else " ")
@@ -76,7 +77,7 @@ def _put_together(words: Sequence[TargetWord], glued: Set[int]) -> str:
 
 
 def _in_order(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str]) -> str:
-    """Return the same by nothing but how far each mark stood in the source: the order of marks stays."""
+    """Return the translation with marks placed only by their relative position in the source; their order is kept."""
     words = [word.text.translate(escape) for word in found.words]
     parts: list[str] = []
     done = 0
@@ -89,13 +90,13 @@ def _in_order(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict
 
 
 def _pieces(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
-    """[start, end) cut so many characters behind its start."""
+    """Split [start, end) at these offsets from its start."""
     bounds = [start, *(start + cut for cut in cuts), end]
     return list(pairwise(bounds))
 
 
 class _Layout:
-    """Where marks go."""
+    """The placement of marks in a translation."""
 
     def __init__(self, text: str, marks: Sequence[Mark], found: TargetWords, glued: Set[int]) -> None:
         self._source, self._marks, self._found = text, marks, found
@@ -104,22 +105,23 @@ class _Layout:
         self._words = [m.span() for m in re.finditer(r"\S+", self._target)] if self._target else []
         self._sources = self._sources_of_spans()
         self._cut_copies()
-        # A mark whose partner is in another sentence, or nowhere, divides the sentence: what stood before it does so
-        # again, and its order with others of its kind stays.
+        # A mark whose partner is in another sentence, or missing, divides the sentence: the other marks stay on their
+        # side, and the order of such marks is kept.
         self._cuts = [n for n, mark in enumerate(marks) if mark.kind != "alone" and mark.partner is None]
         self._regions = self._divided()
         for region in self._regions:
             self._place(region)
 
     def written(self, escape: dict[int, str]) -> str:
-        """Return the whole."""
+        """Return the translation with its marks."""
         cuts = [self._marks[n].raw for n in self._cuts]
         return "".join(
             self._write(region, escape) + raw for region, raw in zip(self._regions, [*cuts, ""], strict=True)
         )
 
     def _divided(self) -> list[_Node]:
-        """Return the stretches between the marks that divide the sentence, as nodes with places of their own."""
+        """Return the regions between the marks that divide the sentence, as nodes whose place in the translation is
+        set."""
         bounds = [-1, *self._cuts, len(self._marks)]
         found: list[_Node] = []
         low = begin = 0
@@ -137,37 +139,37 @@ class _Layout:
         return found
 
     def _cut_at(self, at: int) -> int:
-        """Return the target word before which most words come from before a character of the source, and behind which
-        most come from behind it."""
-        upto = bisect_left(self._spans, (at, 0))  # words of the source that begin before it
+        """Return the target word at which to split: most words before it come from source words before `at`, most
+        others from words after it."""
+        upto = bisect_left(self._spans, (at, 0))  # the number of source words that begin before it
         sides = [0 if s == NOWHERE else 1 if s < upto else -1 for s in self._sources]
         scores = list(accumulate(sides, initial=0))
         wanted = at / max(1, len(self._source)) * len(self._words)
         return max(range(len(self._words) + 1), key=lambda t: (scores[t], -abs(t - wanted)))
 
     def _sources_of_spans(self) -> list[int]:
-        """Return the source word of each word that spaces divide: a placeholder may hold some."""
+        """Return the source word of each whitespace-separated target word; a placeholder may contain spaces."""
         found = []
         for word in self._found.words:
             found += [word.source] * max(1, len(word.text.split()))
         return found
 
     def _cut_copies(self) -> None:
-        """Cut words that have marks within them, and come out as they went in, where the marks are: `[<b>1</b>]`."""
+        """Split words that contain marks and were copied unchanged at their marks: `[<b>1</b>]`."""
         ats = sorted({mark.at for mark in self._marks})
         cuts = [[at - a for at in ats[bisect_right(ats, a) : bisect_left(ats, b)]] for a, b in self._spans]
         spans: list[tuple[int, int]] = []
         words: list[tuple[int, int]] = []
         sources: list[int] = []
-        self._whole: list[int] = []  # of each piece of the source, the number of its word
-        first: list[int] = []  # of each word of the source, its first piece
+        self._whole: list[int] = []  # the word of each source piece
+        first: list[int] = []  # the first piece of each source word
         for n, ((a, b), own) in enumerate(zip(self._spans, cuts, strict=True)):
             first.append(len(spans))
             copies = any(s == n and self._is_copy(t, n) for t, s in enumerate(self._sources)) if own else False
             pieces = _pieces(a, b, own if copies else [])
             spans += pieces
             self._whole += [n] * len(pieces)
-        self._first_target: list[int] = []  # of each word of the target, its first piece
+        self._first_target: list[int] = []  # the first piece of each target word
         for t, ((a, b), source) in enumerate(zip(self._words, self._sources, strict=True)):
             self._first_target.append(len(words))
             is_copy = 0 <= source < len(cuts) and bool(cuts[source]) and self._is_copy(t, source)
@@ -178,17 +180,17 @@ class _Layout:
         self._spans, self._words, self._sources = spans, words, sources
 
     def _is_copy(self, t: int, n: int) -> bool:
-        """Return whether a word of the target is one of the source, but for its case."""
+        """Return whether target word t equals source word n, ignoring case."""
         one, other = self._target[slice(*self._words[t])], self._source[slice(*self._spans[n])]
         return len(one) == len(other) and one.casefold() == other.casefold()
 
     def _best_of(self, piece: int) -> int:
-        """Return the target word that attends most to the word of a piece of the source."""
+        """Return the target word that attends most to the word of a source piece."""
         t = self._found.of_source(self._whole[piece])[0]
         return self._first_target[min(t, len(self._first_target) - 1)]
 
     def _tree(self, first: int, last: int) -> list[_Node]:
-        """Return the nodes of marks first ... last - 1, which are whole elements and marks alone."""
+        """Return the nodes of marks first ... last - 1: whole elements and single marks."""
         nodes, n = [], first
         while n < last:
             mark = self._marks[n]
@@ -197,7 +199,7 @@ class _Layout:
                 if self._source[mark.at : end].strip():
                     children = self._tree(n + 1, mark.partner)
                     nodes.append(_Node(n, mark.partner, mark.at, end, children))
-                else:  # around nothing: all of it stands at one place
+                else:  # an empty element is a point
                     nodes.append(_Node(n, mark.partner, mark.at, mark.at))
                 n = mark.partner + 1
             else:
@@ -205,18 +207,18 @@ class _Layout:
                 n += 1
         return nodes
 
-    # ------------------------------------------------------------ where
+    # ------------------------------------------------------------ placement
 
     def _place(self, parent: _Node) -> None:
-        """Give the children of a node their places within its own."""
+        """Place the children of a node within its range."""
         for child in parent.children:
             if child.is_point:
                 child.begin = child.stop = min(max(self._point(child), parent.begin), parent.stop)
             else:
-                self._stretch(child, parent)
+                self._choose_span(child, parent)
         elements = sorted((c for c in parent.children if not c.is_point), key=lambda c: (c.low + c.high, c.first))
         for left, right in zip(elements, elements[1:], strict=False):
-            self._part(left, right)
+            self._separate(left, right)
         edge = parent.begin
         for child in elements:
             self._to_characters(child, parent)
@@ -224,15 +226,16 @@ class _Layout:
             child.stop = edge = max(child.stop, child.begin)
         for child in parent.children:
             if child.is_point:
-                self._out_of(child, elements)
+                self._move_out(child, elements)
             else:
                 self._place(child)
 
     def _source_words(self, node: _Node) -> set[int]:
         return {n for n, (a, b) in enumerate(self._spans) if a < node.end and node.start < b}
 
-    def _stretch(self, node: _Node, parent: _Node) -> None:
-        """The target words of an element: the stretch with the most words of its own and the fewest others."""
+    def _choose_span(self, node: _Node, parent: _Node) -> None:
+        """Choose the target words of an element: the span with the most words from the element and the fewest
+        others."""
         own = self._source_words(node)
         best, total, start = 0.0, 0.0, parent.low
         node.low = node.high = parent.low
@@ -247,14 +250,14 @@ class _Layout:
             t = min(max(self._best_of(min(own)), parent.low), parent.high - 1) if self._found.words else 0
             node.low, node.high = t, t + 1
 
-    def _part(self, left: _Node, right: _Node) -> None:
-        """Cut where two elements overlap, so that the most words are in their own."""
+    def _separate(self, left: _Node, right: _Node) -> None:
+        """Split the target words where two elements overlap, so that most words stay in their own element."""
         if left.high <= right.low:
             return
         of_left, of_right = self._source_words(left), self._source_words(right)
 
         low, high = min(left.low, right.low), max(left.high, right.high)
-        # Of a word, what it counts for the left one less what it counts for the right one: summed, the best cut.
+        # The score of a word for the left element minus that for the right one: the cut has the maximum sum.
         worth = (
             (self._sources[t] in of_left and t >= left.low) - (self._sources[t] in of_right) for t in range(low, high)
         )
@@ -264,7 +267,8 @@ class _Layout:
         left.high = right.low = cut
 
     def _to_characters(self, node: _Node, parent: _Node) -> None:
-        """From words to characters: punctuation beside an element that it did not hold stays outside."""
+        """Set the character range of an element from its target words; adjacent punctuation that was outside stays
+        outside."""
         if node.low >= node.high:
             node.begin = node.stop = min(self._start_of(node.low), parent.stop)
             return
@@ -276,14 +280,14 @@ class _Layout:
         node.begin, node.stop = max(node.begin, parent.begin), min(node.stop, parent.stop)
 
     def _ends_there(self, t: int, side: int, at: int) -> bool:
-        """Return whether a piece of the target is one of the source that begins (side 0) or ends (1) at this
+        """Return whether target piece t is a copy of a source piece that begins (side 0) or ends (side 1) at this
         character."""
         n = self._sources[t]
         return 0 <= n < len(self._spans) and self._spans[n][side] == at and self._is_copy(t, n)
 
     def _outside_at_begin(self, node: _Node) -> int:
-        """Return characters of its first target word that stand before an element which begins within a word of the
-        source: those that stood before it, as they are, or what is left of the part that it holds."""
+        """Return how many characters of the first target word stay before an element that begins inside a source word:
+        a copy of the characters before it, or what remains of the word without the element's part."""
         head = self._source[: node.start].rpartition(" ")[2]
         word = self._target[node.begin : self._words[node.low][1]]
         inner = self._source[node.start : node.end]
@@ -297,7 +301,7 @@ class _Layout:
         return 0 if opening.isalnum() else min(len(word) - len(word.lstrip(opening)), len(word) - 1)
 
     def _outside_at_end(self, node: _Node) -> int:
-        """Return the same for characters of its last target word that stand behind it."""
+        """Return how many characters of the last target word stay after the element; like `_outside_at_begin`."""
         tail = self._source[node.end :].partition(" ")[0]
         word = self._target[max(node.begin, self._words[node.high - 1][0]) : node.stop]
         inner = self._source[node.start : node.end]
@@ -314,7 +318,8 @@ class _Layout:
         return self._words[t][0] if t < len(self._words) else len(self._target)
 
     def _point(self, node: _Node) -> int:
-        """Return the character before which a mark alone goes: beside the word that it stood beside."""
+        """Return the character before which a single mark goes: next to the translation of the word that it was next
+        to."""
         at = node.start
         for n, (start, end) in enumerate(self._spans):
             glued = at == end and not self._source[at : at + 1].strip()
@@ -333,8 +338,9 @@ class _Layout:
         return self._words[t][1 if after else 0]
 
     @staticmethod
-    def _out_of(point: _Node, elements: list[_Node]) -> None:
-        """A mark that stood outside an element stands outside again: before it if it was before it, else behind."""
+    def _move_out(point: _Node, elements: list[_Node]) -> None:
+        """Move a mark that was outside an element out of it: before the element if it was before it, otherwise after
+        it."""
         for one in elements:
             if one.begin < point.begin < one.stop or (one.begin == point.begin < one.stop and point.first > one.first):
                 point.begin = point.stop = one.begin if point.first < one.first else one.stop
@@ -342,7 +348,7 @@ class _Layout:
     # ------------------------------------------------------------ writing
 
     def _spaced(self, point: _Node, raw: str) -> str:
-        """Return a mark alone with white space around it if it stood so."""
+        """Return a single mark, surrounded by white space if it was in the source."""
         around = self._source[max(0, point.start - 1) : point.start + 1]
         if len(around) < 2 or around.strip():
             return raw

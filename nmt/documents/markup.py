@@ -1,6 +1,7 @@
-"""Where tags, comments and texts stand in HTML and XML: a scanner in one pass, whatever is wrong with the text.
+"""A scanner that finds tags, comments and text in HTML and XML in one pass, however malformed the text is.
 
-Time is linear: nothing is looked for twice in the same stretch. The pieces together are the text, byte for byte.
+It takes linear time: it never searches the same range twice for the same string. The pieces together are the text, byte
+for byte.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title p
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the text, [start, end). name: of an element, in small letters; attributes: where values stand."""
+    """A piece [start, end) of the text. name: the element's name in lower case; attributes: the ranges of attribute
+    values."""
 
     kind: PieceKind
     start: int
@@ -39,9 +41,9 @@ class Piece:
 class _Scanner:
     def __init__(self, text: str, is_xml: bool) -> None:
         self._text, self._is_xml = text, is_xml
-        self._next: dict[str, int] = {}  # of each string, where it was found last
+        self._next: dict[str, int] = {}  # the last result for each string
         self._had_type = False
-        self._raw: str | None = None  # the element whose content is raw text from here on
+        self._raw: str | None = None  # the element whose content is raw text at the current position
 
     def pieces(self) -> Iterator[Piece]:
         """Yield all pieces in order."""
@@ -62,19 +64,19 @@ class _Scanner:
             yield Piece("text", done, len(text))
 
     def _find(self, what: str, at: int) -> int:
-        """Return where a string stands next, -1 where nowhere. What was found once is not looked for again."""
+        """Return the position of the next occurrence of a string, -1 if there is none. Results are cached."""
         found = self._next.get(what, 0)
         if 0 <= found < at or what not in self._next:
             found = self._next[what] = self._text.find(what, at)
         return found
 
     def _upto(self, what: str, at: int) -> int:
-        """Behind the next such string, or the end of the text."""
+        """Return the position after the next occurrence of a string, or the end of the text."""
         found = self._find(what, at)
         return len(self._text) if found < 0 else found + len(what)
 
     def _markup(self, at: int) -> Piece | None:
-        """Return the tag, comment or declaration that begins here; None where it is a text's character."""
+        """Return the tag, comment or declaration that begins here; None if the character is plain text."""
         text = self._text
         sign = text[at + 1 : at + 2]
         if sign == "!":
@@ -84,15 +86,14 @@ class _Scanner:
             return Piece("declaration", at, closed + 2 if closed >= 0 else self._upto(">", at))
         found = _TAG.match(text, at)
         if found is None:
-            # HTML reads "</" before anything else as a comment, "</>" as nothing.
+            # In HTML, "</" before any other character begins a comment; "</>" is ignored.
             return Piece("comment", at, self._upto(">", at)) if sign == "/" else None
         if not self._is_xml and not found[1][0].isascii():
             return None
         return self._tag(at, found[1].lower(), found.end())
 
     def _declared(self, at: int) -> Piece:
-        """Return a comment, a CDATA section, a document type with all that it declares, or what browsers take as a
-        comment."""
+        """Return a comment, a CDATA section, a document type with its internal subset, or a browser's bogus comment."""
         text = self._text
         if text.startswith("<!--", at):
             if not self._is_xml and (short := re.compile("-?>").match(text, at + 4)):
@@ -106,12 +107,14 @@ class _Scanner:
         end = self._upto(">", at)
         bracket = self._find("[", at)
         if (0 <= bracket < end or self._is_xml) and not self._had_type:
-            self._had_type = True  # a text has one; looking for the end of many that have none is not linear
+            # Only the first counts: searching the ends of many unterminated ones takes quadratic time.
+            self._had_type = True
             end = self._end_of_type(at + 9) or end
         return Piece("declaration", at, end)
 
     def _end_of_type(self, at: int) -> int:
-        """Behind a document type, whose internal subset may hold >, quotes, comments; 0 where it does not end."""
+        """Return the position after a document type, whose internal subset may contain >, quotes and comments; 0 if it
+        does not end."""
         depth = 0
         while found := _SUBSET.search(self._text, at):
             sign = found[0]
@@ -128,7 +131,7 @@ class _Scanner:
         return 0
 
     def _tag(self, at: int, name: str, after: int) -> Piece:
-        """Return the tag that begins here. One without end reaches to the end of the text, as in browsers."""
+        """Return the tag that begins here. A tag without an end extends to the end of the text, as in browsers."""
         text = self._text
         is_end = text.startswith("</", at)
         values: dict[str, tuple[int, int]] = {}
@@ -151,12 +154,12 @@ class _Scanner:
         return Piece("start", at, end, name, values)
 
     def _end_of_raw_text(self, at: int) -> int:
-        """Return where the end tag of an element stands whose content holds no tags."""
+        """Return the position of the end tag of an element whose content contains no tags."""
         name, self._raw = self._raw, None
         found = re.compile(rf"</{name}(?=[{_SPACE}/>])", re.IGNORECASE).search(self._text, at)
         return found.start() if found else len(self._text)
 
 
 def scan(text: str, *, is_xml: bool = False) -> list[Piece]:
-    """Return the pieces of a text, by the rules of XML or by those that browsers have for HTML."""
+    """Return the pieces of a text, by the rules of XML or by those of browsers for HTML."""
     return list(_Scanner(text, is_xml).pieces())

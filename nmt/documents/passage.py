@@ -1,4 +1,4 @@
-"""A piece of text whose sentences are translated, and what becomes of all around them."""
+"""Passages: text whose sentences are translated, and everything around them, which is kept."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ NOTHING: dict[int, str] = {}
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 _LEAST_CAPITALS = 4
-"""Letters, all of them capitals, from which a sentence counts as written in capitals: fewer may be an abbreviation."""
+"""The least number of letters of a sentence written in capitals: fewer may be an abbreviation."""
 
 
 @dataclass(frozen=True)
 class Sentence:
     """One sentence of a passage. text: what the model reads; before, after: white space and marks that stay where they
-    are; raw: how text and marks were written; marks: those within the text; escape: how the translation's characters
-    are written; head, tail: white space of raw that stands before and behind all words; glued: spaces of the text that
-    keep the words beside them together."""
+    are; raw: text and marks as written; marks: those within the text; escape: how characters of the translation are
+    written; head, tail: white space of raw before and after all words; glued: positions of no-break spaces in the
+    text."""
 
     text: str
     before: str = ""
@@ -42,27 +42,27 @@ class Sentence:
 
     @cached_property
     def placeholders(self) -> list[Placeholder]:
-        """Return those of the text, in order."""
+        """Return the placeholders of the text, in order."""
         return placeholders_of(self.text)
 
     @cached_property
     def is_capitals(self) -> bool:
-        """Return whether it is written in capitals, placeholders aside."""
+        """Return whether it is written in capitals, ignoring placeholders."""
         return _is_capitals(self.text, self.placeholders)
 
     @property
     def asked(self) -> str:
-        """Return what is translated: capitals as a sentence has them, where all are capitals."""
+        """Return the text to translate: in sentence case if the sentence is all capitals."""
         return _sentence_case(self.text, self.placeholders) if self.is_capitals else self.text
 
     @property
     def needs_detail(self) -> bool:
-        """Return whether the words of the translation must know where they come from."""
+        """Return whether the translation needs a word alignment."""
         return bool(self.marks or self.placeholders or self.glued)
 
     def translated(self, translation: Translation) -> str:
-        """Return the sentence in the other language, with all that belongs to it; as it was written where nothing
-        changed."""
+        """Return the translated sentence with its marks and white space; the source as written if the translation
+        equals it."""
         text = self.asked
         if translation.text == text:
             return self.before + self.raw + self.after
@@ -74,7 +74,7 @@ class Sentence:
         return self.before + self.head + body + self.tail + self.after
 
     def _with_details(self, translation: Translation) -> str:
-        """Return the translation with marks, placeholders and spaces that keep words together."""
+        """Return the translation with marks, placeholders and no-break spaces."""
         spans = [m.span() for m in re.finditer(r"\S+", self.text)]
         words = self._words(translation, len(spans))
         keep_placeholders(words, self.text, spans, self.placeholders)
@@ -84,7 +84,7 @@ class Sentence:
         return with_marks(self.text, self.marks, words, self.escape, glued)
 
     def _words(self, translation: Translation, count: int) -> TargetWords:
-        """Return the words of the translation, which knows nothing of where they come from if it has no detail."""
+        """Return the words of the translation; without a detail they have no alignment."""
         if translation.detail is not None:
             return target_words(translation, count)
         texts = translation.text.split()
@@ -93,28 +93,28 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Passage:
-    """Sentences, and white space and marks between them that stay as they are."""
+    """Sentences, and the white space and marks between them, which are kept."""
 
     parts: tuple[str | Sentence, ...]
 
     @property
     def sentences(self) -> list[Sentence]:
-        """Return what is to be translated, in order."""
+        """Return the sentences to translate, in order."""
         return [part for part in self.parts if isinstance(part, Sentence)]
 
     @property
     def source(self) -> str:
-        """Return the passage as it was written."""
+        """Return the passage as written."""
         return "".join(p if isinstance(p, str) else p.before + p.raw + p.after for p in self.parts)
 
     def joined(self, translations: Sequence[Translation]) -> str:
-        """Return the passage in the other language; a translation for each of `sentences`."""
+        """Return the translated passage, given a translation of each of its `sentences`."""
         rest = iter(translations)
         return "".join(part if isinstance(part, str) else part.translated(next(rest)) for part in self.parts)
 
 
 def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
-    """Of plain text: a line is a paragraph."""
+    """Return the passage of a plain text; each line is a paragraph."""
     parts: list[str | Sentence] = []
     for line in re.split(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])", text):
         if not line.strip():
@@ -131,7 +131,7 @@ def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
 
 
 def _is_capitals(text: str, placeholders: list[Placeholder]) -> bool:
-    """Return whether a sentence is written in capitals, placeholders aside."""
+    """Return whether a sentence is written in capitals, ignoring placeholders."""
     bounds = [0, *(at for one in placeholders for at in (one.start, one.end)), len(text)]
     text = "".join(text[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True))
     capitals = 0
@@ -143,7 +143,7 @@ def _is_capitals(text: str, placeholders: list[Placeholder]) -> bool:
 
 
 def _sentence_case(text: str, placeholders: list[Placeholder]) -> str:
-    """Return the same in small letters but for the first one; placeholders as they are."""
+    """Return the text in lower case except for the first letter; placeholders are unchanged."""
     parts, at = [], 0
     for one in placeholders:
         parts += [text[at : one.start].lower(), one.text]

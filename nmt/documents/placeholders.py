@@ -1,4 +1,4 @@
-r"""What stands for something else in a text and must come out as it went in: `%1$s`, `{name}`, addresses, numbers."""
+"""Placeholders: parts of a text that must be copied unchanged, such as `%1$s`, `{name}`, addresses and numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 _KINDS = (
-    r"[a-z][a-z0-9+.-]{1,15}://[^\s<>\"]*[^\s<>\".,;:!?)\]}']",  # URL, RFC 3986 section 3, without what ends a sentence
+    r"[a-z][a-z0-9+.-]{1,15}://[^\s<>\"]*[^\s<>\".,;:!?)\]}']",  # URL, RFC 3986 section 3, without final punctuation
     r"(?<![\w.])www\.[\w-]+(?:\.[\w-]+)+(?:/[^\s<>\"]*[^\s<>\".,;:!?)\]}'])?",
     r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",  # e-mail address
     r"\$\{[^{}\s]{1,80}\}|\{\{[^{}]{1,80}\}\}|\{[\w.:!,\[\]-]{0,80}\}",  # ${x}, {{ x }}, {x}, {}
@@ -17,13 +17,13 @@ _KINDS = (
 )
 _PATTERN = re.compile("|".join(f"(?:{kind})" for kind in _KINDS), re.IGNORECASE)
 _MAY_HOLD = re.compile(r"[\d%{@/]|www\.", re.IGNORECASE)
-"""Every placeholder holds one of these; most sentences hold none, and are looked through once."""
+"""Every placeholder contains one of these; most sentences contain none, and are scanned once."""
 _DIGITS = re.compile(r"[\d.,:/\s\u00a0\u202f-]+")
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """One that stands at [start, end) of a text."""
+    """A placeholder at [start, end) of a text."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class Placeholder:
 
     @property
     def is_number(self) -> bool:
-        """Return whether it is digits and what stands between them: a language may write that in its own way."""
+        """Return whether it consists of digits and separators, which languages write differently."""
         return _DIGITS.fullmatch(self.text) is not None
 
 
@@ -43,5 +43,5 @@ def placeholders_of(text: str) -> list[Placeholder]:
 
 
 def digits_of(text: str) -> str:
-    """Return the digits of a text alone: 1,000.5 and 1.000,5 have the same."""
+    """Return only the digits of a text: 1,000.5 and 1.000,5 have the same."""
     return "".join(filter(str.isdigit, text))

@@ -1,4 +1,4 @@
-"""From texts to passages and back."""
+"""Conversion of texts to passages and back."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nmt.inference.translation import Translation
 def read_passage(
     text: str, markup: Markup = "text", splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()
 ) -> Passage:
-    """Cut a text into sentences. markup: what tags and entities in it mean; splitter: where sentences of a paragraph
-    end, each paragraph is one where None; ignored: names of elements whose content stays as it is."""
+    """Split a text into sentences. markup: the kind of tags and entities in it; splitter: splits paragraphs into
+    sentences, if None each paragraph is one sentence; ignored: names of elements whose content is not translated."""
     if markup == "text":
         return text_passage(text, splitter)
     return (html_passage if markup == "html" else xml_passage)(text, splitter, ignored)
@@ -23,8 +23,8 @@ def read_passage(
 def translate_passages(
     passages: Sequence[Passage], translate: Callable[[list[str], bool], Sequence[Translation]]
 ) -> list[str]:
-    """Translate passages by `translate(sentences, details)`, which is called for those that need no details, and for
-    those that do."""
+    """Translate passages and return their texts. `translate(sentences, details)` is called once for the sentences that
+    need no details and once for those that do."""
     sentences = [one for passage in passages for one in passage.sentences]
     found: dict[int, Translation] = {}
     for detailed in (False, True):

@@ -1,4 +1,4 @@
-"""Where sentences end."""
+"""Sentence splitting."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from collections.abc import Callable
 from nmt.errors import NMTError
 
 Splitter = Callable[[str], list[str]]
-"""Cuts a text into sentences, white space included: together they are the text."""
+"""Splits a text into sentences, including white space: together they are the text."""
 
 LONGEST = 100_000
-"""Characters that are looked at together: a text beyond is cut there first, so that memory and time stay in line."""
+"""The maximum size of a window in characters, so that memory and time stay bounded."""
 
 
 _SIGNS = re.compile("[«»‹›“”„‘’\"'.!?…]")
 _SHORT = 4000
 
 LONGEST_SENTENCE = 1000
-"""Characters of a sentence, beyond which it is cut between words, or anywhere where there are none: a model would read
-its beginning alone."""
+"""The maximum length of a sentence in characters: longer ones are split between words, or anywhere if there are none,
+as a model would read only their beginning."""
 
 
 def pieces(text: str, splitter: Splitter | None) -> list[str]:
-    """Return sentences of a text, none longer than LONGEST_SENTENCE; all of it where there is no splitter."""
+    """Return the sentences of a text, none longer than LONGEST_SENTENCE; without a splitter, the text is one
+    sentence."""
     found: list[str] = []
     for one in splitter(text) if splitter is not None else [text]:
         at = 0
@@ -37,8 +38,8 @@ def pieces(text: str, splitter: Splitter | None) -> list[str]:
 
 
 def windows(text: str) -> list[str]:
-    """Return a text in stretches that are looked at together. At each quotation mark and full stop the library looks
-    through the rest of its text: where there are more of them than people write, stretches are short."""
+    """Split a text into windows for the sentence splitter. At each quotation mark and full stop the library scans the
+    rest of its input: if a text has more of them than people write, windows are short."""
     found: list[str] = []
     for start in range(0, len(text), LONGEST):
         block = text[start : start + LONGEST]
@@ -48,11 +49,11 @@ def windows(text: str) -> list[str]:
 
 
 def sentence_splitter(language: str) -> Splitter:
-    """Return a splitter by the rules of a language, those of English where there are none of its own.
+    """Return a splitter with the rules of a language, or with those of English if there are none for it.
 
     The library is sentencex, by Wikimedia, with rules and abbreviations for some 250 languages.
 
-    Raises NMTError: The library is not installed.
+    Raises NMTError if the library is not installed.
     """
     try:
         from sentencex import segment
@@ -65,7 +66,7 @@ def sentence_splitter(language: str) -> Splitter:
 
     def split(text: str) -> list[str]:
         parts = [part for window in windows(text) for part in segment(code, window)]
-        # A promise that others build on: where the library breaks it, nothing is cut.
+        # Callers rely on the parts being the text: if they are not, the text is not split.
         return parts if "".join(parts) == text else [text]
 
     return split

@@ -1,4 +1,4 @@
-"""A paragraph of text and tags, cut into sentences whose tags know their partners."""
+"""Paragraphs of text and tags, split into sentences in which tags know their partners."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _SEEN = re.compile(
     r"|(?P<old>&[A-Za-z][A-Za-z0-9]{1,5})|&"
 )
 _BLANK = "blank"
-"""The kind of an item that is white space at an edge of a sentence."""
+"""The kind of items of white space at an edge of a sentence."""
 
 
 class _Item(NamedTuple):
-    """A tag, or white space at an edge, at a character of a sentence; its number among the paragraph's tags."""
+    """A tag, text, or white space at an edge, at a character of a sentence; number: the index among the paragraph's
+    tags."""
 
     raw: str
     at: int
@@ -31,7 +32,7 @@ class _Item(NamedTuple):
 
 
 class Paragraph:
-    """Text as the model reads it; how it was written, where that differs; and the tags before each character."""
+    """The text as the model reads it, how it was written where that differs, and the tags before each character."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -39,15 +40,15 @@ class Paragraph:
         self._raws: dict[int, str] = {}
         self._tags: dict[int, list[_Item]] = {}
         self._partners: list[int | None] = []
-        self._open: list[tuple[int, str]] = []  # tags that may still find their partner, and names
-        self._glued: list[int] = []  # white space that keeps words together
+        self._open: list[tuple[int, str]] = []  # indices and names of start tags without a partner so far
+        self._glued: list[int] = []  # positions of no-break spaces
 
     def add_text(self, raw: str) -> None:
-        """Text as it is written. A run of white space is one space, as a reader sees it."""
+        """Add text as written. A run of white space counts as one space, as on the screen."""
         for found in _SEEN.finditer(raw):
             if found.lastgroup == _BLANK:
                 self._add(" ", found[0])
-            elif found.lastgroup == "entity" and not html.unescape(found[0]):  # of no character
+            elif found.lastgroup == "entity" and not html.unescape(found[0]):  # it stands for no character
                 self.add_tag(found[0], "alone", "")
             elif found.lastgroup == "entity":
                 self._add(html.unescape(found[0]), found[0])
@@ -71,7 +72,8 @@ class Paragraph:
         self._length += len(text)
 
     def add_tag(self, raw: str, kind: Literal["open", "close", "alone"], name: str) -> None:
-        """A tag, which closes the last element that is open, or none."""
+        """Add a tag. An end tag closes the innermost open element if its name matches; otherwise no open element gets a
+        partner."""
         number = len(self._partners)
         partner = None
         if kind == "open":
@@ -80,12 +82,12 @@ class Paragraph:
             partner = self._open.pop()[0]
             self._partners[partner] = number
         elif kind == "close":
-            self._open.clear()  # what crosses elements has no partner; such tags keep their order
+            self._open.clear()  # crossing elements have no partners; their tags keep their order
         self._partners.append(partner)
         self._tags.setdefault(self._length, []).append(_Item(raw, 0, kind, number))
 
     def parts(self, splitter: Splitter | None) -> list[str | Sentence]:
-        """Return the sentences, and what is between them."""
+        """Return the sentences and what is between them."""
         text = "".join(self._texts)
         special = sorted({*self._raws, *self._tags})
         parts: list[str | Sentence] = []
@@ -105,7 +107,7 @@ class Paragraph:
         return parts
 
     def _items(self, text: str, start: int, end: int, special: list[int]) -> list[_Item]:
-        """Return the tags before each character of [start, end), and the stretches of text between them, as written."""
+        """Return the tags before each character of [start, end) and the text between them, as written."""
         found: list[_Item] = []
         at = start
         for n in range(bisect_left(special, start), bisect_left(special, end)):
@@ -120,8 +122,8 @@ class Paragraph:
         return found
 
     def _sentence(self, text: str, bounds: tuple[int, int, int, int], special: list[int]) -> Sentence:
-        """Return a sentence: where it and its words begin and end. Outside stands what is before all words, behind or
-        around all of them: it need not follow any word."""
+        """Return a sentence, given where it and its words begin and end. Tags before, after or around all words are put
+        outside: they need not follow any word."""
         start, first, last, end = bounds
         behind = [one._replace(at=end) for one in self._tags.get(end, ())] if end == len(text) else []
         blanks = [
@@ -132,7 +134,7 @@ class Paragraph:
         places = {one.number: one.at for one in items if one.kind in ("open", "close")}
         pairs = [(number, self._partners[number]) for number in places]
         within = {number: partner for number, partner in pairs if partner is not None and partner in places}
-        around = set()  # tags of elements that hold words
+        around = set()  # tags of elements that contain words
         for number, partner in within.items():
             ends = sorted((places[number], places[partner]))
             if ends[0] < last and ends[1] > first:
@@ -170,7 +172,7 @@ class Paragraph:
         )
 
     def _escape(self, glued: tuple[int, ...], first: int) -> dict[int, str]:
-        """Return how characters of a translation are written; a space that keeps words together as it was written."""
+        """Return how characters of a translation are written; a no-break space is written as in the source."""
         return {**HTML_ESCAPES, 0xA0: self._raws[first + glued[0]]} if glued else HTML_ESCAPES
 
 

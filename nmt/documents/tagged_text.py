@@ -1,4 +1,4 @@
-"""Passages of text with tags. What is no text keeps every byte; tags within a sentence follow its words."""
+"""Passages of text with tags. Everything but text is copied byte for byte; tags within a sentence follow its words."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Kind = Literal["text", "open", "close", "alone", "wall"]
 
 _SYMBOLS = "¶§†‡•·#*"
 _MOST_SYMBOLS = 20
-"""Characters that an element around nothing but symbols holds."""
+"""The maximum number of characters in an element around nothing but symbols."""
 _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text as it is written."""
+    """A piece of the text as written."""
 
     kind: Kind
     raw: str
@@ -35,22 +35,22 @@ class Token:
 
 
 def html_tokens(text: str, ignored: frozenset[str] = frozenset()) -> list[Token]:
-    """Of HTML, whatever is wrong with it: the tokens together are the text. ignored: elements that are not looked
-    into."""
+    """Return the tokens of HTML, however malformed: together they are the text. ignored: elements whose content is
+    kept."""
     pieces = scan(text)
     kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, ignored)}
     return _symbols_whole(_tokens(text, pieces, whole_elements(pieces, kept, is_xml=False), _html_kind))
 
 
 def xml_tokens(text: str, ignored: frozenset[str] = frozenset()) -> list[Token]:
-    """Of a piece of XML, in which any element may stand within a sentence."""
+    """Return the tokens of a piece of XML in which any element may be inline."""
     pieces = scan(text, is_xml=True)
     kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, ignored)}
     return _symbols_whole(_tokens(text, pieces, whole_elements(pieces, kept, is_xml=True), _snippet_kind))
 
 
 def _is_kept(piece: Piece, text: str, ignored: frozenset[str]) -> bool:
-    """Return whether an element's content stays as it is."""
+    """Return whether an element's content is copied untranslated."""
     if piece.name in OPAQUE or piece.name in ignored:
         return True
     if not piece.attributes:
@@ -59,7 +59,7 @@ def _is_kept(piece: Piece, text: str, ignored: frozenset[str]) -> bool:
 
 
 def value(piece: Piece, text: str, name: str) -> str:
-    """Return the value of an attribute as it is written; nothing where there is none."""
+    """Return the value of an attribute as written; an empty string if there is none."""
     return text[slice(*piece.attributes[name])] if name in piece.attributes else ""
 
 
@@ -83,14 +83,14 @@ def _snippet_kind(piece: Piece) -> Kind:
 def _tokens(
     text: str, pieces: list[Piece], whole: list[tuple[int, int]], kind_of: Callable[[Piece], Kind]
 ) -> list[Token]:
-    """Return tokens of pieces; each stretch of `whole` is one."""
+    """Return the tokens of pieces; each range of `whole` becomes a single token."""
     found: list[Token] = []
     at = 0
     for first, last in [*whole, (len(pieces), len(pieces))]:
         found += [Token(kind_of(one), text[one.start : one.end], one.name) for one in pieces[at:first]]
         if first < last:
             one, other = pieces[first], pieces[last - 1]
-            # What has no end tag stays where it is: elsewhere it would end elsewhere.
+            # An element without an end tag stays where it is: if moved, it would end elsewhere.
             stays = kind_of(one) == "wall" or other.kind != "end" or other.name != one.name
             found.append(Token("wall" if stays else "alone", text[one.start : other.end], one.name))
         at = last
@@ -98,8 +98,8 @@ def _tokens(
 
 
 def _symbols_whole(tokens: list[Token]) -> list[Token]:
-    """Return the same with elements around nothing but symbols, such as the link behind a heading, as one token each:
-    they are no words, and stay beside the one that they stood beside."""
+    """Return the tokens with elements around nothing but symbols, such as the link after a heading, merged to one token
+    each: they are not words and stay next to the word that they were next to."""
     found: list[Token] = []
     for token in tokens:
         found.append(token)
@@ -112,27 +112,27 @@ def _symbols_whole(tokens: list[Token]) -> list[Token]:
 
 
 def _is_symbols(raw: str) -> bool:
-    """Return whether a text holds symbols, and neither words nor what ends or divides sentences."""
+    """Return whether a text has symbols, but no words and no punctuation that ends or divides sentences."""
     if len(raw) > 10 * _MOST_SYMBOLS or len(text := html.unescape(raw)) > _MOST_SYMBOLS:
         return False
     return bool(text.strip()) and all(c.isspace() or c in _SYMBOLS or category(c).startswith("S") for c in text)
 
 
 def html_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()) -> Passage:
-    """Of a piece or page of HTML."""
+    """Return the passage of a piece or page of HTML."""
     return tagged_passage(html_tokens(text, ignored), splitter)
 
 
 def xml_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()) -> Passage:
-    """Of a piece of XML, in which any element may stand within a sentence."""
+    """Return the passage of a piece of XML in which any element may be inline."""
     return tagged_passage(xml_tokens(text, ignored), splitter)
 
 
 def tagged_passage(
     tokens: Sequence[Token], splitter: Splitter | None = None, entities: Literal["html", "xml"] = "html"
 ) -> Passage:
-    """Of tokens: walls divide it, and what lies between them is a paragraph. entities: which names of characters are
-    known; others stay as they are written."""
+    """Return the passage of tokens: block elements divide it into paragraphs. entities: which named entities are known;
+    others stay as written."""
     parts = []
     paragraph = Paragraph()
     for token in tokens:
@@ -149,7 +149,7 @@ def tagged_passage(
 
 
 def _add_text(paragraph: Paragraph, raw: str, entities: str) -> None:
-    """Text as it is written; names of characters that nobody knows here are marks."""
+    """Add text as written; unknown named entities become marks."""
     at = 0
     for found in _ENTITY.finditer(raw) if "&" in raw else ():
         known = f"{found[1]};" in html5 if entities == "html" else found[1] in _XML_ENTITIES

@@ -1,4 +1,4 @@
-"""A translation as words that know which word of the source they come from."""
+"""Translations as words that are aligned to words of the source."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ NOWHERE = -1
 
 @dataclass
 class TargetWord:
-    """A word; `source`: the word of the source it attends to most, NOWHERE where that is the sentence's end. kept: the
-    placeholders that it holds."""
+    """A word of a translation; `source`: the source word that it attends to most, NOWHERE if that is the end of the
+    sentence. kept: the placeholders that it contains."""
 
     text: str
     source: int
@@ -24,20 +24,20 @@ class TargetWord:
 
     @property
     def is_kept(self) -> bool:
-        """Return whether it holds a placeholder: its letters are not touched."""
+        """Return whether it contains a placeholder; then its letters are not changed."""
         return bool(self.kept)
 
 
 @dataclass
 class TargetWords:
-    """The words of a translation; best: for each source word that of the target which attends to it most, as it was
-    before words came or went."""
+    """The words of a translation; best: for each source word the target word that attends to it most, before any words
+    were added or removed."""
 
     words: list[TargetWord]
     best: list[int]
 
     def of_source(self, word: int) -> list[int]:
-        """Return places of the words that come from a word of the source; its best one where none does."""
+        """Return the indices of the words aligned to a source word; of its best one if there are none."""
         found = [t for t, one in enumerate(self.words) if one.source == word]
         if not found and word < len(self.best) and self.words:
             found = [min(self.best[word], len(self.words) - 1)]
@@ -45,10 +45,10 @@ class TargetWords:
 
 
 def target_words(translation: Translation, num_source: int) -> TargetWords:
-    """Return the words of a translation with a detail; num_source: words of its source."""
+    """Return the words of a translation with a detail; num_source: the number of words of its source."""
     import numpy as np
 
-    from nmt.data.alignment.attention_alignment import (  # here: who reads documents needs no arrays
+    from nmt.data.alignment.attention_alignment import (  # not on top: reading documents needs no arrays
         soft_alignment,
         words_of,
     )
@@ -62,7 +62,7 @@ def target_words(translation: Translation, num_source: int) -> TargetWords:
     if not texts or not numbers or not num_source or not detail.src_tokens:
         return TargetWords([TargetWord(text, NOWHERE) for text in texts], [0] * num_source)
     weights = soft_alignment(detail.attention, words_of(detail.src_tokens), numbers)
-    # Words by spaces are words by subwords, but for what cleaning has changed: then the last ones stand for the rest.
+    # Words split at spaces match words of subwords unless cleaning has changed the text: then the last row is repeated.
     rows = weights[np.minimum(np.arange(len(texts)), len(weights) - 1)]
     count = min(num_source, rows.shape[1] - 1)
     sources = rows.argmax(axis=1).tolist()
@@ -72,17 +72,17 @@ def target_words(translation: Translation, num_source: int) -> TargetWords:
 
 
 def word_at(spans: list[tuple[int, int]], at: int) -> int:
-    """Return the number of the word that a character is of; of the next one where it is of none."""
+    """Return the index of the word that contains a character; of the next word if none does."""
     return bisect_right(spans, at, key=lambda span: span[1])
 
 
 def keep_placeholders(
     found: TargetWords, text: str, spans: list[tuple[int, int]], placeholders: list[Placeholder]
 ) -> None:
-    """Bring each placeholder of a source text, whose words stand at `spans`, into the translation once.
+    """Put each placeholder of a source text, whose words are at `spans`, into the translation once.
 
-    One that the model has copied stays where it is. Else it takes the place of the words that come from it, together
-    with others of its word (`%d/%d`); where there are none it follows the word of what stood before it.
+    A placeholder that the model has copied stays where it is. Otherwise it replaces the words aligned to it, together
+    with other placeholders of its word (`%d/%d`); if there are none, it follows the translation of the word before it.
     """
     if not placeholders:
         return
@@ -107,21 +107,22 @@ def keep_placeholders(
 
 @dataclass
 class _Copy:
-    """A placeholder that stands in a word of the translation already; is_taken: it is one of the source's."""
+    """A placeholder that is already in a word of the translation; is_taken: whether it is matched to one of the
+    source."""
 
     word: TargetWord
     is_taken: bool = False
 
 
 class _Copies:
-    """Placeholders in the words of a translation, each word read once."""
+    """The placeholders in the words of a translation; each word is scanned once."""
 
     def __init__(self, words: list[TargetWord]) -> None:
         self._words = words
         self._whole = " ".join(word.text for word in words)
         self._found: dict[str, tuple[list[_Copy], dict[int, list[_Copy]]]] = {}
-        self._numbers: dict[str, list[TargetWord]] = {}  # by digits, in order
-        self._others: list[TargetWord] = []  # words that have digits, and hold no number
+        self._numbers: dict[str, list[TargetWord]] = {}  # words by the digits of their numbers, in order
+        self._others: list[TargetWord] = []  # words that have digits, but no number
         for word in words:
             numbers = [one for one in placeholders_of(word.text) if one.is_number]
             for one in numbers:
@@ -130,8 +131,8 @@ class _Copies:
                 self._others.append(word)
 
     def take(self, group: list[Placeholder], number: int) -> list[TargetWord] | None:
-        """Return the words in which the placeholders of one word stand, those that come from it first; None where one
-        of them stands nowhere."""
+        """Match the placeholders of one source word and return the words that contain them, preferring aligned ones;
+        None if any of them is missing."""
         taken: list[tuple[_Copy, list[_Copy]]] = []
         for one in group:
             every, of_source = self._of(one)
@@ -141,7 +142,7 @@ class _Copies:
                 if copies:
                     break
             else:
-                for copy, left in taken:  # back to where it was
+                for copy, left in taken:  # undo
                     copy.is_taken = False
                     left.append(copy)
                 return None
@@ -151,7 +152,7 @@ class _Copies:
         return [copy.word for copy, _ in taken]
 
     def _of(self, one: Placeholder) -> tuple[list[_Copy], dict[int, list[_Copy]]]:
-        """Return the copies of a placeholder, and those that come from each source word, the first one last."""
+        """Return the copies of a placeholder, in reverse order, and the same by aligned source word."""
         key = digits_of(one.text) if one.is_number else one.text
         if key not in self._found:
             words = self._holding(one, key)
@@ -163,7 +164,7 @@ class _Copies:
         return self._found[key]
 
     def _holding(self, one: Placeholder, key: str) -> list[TargetWord]:
-        """Return the words that hold a placeholder, as often as they do: as it is, or a number with other
+        """Return the words that contain a placeholder, once per occurrence: literally, or as a number with other
         separators."""
         words = self._others if one.is_number else self._words
         as_it_is = [w for w in words for _ in range(w.text.count(one.text))] if one.text in self._whole else []
@@ -171,7 +172,8 @@ class _Copies:
 
 
 class _Changes:
-    """Words that come into a translation, in place of others or between them; places stay until all are known."""
+    """Changes to the words of a translation: replacements and insertions. Indices are stable until `words` applies
+    them."""
 
     def __init__(self, words: list[TargetWord]) -> None:
         self._old = words
@@ -184,14 +186,14 @@ class _Changes:
         self._upto = list(accumulate((self._of_source[source][-1] for source in self._sources), max))
 
     def put(self, number: int, new: TargetWord, around: tuple[str, str]) -> None:
-        """A placeholder instead of the words that come from its word of the source; around: what that word has before
-        and behind it, of which marks such as brackets stay."""
+        """Replace the words aligned to a source word by a placeholder. around: what the source word has before and
+        after the placeholder; marks of it such as brackets are kept."""
         own = [t for t in self._of_source.get(number, []) if not self._old[t].is_kept]
         if not own:
             n = bisect_left(self._sources, number)
             self._behind.setdefault(self._upto[n - 1] if n else -1, []).append(new)
             return
-        run = [t for n, t in enumerate(own) if t == own[0] + n]  # what stands side by side is one thing
+        run = [t for n, t in enumerate(own) if t == own[0] + n]  # the first run of adjacent words
         head, tail = _leading(self._old[run[0]].text, around[0]), _trailing(self._old[run[-1]].text, around[1])
         for t in run:
             self._old[t].is_gone = True
@@ -199,7 +201,7 @@ class _Changes:
         self._new[run[0]] = new
 
     def words(self) -> list[TargetWord]:
-        """Return all of them now."""
+        """Return the words after all changes."""
         found = list(self._behind.get(-1, ()))
         for t, word in enumerate(self._old):
             if t in self._new:
@@ -211,20 +213,20 @@ class _Changes:
 
 
 def _leading(text: str, before: str) -> str:
-    """Return the marks at the beginning of a word that the source has before its placeholder."""
+    """Return the punctuation at the beginning of a word that the source has before its placeholder."""
     bare = text.lstrip("".join(c for c in before if not c.isalnum()))
     return text[: len(text) - len(bare)] if bare else ""
 
 
 def _trailing(text: str, behind: str) -> str:
-    """Return the punctuation at the end of a word that ends a clause, and marks that the source has behind its
+    """Return the clause-final punctuation at the end of a word, and the punctuation that the source has after its
     placeholder."""
     bare = text.rstrip(".,;:!?…" + "".join(c for c in behind if not c.isalnum()))
     return text[len(bare) :] if bare else ""
 
 
 def _drop_doubles(found: TargetWords, placeholders: list[Placeholder]) -> None:
-    """A placeholder stands as often as in the source: words that hold nothing but another copy of one go."""
+    """Remove words that are only another copy of a placeholder, which appears as often as in the source."""
     texts = {one.text for one in placeholders}
     found.words = (
         [w for w in found.words if w.is_kept or w.text.strip(".,;:!?…") not in texts] if texts else found.words

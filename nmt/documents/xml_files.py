@@ -1,4 +1,4 @@
-"""Files of XML: which elements stand within a sentence, and which are not translated."""
+"""XML files: which elements are inline, and which are not translated."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ _INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q ruby s small span strike strong sub sup tt u "
     "wbr g x bx ex ph bpt ept it mrk emphasis link ulink xref".split()
 )
-"""Elements that stand within a sentence wherever they are not beside others. Fewer than in HTML: `data`, `time` and
-`label` are fields elsewhere."""
+"""Elements that are inline unless their parent also contains other elements. Fewer than in HTML: `data`, `time` and
+`label` are fields in other formats."""
 _OPAQUE = frozenset("script style code kbd samp var svg math pre".split())
 _DOCBOOK = frozenset(
     "code command computeroutput cmdsynopsis envar filename funcsynopsis function literal literallayout option "
     "parameter programlisting screen synopsis userinput varname".split()
 )
 _ROOTS: dict[str, frozenset[str]] = {
-    # Android's resources: all but string, string-array and plurals, and what xliff:g holds.
+    # Android's resources: all but string, string-array and plurals; also the content of xliff:g.
     "resources": frozenset(
         "array attr bool color declare-styleable dimen drawable eat-comment fraction g id integer integer-array public "
         "style".split()
     ),
-    "root": frozenset("assembly comment metadata resheader schema".split()),  # .resx, which has resheader
+    "root": frozenset("assembly comment metadata resheader schema".split()),  # .resx files
     "plist": frozenset("data date integer key real".split()),
     **dict.fromkeys(
         "article appendix book chapter glossary part preface refentry reference section sect1 set".split(), _DOCBOOK
     ),
 }
-"""Elements that are not translated, by the file's outermost element."""
+"""Names of elements that are not translated, by the file's root element."""
 
 
 @dataclass(slots=True)
 class _Element:
-    """What an element holds directly."""
+    """What an element contains directly."""
 
     name: str
     parent: int
     has_text: bool = False
     has_elements: bool = False
-    has_others: bool = False  # elements that do not stand within sentences by their name
+    has_others: bool = False  # whether it contains elements that are not inline by name
 
 
 def xml_file_passage(text: str, splitter: Splitter | None = None) -> Passage:
-    """Of a file of XML. Elements divide the text; only those within a sentence do not: beside text of their parent, or
-    known by their name."""
+    """Return the passage of an XML file. Elements divide the text, except inline ones: those next to text of their
+    parent, or known by name."""
     return tagged_passage(list(_tokens(text)), splitter, "xml")
 
 
@@ -76,7 +76,7 @@ def _tokens(text: str) -> Iterable[Token]:
 
 
 def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool:
-    """Return whether an element's content stays as it is."""
+    """Return whether an element's content is copied untranslated."""
     if _local(piece.name) in opaque:
         return True
     if not piece.attributes:
@@ -87,8 +87,8 @@ def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool
 
 
 def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]]:
-    """Return the elements, the first one the file, and the number of the element that each piece begins, ends or is
-    in."""
+    """Return the elements, the first one being the file, and for each piece the index of the element that it opens,
+    closes or belongs to."""
     elements = [_Element("", -1)]
     owners: list[int] = []
     opened = [0]
@@ -115,18 +115,18 @@ def _local(name: str) -> str:
 
 
 def _is_inline(elements: list[_Element], number: int) -> bool:
-    """Return whether an element stands within a sentence."""
+    """Return whether an element is inline."""
     own = elements[number]
     if own.parent <= 0:
         return False
     above = elements[own.parent]
     if own.has_elements and not own.has_text and own.has_others:
-        return False  # it holds paragraphs
+        return False  # it contains paragraphs
     return above.has_text or (_local(own.name) in _INLINE and not above.has_others)
 
 
 def _kind(piece: Piece, elements: list[_Element], owner: int) -> Kind:
-    """Return what a piece is in the text."""
+    """Return the token kind of a piece."""
     if piece.kind == "text":
         return "text"
     if piece.kind == "comment":

@@ -1,4 +1,4 @@
-"""How translations came about: details made from forcing what a search has found, and what follows from them."""
+"""Details of translations, made by forced decoding, and what is computed from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def detail_of(
     src_tokens: list[str], tgt_subwords: Subwords, target: Sequence[int], forced: Forced, finished: bool
 ) -> Detail:
-    """Return the detail of a translation whose tokens are `target`, EOS the last where it is finished."""
+    """Return the detail of a translation whose tokens are `target`, with EOS last if it is finished."""
     weights = forced.attention if forced.attention is not None else np.zeros((len(target), len(src_tokens) + 1))
     tokens = tgt_subwords.pieces(target)
     src_words, tgt_words = words_of(src_tokens), words_of(tokens[: len(tokens) - finished])
@@ -35,8 +35,8 @@ def detail_of(
 def text_without_unknown(
     tgt_subwords: Subwords, ids: Sequence[int], detail: Detail, source: str, dictionary: Mapping[str, str]
 ) -> str:
-    """Return the text of a translation in which words of the cleaned source, or what the dictionary says of them, stand
-    for unknown subwords."""
+    """Return the text of a translation in which unknown subwords are replaced by words of the cleaned source, or by
+    their entries in the dictionary."""
     unknown = [i == UNK_ID for i in ids]
     if not any(unknown):
         return tgt_subwords.decode([list(ids)])[0]
@@ -45,8 +45,8 @@ def text_without_unknown(
 
 
 def ranked_by_agreement(translations: list[Translation], measure: str) -> list[Translation]:
-    """Return texts that differ by more than spaces in order of expected utility (`chrf` or `bleu`), which becomes their
-    score."""
+    """Return texts that differ by more than spaces in decreasing order of expected utility (`chrf` or `bleu`), which
+    becomes their score."""
     from nmt.evaluate import expected_utilities, sentence_utility
 
     utilities = expected_utilities([t.text for t in translations], sentence_utility(measure))

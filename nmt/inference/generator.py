@@ -1,4 +1,4 @@
-"""Going on with texts, and scoring them, by a language model: the Python interface in one class.
+"""Continue and score texts with a language model: the Python interface in one class.
 
 from nmt import Generator
 Generator.load("runs/captions").generate(["A man"], samples=3)
@@ -40,15 +40,16 @@ if TYPE_CHECKING:
     from nmt.model.language import LanguageModel
 
 _CHUNK = 2048
-"""Lines scored at a time."""
+"""The number of lines scored at a time."""
 _STEPS = 512
-"""Tokens of one stream that are read at once."""
+"""The number of tokens of a stream that are read at once."""
 
 
 @dataclass(frozen=True)
 class ScoredLine:
-    """A line's subwords with the end `</s>`, their natural log-probabilities, and the characters they stand for, the
-    line's end counted. A blank line has none of them. Warnings are for people: a log-probability is no number."""
+    """The subwords of a line with the end `</s>`, their natural log-probabilities, and the number of characters
+    including the line end. A blank line has none of them. `warnings` say, for people, that a log-probability is not a
+    number."""
 
     tokens: list[str]
     log_probs: list[float]
@@ -60,8 +61,8 @@ class Generator(NotPickled):
     """A language model with its subwords and settings.
 
     Args:
-        model: Gives probabilities.
-        subwords: Cut text into ids and join ids into text.
+        model: Computes probabilities.
+        subwords: Splits text into ids and joins ids to text.
         config: How text is cleaned, and the defaults of the search.
         num_threads: Cores to use.
     """
@@ -70,7 +71,7 @@ class Generator(NotPickled):
         self.model, self.subwords, self.config, self.num_threads = model, subwords, config, num_threads
 
     def __repr__(self) -> str:
-        """Return what it writes, and with which model on how many threads."""
+        """Return the language, the model and the number of threads."""
         return f"Generator({self.config.data.tgt.lang}, {self.model!r}, threads={self.num_threads})"
 
     @classmethod
@@ -85,7 +86,7 @@ class Generator(NotPickled):
         cells: Sequence[str] = (),
     ) -> Generator:
         """Load a model from the folder that nmt-train wrote with task: lm, or from the file that nmt-bundle made of it;
-        arguments and errors as of `Translator.load`."""
+        arguments and errors are those of `Translator.load`."""
         check_loading(threads, checkpoint, compute_dtype, device)
         saved = load_saved_model(model_dir, checkpoint, task="lm", cells=cells)
         model = saved.build(compute_dtype, choose_device(device or saved.config.device))
@@ -100,21 +101,21 @@ class Generator(NotPickled):
         on_batch: Callable[[int], None] | None = None,
         **settings: Unpack[SearchSettings],
     ) -> list[list[Translation]]:
-        """Go on with each prompt, which may be empty, to the end of its line.
+        """Continue each prompt, which may be empty, to the end of its line.
 
         Args:
             prompts: Beginnings of lines, in whole words.
-            samples: Continuations of each.
-            max_length: Most subwords of a continuation, the end counted.
+            samples: The number of continuations of each prompt.
+            max_length: The maximum length of a continuation in subwords, including the end.
             on_batch: Called with the number of prompts done since its last call; may raise to stop.
             settings: See `SearchSettings`. Lines are drawn from the model's distribution unless `sampling` is False:
-                then the most probable are searched for. Unknown subwords are not produced.
+                then the most probable ones are searched for. Unknown subwords are not produced.
 
         Returns:
-            For each prompt whole lines, prompt included, the most probable first; those that max_length cut off come
-            after those that ended. `log_prob` is that of the continuation given the prompt.
+            For each prompt whole lines, including the prompt, the most probable first; lines truncated at max_length
+            come after those that ended. `log_prob` is that of the continuation given the prompt.
 
-        Raises: As `Translator.translate_nbest`.
+        Raises: The errors of `Translator.translate_nbest`.
         """
         from nmt.decode import search
 
@@ -128,7 +129,7 @@ class Generator(NotPickled):
                 "raise max_length"
             )
         chosen |= {"sampling": settings.get("sampling") is not False, "generate_unk": False}
-        # Nothing is covered, nothing translated.
+        # These settings need a source or translations.
         chosen |= {"coverage_penalty": 0.0, "mbr": "none", "word_reward_bounded": False}
         if not chosen["sampling"]:
             chosen["beam_size"] = max(chosen["beam_size"], samples)
@@ -153,12 +154,12 @@ class Generator(NotPickled):
         return [self._warned(prompt, written) for prompt, written in zip(prompts, lines, strict=True)]
 
     def _warned(self, prompt: str, written: list[Translation]) -> list[Translation]:
-        """Return lines with the warning that their prompt has what the vocabulary lacks."""
+        """Return the lines with a warning if the vocabulary cannot represent their prompt."""
         more = lacking("the prompt", self.subwords.unwritten(self._clean([prompt])))
         return [replace(line, warnings=(*more, *line.warnings)) for line in written] if more else written
 
     def _lines_of(self, prompt: list[int], hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        """Whole lines that begin with a prompt, at least one: the prompt alone, where nothing could be said."""
+        """Return whole lines that begin with a prompt; only the prompt if the search found no continuation."""
         texts = [text.rstrip(" ") for text in self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])]
         written = [
             Translation(text, h.score, h.log_prob, warnings=number_warnings((h.score, h.log_prob)))
@@ -167,14 +168,14 @@ class Generator(NotPickled):
         return written or [Translation(self.subwords.decode([prompt])[0], 0.0, 0.0, warnings=(UNSAYABLE,))]
 
     def score(self, lines: Iterable[str], *, carry: bool = True) -> Iterator[ScoredLine]:
-        """Yield score lines of text, which are read a piece at a time.
+        """Score lines of text, which are read in chunks, and yield the result of each.
 
         Args:
-            lines: Each is cleaned as in training. Of `Lines` those that are there are scored before
-                more are waited for.
-            carry: Whether a line is read after those before it, as in training, or by itself.
+            lines: Each is cleaned as in training. With a `Lines` object, the available lines are scored before waiting
+                for more.
+            carry: Whether a line is scored given the previous lines, as in training, or independently.
 
-        Raises TypeError: They are one text, or hold something else than texts.
+        Raises TypeError if `lines` is a single text or contains anything but texts.
         """
         if isinstance(lines, str | bytes | Mapping) or not isinstance(lines, Iterable):
             checked_texts("Generator", "lines", lines)
@@ -187,7 +188,7 @@ class Generator(NotPickled):
             if carry:
                 scores, states, last = self._read(ended, states, last)
             else:
-                scores = self._read_apart(ended)
+                scores = self._read_separately(ended)
             for text, row, found in zip(cleaned, ended, scores, strict=True):
                 scores_of_line = [float(x) for x in found]
                 characters = len(text) + 1 if row else 0
@@ -196,20 +197,21 @@ class Generator(NotPickled):
     def _read(
         self, rows: list[list[int]], states: dict[str, np.ndarray], last: int
     ) -> tuple[list[np.ndarray], dict[str, np.ndarray], int]:
-        """Return log-probabilities of rows that follow one another after `states` and the token `last`."""
+        """Return the log-probabilities of consecutive rows, read after `states` and the token `last`; also the final
+        states and the last token."""
         tokens = np.array([last, *(token for row in rows for token in row)], np.int32)
         found = [np.zeros(0)]
         for start in range(0, len(tokens) - 1, _STEPS):
             piece = tokens[start : start + _STEPS + 1]
             count = np.array([len(piece) - 1])
-            read, said = np.ascontiguousarray(piece[:-1, None]), piece[1:, None]
-            scores, states = self.model.log_probs(read, said, count, states, self.num_threads)
+            read, targets = np.ascontiguousarray(piece[:-1, None]), piece[1:, None]
+            scores, states = self.model.log_probs(read, targets, count, states, self.num_threads)
             found.append(scores[0])
         ends = np.cumsum([len(row) for row in rows])
         return np.split(np.concatenate(found), ends[:-1]), states, int(tokens[-1])
 
-    def _read_apart(self, rows: list[list[int]]) -> list[np.ndarray]:
-        """Return log-probabilities of rows each of which begins from nothing."""
+    def _read_separately(self, rows: list[list[int]]) -> list[np.ndarray]:
+        """Return the log-probabilities of rows that are scored independently."""
         from nmt.decode.blocks import length_blocks
 
         found = [np.zeros(0)] * len(rows)
@@ -220,7 +222,7 @@ class Generator(NotPickled):
         return found
 
     def _clean(self, lines: Sequence[str]) -> list[str]:
-        """Return lines as in training."""
+        """Return lines cleaned as in training."""
         from nmt.data.corpora.corpus import clean_line
 
         side = self.config.data.tgt

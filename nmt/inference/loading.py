@@ -1,4 +1,4 @@
-"""What `load` of a translator or generator is given besides the model, checked before anything is read."""
+"""Checks of the arguments of `load`, before anything is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _logger = logging.getLogger("nmt")
 
 
 def check_loading(threads: int | None, checkpoint: str | None, compute_dtype: str | None, device: str | None) -> None:
-    """Raises ConfigError: An argument of `load` is given and none of what it may be."""
+    """Raise ConfigError if an argument of `load` is invalid."""
     from nmt.config import checked_value
 
     for name, value in {"threads": threads, "compute_dtype": compute_dtype, "device": device}.items():
@@ -26,8 +26,8 @@ def check_loading(threads: int | None, checkpoint: str | None, compute_dtype: st
 
 
 def resolve_threads(threads: int | None, config: Config) -> int:
-    """Return the number of threads asked for, or configured, or that of the cores; never more than there are cores,
-    which the logger `nmt` is told where somebody asked for more. Raises ConfigError."""
+    """Return the number of threads: the argument, the configured number, or the number of cores. More threads than
+    cores are reduced to the cores, with a warning to the logger `nmt`. Raises ConfigError."""
     from nmt.rnn.cores import usable_threads
 
     wanted = config.threads if threads is None else checked_count("threads", threads, "threads")
@@ -40,16 +40,16 @@ def resolve_threads(threads: int | None, config: Config) -> int:
 
 
 class NotPickled:
-    """A model at work: its memory and locks are of this process. A shallow copy shares them."""
+    """A model in use: its memory and locks belong to this process. Shallow copies share them."""
 
     def __copy__(self) -> Self:
-        """Return the same model, with settings of its own."""
+        """Return a copy that shares the model, with its own attributes."""
         found = object.__new__(type(self))
         vars(found).update(vars(self))
         return found
 
     def __reduce__(self) -> NoReturn:
-        """Raise TypeError: it is neither pickled nor copied in depth."""
+        """Raise TypeError: it cannot be pickled or deep-copied."""
         raise TypeError(
             f"{type(self).__name__}: must be made in the process that uses it, got asked for a pickle or a deep copy; "
             "give processes the path of the model (docs/threads.md)"

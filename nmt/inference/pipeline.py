@@ -1,4 +1,4 @@
-"""Between text and search: a model with its subwords and settings."""
+"""The pipeline between text and search: a model with its subwords and settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class TranslationPipeline(NotPickled):
-    """What a translator and a typing session share: text to ids and back, and what the model's search needs.
+    """The shared base of translators and typing sessions: conversion between text and ids, and the inputs of the
+    search.
 
     Its arguments are those of `Translator`.
     """
@@ -45,7 +46,7 @@ class TranslationPipeline(NotPickled):
         self.tgt_subwords = tgt_subwords
         self.config = config
         self.place = config.model_dir
-        """Where it was loaded from, for errors."""
+        """The path it was loaded from, for error messages."""
         self.num_threads = num_threads
         self.shortlist, self.lengths, self.language_model = shortlist, lengths, language_model
 
@@ -55,14 +56,14 @@ class TranslationPipeline(NotPickled):
         return self.config.model.decoder.attention != "none"
 
     def __repr__(self) -> str:
-        """Return what it translates, and with which model on how many threads."""
+        """Return the languages, the model and the number of threads."""
         data, prior = self.config.data, "" if self.language_model is None else f" with {self.language_model!r}"
         what = f"{data.src.lang} -> {data.tgt.lang}, {self.model!r}{prior}"
         return f"{type(self).__name__}({what}, threads={self.num_threads})"
 
     def model_with(self, lm_weight: float | None) -> TranslationModel | Ensemble | Fusion:
-        """Return the model, with the language model where there is one and its weight, the configured one where None,
-        is not 0. Raises ConfigError."""
+        """Return the model, fused with the language model if there is one and its weight is not 0; None takes the
+        configured weight. Raises ConfigError."""
         weight = float(chosen_settings(self.config.decoding, {"lm_weight": lm_weight})["lm_weight"])
         if self.language_model is not None and weight:
             from nmt.decode import Fusion
@@ -76,7 +77,8 @@ class TranslationPipeline(NotPickled):
         return self.model
 
     def learnt_for(self, chosen: dict[str, Any], shortlist: bool, src_ids: list[list[int]]) -> dict[str, Any]:
-        """Return what of the training text the search needs. Raises ConfigError where it is not there."""
+        """Return what the search needs from the training text: the shortlist and expected lengths. Raises ConfigError
+        if they are missing."""
         learnt: dict[str, Any] = {}
         if shortlist:
             if self.shortlist is None:
@@ -92,7 +94,7 @@ class TranslationPipeline(NotPickled):
         return learnt
 
     def check_no_factors(self, what: str) -> None:
-        """Raise ConfigError where words of the source must have factors, which `what` does not know of."""
+        """Raise ConfigError if source words must have factors, which `what` does not support."""
         if factors := self.config.data.src_factors:
             raise ConfigError(
                 f"{what}: must have a model without data.src_factors, got one with {', '.join(factors)}; translate "
@@ -100,8 +102,8 @@ class TranslationPipeline(NotPickled):
             )
 
     def source_ids(self, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
-        """Return subword ids of each sentence, cleaned as in training; very long ones are cut, and their places among
-        the sentences added to `cut`."""
+        """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
+        indices are added to `cut`."""
         ids = self.src_subwords.encode(self._cleaned(sentences))
         for index, row in enumerate(ids):
             if len(row) > MAX_SOURCE_SUBWORDS:
@@ -111,7 +113,7 @@ class TranslationPipeline(NotPickled):
         return ids
 
     def mistake_in(self, sentence: str) -> str:
-        """Why a sentence has no ids, nothing where it has."""
+        """Return why a sentence cannot be converted to ids, an empty string if it can."""
         if self.src_subwords.factor_sizes:
             try:
                 self.source_ids([sentence])
@@ -120,12 +122,11 @@ class TranslationPipeline(NotPickled):
         return ""
 
     def target_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return subword ids of text in the target language, cleaned as in training."""
+        """Return the subword ids of text in the target language, cleaned as in training."""
         return self.tgt_subwords.encode(self._cleaned_target(texts))
 
     def lacking(self, whose: str, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the warning that texts in the target language, which are to be said, have what the vocabulary
-        lacks."""
+        """Return a warning if the vocabulary cannot represent texts in the target language."""
         return lacking(whose, self.tgt_subwords.unwritten(self._cleaned_target(texts)))
 
     def _cleaned_target(self, texts: Sequence[str]) -> list[str]:
@@ -135,19 +136,19 @@ class TranslationPipeline(NotPickled):
         return clean_lines(texts, side.lowercase, side.normalize)
 
     def _cleaned(self, sentences: Sequence[str]) -> list[str]:
-        """Return sentences as the subwords of the source have learned them."""
+        """Return source sentences cleaned as in training."""
         from nmt.data.corpora.corpus import clean_lines
 
         side = self.config.data.src
         return clean_lines(sentences, side.lowercase, side.normalize)
 
     def source_tokens(self, sentences: Sequence[str], src_ids: Sequence[Sequence[int]]) -> list[list[str]]:
-        """Return subwords as they are written, unknown ones too."""
+        """Return the source subwords as strings; unknown ones keep their text."""
         cut = self.src_subwords.cut(self._cleaned(sentences))
         return [tokens[: len(row)] for tokens, row in zip(cut, src_ids, strict=True)]
 
     def phrases_for(self, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
-        """Translations of those phrases of a glossary whose words stand in a sentence side by side."""
+        """Return the translations of the glossary phrases that occur in a sentence."""
         from nmt.data.corpora.corpus import clean_line
 
         side = self.config.data.src
@@ -159,7 +160,7 @@ class TranslationPipeline(NotPickled):
         return [target for source, target in glossary if spaced(source) in whole]
 
     def translations_of(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        """Return what a search has found, as text."""
+        """Return hypotheses as text."""
         texts = self.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
         return [
             Translation(text, hypothesis.score, hypothesis.log_prob)

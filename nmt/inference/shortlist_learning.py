@@ -1,4 +1,4 @@
-"""A shortlist of output words, learnt from what the model itself attends to and says over its training text."""
+"""Learn a lexical shortlist from the model's attention and output on its training text."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from nmt.inference.pipeline import TranslationPipeline
 
 _LEAST_WEIGHT = 0.05
-"""Less attention is noise, and there is much of it."""
+"""The least attention that is counted: the many smaller weights are noise."""
 
 
 class ShortlistLearner:
-    """Collects how much attention each pair of subwords gets; sizes are those of the vocabularies.
+    """A collector of the total attention of each pair of subwords; sizes are those of the vocabularies.
 
-    Memory follows the different pairs of subwords, not the text.
+    Memory grows with the number of distinct pairs of subwords, not with the text.
     """
 
     def __init__(self, src_vocab_size: int, tgt_vocab_size: int) -> None:
         self._sizes = src_vocab_size, tgt_vocab_size
-        self._pairs: np.ndarray = np.zeros(0, np.int64)  # source * target size + target, rising
+        self._pairs: np.ndarray = np.zeros(0, np.int64)  # source * target size + target, sorted
         self._mass: np.ndarray = np.zeros(0)
         self._counts = np.zeros(tgt_vocab_size, np.int64)
 
     def add(
         self, src_ids: Sequence[Sequence[int]], tgt_ids: Sequence[Sequence[int]], attentions: Iterable[np.ndarray]
     ) -> None:
-        """Sentences with their translations and the attention [T, S + 1] of each, the source's end last."""
+        """Add sentences with their translations and the attention [T, S + 1] of each, whose last column is EOS."""
         pairs, mass = [self._pairs], [self._mass]
         for src, tgt, weights in zip(src_ids, tgt_ids, attentions, strict=True):
             t, s = np.nonzero(weights[: len(tgt), : len(src)] >= _LEAST_WEIGHT)
@@ -44,8 +44,8 @@ class ShortlistLearner:
         self._mass = np.bincount(place, np.concatenate(mass), minlength=len(self._pairs))
 
     def shortlist(self, per_source: int, frequent: int, mass: float = 1.0) -> Shortlist:
-        """For each source subword the target subwords with most of its attention, as few as have the share `mass` of
-        it and at most `per_source`; for all sentences the `frequent` most frequent ones."""
+        """Return a shortlist: for each source subword the target subwords with most of its attention, as few as have
+        the share `mass` of it and at most `per_source`; for all sentences the `frequent` most frequent ones."""
         from nmt.decode import Shortlist
 
         src_size, tgt_size = self._sizes
@@ -54,7 +54,7 @@ class ShortlistLearner:
         source, target = source[order], target[order]
         first = np.searchsorted(source, source)
         rank = np.arange(len(source)) - first
-        # The share of the better ones of the same source: a subword stays while they do not make up `mass`.
+        # The attention of the better subwords of the same source: a subword is kept while they have less than `mass`.
         before = np.cumsum(self._mass[order]) - self._mass[order]
         whole = np.bincount(source, self._mass[order], minlength=src_size)
         kept = (rank < per_source) & (before - before[first] < mass * whole[source])
@@ -71,7 +71,7 @@ class ShortlistLearner:
         tgt_ids: Sequence[Sequence[int]],
     ) -> int:
         """Return the smallest `frequent` with which `shortlist` misses at most `most_missed` percent of these target
-        subwords (as `count_misses` counts); all that were seen where none is enough."""
+        subwords (as counted by `count_misses`); if none is enough, the number of all observed target subwords."""
         bare = self.shortlist(per_source, 0, mass)
         ordered = self._by_frequency()
         rank = np.full(self._sizes[1], len(ordered))
@@ -82,15 +82,15 @@ class ShortlistLearner:
         return min(int(ranks[-1 - allowed]) + 1, len(ordered)) if len(ranks) > allowed else 0
 
     def _by_frequency(self) -> np.ndarray:
-        """Return the target subwords that were seen, the most frequent first."""
+        """Return the target subwords that have occurred, the most frequent first."""
         order = np.argsort(-self._counts, kind="stable")
         return order[self._counts[order] > 0]
 
 
 @dataclass(frozen=True)
 class Misses:
-    """How many of `tokens` target subwords, ends counted, are no candidates of their sentence, and how many
-    candidates there are in the mean."""
+    """How many of `tokens` target subwords, including EOS, are not candidates of their sentence, and the mean number of
+    candidates."""
 
     tokens: int
     missing: int
@@ -98,26 +98,25 @@ class Misses:
 
     @property
     def rate(self) -> float:
-        """Return the share that is missing, in percent."""
+        """Return the percentage of missing subwords."""
         return 100.0 * self.missing / max(1, self.tokens)
 
 
 def count_misses(shortlist: Shortlist, src_ids: Sequence[Sequence[int]], tgt_ids: Sequence[Sequence[int]]) -> Misses:
-    """Look up target subwords (without the end, which is a candidate always)."""
+    """Count the target subwords that a shortlist lacks (given without EOS, which is always a candidate)."""
     missing = sum(len(_missing(shortlist, src, tgt)) for src, tgt in zip(src_ids, tgt_ids, strict=True))
     total = sum(len(shortlist.candidates(src)) for src in src_ids)
     return Misses(sum(len(tgt) + 1 for tgt in tgt_ids), missing, total / max(1, len(src_ids)))
 
 
 def _missing(shortlist: Shortlist, src: Sequence[int], tgt: Sequence[int]) -> np.ndarray:
-    """Return the target subwords that are no candidates."""
+    """Return the target subwords that are not candidates."""
     tokens = np.array(tgt, np.int64)
     return tokens[~np.isin(tokens, shortlist.candidates(src))]
 
 
 def candidates_together(shortlist: Shortlist, src_ids: Sequence[Sequence[int]], batch_size: int) -> float:
-    """Return how many candidates there are in the mean for sentences translated together: what the output layer
-    computes."""
+    """Return the mean number of candidates of a batch, which is the size of the output layer that is computed."""
     from nmt.decode.blocks import length_blocks
 
     blocks = [
@@ -133,8 +132,8 @@ def learn_from(
     src_ids: Sequence[list[int]],
     tgt_ids: Sequence[list[int]],
 ) -> None:
-    """Force translations, given ones or the model's own, through the model and add what it attends to. Raises
-    ConfigError for a model without attention."""
+    """Run given or generated translations through the model by forced decoding and add its attention to the learner.
+    Raises ConfigError for a model without attention."""
     from nmt.decode import force
     from nmt.special_tokens import EOS_ID
 
@@ -150,7 +149,7 @@ def learn_from(
 def translated(
     translator: TranslationPipeline, src_ids: Sequence[list[int]], on_ended: Callable[[int], None] | None = None
 ) -> list[list[int]]:
-    """Return what the model says with its whole vocabulary, by greedy search; on_ended as of `search`."""
+    """Return translations by greedy search over the whole vocabulary; on_ended is as in `search`."""
     from nmt.decode import search
 
     decoding = translator.config.decoding

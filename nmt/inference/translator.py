@@ -1,4 +1,4 @@
-"""Translating with a trained model: the Python interface in one class.
+"""Translate with a trained model: the Python interface in one class.
 
 from nmt import Translator
 Translator.load("runs/de-en").translate(["Guten Morgen!"])
@@ -53,14 +53,14 @@ class Translator(TranslationPipeline):
     """A model with its subwords and settings.
 
     Args:
-        model: Gives the search its probabilities; an `Ensemble` of several does, too.
-        src_subwords: Cut the source into ids.
-        tgt_subwords: Join ids into text; the same object where the languages share one model.
+        model: Computes the probabilities of the search; may be an `Ensemble`.
+        src_subwords: Splits the source into ids.
+        tgt_subwords: Joins ids to text; the same object if both languages share subwords.
         config: How text is cleaned, and the defaults of the search.
         num_threads: Cores to use.
-        shortlist: Which words translate which, for `shortlist=True`.
-        lengths: How long translations are, for word_reward_bounded.
-        language_model: Over the same target subwords, for lm_weight.
+        shortlist: The lexical shortlist for `shortlist=True`.
+        lengths: Expected lengths of translations, for word_reward_bounded.
+        language_model: A language model over the same target subwords, for lm_weight.
     """
 
     _mapped: MappedFile | None = None
@@ -80,29 +80,27 @@ class Translator(TranslationPipeline):
     ) -> Translator:
         """Load a model from the folder that nmt-train wrote, or from the file that nmt-bundle made of it.
 
-        Parameters are mapped into memory, not read: several processes share one copy. Files of a model in use are
-        replaced by a rename (`mv`), not written into.
+        Parameters are memory-mapped, not read: several processes share one copy. Replace the files of a model in use by
+        a rename (`mv`); do not write into them.
 
         Args:
             model_dir: The folder or file.
             threads: Cores to use; None takes the configured number, or all.
-            checkpoint: `best`, `last`, or a numbered one such as `best-600`; None takes the best, or the last where
-                there is no best yet.
-            compute_dtype: `float32`, `bfloat16` or `int8`, what is multiplied; None takes the configured
-                one. Any model runs in each; int8 on the processor alone.
-            device: `cpu`, `cuda` or `auto`, where it computes; None takes the configured one. Any model runs on either.
-            lm: Folder or file of a language model that has a say in the search by `lm_weight`; None takes the
-                configured one, False none. It computes in the same way and place.
-            cells: Names of modules, `my_cells`, whose cells the model may name: their code is imported and runs. What
-                lies below a module is allowed with it.
-            share: False reads the files instead of mapping them, for a process that lives long: whatever becomes of
-                them then, the model stays as it was loaded.
+            checkpoint: `best`, `last`, or a numbered one such as `best-600`; None takes the best, or else the last.
+            compute_dtype: The type of products: `float32`, `bfloat16` or `int8` (on the processor only), for any model;
+                None takes the configured one.
+            device: `cpu`, `cuda` or `auto`, for any model; None takes the configured one.
+            lm: The folder or file of a language model for shallow fusion with `lm_weight`; None takes the configured
+                one, False none. It uses the same device and type of products.
+            cells: Names of modules, `my_cells`, including their submodules, whose cells the model may name: their code
+                is imported and runs.
+            share: False reads the files instead of mapping them, for a long-lived process: later changes of the files
+                do not affect the model.
 
         Raises:
-            DeviceError: There is no usable GPU, and the device is `cuda`.
+            DeviceError: The device is `cuda` and there is no usable GPU.
             CheckpointError: The folder or a file in it is missing, damaged, or does not fit the rest.
-            ConfigError: An argument is none of those, or its config.yaml was changed into something impossible, or
-                names a cell that is not allowed.
+            ConfigError: An argument or config.yaml is invalid, or it names a cell that is not allowed.
         """
         check_loading(threads, checkpoint, compute_dtype, device)
         with nullcontext() if share else reading_whole():
@@ -135,10 +133,10 @@ class Translator(TranslationPipeline):
             settings: See `SearchSettings`; batch_size changes the speed, not the translations.
 
         Returns:
-            One line for each sentence, in order; a blank sentence gives an empty line. What may be wrong with them
-            (see `Translation.warnings`) goes to the logger `nmt`, a line of each kind.
+            One line for each sentence, in order; a blank sentence gives an empty line. Warnings (see
+            `Translation.warnings`) go to the logger `nmt`, one line of each kind.
 
-        Raises: As `translate_nbest`.
+        Raises: The errors of `translate_nbest`.
         """
         if "n_best" in settings:
             raise TypeError(
@@ -165,29 +163,29 @@ class Translator(TranslationPipeline):
         shortlist: bool = False,
         **settings: Unpack[SearchSettings],
     ) -> list[list[Translation]]:
-        """Translate sentences and keep scores and, with `n_best`, the runners-up.
+        """Translate sentences; return scores and, with `n_best`, alternatives.
 
         Args:
             sentences, settings: See `translate`.
-            n_best: Most translations for each sentence, which differ by more than spaces; at most the beam size.
-                With sampling: samples, as they are drawn. None is the configured number.
+            n_best: The maximum number of translations of each sentence, which differ by more than spaces; at most the
+                beam size. With sampling: the number of samples, in the order drawn. None takes the configured number.
             on_batch: Called with the number of sentences translated since its last call; may raise to stop.
-            wishes: What translations are to hold.
-            details: Whether translations have a `detail`: one more pass over each.
-            replace_unk: Put the source word that it attends to most in the place of an unknown subword, ...
-            dictionary: ... or what this says of that word.
+            wishes: Text that translations must or should contain.
+            details: Whether translations have a `detail`, which takes one more pass of the model over each.
+            replace_unk: Replace an unknown subword by the source word that it attends to most, ...
+            dictionary: ... or by the entry of that word.
             shortlist: Choose among the words of the model's shortlist. Log-probabilities are then those among a
                 sentence's candidates; a detail has those of the whole vocabulary.
 
         Raises:
-            CheckpointError: Somebody has written into the model's file.
+            CheckpointError: The model's file has been written to.
             ConfigError: A setting is not what configs/reference.yaml allows, the settings do not go together, or the
                 model lacks what they need.
-            DataError: The wishes are for more or fewer sentences.
+            DataError: The number of wishes differs from the number of sentences.
             TypeError: There is no such setting, or a sentence is no text.
 
         Returns:
-            For each sentence its translations, the best first, at least one; `warnings` say what may be wrong with it.
+            For each sentence its translations, the best first, at least one; `warnings` describe possible problems.
         """
         from nmt.decode import search
 
@@ -233,12 +231,12 @@ class Translator(TranslationPipeline):
         for index, translations in zip(there, decoded, strict=True):
             if chosen["mbr"] != "none":
                 translations = ranked_by_agreement(translations, chosen["mbr"])
-            more = (*length_warnings(chosen, ids[index]), *self._unsaid(wishes, index))
+            more = (*length_warnings(chosen, ids[index]), *self._wish_warnings(wishes, index))
             results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
         return results
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
-        """Encode a sentence once and complete its translation as often as somebody types on."""
+        """Encode a sentence once and return a session that completes its translation while a person types."""
         from nmt.inference.typing_session import TypingSession
 
         return TypingSession(self, sentence, lm_weight)
@@ -251,16 +249,17 @@ class Translator(TranslationPipeline):
         batch_size: int | None = None,
         lm_weight: float | None = None,
     ) -> list[Detail]:
-        """Return score given translations: each is cut into subwords as in training and put through the model.
+        """Return the scores of given translations: each is split into subwords as in training and put through the
+        model.
 
         Args:
-            sources, targets: As many of each. An empty source or target is scored like any other.
-            batch_size: Sentences together; it changes the speed, not the scores.
-            lm_weight: As in `SearchSettings`: scores are those by which a search with it ranks.
+            sources, targets: Lists of the same length. An empty source or target is scored like any other.
+            batch_size: The number of sentences in a batch; it changes the speed, not the scores.
+            lm_weight: As in `SearchSettings`: the scores are those by which a search with it ranks.
 
         Raises:
             ConfigError: A setting is not what configs/reference.yaml allows.
-            DataError: There are more of one than of the other.
+            DataError: The numbers of sources and targets differ.
             TypeError: One of them is no text.
         """
         from nmt.decode import force
@@ -280,7 +279,8 @@ class Translator(TranslationPipeline):
         return found
 
     def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
-        """Return an ensemble that cleans and searches as this one does. Raises CheckpointError if subwords differ."""
+        """Return an ensemble with the text cleaning and search settings of this translator. Raises CheckpointError if
+        the subwords differ."""
         from nmt.decode import Ensemble
 
         for other in others:
@@ -312,8 +312,8 @@ class Translator(TranslationPipeline):
         found: Sequence[Sequence[Hypothesis]],
         dictionary: Mapping[str, str] | None,
     ) -> list[list[Translation]]:
-        """Translations with details, by forcing what the search has found for sentences, none blank, whose ids are
-        `src_ids`; with a dictionary, maybe an empty one, unknown subwords are replaced."""
+        """Return translations with details, by forced decoding of the hypotheses of sentences that are not blank and
+        whose ids are `src_ids`; with a dictionary, even an empty one, unknown subwords are replaced."""
         from nmt.data.corpora.corpus import clean_line
         from nmt.decode import force
         from nmt.special_tokens import EOS_ID
@@ -335,8 +335,8 @@ class Translator(TranslationPipeline):
             results[n].append(Translation(text, h.score, h.log_prob, detail))
         return results
 
-    def _unsaid(self, wishes: Wishes, index: int) -> tuple[str, ...]:
-        """Warnings of what a sentence's wishes hold that cannot be said."""
+    def _wish_warnings(self, wishes: Wishes, index: int) -> tuple[str, ...]:
+        """Return warnings about text in a sentence's wishes that the vocabulary cannot represent."""
         texts = {
             "the prefix": [wishes.prefixes[index]] if wishes.prefixes is not None else [],
             "a constraint": wishes.constraints[index] if wishes.constraints is not None else [],

@@ -1,4 +1,4 @@
-"""Translating with a person: a sentence whose translation is completed while it is typed."""
+"""Interactive translation: the translation of a sentence is completed while a person types it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from nmt.inference.translation import (
 if TYPE_CHECKING:
     from nmt.inference.pipeline import TranslationPipeline
 
-_NOT_HERE = {"sampling": False, "beam_groups": 1, "coverage_penalty": 0.0}
-"""Settings that a session cannot serve, with the values that leave them out."""
+_UNSUPPORTED = {"sampling": False, "beam_groups": 1, "coverage_penalty": 0.0}
+"""Settings that a session does not support, with the values that disable them."""
 
 
 class TypingSession(NotPickled):
-    """One sentence to translate; made by `Translator.session`.
+    """A sentence to translate interactively; made by `Translator.session`.
 
-    The source is encoded once. Each call reads only the subwords that were typed since the call before, in memory that
-    does not grow with the text.
+    The source is encoded once. Each call reads only the subwords typed since the previous call; memory does not grow
+    with the text.
     """
 
     def __init__(self, translator: TranslationPipeline, sentence: str, lm_weight: float | None = None) -> None:
@@ -47,33 +47,33 @@ class TypingSession(NotPickled):
         self._sentence = sentence
 
     def __repr__(self) -> str:
-        """Of what, by whom."""
+        """Return the sentence and the translator."""
         return f"TypingSession({self._sentence!r}, {self._translator!r})"
 
     @property
     def subwords_read(self) -> int:
-        """Typed subwords that the decoder has read so far, all calls together."""
+        """Return the number of typed subwords that the decoder has read in all calls."""
         return self._session.tokens_read if self._session is not None else 0
 
     def complete(
         self, typed: str = "", *, n_best: int = 1, shortlist: bool = False, **settings: Unpack[SearchSettings]
     ) -> list[Translation]:
-        """Whole translations that begin with what was typed, in whole words; the best first, at least one.
+        """Return whole translations that begin with the typed text, in whole words; best first, at least one.
 
-        The same as `translate_nbest` gives with `Wishes(prefixes=[typed])` and the same `shortlist`. Settings: see
-        `SearchSettings`.
+        The result is the same as that of `translate_nbest` with `Wishes(prefixes=[typed])` and the same `shortlist`.
+        Settings: see `SearchSettings`.
 
         Raises:
-            ConfigError: The settings, as given or as configured, have sampling, groups or a coverage penalty, which are
-                not for sessions; or as `translate_nbest`.
-            ValueError: There is an lm_weight, which is the session's.
+            ConfigError: The given or configured settings include sampling, groups or a coverage penalty, which sessions
+                do not support; or as in `translate_nbest`.
+            ValueError: lm_weight is given; it is an argument of the session.
         """
         if settings.get("lm_weight") is not None:
             raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
         translator = self._translator
         n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(translator.config.decoding, settings)
-        for name, neutral in _NOT_HERE.items():
+        for name, neutral in _UNSUPPORTED.items():
             if chosen[name] != neutral:
                 shown, plain = json.dumps(chosen[name]), json.dumps(neutral)
                 raise ConfigError(

@@ -1,1 +1,1 @@
-"""Encoders and decoders: cells wired together."""
+"""Encoders and decoders, built from cells."""

@@ -1,4 +1,4 @@
-"""What all parts of a model are told of a batch, and of one pass over it."""
+"""The interface of batches, and the settings of one pass over a batch."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ if TYPE_CHECKING:
 
 
 class Targets(Protocol):
-    """What every batch has."""
+    """The target side that every batch has."""
 
     @property
     def tgt_in(self) -> np.ndarray:
-        """Return the tokens to read, int32 [T, B]."""
+        """Return the input tokens of the decoder, int32 [T, B]."""
 
     @property
     def tgt_out(self) -> np.ndarray:
-        """Return the tokens to say, int32 [T, B]."""
+        """Return the tokens to predict, int32 [T, B]."""
 
     @property
     def tgt_lengths(self) -> np.ndarray:
-        """Return how many of each row's are real, [B]."""
+        """Return the number of real tokens of each row, [B]."""
 
 
 @dataclass(frozen=True)
 class BatchPass:
-    """training: with dropout, drawn from `seed`, and with tapes for the way back. allocate: gives memory that lasts as
-    long as the pass and its way back. threads: cores to use. objective: of a pass with gradients."""
+    """Settings of a pass over a batch. training: whether to use dropout, drawn from `seed`, and to record tapes for the
+    backward pass. allocate: allocates memory that is valid until the end of the pass and its backward pass. threads:
+    cores to use. objective: the objective of a pass with gradients."""
 
     training: bool
     seed: int
@@ -42,6 +43,6 @@ class BatchPass:
     objective: Objective = LIKELIHOOD
 
     def lasting(self, device: Device, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return an array for what the pass gives back: a piece of its memory in training, else one of its own, which
-        holds nothing but itself for as long as somebody reads it."""
+        """Return an array for a result of the pass: part of its workspace in training, otherwise a separate array,
+        which keeps nothing else in memory while it is referenced."""
         return self.allocate(shape, dtype) if self.training else device.xp.empty(shape, dtype)

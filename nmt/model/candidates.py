@@ -1,4 +1,4 @@
-"""The output layer narrowed to what the sentences in work may say."""
+"""The output layer restricted to the candidates of the sentences being translated."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nmt.rnn.device import CandidateLists, Device, OutputLayer
 class NarrowOutput:
     """An output layer over the union of the candidates of sentences that come and go.
 
-    Rows of the matrix are gathered when sentences come in. A sentence's probabilities are those of its own candidates
-    alone: what else is in work changes no bit of them.
+    Rows of the matrix are gathered when sentences are admitted. The probabilities of a sentence are normalised over its
+    candidates only: the other sentences do not change a bit of them.
     """
 
     device: Device
@@ -26,7 +26,7 @@ class NarrowOutput:
     _live: dict[int, np.ndarray] = field(default_factory=dict)
 
     def admit(self, sentence_ids: np.ndarray, candidates: Sequence[np.ndarray]) -> None:
-        """Sentences [B] with their candidates, int32 in rising order and at least one."""
+        """Add sentences [B] with their candidates, sorted int32 arrays that are not empty."""
         self._live |= dict(zip(sentence_ids.tolist(), candidates, strict=True))
         self._sentence_ids = np.fromiter(self._live, np.int64)
         lists = list(self._live.values())
@@ -43,19 +43,19 @@ class NarrowOutput:
         self._narrow = narrowed(self.layer, self._ids)
 
     def release(self, sentence_ids: np.ndarray) -> None:
-        """These sentences are translated; the layer loses their candidates when the next ones come in."""
+        """Remove sentences; their candidates leave the layer when the next sentences are admitted."""
         for sentence_id in sentence_ids.tolist():
             del self._live[sentence_id]
 
     def best_tokens(
         self, outputs: np.ndarray, sentence_ids: np.ndarray, first: int, places: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """See `Decoder.best_tokens`; sentence_ids [R]."""
+        """Return the best candidates of each row, for sentence_ids [R]; see `Decoder.best_tokens`."""
         lists = self._lists(sentence_ids)
         return self.device.best_candidates(outputs, self._narrow, lists, first, places, self.threads)
 
     def log_probs(self, outputs: np.ndarray, sentence_ids: np.ndarray) -> np.ndarray:
-        """See `Decoder.log_probs`; -inf for all but a row's candidates."""
+        """Return log-probabilities, -inf for all tokens but the candidates of a row; see `Decoder.log_probs`."""
         vocab_size = len(self.layer.weights[self.layer.bias])
         lists = self._lists(sentence_ids)
         return self.device.candidate_log_probs(outputs, self._narrow, lists, vocab_size, self.threads)
@@ -67,12 +67,12 @@ class NarrowOutput:
 
     @property
     def sentence_ids(self) -> np.ndarray:
-        """Of the sentences whose lists there are, rising."""
+        """Return the sorted ids of the sentences that have candidate lists."""
         return self._sentence_ids
 
     @property
     def lists(self) -> CandidateLists:
-        """Return all of them, of no rows yet."""
+        """Return the lists of all candidates, without any rows."""
         return self._lists(self._sentence_ids[:0])
 
     def _lists(self, sentence_ids: np.ndarray) -> CandidateLists:
@@ -81,16 +81,17 @@ class NarrowOutput:
 
 
 def narrowed(layer: OutputLayer, ids: np.ndarray) -> OutputLayer:
-    """Return the layer of these tokens alone: rows of its matrix, which is stored by tokens where it is tied, else kept
-    so beside the original; in int8 with the numbers and scales of the whole."""
+    """Return an output layer of these tokens only: rows of its matrix, which is stored by token if it is tied;
+    otherwise a transposed copy is kept with the original. With int8, the numbers and scales are those of the whole
+    layer."""
     weights = layer.weights
-    held = weights.quantised(layer.matrix)
-    rows = weights[layer.matrix] if held is None else held.numbers
+    stored = weights.quantised(layer.matrix)
+    rows = weights[layer.matrix] if stored is None else stored.numbers
     if not layer.tied:
         rows = weights.derived(layer.matrix, ("by token",), lambda former: np.ascontiguousarray(rows.T))
     own = Weights({"b": weights[layer.bias][ids]})
-    if held is None:
+    if stored is None:
         own["W"] = rows[ids]
     else:
-        own.hold_quantised("W", Quantised(rows[ids], held.scales[ids], by_rows=True))
+        own.hold_quantised("W", Quantised(rows[ids], stored.scales[ids], by_rows=True))
     return OutputLayer(own, "W", "b", True, layer.packed)

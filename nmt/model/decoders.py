@@ -1,4 +1,4 @@
-"""The model's decoder as search wants it: a step at a time."""
+"""Decoders for the search: a model's decoder, one step at a time."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 States = dict[str, np.ndarray]
 
 Encode = Callable[[Sequence[Sequence[int]], int], "Source"]
-"""Encodes sentences (ids without EOS) on so many threads; rows stay in their order."""
+"""Encodes sentences (ids without EOS) with a number of threads; the rows stay in order."""
 Read = Callable[[Sequence[Sequence[int]], int], States]
-"""Reads texts, each up to its last token, on so many threads: the states [B, n] after that by name."""
+"""Reads all tokens but the last of each text with a number of threads; returns the final states [B, n] by name."""
 
 _MOST_IDLE = 8
-"""Steppers that wait for a search of so many threads; others are made anew."""
+"""The maximum number of idle steppers that are kept for each number of threads."""
 
 
 class StepDecoder:
-    """A network's decoder, a step at a time: what search asks of a model, but for taking sentences in."""
+    """A network's decoder, one step at a time. It implements what the search calls, except for admitting sentences."""
 
     def __init__(self, network: Network, threads: int, scan: Scan | None = None) -> None:
-        """`scan`: instead of the network's step, with the same parameters."""
+        """Prepare the steps. `scan`: a scan to use instead of the network's step, with the same parameters."""
         self.network, self.threads = network, threads
         self.eos_id = EOS_ID
         self._idle = network.idle_steppers.setdefault(threads, []) if scan is None else []
-        # Taking from and adding to a list are each one step for the interpreter.
+        # `pop` and `append` of a list are atomic.
         try:
             self._steps = self._idle.pop()
         except IndexError:
@@ -54,25 +54,26 @@ class StepDecoder:
             self._steps = SearchSteps(stepper)
         self._stepper = self._steps.stepper
         self._table = network.positions.get("tgt")
-        # Where a decoder is told its position, a state counts the steps.
+        # With position embeddings, a state counts the steps.
         self._counted = {"place": 1} if self._table else {}
         self._narrow: NarrowOutput | None = None
-        self._memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # of a step's input
-        self._sentence_ids = np.zeros(0, np.int64)  # of the sentences of the last step's rows
+        self._memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for the input of a step
+        self._sentence_ids = np.zeros(0, np.int64)  # the sentence of each row of the last step
 
     def _narrow_to(self, sentence_ids: np.ndarray, candidates: Sequence[np.ndarray] | None) -> None:
-        """These sentences come in, with candidates (see `Decoder.admit`) for all that come or for none."""
+        """Restrict new sentences to their candidates (see `Decoder.admit`), unless they have none."""
         if candidates is not None:
             self._narrow = self._narrow or NarrowOutput(self.network.device, self.network.output_layer, self.threads)
             self._narrow.admit(sentence_ids, candidates)
 
     def release(self, sentence_ids: np.ndarray) -> None:
-        """These sentences are not asked for any more."""
+        """Release the candidates of these sentences."""
         if self._narrow is not None:
             self._narrow.release(sentence_ids)
 
     def begin_loop(self, settings: BeamSettings) -> CompiledBeam | None:
-        """Return the search of this decoder as one computation; None where a step wants more than the engine's."""
+        """Return the search of this decoder as one compiled computation; None if a step needs something that the
+        compiled loop lacks."""
         scan = self._stepper.scan
         plain = scan.device.name == "cpu" and self._table is None and not scan.checks.sequences
         if not plain or scan is not self.network.step_decoder:
@@ -86,13 +87,13 @@ class StepDecoder:
         return self._steps.loop
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:
-        """Return the output layer of all candidates of the sentences that `admit` took in, their lists, and the ids of
-        the sentences that have them, rising; None where there are no candidates."""
+        """Return the output layer restricted to the candidates of all admitted sentences, the candidate lists, and the
+        sorted ids of the sentences that have candidates; None if there are no candidates."""
         narrow = self._narrow
         return None if narrow is None else (narrow.narrow, narrow.lists, narrow.sentence_ids)
 
     def close(self) -> None:
-        """The search is over: what was prepared for its steps is the next one's."""
+        """End the search and keep its prepared steps for the next one."""
         self._steps.rest()
         if len(self._idle) < _MOST_IDLE:
             self._idle.append(self._steps)
@@ -100,7 +101,8 @@ class StepDecoder:
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray
     ) -> tuple[np.ndarray, States]:
-        """Return rows tokens [R] continuing states[parent] of sentence_ids [R] -> outputs [R, H] and states after."""
+        """Return the outputs [R, H] and the new states for rows that read tokens [R], continue states[parent] and
+        belong to sentence_ids [R]."""
         self._sentence_ids = sentence_ids
         self._memory.reset()
         if self._table is None:
@@ -115,8 +117,8 @@ class StepDecoder:
         return y, after | {"place": place + 1}
 
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the most probable tokens of each row [R, K] and their log-probabilities, best first; -1 where there
-        are no more."""
+        """Return the most probable tokens of each row [R, K] and their log-probabilities, best first; missing tokens
+        are -1."""
         places = min(places, self.network.vocab_sizes["tgt"])
         with operation("output layer: best tokens"):
             if self._narrow is not None:
@@ -133,10 +135,10 @@ class StepDecoder:
 
 
 class ModelDecoder(StepDecoder):
-    """The model's decoder, a step at a time, for sentences that come and go."""
+    """The decoder of a translation model, one step at a time, for sentences that come and go."""
 
     def __init__(self, network: Network, encode: Encode, threads: int, coverage_of: int = 0) -> None:
-        """`encode` reads sentences."""
+        """Prepare the steps; `encode` encodes sentences."""
         self._encode, self._positions = encode, rounded_up(coverage_of)
         own = network.step_decoder
         scan = own.around(CoverageCell(own.cell, self._positions)) if coverage_of else None
@@ -146,8 +148,8 @@ class ModelDecoder(StepDecoder):
     def admit(
         self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
     ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Encode sentences (ids without EOS), with candidates (see `Decoder.admit`) for all that come or for none.
-        Returns their ids [B], and the states and token before the first step, one row a sentence."""
+        """Encode sentences (ids without EOS); either all of them have candidates (see `Decoder.admit`) or none. Returns
+        their ids [B], and the states and tokens before the first step, one row per sentence."""
         source = self._encode(src_ids, self.threads)
         captured = {"memory": source.memory}
         if self._positions:
@@ -160,24 +162,24 @@ class ModelDecoder(StepDecoder):
         return sentence_ids, zero | source.states, np.full(len(sentence_ids), BOS_ID, np.int32)
 
     def release(self, sentence_ids: np.ndarray) -> None:
-        """These sentences are translated."""
+        """Release these sentences, which have been translated."""
         self._stepper.release(sentence_ids)
         super().release(sentence_ids)
 
 
 class LanguageDecoder(StepDecoder):
-    """A language model a step at a time. The sentences are texts, maybe empty, that it goes on from."""
+    """The decoder of a language model, one step at a time. Its sentences are texts to continue, which may be empty."""
 
     def __init__(self, network: Network, read: Read, threads: int) -> None:
-        """`read` gives the states after all tokens but the last of each text."""
+        """Prepare the steps; `read` returns the states after all tokens but the last of each text."""
         super().__init__(network, threads)
         self._read, self._count = read, 0
 
     def admit(
         self, src_ids: Sequence[Sequence[int]], candidates: Sequence[np.ndarray] | None = None
     ) -> tuple[np.ndarray, States, np.ndarray]:
-        """Read texts, with candidates as of `ModelDecoder.admit`. Returns their ids [B], and the states and token
-        before the first step, one row a text. Nothing is kept of texts but their rows' states."""
+        """Read texts; candidates are as in `ModelDecoder.admit`. Returns their ids [B], and the states and tokens
+        before the first step, one row per text. Apart from the states of their rows, nothing of the texts is kept."""
         sentence_ids = np.arange(self._count, self._count + len(src_ids))
         self._count += len(src_ids)
         self._narrow_to(sentence_ids, candidates)
@@ -185,21 +187,23 @@ class LanguageDecoder(StepDecoder):
 
 
 class BlockDecoder:
-    """A network's decoder for a block of sentences that stay until all have ended, K rows each: search on a GPU."""
+    """A network's decoder for the search on a GPU: a block of sentences that stay until all have ended, with K rows
+    each."""
 
     def __init__(self, network: Network, stepper: FixedStepper, first: np.ndarray) -> None:
-        """`first`: the tokens before the first step, int32 [N], of the host."""
+        """Prepare the steps. `first`: the tokens before the first step, int32 [N], on the host."""
         self.network, self.first, self._stepper = network, first, stepper
         self._table, self._steps = network.positions.get("tgt"), 0
-        self.memory = Workspace(network.device.xp)  # of a step
+        self.memory = Workspace(network.device.xp)  # for one step
 
     @property
     def repeats(self) -> bool:
-        """Return whether all steps are the same launches: not where the host says what is added at each position."""
+        """Return whether all steps are the same launches: not if the host supplies a position embedding for each
+        step."""
         return self._table is None
 
     def step(self, tokens: Any) -> Any:
-        """Return the output [R, H] for the last tokens [R], int32; the host waits for nothing."""
+        """Return the output [R, H] for the last tokens [R], int32; the host does not wait."""
         self.network.embed_into("tgt", tokens, self._stepper.x, 1)
         if self._table is not None:
             self._stepper.x += self._table.rows(self.network.weights, np.array([self._steps]))
@@ -208,26 +212,26 @@ class BlockDecoder:
         return self._stepper.step()
 
     def best_tokens(self, outputs: Any, first_token: int, places: int) -> tuple[Any, Any]:
-        """See `StepDecoder`; until the next step."""
+        """Return the best tokens of each row, valid until the next step; see `StepDecoder.best_tokens`."""
         layer, places = self.network.output_layer, min(places, self.network.vocab_sizes["tgt"])
         return self.network.device.best_tokens(outputs, layer, first_token, places, 1, self.memory)
 
     def log_probs(self, outputs: Any) -> Any:
-        """See `StepDecoder`; until the next step."""
+        """Return the log-probabilities of all tokens, valid until the next step; see `StepDecoder.log_probs`."""
         return self.network.device.log_probs(outputs, self.network.output_layer, 1, self.memory)
 
     def coverage(self) -> Any:
-        """Return what each source position [R, n] has got, after the last step; -1 where there is none."""
+        """Return the attention that each source position has received after the last step [R, n]; -1 for padding."""
         return self._stepper.state("coverage")
 
     def follow(self, parents: Any) -> None:
-        """Row r goes on from what row parents[r] became in the last step."""
+        """Reorder the states: row r continues from row parents[r] of the last step."""
         self._stepper.follow(parents)
 
 
 def translation_block(network: Network, source: Source, K: int, coverage_of: int = 0) -> BlockDecoder:
-    """For these sentences. With `coverage_of`, the longest source in tokens with EOS, the decoder keeps the attention
-    that each source position has got."""
+    """Return a block decoder for encoded sentences. If `coverage_of` (the length of the longest source in tokens,
+    including EOS) is not 0, the decoder keeps the attention that each source position has received."""
     scan, device = network.step_decoder, network.device
     captured, states = {"memory": source.memory}, dict(source.states)
     if coverage_of:
@@ -241,12 +245,13 @@ def translation_block(network: Network, source: Source, K: int, coverage_of: int
 
 
 def language_block(network: Network, texts: Sequence[Sequence[int]], states: States, K: int) -> BlockDecoder:
-    """For these texts, maybe empty, which were read up to their last tokens: the states after that."""
-    ones = np.ones(len(texts), np.int64)  # as if each had one source position: no cell looks at any
+    """Return a block decoder for texts, which may be empty; `states` are those after all tokens but the last of each
+    text."""
+    ones = np.ones(len(texts), np.int64)  # one source position each, which no cell reads
     stepper = FixedStepper(network.step_decoder, network.weights.view("decoder"), {}, ones, states, K)
     return BlockDecoder(network, stepper, last_tokens(texts))
 
 
 def last_tokens(texts: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return what is to be read when all else of texts has been, int32 [B]: EOS where a text is empty."""
+    """Return the last token of each text, int32 [B]; EOS if a text is empty."""
     return np.array([text[-1] if len(text) else EOS_ID for text in texts], np.int32)

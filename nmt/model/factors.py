@@ -1,4 +1,4 @@
-"""Vectors of source factors beside those of subwords (Sennrich & Haddow 2016, section 2.1, equation 5)."""
+"""Embeddings of source factors, concatenated to those of subwords (Sennrich & Haddow 2016, section 2.1, equation 5)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PREFIX = "src_factors."
 
 
 class SourceFactors:
-    """Takes ids of units with factors apart (see `FactoredSubwords`), and puts the vectors of all side by side.
+    """Split ids with factors into subwords and factors (see `FactoredSubwords`), and concatenate the embeddings of all.
 
     Args:
-        vocab_size: Units.
-        sizes: Numbers that each factor may have.
-        widths: Sizes of their vectors.
+        vocab_size: The number of subwords.
+        sizes: The number of values of each factor.
+        widths: The embedding size of each factor.
     """
 
     def __init__(self, vocab_size: int, sizes: Sequence[int], widths: Sequence[int]) -> None:
@@ -32,16 +32,17 @@ class SourceFactors:
         self._names = [f"{PREFIX}{n}.embeddings" for n in range(len(self._sizes))]
 
     def params(self) -> dict[str, Param]:
-        """Return a table [numbers, width] of each factor."""
+        """Return an embedding table [values, width] for each factor."""
         sizes = zip(self._names, self._sizes, self._widths, strict=True)
         return {name: Param((size, width)) for name, size, width in sizes}
 
     def units(self, ids: np.ndarray) -> np.ndarray:
-        """Return ids without factors, in the same shape."""
+        """Return the ids without factors, in the same shape."""
         return ids % self._vocab_size
 
     def beside(self, network: Network, ids: np.ndarray, x: np.ndarray, threads: int, allocate: Allocate) -> np.ndarray:
-        """x [S, B, E], the vectors of the units of ids [S, B], with those of the factors behind: [S, B, E + widths]."""
+        """Return x [S, B, E], the embeddings of the subwords of ids [S, B], followed by those of the factors: [S, B, E
+        + widths]."""
         device, first = network.device, x.shape[-1]
         joined = allocate((*x.shape[:-1], first + sum(self._widths)), x.dtype)
         with operation("src factors: lookup"):
@@ -55,7 +56,8 @@ class SourceFactors:
         return joined
 
     def gradient(self, network: Network, ids: np.ndarray, d: np.ndarray, gradients: Group, threads: int) -> np.ndarray:
-        """Add to the gradients of the tables; d [S, B, E + widths] is that of what `beside` gave. Returns that of x."""
+        """Add to the gradients of the tables; d [S, B, E + widths] is the gradient of the result of `beside`. Returns
+        the gradient of x."""
         device = network.device
         first = width_of_units = d.shape[-1] - sum(self._widths)
         with operation("src factors: gradient"):
@@ -66,7 +68,7 @@ class SourceFactors:
             return device.xp.ascontiguousarray(d[..., :width_of_units])
 
     def _numbers(self, ids: np.ndarray) -> list[np.ndarray]:
-        """Of each factor its numbers, int32 [S * B]."""
+        """Return the values of each factor, int32 [S * B]."""
         rest, found = ids.reshape(-1) // self._vocab_size, []
         for size in self._sizes:
             found.append(np.ascontiguousarray(rest % size, np.int32))

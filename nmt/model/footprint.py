@@ -1,4 +1,4 @@
-"""How much memory training takes, by purpose, before anything has run."""
+"""Estimate the memory that training takes, by purpose, before anything has run."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
-    """Return bytes that an update takes from the model's workspace, by operation and purpose.
+    """Return the bytes that an update takes from the model's workspace, by operation and purpose.
 
     Args:
-        model: Its settings count, not its parameters.
+        model: The model; only its settings are used, not its parameters.
         T, S, B: Target steps, source steps and rows of the batch, padding included.
     """
     config, dtype, hidden = model.config, model.dtype, model.config.decoder.output_size
@@ -38,8 +38,8 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
 
 
 def _encoder_copies(model: Network, S: int, B: int) -> int:
-    """Return bytes of the joined directions of every layer, and of the last one's in the decoder's order of rows; as
-    many on the way back."""
+    """Return the bytes of the concatenated directions of every layer, and of the last layer's outputs in the decoder's
+    row order; the backward pass needs as many."""
     encoder = model.config.encoder
     if "src" not in model.vocab_sizes:
         return 0
@@ -48,14 +48,15 @@ def _encoder_copies(model: Network, S: int, B: int) -> int:
 
 
 def logits_bytes(model: Network, T: int, B: int) -> Counter[str]:
-    """Return bytes of an update's logits, which lie outside the workspace; arguments as above."""
+    """Return the bytes of the logits of an update, which are not part of the workspace; arguments are as in
+    `workspace_bytes`."""
     vocab, size = model.vocab_sizes["tgt"], model.dtype.itemsize
     rows = min(model.device.output_rows(vocab, size, model.decoder.packed), T * B)
     return Counter({"logits": rows * vocab * size})
 
 
 def packed_weights_bytes(model: Network) -> int:
-    """Return bytes of the packed forms of all weights that training uses."""
+    """Return the bytes of the packed forms of all weights that training uses."""
     total = sum(packed_bytes(scan) for _, scan, *_ in model.runs(1, 1))
     hidden, vocab = model.config.decoder.output_size, model.vocab_sizes["tgt"]
     packed = model.decoder.packed

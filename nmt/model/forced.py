@@ -1,4 +1,4 @@
-"""Given translations put through the model: what probability each token has, and what it attends to."""
+"""Forced decoding: the probabilities of the tokens of given translations, and their attention."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from nmt.model.source_encoder import Source
 
 TokenIds = Sequence[Sequence[int]]
-"""Of each sentence."""
+"""Token ids of each sentence."""
 ForcedScores = tuple[list[np.ndarray], list[np.ndarray]]
-"""Log-probabilities [T] of each sentence's tokens, and attention [T, S] where it was asked for."""
+"""Log-probabilities [T] of each sentence's tokens, and attention [T, S] if it was requested."""
 
 _ROWS = 256
-"""Rows whose log-probabilities of all tokens exist at a time."""
+"""Rows whose log-probabilities of all tokens are in memory at a time."""
 
 
 def forced_log_probs(
     model: Network, source: Source, tgt_ids: TokenIds, *, attention: bool, threads: int
 ) -> ForcedScores:
-    """Return log-probabilities of target tokens, and the attention weights with which they were predicted.
+    """Return the log-probabilities of target tokens, and the attention weights with which they were predicted.
 
-    source: sentences that the model has encoded. tgt_ids: tokens of each, EOS among them where it is meant. Returns
-    arrays [T] for each sentence and, with `attention`, arrays [T, S], S counting EOS, all of the host; none of the
-    latter where the model has no attention.
+    source: the encoded sentences. tgt_ids: the tokens of each, with EOS if it is to be scored. Returns arrays [T] for
+    each sentence and, with `attention`, arrays [T, S] where S includes EOS, all on the host; there are no attention
+    arrays if the model has no attention.
     """
     tgt_in, tgt_out, lengths = pad_targets(tgt_ids)
     device, captured, width = model.device, {"memory": source.memory}, model.decoder.cell.output_size
@@ -62,8 +62,8 @@ def forced_log_probs(
 
 
 def _to_words_and_end(weights: np.ndarray, boundaries: str) -> np.ndarray:
-    """Return attention [T, positions] as [T, S], S the source tokens and EOS, whatever stands around a source: what no
-    word gets is the last column's."""
+    """Return attention [T, positions] as [T, S], where S are the source tokens and EOS, for any boundary tokens: the
+    attention that no word receives goes to the last column."""
     before, after = boundary_ids(boundaries)
     if boundaries == "eos":
         return weights
@@ -76,8 +76,8 @@ def _to_words_and_end(weights: np.ndarray, boundaries: str) -> np.ndarray:
 def token_log_probs(
     model: Network, y: np.ndarray, tgt_out: np.ndarray, lengths: np.ndarray, threads: int
 ) -> list[np.ndarray]:
-    """Return the log-probability of each row's first lengths[b] tokens of tgt_out [T, B] of the host, for outputs y [T,
-    B, H] of the model's device; arrays of the host."""
+    """Return the log-probabilities of the first lengths[b] tokens of each row of tgt_out [T, B] (on the host), given
+    the outputs y [T, B, H] on the model's device; the results are host arrays."""
     device = model.device
     b = np.repeat(np.arange(len(lengths)), lengths)
     t = np.concatenate([np.arange(n) for n in lengths.tolist()]) if len(lengths) else np.zeros(0, np.int64)

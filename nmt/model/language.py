@@ -1,4 +1,5 @@
-"""The language model: embeddings, layers of recurrent cells, output layer; its states go on from batch to batch."""
+"""The language model: embeddings, layers of recurrent cells, output layer; its states carry over from batch to
+batch."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ States = dict[str, np.ndarray]
 
 
 class StreamSegment(Targets, Protocol):
-    """A piece of several streams of tokens."""
+    """A segment of several streams of tokens."""
 
     @property
     def starts(self) -> bool:
@@ -37,14 +38,14 @@ class StreamSegment(Targets, Protocol):
 
     @property
     def part(self) -> int:
-        """Return which of several groups of streams these are: each is carried on by itself."""
+        """Return the index of the group of streams; states are carried separately for each group."""
 
 
 class LanguageModel(Network):
-    """What the settings call the decoder, without an encoder: P(token | all tokens before it in its stream).
+    """The decoder of the settings without an encoder: P(token | all previous tokens of its stream).
 
-    Training and `loss` go through segments in order: each starts from the states that the one before it ended with,
-    without a gradient (truncated backpropagation; Mikolov et al. 2010, section 2). Options as of `TranslationModel`.
+    Training and `loss` process segments in order: each starts from the final states of the previous one, without a
+    gradient (truncated backpropagation; Mikolov et al. 2010, section 2). The options are those of `TranslationModel`.
     """
 
     def __init__(
@@ -60,11 +61,11 @@ class LanguageModel(Network):
         super().__init__(config, {"tgt": vocab_size}, dtype, device)
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         cells = language_cells(config)
-        # Layer by layer: what a layer reads of the one below is then multiplied for all steps at once.
+        # Layer by layer: the input of a layer is then multiplied for all steps at once.
         self.decoder: LayeredScan = LayeredScan(cells, **options)
         self.step_decoder = Scan(self.decoder.cell, **options)
         self._fill(self._table_shapes() | under("decoder", self.decoder.params) | self._output_shapes())
-        # After the last segment of each part of the streams, of training, and of `loss`.
+        # The states after the last segment of each part, by whether it was training or `loss`.
         self._states: dict[bool, dict[int, States]] = {True: {}, False: {}}
 
     @override
@@ -73,8 +74,8 @@ class LanguageModel(Network):
 
     @property
     def carried(self) -> States:
-        """See `Network`: the states after the last segment, by name, [B, n]; those of part p > 0 of the streams below
-        `p/`."""
+        """Return the states after the last segment, [B, n] by name, those of part p > 0 of the streams below `p/`; see
+        `Network`."""
         return {
             f"{part}/{name}" if part else name: self.device.download(state)
             for part, states in self._states[True].items()
@@ -99,7 +100,8 @@ class LanguageModel(Network):
         seed: int = 0,
         allocate: Any = None,
     ) -> Result:
-        """Return tokens [T, B] after `states` [B, n] by name (zero where missing) -> outputs, and the states after."""
+        """Read tokens [T, B], starting from `states` [B, n] by name (zero if missing); return the outputs and the final
+        states."""
         allocate = allocate or Fresh(self.device.xp)
         return self.decoder.forward(
             self.weights.view("decoder"),
@@ -116,27 +118,27 @@ class LanguageModel(Network):
     def log_probs(
         self, tgt_in: np.ndarray, tgt_out: np.ndarray, lengths: np.ndarray, states: States, threads: int | None = None
     ) -> tuple[list[np.ndarray], States]:
-        """Return log-probabilities of the real tokens of tgt_out [T, B] after tgt_in, an array a row of the host, and
-        the states after."""
+        """Return the log-probabilities of the real tokens of tgt_out [T, B] given tgt_in, one host array per row, and
+        the final states."""
         threads = threads or default_threads()
         result = self.read(tgt_in, lengths, states, threads=threads)
         return token_log_probs(self, result.y, tgt_out, lengths, threads), result.final
 
     def line_log_probs(self, lines: Sequence[Sequence[int]], threads: int | None = None) -> list[np.ndarray]:
-        """Return log-probabilities of the tokens of lines, each by itself, with the EOS where it has one: [T] a
-        line."""
+        """Return the log-probabilities [T] of the tokens of each line, scored independently of the other lines; a final
+        EOS is scored too."""
         return self.log_probs(*pad_targets(lines, first=EOS_ID), {}, threads)[0]
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> LanguageDecoder:
-        """Return what search needs of the model, the sources being texts to go on from. There is no coverage."""
+        """Return a decoder for the search; the sources are texts to continue. There is no coverage."""
         return LanguageDecoder(self, self.continue_from, threads or default_threads())
 
     def block_decoder(self, src_ids: Sequence[Sequence[int]], K: int, coverage_of: int = 0) -> BlockDecoder:
-        """Return what search on a GPU needs, the sources being texts to go on from. There is no coverage."""
+        """Return a GPU decoder for texts to continue, with K rows per text. There is no coverage."""
         return language_block(self, src_ids, self.continue_from(src_ids, 1), K)
 
     def continue_from(self, texts: Sequence[Sequence[int]], threads: int) -> States:
-        """Return states after EOS and all tokens but the last of each text, which may be empty: [B, n] by name."""
+        """Return the states after EOS and all tokens but the last of each text, which may be empty: [B, n] by name."""
         read = [[EOS_ID, *text][:-1] for text in texts]
         lengths = np.array([len(tokens) for tokens in read], np.int64)
         tgt_in = np.full((max(1, int(lengths.max(initial=0))), len(texts)), EOS_ID, np.int32)
@@ -147,8 +149,8 @@ class LanguageModel(Network):
     def _run(
         self, batch: StreamSegment, how: BatchPass, label_smoothing: float, target: GradientTarget | None
     ) -> LossStats:
-        """See `Network._run`; a segment goes on from the states of the one before it of its part, training and `loss`
-        apart."""
+        """Run a segment, starting from the final states of the previous segment of its part; training and `loss` keep
+        separate states. See `Network._run`."""
         result = self.read(
             batch.tgt_in,
             batch.tgt_lengths,

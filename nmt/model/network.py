@@ -1,4 +1,4 @@
-"""What all models share: parameters by name, embeddings, the output layer, loss and gradients of a batch."""
+"""The base of all models: parameters by name, embeddings, the output layer, loss and gradients of a batch."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class LossStats:
 
 
 def _nothing(*names: str) -> None:
-    """Nobody waits for gradients one by one."""
+    """Do nothing: the default of `GradientTarget.ready`."""
 
 
 @dataclass(frozen=True)
 class GradientTarget:
-    """Where the gradients of a batch go. `tokens`: what the loss is divided by, the real target tokens of the update
-    that the batch is a part of. `ready` is told names, or what names begin with before a dot, whose gradients will not
-    change any more, in the order in which the backward pass is done with them; what it is not told is ready at the
-    end."""
+    """Where the gradients of a batch go. `tokens`: the divisor of the loss, the real target tokens of the update that
+    the batch belongs to. `ready` is called with names, or prefixes before a dot, of parameters whose gradients are
+    final, in the order of the backward pass; parameters that it is not called with are ready at the end.
+    """
 
     arrays: Group
     tokens: int
@@ -55,85 +55,85 @@ class GradientTarget:
 
 
 Run = tuple[str, Scan, int, int, int]
-"""A scan as it runs in a batch: what it is called, itself, its steps, the source positions it reads, and how many of
-its steps are added (see `LayeredScan.runs`)."""
+"""A scan in a batch: its name, the scan, its steps, the source positions it reads, and how many of its steps are added
+(see `LayeredScan.runs`)."""
 
 
 class Network:
     """Settings and parameters. Arrays of `params` may be written in place; call `changed()` afterwards.
 
-    A kind of model names its `shapes` and `scans`, and runs a batch in `_run`. device: where parameters and all arrays
-    lie and the work is done, None for the processor; batches, sentences and checkpoints are of the host everywhere.
+    A subclass defines its `shapes` and `scans`, and runs a batch in `_run`. device: where parameters and all arrays are
+    stored and computed, None for the processor; batches, sentences and checkpoints are always on the host.
     """
 
     decoder: Scan | LayeredScan
-    """What runs over known targets, below `decoder.` in the parameters."""
+    """The decoder over known targets; its parameters are below `decoder.`."""
     step_decoder: Scan
-    """One step of the whole of it, for search: the same parameters."""
+    """One step of the whole decoder, for the search, with the same parameters."""
 
     def __init__(
         self, config: ModelConfig, vocab_sizes: dict[str, int], dtype: Any = np.float32, device: Device | None = None
     ) -> None:
-        """`vocab_sizes` by side, `src` and `tgt`. A kind of model calls `_fill` when it knows its shapes."""
+        """Store the settings; `vocab_sizes` are by side, `src` and `tgt`. A subclass calls `_fill` afterwards."""
         self.device = device or cpu()
         self.config, self.dtype = config, np.dtype(dtype)
         self.vocab_sizes = vocab_sizes
         self.positions = make_positions(config, vocab_sizes, self.device)
 
     def _fill(self, shapes: dict[str, Param]) -> None:
-        """Make the parameters, all zero; the scans are there."""
+        """Make the parameters, all zero; the scans must exist."""
         self.shapes = shapes
         params = self.gradient_group()
         self.weights, self._whole = Weights(params), params.whole
         matrix = self.table("tgt") if self.tied else "output.W"
         self.output_layer = OutputLayer(self.weights, matrix, "output.b", self.tied, self.decoder.packed)
-        # Of calls that are over, for later ones; whoever calls takes some for itself, and other calls find other ones.
+        # Pools of released workspaces and steppers; each call takes its own.
         self._idle_workspaces: list[Workspace] = []
-        self.idle_steppers: dict[int, list[SearchSteps]] = {}  # by threads
+        self.idle_steppers: dict[int, list[SearchSteps]] = {}  # by number of threads
 
     def __repr__(self) -> str:
-        """Return its kind and sizes, and how and where it computes."""
+        """Return the class, the sizes, the compute type and the device."""
         sizes = ", ".join(f"{side} {size:,}" for side, size in self.vocab_sizes.items())
         how = f"{self.step_decoder.compute_dtype or self.dtype}, {self.device.name}"
         return f"{type(self).__name__}({self.num_params:,} parameters, vocabularies {sizes}, {how})"
 
     def gradient_group(self) -> Group:
-        """Zeros in the shapes of the parameters: for gradients."""
+        """Return zeros in the shapes of the parameters, for gradients."""
         return self.device.group({name: p.shape for name, p in self.shapes.items()}, self.dtype)
 
     def runs(self, T: int, S: int) -> list[Run]:
-        """Return what runs in training on a batch of T target and S source steps, in order."""
+        """Return the scans that training runs on a batch of T target and S source steps, in order."""
         raise NotImplementedError
 
     @property
     def params(self) -> dict[str, np.ndarray]:
-        """Return parameters by name, on the device."""
+        """Return the parameters by name, on the device."""
         return Group(self.weights.items(), self._whole)
 
     @property
     def num_params(self) -> int:
-        """Return how many numbers are learned."""
+        """Return the number of learned numbers."""
         return sum(math.prod(p.shape) for p in self.shapes.values())
 
     def changed(self) -> None:
-        """Parameters were written in place."""
+        """Mark the packed forms of the parameters, which were written in place, as out of date."""
         self.weights.changed()
 
     @property
     def in_int8(self) -> bool:
-        """Return whether products are of int8, for which `adopt` keeps matrices as such."""
+        """Return whether products are computed in int8; then `adopt` keeps matrices in int8."""
         return self.decoder.packed == QUADS
 
     def channels_are_rows(self, name: str) -> bool:
-        """Return whether the output channels of a matrix, which have a scale each in int8, are its rows: an embedding
-        table's, and so an output layer's that is tied to one."""
+        """Return whether the output channels of a matrix, each with a scale in int8, are its rows: true for embedding
+        tables, and so for output layers tied to one."""
         return name in [self.table(side) for side in self.vocab_sizes]
 
     def adopt(self, params: Mapping[str, np.ndarray | Quantised]) -> None:
-        """Take host arrays as the parameters, without a copy on the processor: a memory map stays one. They have the
-        names and shapes of `params`. With products of int8 matrices become int8, or stay so; else what is int8 becomes
+        """Use host arrays as the parameters, without a copy on the processor: a memory map stays one. Their names and
+        shapes are those of `params`. With int8 products, matrices become or stay int8; otherwise int8 arrays become
         `dtype`."""
-        self._whole = None  # they have memory of their own
+        self._whole = None  # they are allocated separately
         for name, value in params.items():
             if self.in_int8 and len(value.shape) == 2:
                 if not isinstance(value, Quantised):
@@ -145,19 +145,19 @@ class Network:
 
     @property
     def carried(self) -> dict[str, np.ndarray]:
-        """Return what the next batch of training goes on from, on the host, to be saved with the parameters."""
+        """Return the states from which the next training batch continues, on the host, to be saved in checkpoints."""
         return {}
 
     def carry(self, states: dict[str, np.ndarray]) -> None:
-        """Go on from what `carried` gave; from nothing where that is empty."""
+        """Continue from the states that `carried` returned; start from zero if they are empty."""
 
     def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
-        """Fresh parameters.
+        """Initialize the parameters.
 
-        Embeddings are standard normal, or, where they are the output layer too, normal with variance 1 / embedding_dim,
-        as the output layer's rows are; small ones leave the first updates without a signal, unless what they go through
-        keeps their variance (see `embedding_deviation`). The output bias is the log frequency of each token where
-        `tgt_counts` [V] is given: nobody has to learn which words are common. Other matrices as the settings say.
+        Embeddings are standard normal, or, if they are also the output layer, normal with variance 1 / embedding_dim,
+        like the output layer's rows; small ones leave the first updates without a signal, unless the layers above keep
+        their variance (see `embedding_deviation`). The output bias is the log frequency of each token if `tgt_counts`
+        [V] is given, so that it need not be learned. Other matrices follow the settings.
         """
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
@@ -171,7 +171,7 @@ class Network:
         self.weights[name][...] = self.device.upload(values.astype(self.dtype))
 
     def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
-        """Return values to begin with of one parameter, drawn from `rng`; see `initialize`."""
+        """Return initial values of one parameter, drawn from `rng`; see `initialize`."""
         if name.endswith("embeddings"):
             output = self.tied and name == self.table("tgt")
             deviation = param.shape[1] ** -0.5 if output else 1.0
@@ -186,11 +186,11 @@ class Network:
     # ------------------------------------------------------------ parameters
 
     def table(self, side: str) -> str:
-        """Return name of the embedding table of `src` or `tgt`."""
+        """Return the name of the embedding table of `src` or `tgt`."""
         return "embeddings" if self.config.tied_embeddings == "all" else f"{side}_embeddings"
 
     def _table_shapes(self) -> dict[str, Param]:
-        """Embeddings of all sides: of words, then of positions. The target's come last, where sides share a table."""
+        """Return the tables of all sides: words, then positions. The target's come last if sides share a table."""
         shapes = {}
         for side, size in self.vocab_sizes.items():
             part = self.config.encoder if side == "src" else self.config.decoder
@@ -209,8 +209,8 @@ class Network:
         return self.config.tied_embeddings != "none"
 
     def touched_rows(self, batches: Sequence[Any]) -> dict[str, np.ndarray]:
-        """Return tables whose gradient is zero but in the rows of the batches' words: which rows those are, bool
-        [rows]. A table that is the output layer, too, has no such rows."""
+        """Return the rows that may have a gradient, bool [rows] by table: those of the batches' words. A table that is
+        also the output layer is not included."""
         found: dict[str, np.ndarray] = {}
         for side in self.vocab_sizes:
             name = self.table(side)
@@ -221,33 +221,32 @@ class Network:
         return found
 
     def units_of(self, src: np.ndarray) -> np.ndarray:
-        """Return rows of the source's table for ids of a source."""
+        """Return the rows of the source embedding table for source ids."""
         return src
 
     # ------------------------------------------------------------ forward
 
     def embed(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
-        """ids [..., B] -> embeddings [..., B, E]."""
+        """Return the embeddings [..., B, E] of ids [..., B]."""
         out = allocate((*ids.shape, self.shapes[self.table(side)].shape[1]), self.dtype)
         self.embed_into(side, self.device.upload(np.ascontiguousarray(ids).reshape(-1)), out, threads)
         return out
 
     def embed_sequence(self, side: str, ids: np.ndarray, threads: int, allocate: Any) -> np.ndarray:
-        """ids [T, B] from the first position on -> embeddings [T, B, E], with those of positions where there are."""
+        """Return the embeddings [T, B, E] of ids [T, B] from the first position on, with those of positions if any."""
         x = self.embed(side, ids, threads, allocate)
         if side in self.positions:
             self.positions[side].add(self.weights, x)
         return x
 
     def embed_into(self, side: str, ids: Any, out: Any, threads: int) -> None:
-        """The same for ids [N] of the device, into an array of N * E numbers."""
+        """Write the embeddings of ids [N], which are on the device, to an array of N * E numbers."""
         table, scale = self.embedding(side)
         with operation(side, " embedding: lookup"):
             self.device.embedding_rows(ids, table, out.reshape(-1, table.shape[1]), scale, threads)
 
     def embedding(self, side: str) -> tuple[Any, float]:
-        """Return a table as it is held, an array of the device or `Quantised`, and what its numbers are multiplied
-        by."""
+        """Return a table as it is stored, a device array or `Quantised`, and the factor of its numbers."""
         name = self.table(side)
         return self.weights.quantised(name) or self.weights[name], self._scale(side)
 
@@ -256,7 +255,7 @@ class Network:
         return float(embeddings.embedding_dim) ** 0.5 if embeddings.scale else 1.0
 
     def loss(self, batch: Targets, threads: int | None = None) -> LossStats:
-        """Loss without dropout and smoothing."""
+        """Return the loss of a batch without dropout and smoothing."""
         return self._run_batch(batch, training=False, seed=0, label_smoothing=0.0, threads=threads, target=None)
 
     def loss_and_gradients(
@@ -271,11 +270,11 @@ class Network:
         ready: Callable[..., None] = _nothing,
         objective: Objective = LIKELIHOOD,
     ) -> tuple[LossStats, Group]:
-        """Loss of a batch, and gradients of smoothed loss / real target tokens for every parameter.
+        """Return the loss of a batch, and the gradients of smoothed loss / real target tokens for every parameter.
 
-        `seed` decides the dropout. `into` may hold the arrays of an earlier call, which are then filled again.
-        `tokens`: of all batches whose gradients are added up, None where this is the only one. `ready`: see
-        `GradientTarget`. `objective`: what else is minimised.
+        `seed` determines the dropout. `into`: the arrays of an earlier call, to be overwritten. `tokens`: the total of
+        all batches whose gradients are added up, None for a single batch. `ready`: see `GradientTarget`. `objective`:
+        other terms to minimise.
         """
         gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
@@ -307,10 +306,10 @@ class Network:
         target: GradientTarget | None,
         objective: Objective = LIKELIHOOD,
     ) -> LossStats:
-        """`_run` in memory that no other call has. After an error, or an interruption, the memory is not used again:
-        somebody might still hold a piece of it."""
+        """Call `_run` with a workspace that no other call uses. After an error or an interruption the workspace is not
+        reused: parts of it might still be referenced."""
         try:
-            workspace = self._idle_workspaces.pop()  # one step for the interpreter, like append
+            workspace = self._idle_workspaces.pop()  # atomic, like append
         except IndexError:
             workspace = Workspace(self.device.xp)
         workspace.reset()
@@ -320,11 +319,11 @@ class Network:
         return stats
 
     def _run(self, batch: Any, how: BatchPass, label_smoothing: float, target: GradientTarget | None) -> LossStats:
-        """Loss of a batch; adds to the gradients where they are given."""
+        """Return the loss of a batch; add to the gradients of `target` if it is given."""
         raise NotImplementedError
 
     def _stats(self, sums: Any, tokens: int) -> LossStats:
-        """Read last of all: on a GPU this waits for the whole batch."""
+        """Read the sums of a batch. Call this last: on a GPU it waits for the whole batch."""
         nll, loss, correct = self.device.download(sums).tolist()
         return LossStats(nll, loss, tokens, int(correct))
 
@@ -337,7 +336,7 @@ class Network:
         label_smoothing: float,
         target: GradientTarget | None,
     ) -> tuple[Any, np.ndarray | None]:
-        """Sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
+        """Return sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H]."""
         device, H = self.device, y.shape[-1]
         d_y = None if target is None else how.allocate(y.shape, self.dtype)
         with how.allocate.temporary():
@@ -349,7 +348,7 @@ class Network:
                 with operation("output layer gradients: scattering rows"):
                     device.spread_rows(d_h, rows, d_y.reshape(-1, H), how.threads)
         if target is not None:
-            target.ready("output")  # a tied matrix is not below that name: its embedding's gradient comes later
+            target.ready("output")  # not of a tied matrix, which has another name: its gradient is final later
         return sums, d_y
 
     def _loss_of_rows(
@@ -362,8 +361,8 @@ class Network:
         label_smoothing: float,
         target: GradientTarget | None,
     ) -> Any:
-        """Sums of the loss over h [R, H], what the output layer reads at `rows`; with a target its gradient into
-        d_h, and the parameters' are added to the target's."""
+        """Return sums of the loss over h [R, H], the input of the output layer at `rows`; with a target, write the
+        gradient of h to d_h and add those of the parameters to the target's."""
         device, layer = self.device, self.output_layer
         targets = batch.tgt_out.reshape(-1)[rows]
         if target is None:
@@ -381,8 +380,8 @@ class Network:
     def embedding_gradient(
         self, side: str, ids: np.ndarray, d: np.ndarray | None, threads: int, gradients: Group
     ) -> None:
-        """Add to the gradients of a side's tables: of words, ids [T, B], and of positions where there are. d [T, B,
-        E]: the gradient with respect to what `embed_sequence` gave."""
+        """Add to the gradients of a side's tables: of words, ids [T, B], and of positions if there are any. d [T, B,
+        E]: the gradient with respect to the result of `embed_sequence`."""
         if d is None:
             raise RuntimeError("the embeddings received no gradient")
         if side in self.positions:
@@ -394,6 +393,6 @@ class Network:
 
 
 def real_positions(batch: Targets) -> np.ndarray:
-    """Return the positions of real tokens in arrays [T * B, ...], in order."""
+    """Return the sorted positions of real tokens in arrays [T * B, ...]."""
     real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
     return np.flatnonzero(real.reshape(-1))

@@ -1,4 +1,4 @@
-"""What training adds to the likelihood of the target, or has in its place: nothing, unless the settings ask for it."""
+"""Training objectives that are added to the likelihood of the target or replace it; by default there are none."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which source positions the target tokens of a batch translate.
+    """The source positions that the target tokens of a batch translate.
 
-    Entry i says that the token predicted at step `step[i]` of row `row[i]` belongs to source position `position[i]`
-    with `share[i]`; the shares of a token add up to 1. int64 [N] and float64 [N], of the host. A token without entries
-    is free.
+    Entry i says that the token predicted at step `step[i]` of row `row[i]` is aligned to source position `position[i]`
+    with `share[i]`; the shares of a token add up to 1. int64 [N] and float64 [N], on the host. A token without entries
+    is not constrained.
     """
 
     step: np.ndarray
@@ -24,12 +24,12 @@ class Alignment:
 
 @dataclass(frozen=True)
 class Risk:
-    """Candidates of sentences, one in each row of a batch.
+    """Candidate translations, one in each row of a batch.
 
-    sentence: Number of the sentence, from 0 without gaps, int64 [B]. cost: of the candidate, 0 for a perfect one and 1
-    for a useless one, float64 [B]. is_reference: whether it is the reference, which every sentence has once, bool [B].
-    alpha: sharpness of the distribution over candidates. likelihood: how much of the reference's negative
-    log-likelihood is added.
+    sentence: the index of the sentence, from 0 without gaps, int64 [B]. cost: the cost of the candidate, 0 if it is
+    perfect and 1 if it is useless, float64 [B]. is_reference: whether it is the reference, which every sentence has
+    once, bool [B]. alpha: the sharpness of the distribution over candidates. likelihood: the weight of the reference's
+    negative log-likelihood.
     """
 
     sentence: np.ndarray
@@ -39,16 +39,16 @@ class Risk:
     likelihood: float
 
     def tokens(self, lengths: np.ndarray) -> int:
-        """Real tokens of the references, of rows with lengths [B]."""
+        """Return the number of real tokens of the references, given the lengths [B] of all rows."""
         return int(lengths[self.is_reference].sum())
 
     def weigh(self, log_probs: np.ndarray, lengths: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the loss of candidates with log-probabilities [B], and its derivative by each of them.
+        """Return the loss of candidates with log-probabilities [B], and its derivative with respect to each of them.
 
         A candidate y has the weight Q(y) = P(y)^alpha / sum of P(y')^alpha over the candidates of its sentence, and the
-        sentence the risk R = sum of Q(y) cost(y); dR / d log P(y) = alpha Q(y) (cost(y) - R) (Shen et al. 2016, section
-        3.2). The loss counts a sentence as often as its reference has tokens: like a likelihood it is then a sum over
-        tokens, of which an update takes the mean.
+        sentence has the risk R = sum of Q(y) cost(y); dR / d log P(y) = alpha Q(y) (cost(y) - R) (Shen et al. 2016,
+        section 3.2). The loss weights a sentence by the number of tokens of its reference: like a likelihood it is then
+        a sum over tokens, which an update averages.
         """
         count = int(self.sentence.max(initial=-1)) + 1
         logits = self.alpha * log_probs
@@ -64,13 +64,13 @@ class Risk:
 
 @dataclass(frozen=True)
 class Objective:
-    """Weights of what is added to the loss of a batch, each 0 for nothing.
+    """Weights of the terms that are added to the loss of a batch; 0 disables a term.
 
-    r_drop: of the divergence between neighbouring rows of the batch, which then holds every sentence twice (see
+    r_drop: of the divergence between adjacent rows of the batch, which then contains every sentence twice (see
     Device.output_loss). guided_alignment: of the cross entropy between attention and `alignment`; coverage: of
-    attention that comes back to the same place (see attention_loss.py). widest_source: source positions that a batch
-    may have, for which attention is read out; a wider one compiles anew. risk: of the batch's rows, which then are
-    candidates, in place of their likelihood (see risk.py); nothing is added to it.
+    attention that returns to the same place (see attention_loss.py). widest_source: the number of source positions for
+    which attention is recorded; a wider batch compiles again. risk: of the rows of the batch, which are then
+    candidates, instead of their likelihood (see risk.py); no other term is added to it.
     """
 
     r_drop: float = 0.0
@@ -82,11 +82,11 @@ class Objective:
 
     @property
     def reads_attention(self) -> bool:
-        """Return whether the loss is of the attention, too."""
+        """Return whether the loss depends on the attention weights."""
         return self.coverage > 0 or (self.guided_alignment > 0 and self.alignment is not None)
 
     def tokens(self, lengths: np.ndarray) -> int:
-        """Return target tokens that the loss is a sum over, of rows with lengths [B]."""
+        """Return the number of target tokens that the loss is a sum over, given the lengths [B] of the rows."""
         return int(lengths.sum()) if self.risk is None else self.risk.tokens(lengths)
 
 

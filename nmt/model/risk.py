@@ -1,5 +1,5 @@
 """Minimum risk training: the loss and its gradients at the output layer (Shen et al. 2016, "Minimum Risk Training for
-Neural Machine Translation", section 3). What is weighed how is `Risk` in objective.py."""
+Neural Machine Translation", section 3). The weights of candidates are computed by `Risk` in objective.py."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def risk_loss(
     label_smoothing: float,
     scale: float,
 ) -> np.ndarray:
-    """Return the loss of a batch of candidates, and its gradients.
+    """Return the loss of a batch of candidates; its gradients are written to `into`.
 
-    Distributions are computed twice: what a token's gradient is multiplied by is known only when the probabilities of
-    all candidates of its sentence are.
+    Distributions are computed twice: the factor of a token's gradient is known only when the probabilities of all
+    candidates of its sentence are.
 
     Args:
-        device, layer: Where and what predicts; the processor.
+        device, layer: The device, which must be the processor, and the output layer.
         h: Outputs [R, H] of the decoder at all real positions.
-        into: Gradients: of h [R, H], which is filled, and of the layer, which are added to.
+        into: Gradients: that of h [R, H] is overwritten, those of the layer are added to.
         rows: The real positions in arrays [T * B, ...], int64 [R].
         batch: The candidates.
-        how: The pass, with the `risk` of its objective, which says what the rows of the batch are.
-        label_smoothing: Of the likelihood of the references.
-        scale: A factor of the gradients alone.
+        how: The pass, with the `risk` of its objective, which describes the rows of the batch.
+        label_smoothing: The label smoothing of the references' likelihood.
+        scale: A factor of the gradients only.
 
     Returns:
-        Negative log-likelihood of the references, whole loss, and how many tokens of the references are the most
-        probable ones: float64 [3].
+        The negative log-likelihood of the references, the whole loss, and the number of tokens of the references that
+        are the most probable ones: float64 [3].
     """
     risk, lengths, threads = how.objective.risk, batch.tgt_lengths, how.threads
     if risk is None:
@@ -52,7 +52,7 @@ def risk_loss(
     loss, slopes = risk.weigh(np.bincount(rows, -own, len(lengths)), lengths)
     nll = own[referred].sum()
     smoothed = (1 - label_smoothing) * nll + label_smoothing * mean[referred].sum()
-    # The gradient by the logits is p * (likelihood - slope), evenly less what is smoothed, and the rest at the target.
+    # The gradient of the logits is p * (likelihood - slope), minus the smoothing everywhere and the rest at the target.
     likelihood, V = np.where(referred, risk.likelihood, 0.0), len(layer.weights[layer.bias])
     of_target = slopes[rows] - (1 - label_smoothing) * likelihood
     weights = scale * np.stack([likelihood - slopes[rows], label_smoothing / V * likelihood, of_target])

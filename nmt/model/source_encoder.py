@@ -1,4 +1,4 @@
-"""Source sentences in any order: their embeddings, the encoder, and the order of rows that it wants."""
+"""Encoding of source sentences in any order: their embeddings, the encoder, and the row order that it needs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nmt.rnn.arrays.flat_arrays import Group
 
 @dataclass
 class Source:
-    """An encoded batch in its own row order: memory [S, B, M], real positions of each row, the decoder's first
-    states."""
+    """An encoded batch in its original row order: memory [S, B, M], the number of real positions of each row, and the
+    initial states of the decoder."""
 
     memory: np.ndarray
     lengths: np.ndarray
@@ -26,7 +26,8 @@ class Source:
 
 @dataclass
 class EncodedRows:
-    """Memory [S, B, M] and final states of each layer [B, M], rows as they came; and what the way back needs."""
+    """Memory [S, B, M] and final states of each layer [B, M], with rows in the original order; and what the backward
+    pass needs."""
 
     memory: np.ndarray
     final: list[States]
@@ -36,19 +37,19 @@ class EncodedRows:
 
 
 class SourceEncoder:
-    """A network's encoder with the embeddings below it, and those of factors where there are.
+    """A network's encoder with the embeddings below it, including those of factors if there are any.
 
-    Scans want rows by falling length. Here they are brought into that order and back, on the way forward and on the
-    way back, and nowhere else.
+    Scans need rows sorted by decreasing length. Only this class sorts them and restores the order, in the forward and
+    the backward pass.
     """
 
     def __init__(self, network: Network, encoder: Encoder, factors: SourceFactors | None = None) -> None:
         self._network, self._encoder, self._factors = network, encoder, factors
 
     def forward(self, src: np.ndarray, lengths: np.ndarray, how: BatchPass) -> EncodedRows:
-        """Read src [S, B] of the host with each row's length [B]."""
+        """Encode src [S, B], which is on the host, with the length of each row [B]."""
         network = self._network
-        if len(lengths) == 1 and not how.training:  # one sentence is in order
+        if len(lengths) == 1 and not how.training:  # a single sentence is sorted
             x = self._embedded(src, how)
             encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths, how)
             return EncodedRows(encoded.memory, encoded.final, np.zeros(1, np.int64), src, encoded)
@@ -63,8 +64,8 @@ class SourceEncoder:
     def backward(
         self, rows: EncodedRows, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
     ) -> None:
-        """Add the gradients of the encoder's parameters and of the embeddings to those of the network; d_memory and
-        d_final are as `rows` has them."""
+        """Add the gradients of the parameters of the encoder and of the embeddings to `gradients`; d_memory and d_final
+        are in the row order of `rows`."""
         ordered = self._ordered(d_memory, d_final, self._network.device.index(rows.order), how)
         d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"), how)
         src = rows.src
@@ -76,14 +77,14 @@ class SourceEncoder:
     def _ordered(
         self, memory: np.ndarray, states: list[States], order: Any, how: BatchPass
     ) -> tuple[np.ndarray, list[States]]:
-        """Return rows of a memory [S, B, M] and of states [B, n], or of their gradients, in another order."""
+        """Return the rows of a memory [S, B, M] and of states [B, n], or of their gradients, in another order."""
         device = self._network.device
         out = how.lasting(device, memory.shape, memory.dtype)
         final = [{name: device.take_rows(state, order) for name, state in layer.items()} for layer in states]
         return device.take_rows(memory, order, out, how.threads), final
 
     def _embedded(self, src: np.ndarray, how: BatchPass) -> np.ndarray:
-        """Return what the encoder reads of src [S, B]."""
+        """Return the embeddings of src [S, B]."""
         network, factors = self._network, self._factors
         if factors is None:
             return network.embed_sequence("src", src, how.threads, how.allocate)

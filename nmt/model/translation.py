@@ -41,23 +41,23 @@ States = dict[str, np.ndarray]
 
 
 class SentencePairs(Targets, Protocol):
-    """Sentences with their translations."""
+    """A batch of sentences with their translations."""
 
     @property
     def src(self) -> np.ndarray:
-        """Return the tokens to translate, with those around them (see `boundary_ids`), int32 [S, B]."""
+        """Return the source tokens with boundary tokens (see `boundary_ids`), int32 [S, B]."""
 
     @property
     def src_lengths(self) -> np.ndarray:
-        """Return how many of each row's are real, [B]."""
+        """Return the number of real tokens of each row, [B]."""
 
 
 class TranslationModel(Network):
     """An encoder, a bridge and an attention decoder.
 
-    compute_dtype: of the products, "float32", "bfloat16" or "int8" (see `Scan`); None for `dtype`. recompute: what the
-    backward pass computes again, "attention" or "gates" as well (see `Scan`). src_factor_sizes: numbers that each
-    factor of a source's units may have (see `SourceFactors`).
+    compute_dtype: the type of products, "float32", "bfloat16" or "int8" (see `Scan`); None for `dtype`. recompute: what
+    the backward pass computes again, "attention" or "gates" as well (see `Scan`). src_factor_sizes: the number of
+    values of each source factor (see `SourceFactors`).
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TranslationModel(Network):
         super().__init__(config, {"src": src_vocab_size, "tgt": tgt_vocab_size}, dtype, device)
         self.joint = joint
         self.attends = config.decoder.attention != "none"
-        self._probes: dict[int, Scan] = {}  # by the source positions that they show
+        self._probes: dict[int, Scan] = {}  # by the source positions that they record
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = make_encoder(config, **options)
         self._factors: SourceFactors | None = None
@@ -110,47 +110,50 @@ class TranslationModel(Network):
         return src if self._factors is None else self._factors.units(src)
 
     def channels_are_rows(self, name: str) -> bool:
-        """See `Network`; tables of factors, too."""
+        """Return whether the output channels of a matrix are its rows, as in tables of factors; see `Network`."""
         return name.startswith(PREFIX) or super().channels_are_rows(name)
 
     def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
-        """Return source ids as the encoder reads them, [S, B], with the tokens around them, and lengths [B]."""
+        """Return source ids as the encoder reads them, [S, B], with boundary tokens, and lengths [B]."""
         return pad_sources(src_ids, self.config.encoder.boundaries)
 
     def encode(self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None) -> Source:
-        """Encode src [S, B] for search; rows stay in their order."""
+        """Encode src [S, B] for a search; the rows stay in order."""
         allocate = Workspace(self.device.xp, tuning.SENTENCE_BYTES)
         return self._encode(src, lengths, BatchPass(False, 0, allocate, threads or default_threads()))[0]
 
     def _encode(
         self, src: np.ndarray, lengths: np.ndarray, how: BatchPass
     ) -> tuple[Source, EncodedRows, dict[str, Tape | None]]:
-        """Encode src [S, B] and make the decoder's first states; with what the encoder and the bridge need for the way
-        back."""
+        """Encode src [S, B] and compute the initial states of the decoder; also return what the encoder and the bridge
+        need for the backward pass."""
         rows = self._source.forward(src, lengths, how)
         rows.final = self.bridge.with_mean(rows.final, rows.memory, lengths)
         states, tapes = self.bridge.forward(self.weights.view("bridge"), rows.final, how)
         return Source(rows.memory, lengths, self._decoder_states(states)), rows, tapes
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> ModelDecoder:
-        """Return what search needs of the model. With coverage_of, the longest source in tokens with EOS, there is a
-        state
-        `coverage`: the attention each source position has got, -1 where there is none. Raises ConfigError: a model
-        without attention has none."""
+        """Return a decoder for the search.
+
+        If `coverage_of` (the length of the longest source in tokens, including EOS) is not 0, the states include
+        `coverage`: the attention that each source position has received, -1 for padding. Raises ConfigError in that
+        case for a model without attention.
+        """
         self._check_coverage(coverage_of)
-        return ModelDecoder(self, self._encode_ids, threads or default_threads(), self._around(coverage_of))
+        return ModelDecoder(self, self._encode_ids, threads or default_threads(), self._coverage_width(coverage_of))
 
     def _encode_ids(self, src_ids: TokenIds, threads: int) -> Source:
-        """Return sentences encoded; rows stay in their order."""
+        """Encode sentences; the rows stay in order."""
         return self.encode(*self.pad_sources(src_ids), threads)
 
-    def _around(self, coverage_of: int) -> int:
-        """Return positions of the longest source, which has so many tokens with EOS, as the encoder reads it."""
+    def _coverage_width(self, coverage_of: int) -> int:
+        """Return the number of positions of the longest source as the encoder reads it; `coverage_of` is its length in
+        tokens, including EOS."""
         before, after = boundary_ids(self.config.encoder.boundaries)
         return coverage_of and max(1, coverage_of - 1 + len(before) + len(after))
 
     def _check_coverage(self, coverage_of: int) -> None:
-        """Raise ConfigError where coverage is asked of a model without attention."""
+        """Raise ConfigError if coverage is requested from a model without attention."""
         if coverage_of and not self.attends:
             raise ConfigError(
                 "decoding.coverage_penalty: must be 0 for a model without attention, got another one; leave it out"
@@ -159,20 +162,20 @@ class TranslationModel(Network):
     def forced_log_probs(
         self, src_ids: TokenIds, tgt_ids: TokenIds, *, attention: bool = False, threads: int | None = None
     ) -> ForcedScores:
-        """Return the log-probabilities [T] of given tokens, EOS among them where it is meant, of each source, without
-        EOS; and with `attention` the attention [T, S] with which they were predicted, none without any; see
-        `nmt.model.forced`."""
+        """Return the log-probabilities [T] of the given target tokens (with EOS if it is to be scored) for each source
+        (without EOS). With `attention`, also return the attention weights [T, S] of each pair, none if the model has no
+        attention; see `nmt.model.forced`."""
         threads = threads or default_threads()
         source = self._encode_ids(src_ids, threads)
         return forced_log_probs(self, source, tgt_ids, attention=attention, threads=threads)
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
-        """Return what search on a GPU needs of the model: these sentences encoded, with K rows each."""
+        """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
         self._check_coverage(coverage_of)
-        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._around(coverage_of))
+        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._coverage_width(coverage_of))
 
-    def _showing(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
-        """Return the decoder with its attention behind its outputs, and what it captures."""
+    def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
+        """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""
         count = rounded_up(max(len(source.memory), objective.widest_source))
         if count not in self._probes:
             self._probes[count] = self.step_decoder.around(AttentionProbe(self.decoder.cell, count))
@@ -180,8 +183,8 @@ class TranslationModel(Network):
         return self._probes[count], {"memory": source.memory, "positions": places}
 
     def predictions(self, batch: SentencePairs, threads: int | None = None) -> np.ndarray:
-        """Return the most probable word at each position after the target's words before it, none of the special ones;
-        without dropout. int32 [T, B] of the host, arbitrary beyond the lengths."""
+        """Return the most probable word at each position given the previous target words, never a special token,
+        without dropout: int32 [T, B] on the host, arbitrary beyond the lengths."""
         threads, device = threads or default_threads(), self.device
         source = self.encode(batch.src, batch.src_lengths, threads)
         y = self.decoder.forward(
@@ -205,11 +208,13 @@ class TranslationModel(Network):
     def _run(
         self, batch: SentencePairs, how: BatchPass, label_smoothing: float, target: GradientTarget | None
     ) -> LossStats:
-        """See `Network._run`. Encoder and decoder draw their dropout from seeds of their own."""
+        """Run a batch; see `Network._run`. Encoder and decoder draw their dropout from different seeds."""
         of_source = replace(how, seed=2 * how.seed)
         source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, of_source)
         shows = target is not None and how.objective.reads_attention
-        decoder, captured = self._showing(source, how.objective) if shows else (self.decoder, {"memory": source.memory})
+        decoder, captured = (
+            self._with_attention(source, how.objective) if shows else (self.decoder, {"memory": source.memory})
+        )
         result = decoder.forward(
             self.weights.view("decoder"),
             self.embed_sequence("tgt", batch.tgt_in, how.threads, how.allocate),

@@ -1,1 +1,1 @@
-"""What a search may be asked for: rules on scores, constraints, sampling, groups, penalties."""
+"""Options of the search: score rules, constraints, sampling, beam groups, penalties."""

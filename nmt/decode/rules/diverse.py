@@ -1,4 +1,4 @@
-"""Diverse beam search: groups of hypotheses that keep away from one another."""
+"""Diverse beam search: groups of hypotheses that avoid each other's tokens."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from nmt.rnn.kernels.search.choose import top_tokens
 
 
 class DiverseSelector(RuledSelector):
-    """The beam in `groups` of equal size; at each step a group pays `strength` for every hypothesis of the groups
-    before it that has just taken the same token (Vijayakumar et al. 2018, section 3, Hamming diversity). What it pays
-    counts in this choice alone: hypotheses are ranked by their log-probabilities.
-    """
+    """Divide the beam into `groups` of equal size. At each step a group pays `strength` for every hypothesis of the
+    previous groups that has just taken the same token (Vijayakumar et al. 2018, section 3, Hamming diversity). The
+    penalty affects this choice only: hypotheses are ranked by their log-probabilities."""
 
     def __init__(self, num_sentences: int, groups: int, group_size: int, strength: float, rules: Sequence[Rule] = ()):
         super().__init__(rules)
@@ -26,7 +25,7 @@ class DiverseSelector(RuledSelector):
         self._room = np.full((num_sentences, groups), group_size, np.int64)
 
     def start(self, search: Search, first: Beam) -> Beam:
-        """See `CandidateSelector`: one row for each group."""
+        """Return a beam with one row per group; see `CandidateSelector`."""
         rows = np.repeat(np.arange(len(first)), self.groups)
         first = super().start(search, repeated(first, rows))
         first.extra["group"] = np.tile(np.arange(self.groups), len(rows) // self.groups)
@@ -38,7 +37,7 @@ class DiverseSelector(RuledSelector):
     ) -> tuple[np.ndarray, np.ndarray]:
         number = np.repeat(np.arange(len(live)), np.diff(bounds))
         group = beam.extra["group"]
-        taken: list[tuple[np.ndarray, np.ndarray]] = []  # sentences' numbers and tokens of the groups so far
+        taken: list[tuple[np.ndarray, np.ndarray]] = []  # sentence indices and tokens of the previous groups
         parents, tokens = [], []
         for g in range(self.groups):
             rows = np.flatnonzero(group == g)

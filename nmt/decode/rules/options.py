@@ -1,4 +1,4 @@
-"""What may be asked of a search beyond its beam and length penalty."""
+"""Options of a search beyond beam size and length penalty."""
 
 from __future__ import annotations
 
@@ -28,16 +28,17 @@ class Sampling:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """Each field's default leaves it out, and all of them together are the plain search.
+    """Options of a search. Each default disables its option; all defaults together give the plain search.
 
-    min_length: tokens before EOS; generate_unk: whether the unknown token may be produced; forbidden: sequences of
-    tokens that are not; no_repeat_ngram_size, repetition_penalty, word_reward, coverage_penalty: see the rules and
-    `final_scores`; prefixes: the first tokens of each sentence's translations; constraints: the phrases that each
-    sentence's translations hold; glossary: those that earn `glossary_bonus`; beam_groups, diversity_strength: see
-    `DiverseSelector`; shortlist: tokens that are no candidates of a sentence are not produced, but for what the options
-    make it say, and have no probability; expected_lengths: of each sentence's translations, tokens beyond which earn
-    no word reward; more_rules: of whoever builds upon this, such as a language model's: made anew for every thread, and
-    applied before what forbids. With sampling or groups there can be no constraints.
+    min_length: the least number of tokens before EOS. generate_unk: whether the unknown token may be produced.
+    forbidden: sequences of tokens that may not be produced. no_repeat_ngram_size, repetition_penalty, word_reward,
+    coverage_penalty: see the rules and `final_scores`. prefixes: the first tokens of each sentence's translations.
+    constraints: the phrases that each sentence's translations must contain. glossary: the phrases that earn
+    `glossary_bonus`. beam_groups, diversity_strength: see `DiverseSelector`. shortlist: tokens that are not candidates
+    of a sentence have no probability and are not produced, except those that the options force. expected_lengths: the
+    expected length of each sentence's translations; tokens beyond it earn no word reward. more_rules: a factory of
+    further rules, called once per thread, whose rules are applied before those that forbid tokens. Constraints cannot
+    be combined with sampling or groups.
     """
 
     min_length: int = 0
@@ -60,12 +61,12 @@ class SearchOptions:
 
     @property
     def first_token(self) -> int:
-        """Return tokens below it are never produced: it is the unknown token, or the one after that."""
+        """Return the first token that may be produced: the unknown token, or the one after it."""
         return UNK_ID if self.generate_unk else BOS_ID
 
     def rules(self, eos_id: int) -> list[Rule]:
-        """Return those asked for; what forbids comes behind what reweights, so that nothing brings a forbidden token
-        back. A glossary only adds, and comes last: tokens of a prefix earn their share, too."""
+        """Return the active rules. Rules that forbid tokens come after those that change scores, so that no forbidden
+        token comes back. A glossary only adds to scores and comes last: tokens of a prefix earn their share, too."""
         rules: list[Rule] = []
         if self.repetition_penalty != 1.0:
             rules.append(RepetitionPenalty(self.repetition_penalty))
@@ -84,7 +85,7 @@ class SearchOptions:
         return rules
 
     def selector(self, src_ids: Sequence[Sequence[int]], beam_size: int, eos_id: int) -> CandidateSelector:
-        """Return one for each search that a thread runs."""
+        """Return a new selector for these options; each thread needs its own."""
         rules = self.rules(eos_id)
         if self.sampling is not None:
             s = self.sampling
@@ -98,7 +99,8 @@ class SearchOptions:
         return RuledSelector(rules) if rules else BestSelector()
 
     def candidates(self, n: int, src_ids: Sequence[int]) -> np.ndarray:
-        """Return the candidates of sentence n with these tokens, where there is a shortlist."""
+        """Return the shortlist candidates of sentence n, whose source tokens are `src_ids`. Raises ValueError without a
+        shortlist."""
         if self.shortlist is None:
             raise ValueError("SearchOptions: without a shortlist there are no candidates")
         needed = list(self.prefixes[n]) if self.prefixes is not None else []
@@ -107,14 +109,13 @@ class SearchOptions:
         return self.shortlist.candidates(src_ids, needed)
 
     def limits(self, src_ids: Sequence[Sequence[int]], ratio: float, extra: int) -> np.ndarray:
-        """Return most tokens of each sentence's translations, EOS counted: int64 [N]; `ratio` times as many as the
-        source has, and `extra`, and what options make it say besides."""
+        """Return the maximum length of the translations of each sentence, including EOS, int64 [N]: `ratio` times the
+        source length, plus `extra`, plus the tokens that the options force."""
         limits = np.array([int(ratio * len(s)) + extra for s in src_ids], np.int64)
         return np.maximum(limits, self.min_length + bool(self.min_length)) + self.longer_by(len(src_ids))
 
     def longer_by(self, count: int) -> np.ndarray:
-        """Return tokens that translations may have beyond their limits, for what they are made to say: int64
-        [count]."""
+        """Return by how many tokens translations may exceed their limits for what the options force: int64 [count]."""
         more = np.zeros(count, np.int64)
         if self.prefixes is not None:
             more += [len(prefix) for prefix in self.prefixes]

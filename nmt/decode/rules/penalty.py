@@ -1,4 +1,4 @@
-"""How length and coverage count in the score by which hypotheses are ranked."""
+"""Length and coverage penalties of the score by which hypotheses are ranked."""
 
 from typing import Literal
 
@@ -9,15 +9,15 @@ from nmt.rnn.kernels.search.search_rules import best_length, score
 LengthPenalty = Literal["none", "average"] | float
 
 _LEAST_COVERAGE = 1e-10
-"""A source word that nothing has attended to counts as so much, not as none: its logarithm must be a number."""
+"""The least coverage of a source word: that of a word without attention must have a finite logarithm."""
 
 
 def length_divisor(penalty: LengthPenalty, length: np.ndarray | int) -> np.ndarray:
-    """Return what a sum of log-probabilities over `length` tokens (EOS counted) is divided by; it grows with the
+    """Return the divisor of a sum of log-probabilities over `length` tokens (including EOS); it increases with the
     length.
 
-    `none`: 1. `average`: the length. A number alpha: ((5 + length) / 6) ** alpha (Wu et al. 2016, section 7,
-    equation 14).
+    `none`: 1. `average`: the length. A number alpha: ((5 + length) / 6) ** alpha (Wu et al. 2016, section 7, equation
+    14).
     """
     length = np.asarray(length, np.float64)
     if penalty == "none":
@@ -36,12 +36,12 @@ def final_scores(
     coverage: np.ndarray | None = None,
     expected: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return scores of ended hypotheses [R].
+    """Return the scores of ended hypotheses [R].
 
-    sums [R] of log-probabilities over lengths [R] tokens, EOS counted; word_reward is added for each token (He et al.
-    2016, section 3.3), with expected [R] for no more than so many (bounded length reward: Huang et al. 2017, section 3;
-    Yang et al. 2018, section 4.1). coverage [R, S]: the attention each source word has got, -1 where a source has no
-    such word; coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
+    sums [R]: sums of log-probabilities over lengths [R] tokens, including EOS. word_reward: added for each token (He et
+    al. 2016, section 3.3); with expected [R] for at most that many tokens (bounded length reward: Huang et al. 2017,
+    section 3; Yang et al. 2018, section 4.1). coverage [R, S]: the attention that each source token has received, -1
+    for padding; coverage_penalty times the sum of log(min(coverage, 1)) is added (beta of Wu et al. 2016, equation 14).
     """
     scores = np.asarray(score(sums, length_divisor(penalty, lengths), word_reward, _rewarded(lengths, expected)))
     if coverage_penalty and coverage is not None:
@@ -58,21 +58,21 @@ def best_possible(
     word_reward: float = 0.0,
     expected: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return a bound on the final scores of hypotheses that have `lengths` tokens and may get up to `limits`, and whose
-    sums grow no further: `search_rules.best_score` of arrays."""
+    """Return an upper bound on the final scores of hypotheses that have `lengths` tokens, may grow up to `limits`, and
+    whose sums do not increase: `search_rules.best_score` for arrays."""
     rewarded = _rewarded(best_length(word_reward, lengths, limits), expected)
     bound: np.ndarray = score(sums, length_divisor(penalty, limits), word_reward, rewarded)
-    if (sums > 0).any():  # only of these the next length can be better than the last
+    if (sums > 0).any():  # only then can the next length give a better score than the last
         bound = np.maximum(bound, score(sums, length_divisor(penalty, lengths + 1), word_reward, rewarded))
     return bound
 
 
 def nth_best(scores: list[float], n: int, former: float) -> float:
-    """`search_rules.score_to_beat` of any number of finished hypotheses: that rule compares each with each, which is
-    quickest for the few of a beam, and slow for thousands of samples. `former` where there are fewer than n."""
+    """Return the n-th best score, or `former` if there are fewer than n: `search_rules.score_to_beat` for any number of
+    finished hypotheses. That rule compares all pairs, which is fastest for a beam and slow for thousands of samples."""
     return sorted(scores, reverse=True)[n - 1] if len(scores) >= n else former
 
 
 def _rewarded(lengths: np.ndarray, expected: np.ndarray | None) -> np.ndarray:
-    """`search_rules.rewarded_tokens` of arrays."""
+    """Return the number of rewarded tokens: `search_rules.rewarded_tokens` for arrays."""
     return lengths if expected is None else np.minimum(lengths, expected)

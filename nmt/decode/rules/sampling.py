@@ -1,4 +1,4 @@
-"""Translations drawn at random instead of searched for."""
+"""Sampling: translations drawn at random instead of searched for."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from nmt.rnn.kernels.search.choose import draw_tokens
 
 
 class SamplingSelector(RuledSelector):
-    """Each row draws its next token from the model's distribution; a sentence has `count` rows.
+    """Draw the next token of each row from the model's distribution; a sentence has `count` rows.
 
-    A random number is a function of the seed, of the source's tokens, of which sample it is and of the step: neither
-    batches nor threads nor the order of the sentences change a sample.
+    A random number is a function of the seed, the source tokens, the index of the sample and the step: neither batches
+    nor threads nor the order of the sentences change a sample.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SamplingSelector(RuledSelector):
 
 
 def repeated(beam: Beam, rows: np.ndarray) -> Beam:
-    """Return a beam of some rows, maybe several times, that continue the same states."""
+    """Return a beam of the given rows of `beam`, which may repeat; they continue the same states."""
     return Beam(
         states=beam.states,
         parent=beam.parent[rows],
@@ -69,7 +69,7 @@ def repeated(beam: Beam, rows: np.ndarray) -> Beam:
 
 
 def mix(x: np.ndarray) -> np.ndarray:
-    """uint64 numbers scattered by the finaliser of SplitMix64 (Steele et al. 2014, figure 17)."""
+    """Return uint64 numbers hashed by the finaliser of SplitMix64 (Steele et al. 2014, figure 17)."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -77,7 +77,7 @@ def mix(x: np.ndarray) -> np.ndarray:
 
 
 def sample_keys(src_ids: Sequence[Sequence[int]], seed: int) -> np.ndarray:
-    """Return what a sentence's random numbers are a function of, uint64 [N]: its tokens and the seed."""
+    """Return the random key of each sentence, uint64 [N]: a hash of its tokens and the seed."""
     return mix(np.array([_key(ids) for ids in src_ids], np.uint64) ^ np.uint64(seed % 2**64))
 
 

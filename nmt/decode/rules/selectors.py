@@ -1,4 +1,4 @@
-"""Which continuations of its hypotheses a sentence keeps: the part of the beam's cell that options exchange."""
+"""Candidate selectors: the part of the beam search that chooses continuations, and that options replace."""
 
 from __future__ import annotations
 
@@ -16,41 +16,43 @@ from nmt.rnn.kernels.search.search_rules import may_come, tokens_wanted
 
 Extra = dict[str, np.ndarray]
 Choice = tuple[np.ndarray, np.ndarray, np.ndarray, Extra]
-"""Parent rows int64 [R'], their tokens int32 [R'], the sums after them float64 [R'], what else is kept of the new
-rows. Rows of a sentence are neighbours, sentences in their order."""
+"""Parent rows int64 [R'], the tokens that continue them int32 [R'], the new sums float64 [R'], and the extra state of
+the new rows. Rows of a sentence are adjacent, sentences stay in order."""
 
 
 class CandidateSelector:
-    """Base of all selectors. `is_plain`: whether it keeps the best continuations and does nothing else, so that a loop
-    which can do no more may take its place."""
+    """Base class of all selectors. `is_plain`: whether it keeps the best continuations and does nothing else, so that a
+    compiled loop can replace it."""
 
     is_plain = False
 
     def start(self, search: Search, first: Beam) -> Beam:
-        """Return a beam with one empty hypothesis a sentence, as this selector wants it."""
+        """Return the first beam of this selector, given one with an empty hypothesis per sentence."""
         return first
 
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
-        """Bring what is kept of rows up to date; `extra` is that of their parents, `tokens` continue them."""
+        """Update the extra state of rows in place: `extra` is a copy of that of their parents, `tokens` continue
+        them."""
 
     def follow_given(self, extra: Extra, token: int, log_prob: np.floating) -> float:
-        """Follow a token that is given, for the one row of `extra`; what it adds to the row's sum."""
+        """Update the extra state of a single row by a given token, and return what the token adds to the sum of the
+        row."""
         return float(log_prob)
 
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:
-        """Continue the rows of a beam, whose decoder outputs are [R, H]. Sentence live[n] has the rows bounds[n] up
-        to bounds[n + 1]."""
+        """Choose the continuations of the rows of a beam from the decoder outputs [R, H]. Sentence live[n] has the rows
+        bounds[n] to bounds[n + 1]."""
         raise NotImplementedError
 
     def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
-        """Return the most that a sum can become, of each sentence; rows[first[n]] is the first row of sentence n."""
+        """Return an upper bound on the final sum of each sentence; rows[first[n]] is the first row of sentence n."""
         return np.maximum.reduceat(beam.sums[rows], first) if len(first) else np.empty(0)
 
 
 class BestSelector(CandidateSelector):
-    """The best continuations of all hypotheses of a sentence together: beam search, and greedy with a beam of one.
+    """Keep the best continuations of all hypotheses of a sentence: beam search, or greedy search with a beam of one.
 
-    The log-probabilities of all tokens never are in memory.
+    The log-probabilities of all tokens are never stored.
     """
 
     is_plain = True
@@ -64,7 +66,7 @@ class BestSelector(CandidateSelector):
 
 
 class RuledSelector(CandidateSelector):
-    """The same with rules that forbid tokens or change their scores."""
+    """Keep the best continuations after applying rules that forbid tokens or change their scores."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self.rules = list(rules)
@@ -112,7 +114,8 @@ class RuledSelector(CandidateSelector):
     def select(
         self, search: Search, beam: Beam, scores: np.ndarray, live: np.ndarray, bounds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Parent rows and tokens that continue them, by scores [R, V], -inf where a token is forbidden."""
+        """Return parent rows and the tokens that continue them, by scores [R, V], which are -inf for forbidden
+        tokens."""
         room = search.room(live)
         tokens, best = top_tokens(scores, int(room.max()))
         return continuations(tokens, best, beam.sums, bounds, room, -1)[:2]
@@ -126,7 +129,8 @@ class RuledSelector(CandidateSelector):
 def continuations(
     tokens: np.ndarray, scores: np.ndarray, sums: np.ndarray, bounds: np.ndarray, room: np.ndarray, never: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Parents, tokens and sums of the `room[n]` best continuations of each sentence (see `best_continuations`)."""
+    """Return the parents, tokens and sums of the `room[n]` best continuations of each sentence (see
+    `best_continuations`)."""
     width = int(room.max())
     size = len(room) * width
     parents, chosen, totals = np.empty(size, np.int64), np.empty(size, np.int32), np.empty(size)

@@ -1,4 +1,5 @@
-"""Word's DOCX (ECMA-376): texts of the document, its headers, footers, notes and comments; all else is copied."""
+"""Word's DOCX (ECMA-376): the text of the document, headers, footers, notes and comments is translated; all else is
+copied."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def read(
     languages: tuple[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Document:
-    """Read a DOCX file. Raises DataError: It is none, or beyond the limits."""
+    """Read a DOCX file. Raises DataError if it is not one, or exceeds the limits."""
     limits = limits or Limits()
     archive, parts = _opened(content, name, limits)
     back = {}
@@ -53,14 +54,14 @@ def read(
         with zipfile.ZipFile(out, "w") as packed:
             for info in archive.infolist():
                 member = new[info.filename] if info.filename in new else archive.read(info)
-                packed.writestr(copy(info), member)  # which it changes
+                packed.writestr(copy(info), member)  # a copy, as writestr changes it
         return out.getvalue()
 
     return Document(passages, write)
 
 
 def _changes(paragraphs: Sequence[Paragraph], texts: Sequence[str]) -> list[tuple[int, int, bytes]]:
-    """Return what becomes of the bytes of a part. A paragraph that changes takes what changes within it, as in text
+    """Return the byte ranges of a part to replace. A changed paragraph includes the changes within it, as in text
     boxes."""
     changes: list[tuple[int, int, bytes]] = []
     for one, new in sorted(zip(paragraphs, texts, strict=True), key=lambda pair: pair[0].end):
@@ -74,7 +75,7 @@ def _changes(paragraphs: Sequence[Paragraph], texts: Sequence[str]) -> list[tupl
 
 
 def _opened(content: bytes, name: str, limits: Limits) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
-    """Return the archive, every member of which can be read, and its parts with text. Raises DataError."""
+    """Return the archive, all of whose members are readable, and its parts with text. Raises DataError."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
         members = archive.infolist()

@@ -1,8 +1,9 @@
-"""A paragraph of WordprocessingML as text with marks, and its XML written anew around a translation.
+"""Paragraphs of WordprocessingML as text with marks, and their XML rewritten around a translation.
 
-What looks as most of the text around it is plain text. What looks otherwise is an element, as are links, insertions,
-content controls, bookmarks and fields; whatever has no text (notes' marks, pictures, symbols, deleted text, formulas)
-is a mark at its place. A mark is written as its number between two control characters, which XML cannot hold.
+Text with the formatting of most of the text around it is plain text. Text with other formatting becomes an element, as
+do links, insertions, content controls, bookmarks and fields; everything without text (note references, pictures,
+symbols, deleted text, formulas) is a mark at its place. A mark is represented by its number between two control
+characters, which XML cannot contain.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 class Paragraph:
-    """A paragraph that holds text."""
+    """A paragraph that contains text."""
 
     def __init__(self, whole: Element, content: bytes, splitter: Splitter | None) -> None:
         self._content, self._whole = content, whole
@@ -43,7 +44,7 @@ class Paragraph:
 
     @classmethod
     def all_of(cls, whole: Element, content: bytes, splitter: Splitter | None) -> list[Paragraph]:
-        """Return those of a paragraph and of the ones within it, such as of text boxes, that hold text."""
+        """Return the paragraphs with text of an element: itself and those nested in it, such as those of text boxes."""
         found = []
         stack = [whole]
         while stack:
@@ -54,7 +55,8 @@ class Paragraph:
         return found
 
     def written(self, new: str, changes: Sequence[tuple[int, int, bytes]]) -> bytes:
-        """Return its XML with a translation; changes: what becomes of the paragraphs within it, in order."""
+        """Return the XML of the paragraph with a translation; changes: replacements of the paragraphs within it, in
+        order."""
         starts = [start for start, _, _ in changes]
 
         def kept(start: int, end: int) -> bytes:
@@ -79,8 +81,8 @@ class Paragraph:
         return opening + out.whole() + self._content[self._whole.inner_end : self._whole.end]
 
     def _in_tree(self, parts: Sequence[str]) -> list[str | int]:
-        """Return texts and numbers of marks, each mark once: in the translation's order where elements are a tree in
-        it, else in the paragraph's."""
+        """Return texts and numbers of marks, each mark once: in the order of the translation if elements form a tree
+        there, otherwise in that of the paragraph."""
         all_marks = [n for n, one in enumerate(self._pieces) if one.kind != "text"]
         marks = [int(number) for number in parts[1::2]]
         opened: list[str] = []
@@ -102,7 +104,7 @@ class Paragraph:
 
 
 class _Runs:
-    """XML of runs and what stands between them; neighbouring texts that look the same are one run."""
+    """XML of runs and what is between them; adjacent texts with the same formatting are merged."""
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
@@ -111,8 +113,8 @@ class _Runs:
         self._run = 0
 
     def add(self, look: Look | None, inner: bytes, run: int = 0) -> None:
-        """Add what a run of this look holds, in a run of its own if it has one; without a look, what stands beside
-        runs."""
+        """Add the content of a run with this formatting, as a separate run if it was one; without a look, add content
+        between runs."""
         if self._look is not None and (look is None or look.form != self._look.form or run != self._run):
             self._parts.append(b"</%sr>" % self._prefix)
             self._look = None
@@ -122,7 +124,7 @@ class _Runs:
         self._parts.append(inner)
 
     def add_text(self, look: Look, text: str) -> None:
-        """Add text, already escaped; spaces at its ends count."""
+        """Add escaped text; spaces at its ends are preserved."""
         text = _NO_XML.sub("", text)
         plain = html.unescape(text)
         space = b' xml:space="preserve"' if plain != plain.strip() else b""

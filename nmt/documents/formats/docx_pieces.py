@@ -1,4 +1,4 @@
-"""What stands in a paragraph of WordprocessingML, in order: text, what begins and ends around it, and marks."""
+"""The pieces of a paragraph of WordprocessingML, in order: text, beginnings and ends of ranges around it, and marks."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _CONTAINERS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "bd
 _PROPERTIES = ("pPr", "rPr", "sdtPr", "sdtEndPr", "smartTagPr", "customXmlPr", "fldData")
 _WALLS = ("tab", "br", "cr", "ptab")
 _STALE = ("proofErr", "lastRenderedPageBreak", "softHyphen")
-"""What says something of the former text alone."""
+"""Elements that describe the old text only."""
 _RANGES = {"bookmarkStart": "bookmarkEnd", "commentRangeStart": "commentRangeEnd", "permStart": "permEnd"}
 _ENDS = {end: start for start, end in _RANGES.items()}
 _TEXT_FIELDS = ("HYPERLINK", "TOC", "TOA", "INDEX", "QUOTE")
-"""Fields whose results are written text. Those of others, such as numbers of pages, Word computes: they stay."""
+"""Fields whose results are translated. The results of others, such as page numbers, are computed by Word and kept."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """How a run looks: its tag, and its properties, by which looks are the same."""
+    """The formatting of a run: its tag, and its properties, by which looks are compared."""
 
     head: bytes
     form: bytes
@@ -33,8 +33,8 @@ class Look:
 
 @dataclass(slots=True)
 class Item:
-    """Bytes [start, end) of the part; look: of the run that they are in, None beside runs; run: where that begins, 0
-    for what may be in one run with the text beside it."""
+    """Bytes [start, end) of the part; look: the formatting of the run that contains them, None between runs; run: where
+    that run begins, 0 if the content may be merged into the adjacent run."""
 
     start: int
     end: int
@@ -44,8 +44,8 @@ class Item:
 
 @dataclass(slots=True)
 class Piece:
-    """A piece of the paragraph. kind: as of a token, or one that begins or ends a range; key: what pairs two of
-    them; look: of a text, or of what is within a container."""
+    """A piece of the paragraph. kind: the kind of a token, or the beginning or end of a range; key: identifies the two
+    pieces of a pair; look: the formatting of a text, or of the text within a container."""
 
     kind: Kind
     text: str = ""
@@ -56,7 +56,8 @@ class Piece:
 
 @dataclass(slots=True)
 class _Field:
-    """A complex field that is being read. depth: of fields within it; instruction: its text until its result begins."""
+    """A complex field being read. depth: the number of nested fields; instruction: its instruction text, up to the
+    beginning of its result."""
 
     piece: Piece
     levels: int
@@ -70,7 +71,7 @@ def is_paragraph(one: Element) -> bool:
 
 
 def behind_properties(one: Element) -> int:
-    """Return where the content of an element begins, what it says of itself left out."""
+    """Return where the content of an element begins, after its properties."""
     at = one.inner
     for child in one.children:
         if child.name not in _PROPERTIES:
@@ -80,15 +81,15 @@ def behind_properties(one: Element) -> int:
 
 
 class Reader:
-    """The pieces of a paragraph, in order."""
+    """A reader of the pieces of a paragraph, in order."""
 
     def __init__(self, whole: Element, content: bytes) -> None:
         self._content = content
         self._prefix = prefix_of(content, whole)
         self.pieces: list[Piece] = []
-        self._fields: list[_Field | str] = []  # that are open: being read, or the key of one whose result is
+        self._fields: list[_Field | str] = []  # open fields: being read, or, once the result has begun, their key
         self._level = 0
-        self._look: str = ""  # the key of the look that is open
+        self._look: str = ""  # the key of the open look
         self._last_text = 0
         self.base = self._base_of(whole, Look(b"<%sr>" % self._prefix, b""))
         self._contents(whole, self.base)
@@ -102,7 +103,7 @@ class Reader:
         return top if self._fields and isinstance(top := self._fields[-1], _Field) else None
 
     def _base_of(self, container: Element, outer: Look) -> Look:
-        """Return how most of the text right within a container looks; as around it where it holds none."""
+        """Return the formatting of most of the text directly within a container; the outer one if it contains none."""
         sizes: Counter[bytes] = Counter()
         looks: dict[bytes, Look] = {}
         for run in container.children:
@@ -122,7 +123,7 @@ class Reader:
             self._content[form.start : form.end] if form is not None else b"",
         )
 
-    # ------------------------------------------------------------ what stands beside runs
+    # ------------------------------------------------------------ between runs
 
     def _contents(self, container: Element, base: Look) -> None:
         for child in container.children:
@@ -142,7 +143,7 @@ class Reader:
 
     def _container(self, one: Element, base: Look) -> None:
         inside = next((c for c in one.children if c.name == "sdtContent"), one) if one.name == "sdt" else one
-        if inside.inner == inside.end or (one.name == "sdt" and inside is one):  # it holds nothing
+        if inside.inner == inside.end or (one.name == "sdt" and inside is one):  # it is empty
             self._point(Item(one.start, one.end))
             return
         key = f"in{one.start}"
@@ -152,7 +153,7 @@ class Reader:
         self._contents(inside, look)
         self._level -= 1
         if (field := self._field) is not None and field.levels > self._level:
-            self._flush()  # it ends elsewhere
+            self._flush()  # the field ends outside the container
         self._emit(Piece("close", "", [Item(inside.inner_end, one.end)], key))
         if (field := self._field) is not None and field.depth <= 0 and field.levels == self._level:
             self._flush()
@@ -163,7 +164,7 @@ class Reader:
         key = f"range {name} {one.attributes.get('id')}"
         self._emit(Piece("open" if starts else "close", "", [Item(one.start, one.end)], key))
 
-    # ------------------------------------------------------------ what stands in runs
+    # ------------------------------------------------------------ within runs
 
     def _run(self, run: Element, base: Look) -> None:
         look = self._look_of(run)
@@ -200,7 +201,7 @@ class Reader:
             field.depth += (kind == "begin") - (kind == "end")
             instruction = field.instruction.split()
             if self._level != field.levels:
-                return  # part of an element whose end it needs
+                return  # it belongs to an element together with its end
             if field.depth <= 0:
                 self._flush()
             elif kind == "separate" and field.depth == 1 and instruction and instruction[0].upper() in _TEXT_FIELDS:
@@ -209,7 +210,7 @@ class Reader:
                 self._fields.append(field.piece.key)
 
     def _flush(self) -> None:
-        """Emit what has been read of the field on top."""
+        """Emit what has been read of the top field."""
         field = self._fields.pop()
         if isinstance(field, _Field):
             self._emit(field.piece)
@@ -238,7 +239,7 @@ class Reader:
             self._last_text = len(self.pieces)
 
     def _end_look(self) -> None:
-        """Close the look that is open behind its last text, what is white there left out."""
+        """Close the open look after its last text, excluding trailing white space."""
         if self._look:
             last = self.pieces[self._last_text - 1]
             bare = last.text.rstrip()
@@ -248,7 +249,7 @@ class Reader:
         self._look = ""
 
     def _point(self, item: Item) -> None:
-        """A mark that stands at its place; neighbours are one."""
+        """Add a mark; adjacent marks are merged."""
         if (field := self._field) is not None:
             field.piece.items.append(item)
         elif self.pieces and self.pieces[-1].kind == "alone":
@@ -257,7 +258,7 @@ class Reader:
             self.pieces.append(Piece("alone", "", [item]))
 
     def _emit(self, piece: Piece) -> None:
-        """Another piece, at which looks end; part of a field that is being read."""
+        """Add a piece, which ends the open look; within a field, add it to the field."""
         if (field := self._field) is not None:
             field.piece.items += piece.items
             return
@@ -266,7 +267,7 @@ class Reader:
 
 
 def pair(pieces: list[Piece]) -> None:
-    """Let pieces that open or close something without the other one, or across others, be marks alone."""
+    """Turn opening and closing pieces that have no partner, or that cross others, into single marks."""
     opened: list[int] = []
     for n, piece in enumerate(pieces):
         if piece.kind == "open":
@@ -284,6 +285,6 @@ def pair(pieces: list[Piece]) -> None:
 
 
 def _is_loose(piece: Piece, for_range: bool) -> bool:
-    """Return whether an element may be broken up so that another one is whole: a range or field, by what contains
-    it."""
+    """Return whether an open element may be broken up so that a container that ends stays whole: ranges and fields
+    may."""
     return not for_range and piece.key.startswith(("range", "field"))

@@ -1,4 +1,4 @@
-"""Passages of formats whose texts may hold tags, though they are not HTML: PO messages, subtitles, CDATA."""
+"""Passages of formats whose text may contain tags although it is not HTML: PO messages, subtitles, CDATA."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _BLOCKS = frozenset(
     "address article blockquote br caption dd details div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
     "hr li main nav ol p pre script section style summary table tbody td tfoot th thead tr ul".split()
 )
-"""Elements between which sentences end. Others may be placeholders such as <name>: they stay within their sentence."""
+"""Elements that end sentences. Others may be placeholders such as <name>, which are inline."""
 
 
 def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks: str = "") -> Passage:
-    """Return the passage of a text whose tags, if it has some, follow their words.
+    """Return the passage of a text; its tags, if any, follow their words.
 
     Args:
         text: The text.
-        splitter: Where sentences end.
-        is_lines: Whether each line is a paragraph; else line breaks are white space.
-        marks: A regular expression, without groups, of what stays beside its word as it is.
+        splitter: Splits paragraphs into sentences.
+        is_lines: Whether each line is a paragraph; otherwise line breaks are white space.
+        marks: A regular expression, without groups, of what is copied next to its word.
     """
     if is_lines and not (_TAG.search(text) or _ENTITY.search(text)):
         return text_passage(text, splitter)
@@ -43,7 +43,7 @@ def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks
 
 
 def _inline(token: Token) -> Token:
-    """Return the same token within a sentence."""
+    """Return the token as inline."""
     tag = token.raw.startswith("<") and bool(token.name)
     if not tag or token.raw.endswith("/>"):
         return replace(token, kind="alone")
@@ -51,7 +51,8 @@ def _inline(token: Token) -> Token:
 
 
 def as_loose(source: str, new: str) -> str:
-    """Return a translation of a loose passage as its format has it: a source without character references gets none."""
+    """Return a translation of a loose passage in the style of its source: without character references if the source
+    has none."""
     if new == source or _ENTITY.search(source):
         return new
     return new.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

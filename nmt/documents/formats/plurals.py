@@ -1,4 +1,4 @@
-"""How many plural forms a language has in gettext, and which numbers take which."""
+"""The number of plural forms of languages in gettext, and which numbers take which form."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _HEADER = re.compile(r"nplurals\s*+=\s*+(\d{1,3})\s*+;\s*+plural\s*+=\s*+([^;]{1
 
 
 def plural_rule(language: str | None) -> str:
-    """Return the Plural-Forms of a language; those of English, which most have, for one that is not known."""
+    """Return the Plural-Forms of a language; for unknown ones those of English, which are the most common."""
     code = re.split("[-_]", language or "")[0].lower()
 
     return _BY_LANGUAGE.get(code, "nplurals=2; plural=(n != 1);")
 
 
 def plural_forms(header: str) -> tuple[int, int | None] | None:
-    """Return what a Plural-Forms header says: how many forms, and the one that the number 1 alone takes, None where
-    others take it too. Return None for a header that says nothing valid."""
+    """Return the number of forms in a Plural-Forms header, and the form that only the number 1 takes, None if other
+    numbers take it too. Return None for an invalid header."""
     found = _HEADER.fullmatch(header.strip())
     if found is None or not 1 <= int(found[1]) <= _MOST_FORMS:
         return None

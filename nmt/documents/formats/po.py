@@ -1,4 +1,4 @@
-"""Gettext's PO files: texts that have no translation get one, and are marked fuzzy; every other byte stays."""
+"""Gettext PO files: untranslated texts get a translation and are marked fuzzy; all other bytes are kept."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _HEADER = "MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-T
 
 @dataclass
 class _Entry:
-    """An entry. lines: the line with its flags, the first behind its comments, and what its texts take;
-    texts: by their keywords."""
+    """An entry. flags, first, strings: indices of the line with its flags, of the first line after its comments, and of
+    its msgstr lines; texts: by keyword."""
 
     flags: int | None = None
     is_fuzzy: bool = False
     first: int | None = None
     texts: dict[str, list[str]] = field(default_factory=dict)
-    strings: tuple[int, int] = (0, 0)  # lines of all its msgstr
+    strings: tuple[int, int] = (0, 0)  # [first, last) of all msgstr lines
 
     def text(self, keyword: str) -> str:
-        """Return what it says behind a keyword."""
+        """Return the text of a keyword."""
         raw = "".join(self.texts.get(keyword, []))
         return re.sub(r"\\([0-7]{1,3}|x[\da-fA-F]{1,2}|.)", _unescaped, raw) if "\\" in raw else raw
 
@@ -50,7 +50,7 @@ class _Entry:
 
     @property
     def is_open(self) -> bool:
-        """Return whether it is to be translated: it has a text, and no translation that counts."""
+        """Return whether it is to be translated: it has a text, and no valid translation."""
         strings = [self.text(keyword) for keyword in self.texts if keyword.startswith("msgstr")]
         return bool(strings and self.text("msgid").strip()) and (self.is_fuzzy or not all(strings))
 
@@ -62,18 +62,18 @@ def read(
     languages: tuple[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Document:
-    """Read a PO file. What is translated already stays. There are as many plural forms as the header says, or as the
-    target language has: the singular's translation where a form is of the number one alone, else the plural's.
+    """Read a PO file. Existing translations are kept. The number of plural forms is that of the header or of the target
+    language: a form for the number one only gets the singular's translation, all others the plural's.
 
     Args:
         content: The file, in the encoding that it names.
-        name: What messages call it.
-        splitter: Where sentences end.
-        languages: Those of the translation, for headers that are missing or templates.
-        limits: What it may hold.
+        name: The name of the file in messages.
+        splitter: Splits paragraphs into sentences.
+        languages: The languages of the translation, for headers that are missing or templates.
+        limits: Limits of the file's contents.
 
     Raises:
-        DataError: It is no PO file, or beyond the limits.
+        DataError: It is no PO file, or exceeds the limits.
     """
     limits = limits or Limits()
     limits.check_content(len(content), name)
@@ -81,7 +81,7 @@ def read(
     found = _CHARSET.search(content, 0, 2**16)
     charset = found[1].decode("ascii", "replace") if found and found[1] != b"CHARSET" else "UTF-8"
     try:
-        text = content[3 * marked :].decode()  # which other encodings hardly ever look like, whatever the header says
+        text = content[3 * marked :].decode()  # valid UTF-8 is hardly ever another encoding, whatever the header says
     except UnicodeDecodeError:
         text = decoded(content, charset, name)
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
@@ -115,7 +115,7 @@ def read(
 
 
 def _entries(lines: Sequence[str], name: str, limits: Limits) -> Iterator[_Entry]:
-    """Yield the entries of a file, those that are obsolete left out."""
+    """Yield the entries of a file except obsolete ones."""
     entry = _Entry()
     keyword = ""
     count = 0
@@ -157,7 +157,7 @@ def _entries(lines: Sequence[str], name: str, limits: Limits) -> Iterator[_Entry
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    """Return the character that an escape of C stands for."""
+    """Return the character of a C escape sequence."""
     code = found[1]
     if code[0] == "x" and len(code) > 1:
         return chr(int(code[1:], 16))
@@ -165,7 +165,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def _header(header: _Entry | None, languages: tuple[str, str] | None) -> tuple[str, tuple[int, int | None]]:
-    """Return the text of a header as it is to be: in UTF-8, with plural forms that are valid; and those forms."""
+    """Return the new text of a header, in UTF-8 and with valid plural forms; and those forms."""
     text = header.text("msgstr") if header is not None else _HEADER
     target = languages[1] if languages is not None else None
     found = re.search(r"charset=([^\s;]*)", text)
@@ -188,19 +188,19 @@ def _header(header: _Entry | None, languages: tuple[str, str] | None) -> tuple[s
 def _strings(
     unit: _Entry, source: Sequence[str], new: Sequence[str], forms: tuple[int, int | None]
 ) -> list[tuple[str, str]]:
-    """Return the msgstr of an entry; as many as there are plural forms where it has a plural."""
+    """Return the msgstr texts of an entry, one per plural form if it has a plural."""
     if len(source) == 1:
         return [("msgstr", new[0])]
     count, one = forms
     same = sorted(p.text for p in placeholders_of(source[0])) == sorted(p.text for p in placeholders_of(source[1]))
     if one is None and same and count > 1:
-        one = 0  # of 1, 21, 31 or 0 and 1: the singular that shows the number
+        one = 0  # a form of 1, 21, 31 or of 0 and 1: the singular that contains the number
     kept = {} if unit.is_fuzzy else {n: unit.text(f"msgstr[{n}]") for n in range(count)}
     return [(f"msgstr[{n}]", kept.get(n) or new[0 if n == one else 1]) for n in range(count)]
 
 
 def _block(texts: Sequence[tuple[str, str]], end: str) -> str:
-    """Keywords and their texts as they are written, a line break at the end of each line of text."""
+    """Return keywords and their texts as written in a file, each line of text in a separate string."""
     out = ""
     for keyword, text in texts:
         parts = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]
@@ -210,13 +210,13 @@ def _block(texts: Sequence[tuple[str, str]], end: str) -> str:
 
 
 def _put(out: list[str], entry: _Entry, texts: Sequence[tuple[str, str]], end: str) -> None:
-    """Write the msgstr of an entry instead of its former ones."""
+    """Replace the msgstr lines of an entry."""
     first, last = entry.strings
     out[first:last] = [_block(texts, end)] + [""] * (last - first - 1)
 
 
 def _mark_fuzzy(out: list[str], entry: _Entry, end: str) -> None:
-    """Mark an entry as one that somebody must look at."""
+    """Mark an entry as fuzzy, so that a person checks it."""
     if entry.flags is None:
         out[entry.first or 0] = f"#, fuzzy{end}" + out[entry.first or 0]
     elif not entry.is_fuzzy:

@@ -1,4 +1,5 @@
-"""SubRip subtitles: what stands between a line of times and the next blank line is translated, in as many lines."""
+"""SubRip subtitles: the text between a line of times and the next blank line is translated, with the same number of
+lines."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from nmt.errors import DataError
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d{1,3}\s*-->\s*\d+:\d\d:\d\d[,.]\d{1,3}")
 _SPEAKER = re.compile(r"((?:<[^<>]*>|\{[^{}]*\}|\s)*[-\u2010-\u2015]+[ \t]*)(?=[^\s\d-])")
-"""Of a line: a dash before what somebody says, behind tags where there are some."""
+"""The dash at the beginning of a speaker's line, after tags if there are any."""
 _MARKS = r"\{\\[^{}]*\}|[\u2669-\u266f]+"
 """Codes of Advanced SubStation such as {\\an8}, and music signs."""
 _WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<{]|<|\{)+")
@@ -23,7 +24,8 @@ _WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<{]|<|\{)+")
 
 @dataclass(frozen=True)
 class _Part:
-    """What one speaker says in a subtitle: lines [first, last) of the file; dash: what stays before the first."""
+    """The text of one speaker in a subtitle: lines [first, last) of the file; dash: the part before the first line's
+    text, which is kept."""
 
     first: int
     last: int
@@ -37,8 +39,8 @@ def read(
     languages: tuple[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Document:
-    """Read SubRip. Tags, codes and music signs stay beside their words; a line with a dash is a speaker, whose words
-    are not mixed with another's. Raises DataError."""
+    """Read SubRip. Tags, codes and music signs stay next to their words; a line with a dash begins the text of a
+    speaker, which is translated separately. Raises DataError."""
     limits = limits or Limits()
     limits.check_content(len(content), name)
     text, marked = text_of(content, name)
@@ -76,14 +78,14 @@ def read(
 
 
 def _speakers(lines: Sequence[str], first: int, last: int) -> list[_Part]:
-    """Return the parts of a subtitle, each line with a dash the first of one."""
+    """Return the parts of a subtitle; each line with a dash begins one."""
     dashes = {n: found[1] for n in range(first, last) if (found := _SPEAKER.match(lines[n]))}
     starts = sorted({first, *dashes} - {last}) if first < last else []
     return [_Part(a, b, dashes.get(a, "")) for a, b in pairwise([*starts, last])]
 
 
 def _in_lines(text: str, former: Sequence[str]) -> str:
-    """Return a text in as many lines as before, of about one length; not cut within a tag."""
+    """Return a text in as many lines as before, of similar lengths, not split within a tag."""
     end = former[0][len(former[0].rstrip("\r\n")) :] or "\n"
     last = former[-1][len(former[-1].rstrip("\r\n")) :]
     words = _WORD.findall(text)

@@ -1,4 +1,4 @@
-"""XLIFF 1.2 and 2: the target of each unit is written, its state and the file's language set; nothing else changes."""
+"""XLIFF 1.2 and 2: the target and state of each unit and the language of the file are written; all else is kept."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _OPAQUE = frozenset({"ph", "bpt", "ept", "it", "x", "bx", "ex", "cp", "pc-start"
 """Inline elements whose content is code of the original format (XLIFF 1.2, 2.3; 2.0, 4.3)."""
 _UNTRANSLATED = ("new", "needs-translation", "initial")
 _LANGUAGES = {"xliff": ("srcLang", "trgLang"), "file": ("source-language", "target-language")}
-"""Attributes that name them: in XLIFF 2 of the root, in 1.2 of each file."""
+"""Attributes of the languages: in XLIFF 2 of the root, in 1.2 of each file."""
 
 
 @dataclass
 class _Unit:
-    """A trans-unit of XLIFF 1.2 or segment of 2, which is to be translated."""
+    """A trans-unit of XLIFF 1.2 or a segment of XLIFF 2 to translate."""
 
     whole: Element
     source: Element
     target: Element | None
-    behind: int  # where a new target goes
+    behind: int  # the position of a new target
     passage: Passage
     cdata: bool
 
@@ -41,17 +41,18 @@ def read(
     languages: tuple[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Document:
-    """Read an XLIFF file. Units with a translation, or marked translate="no", stay.
+    """Read an XLIFF file. Units that have a translation or are marked translate="no" are kept.
 
     Args:
         content: The file.
-        name: What messages call it.
-        splitter: Where sentences end.
-        languages: Those of the translation; a file that names others is refused, one that names none gets the target's.
-        limits: What it may hold.
+        name: The name of the file in messages.
+        splitter: Splits paragraphs into sentences.
+        languages: The languages of the translation; a file that names others is refused, one without a target language
+            gets it.
+        limits: Limits of the file's contents.
 
     Raises:
-        DataError: It is no XLIFF, beyond the limits, or of other languages.
+        DataError: It is no XLIFF, exceeds the limits, or is of other languages.
     """
     limits = limits or Limits()
     limits.check_content(len(content), name)
@@ -86,14 +87,14 @@ def read(
 
 
 def _check_language(given: str, expected: str, where: str) -> None:
-    """Raise DataError if a file's language is another one than the model's; codes of other kinds are not compared."""
+    """Raise DataError if a file's language differs from the model's; codes of other kinds are not compared."""
     one, other = (re.split("[-_]", code)[0].lower() for code in (given, expected))
     if one and one != other and len(one) == len(other):
         raise DataError(f"{where} must be the model's, {expected}, got {given}; choose another model")
 
 
 def _open_unit(whole: Element, content: bytes, splitter: Splitter | None) -> _Unit | None:
-    """Return a unit that is to be translated; None where it is not."""
+    """Return the unit of an element, or None if it is not to be translated."""
     above: Element | None = whole
     while above is not None and "translate" not in above.attributes:
         above = above.parent
@@ -120,14 +121,14 @@ def _open_unit(whole: Element, content: bytes, splitter: Splitter | None) -> _Un
 
 
 def _only_cdata(raw: str) -> str | None:
-    """Return the text of the CDATA section that is all of an element's content; None where there is more or none."""
+    """Return the text of the CDATA section that is the whole content of an element; otherwise None."""
     bare = raw.strip()
     is_only = bare.startswith("<![CDATA[") and bare.find("]]>") == len(bare) - 3
     return bare[9:-3] if is_only else None
 
 
 def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[int, int, bytes]]:
-    """Return what becomes of the bytes of a unit."""
+    """Return the byte ranges of a unit to replace."""
     source, target, whole = unit.source, unit.target, unit.whole
     if new == unit.passage.source:
         text = content[source.inner : source.inner_end]
@@ -153,7 +154,7 @@ def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[in
 
 
 def _indent(content: bytes, start: int) -> bytes:
-    """Return the line break and white space before an element, so that the next one stands like it."""
+    """Return the line break and white space before an element, to indent the next one in the same way."""
     before = content[max(0, start - 200) : start]
     blank = before[len(before.rstrip()) :]
     line = blank.rfind(b"\n")

@@ -1,4 +1,4 @@
-"""Where elements stand in a file of XML, byte by byte: what is written anew keeps every byte that it does not mean."""
+"""Byte positions of elements in an XML file, so that everything else is kept byte for byte when parts are rewritten."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL
 
 @dataclass(slots=True, eq=False)
 class Element:
-    """An element's namespace, name and attributes without prefixes, and bytes: of all of it, and of its content."""
+    """An element's namespace, name and attributes without prefixes, and the byte ranges of the element and of its
+    content."""
 
     space: str
     name: str
@@ -36,20 +37,20 @@ class Element:
 def trees(
     content: bytes, name: str, wanted: Callable[[Element], bool], limits: Limits | None = None
 ) -> Iterator[Element]:
-    """Yield the outermost elements that are wanted, each with all below it when it has ended; nothing else is kept.
+    """Yield the outermost wanted elements with their descendants, each when it has ended; nothing else is kept.
 
-    `content` is in UTF-8 whatever it declares; `name` is what messages call it; `wanted` is asked at the beginning of
-    every element that is in no wanted one, in order.
+    `content` is in UTF-8 whatever it declares; `name` is the file's name in messages; `wanted` is called in document
+    order at the beginning of every element that is not inside a wanted one.
 
     Raises:
-        DataError: It is no XML, has more than the limits, or declares entities, which may grow without end.
+        DataError: It is no XML, exceeds the limits, or declares entities, which may grow without bound.
     """
     limits = limits or Limits()
     limits.check_elements(count_elements(content), name)
     parser = expat.ParserCreate("utf-8", " ")
     opened: list[Element] = []
     done: list[Element] = []
-    count = within = 0  # elements of a wanted one so far, and those of them that are open
+    count = within = 0  # the number of elements in the wanted one so far, and of open ones
 
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal count, within
@@ -94,24 +95,24 @@ def trees(
 
 
 def count_elements(content: bytes) -> int:
-    """Return how many elements a file has at most: comments count as well."""
+    """Return an upper bound of the number of elements of a file; comments are counted, too."""
     return content.count(b"<") - content.count(b"</")
 
 
 def tag_end(content: bytes, start: int) -> int:
-    """Return where the tag that begins here ends; its attributes may hold >."""
+    """Return where the tag that begins here ends; its attributes may contain >."""
     found = _TAG.match(content, start)
     return found.end() if found else len(content)
 
 
 def prefix_of(content: bytes, one: Element) -> bytes:
-    """Return the prefix of an element's name as it is written, with its colon; b"" where it has none."""
+    """Return the prefix of an element's name as written, with its colon; b"" if it has none."""
     found = _PREFIX.match(content, one.start + 1)
     return found[0] if found else b""
 
 
 def with_attribute(tag: bytes, name: str, value: str) -> bytes:
-    """Return the tag with this attribute, set anew or added."""
+    """Return the tag with this attribute replaced or added."""
     new = f'{name}="{escape(value)}"'.encode()
     for found in _ATTRIBUTE.finditer(tag):
         if found[1] == name.encode():
@@ -121,12 +122,12 @@ def with_attribute(tag: bytes, name: str, value: str) -> bytes:
 
 
 def without_cdata(raw: str) -> str:
-    """Return content of an element with the text of CDATA sections escaped instead, and without comments."""
+    """Return an element's content with CDATA sections as escaped text, and without comments."""
     return _CDATA.sub(lambda m: escape(m[1] or "", quote=False), raw) if "<!" in raw else raw
 
 
 def replaced(content: bytes, changes: Sequence[tuple[int, int, bytes]]) -> bytes:
-    """Return the file with other bytes at [start, end) of each change, none of which overlap."""
+    """Return the file with the bytes [start, end) of each change replaced; changes must not overlap."""
     parts, at = [], 0
     for start, end, new in sorted(changes, key=lambda change: change[:2]):
         parts += [content[at:start], new]

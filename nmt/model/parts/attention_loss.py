@@ -1,4 +1,4 @@
-"""Losses of attention: that it should be where an alignment is, and not come back to where it was."""
+"""Losses of attention: guided alignment and coverage."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from nmt.model.objective import Objective
 from nmt.rnn.device import Device
 
 _LEAST = 1e-8
-"""Attention below this counts as this: its logarithm is finite."""
+"""The least attention: smaller values are raised to it, so that their logarithm is finite."""
 
 
 def attention_loss(
     device: Device, weights: Any, lengths: np.ndarray, objective: Objective, scale: float
 ) -> tuple[Any, Any]:
-    """Return what attention weights cost, and the gradient.
+    """Return the loss of attention weights, and its gradient.
 
-    Guided alignment: the cross entropy of the alignment's shares (Chen et al. 2016, section 3.1, equation 5). Coverage:
-    the sum over steps and positions of min(weight, sum of the weights of the steps before) (See et al. 2017, equation
-    12).
+    Guided alignment: the cross entropy between the alignment's shares and attention (Chen et al. 2016, section 3.1,
+    equation 5). Coverage: the sum over steps and positions of min(weight, sum of the weights of the previous steps)
+    (See et al. 2017, equation 12).
 
     Args:
-        device: Where the weights lie.
+        device: The device of the weights.
         weights: Attention [T, B, n].
-        lengths: Steps of each row [B], of the host.
-        objective: Weights of both, and the alignment.
-        scale: A factor of the gradient alone.
+        lengths: The steps of each row [B], on the host.
+        objective: The weights of both losses, and the alignment.
+        scale: A factor of the gradient only.
 
     Returns:
-        The sum of what is added to the loss, and its gradient with respect to the weights, zero beyond the lengths.
+        The sum that is added to the loss, and its gradient with respect to the weights, zero beyond the lengths.
     """
     xp = device.xp
     gradient = xp.zeros_like(weights)
@@ -40,7 +40,7 @@ def attention_loss(
         before = xp.cumsum(weights, axis=0) - weights
         new = (weights <= before).astype(weights.dtype) * real
         total += objective.coverage * (xp.minimum(weights, before) * real).astype("float64").sum()
-        # Where the sum before is the smaller one, every step before it adds to the loss.
+        # If the sum of the previous steps is the smaller one, the gradient goes to each of them.
         old = real - new
         after = xp.cumsum(old[::-1], axis=0)[::-1] - old
         gradient += (new + after) * real * weights.dtype.type(objective.coverage * scale)

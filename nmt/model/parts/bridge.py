@@ -1,4 +1,5 @@
-"""From the encoder's last states to the decoder's first ones: zero, the same, or learned."""
+"""The bridge: the initial states of the decoder, which are zero, copied from the encoder, or learned from its
+states."""
 
 from __future__ import annotations
 
@@ -26,24 +27,25 @@ _ONE_STEP = np.ones(1, np.int64)
 
 
 class Bridge:
-    """Decoder layer l starts from encoder layer l (the last one where the encoder has fewer), each state from its
-    namesake.
+    """Initial states of the decoder. Decoder layer l starts from encoder layer l (from the last one if the encoder has
+    fewer layers), each state from the state of the same name.
 
-    A state the encoder lacks (an LSTM decoder's c above a GRU encoder) starts from the encoder's h, or, where there is
-    none, from its first state; of both only those that `Cell.starts` names. With init_from: top all start from h of the
-    encoder's last layer, with mean from the mean of its memory, which `with_mean` puts behind the layers. Learned:
-    tanh(W state + b), or without tanh.
+    A state that the encoder lacks (c of an LSTM decoder with a GRU encoder) starts from the encoder's h or, if there is
+    none, from its first state; only states named by `Cell.starts` count. With init_from: top, all states start from h
+    of the encoder's last layer; with mean, from the mean of its memory, which `with_mean` appends to the layers. A
+    learned bridge computes tanh(W state + b), or the same without tanh.
     """
 
     def __init__(self, config: ModelConfig, **options: Any) -> None:
-        """`options` are those of `Scan`. Raises ConfigError where states of different sizes should be the same."""
+        """Make the bridge; `options` are those of `Scan`. Raises ConfigError if states of different sizes are to be
+        copied."""
         self.kind = config.decoder.init_hidden
         self._of_mean = config.decoder.init_from == "mean" and self.kind != "zero"
         self.xp = (options.get("device") or cpu()).xp
         encoder, directions = encoder_cells(config), 2 if config.encoder.bidirectional else 1
         # decoder state -> (encoder layer, encoder state)
         self.routes: dict[str, tuple[int, str]] = {}
-        # decoder state -> the layer it comes through
+        # decoder state -> the layer that computes it
         self.scans: dict[str, Scan] = {}
         top, learned = config.decoder.init_from == "top", config.decoder.bridge_activation
         activation = "none" if learned == "linear" else learned
@@ -67,33 +69,33 @@ class Bridge:
         self._short = {name: ShortRuns([scan], ("",), ()) for name, scan in self.scans.items()}
 
     def params(self) -> dict[str, Param]:
-        """Return names and shapes; none unless learned."""
+        """Return the names and shapes of the parameters; there are none unless the bridge is learned."""
         if self.kind != "bridge":
             return {}
         return {k: v for name, scan in self.scans.items() for k, v in under(name, scan.cell.params()).items()}
 
     def with_mean(self, final: list[States], memory: Any, lengths: np.ndarray) -> list[States]:
-        """`final` with the mean of memory [S, B, M] over each row's real positions, [B, M], where states start from
-        that."""
+        """Return `final` with the mean of memory [S, B, M] over the real positions of each row, [B, M], appended if
+        states start from the mean."""
         if not self._of_mean:
             return final
         shares = self._shares(memory, lengths)
         return [*final, {_MEAN: self.xp.where(shares > 0, memory * shares, 0).sum(axis=0, dtype=memory.dtype)}]
 
     def add_mean_gradient(self, d_memory: Any, d_final: list[States], lengths: np.ndarray) -> Any:
-        """Return the gradient of the memory with what its mean adds."""
+        """Return the gradient of the memory, including that of its mean."""
         if not self._of_mean:
             return d_memory
         return d_memory + d_final[-1][_MEAN] * self._shares(d_memory, lengths)
 
     def _shares(self, memory: Any, lengths: np.ndarray) -> Any:
-        """1 over the length at the real positions of memory, 0 behind them: [S, B, 1]."""
+        """Return 1 / length at the real positions of memory and 0 at padding: [S, B, 1]."""
         there = np.arange(len(memory))[:, None] < lengths
         shares = np.where(there, 1 / np.maximum(lengths, 1), 0).astype(memory.dtype)
         return self.xp.asarray(shares[:, :, None])
 
     def forward(self, weights: Weights, final: list[States], how: BatchPass) -> tuple[States, dict[str, Tape | None]]:
-        """Return the decoder's first states by name, and tapes."""
+        """Return the initial states of the decoder by name, and tapes."""
         if self.kind == "zero":
             return {}, {}
         if self.kind == "last":
@@ -118,7 +120,7 @@ class Bridge:
     def backward(
         self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: Group
     ) -> list[States]:
-        """Return gradients of the encoder's final states."""
+        """Return the gradients of the encoder's final states."""
         d_final = [{k: self.xp.zeros_like(v) for k, v in layer.items()} for layer in final]
         if self.kind == "zero":
             return d_final

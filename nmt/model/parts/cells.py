@@ -1,4 +1,4 @@
-"""From settings to cells."""
+"""Make the cells that the settings describe."""
 
 from functools import partial
 
@@ -25,11 +25,11 @@ from nmt.rnn.cells import (
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
 
 _OF_STATE = {"gru_reset_before": ("W_rz", "W_n"), "slstm": ("R_",)}
-"""What the names of the matrices that a state is multiplied with begin with, by rnn_type; W_h in all others."""
+"""Prefixes of the names of the matrices that multiply a state, by rnn_type; W_h for all others."""
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
-    """Return one layer's cell by its name in the settings, or by the dotted path of one that was imported (see
+    """Return the cell of one layer by its name in the settings, or by the dotted path of an imported one (see
     `own_cells`). Raises ConfigError."""
     make = CELLS_BY_NAME.get(rnn_type)
     cell = make(input_size, hidden_size) if make else own_cell(rnn_type, input_size, hidden_size)
@@ -43,8 +43,8 @@ def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
 
 
 def check_cells(config: Config) -> None:
-    """Make the cells that the settings of one's own training name, once, so that mistakes in them show before hours go
-    into texts. Raises ConfigError."""
+    """Make the cells that the settings of a training run name, once, so that mistakes in them show before hours are
+    spent on the data. Raises ConfigError."""
     import_cells(config)
     if config.task == "lm":
         language_cells(config.model)
@@ -54,8 +54,9 @@ def check_cells(config: Config) -> None:
 
 
 def encoder_cells(config: ModelConfig) -> list[Cell]:
-    """Return one cell a layer, for one direction; layer above layer reads both directions of the one below.
-    Convolutional ones are preceded by the way in and followed by what makes keys and values."""
+    """Return one cell per layer, for one direction; each layer reads both directions of the layer below. The layers of
+    a convolutional encoder are preceded by an input projection and followed by the cell that computes keys and
+    values."""
     encoder = config.encoder
     if encoder.type == "conv":
         hidden, embedded = encoder.hidden_size, encoder.embeddings.embedding_dim
@@ -71,15 +72,15 @@ def encoder_cells(config: ModelConfig) -> list[Cell]:
     cells: list[Cell] = []
     for layer in range(encoder.num_layers):
         size = encoder.hidden_size * directions if layer else encoder.input_size
-        cell = _disturbed(recurrent_cell(encoder.rnn_type, size, encoder.hidden_size), encoder)
+        cell = _regularized(recurrent_cell(encoder.rnn_type, size, encoder.hidden_size), encoder)
         rate = encoder.dropout if layer else encoder.embeddings.dropout
         cells.append(DropoutCell(cell, rate, encoder.variational_dropout) if rate else cell)
     return cells
 
 
 def decoder_layers(config: ModelConfig) -> list[Cell]:
-    """Return one cell a layer, without the attention around them; convolutional ones have it inside, and are preceded
-    by the way in and followed by the way out."""
+    """Return one cell per layer, without the attention around them. The layers of a convolutional decoder contain the
+    attention, and are preceded by an input projection and followed by an output projection."""
     decoder = config.decoder
     if decoder.type == "conv":
         encoder, hidden, embedded = config.encoder, decoder.hidden_size, decoder.embeddings.embedding_dim
@@ -102,7 +103,7 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
 
 
 def language_cells(config: ModelConfig) -> list[Cell]:
-    """Return one cell a layer of a language model, with all dropout: on embeddings, between layers and on the
+    """Return one cell per layer of a language model, with all dropout: on embeddings, between layers and on the
     output."""
     decoder = config.decoder
     cells = _layers(decoder, decoder.embeddings.embedding_dim)
@@ -114,11 +115,11 @@ def language_cells(config: ModelConfig) -> list[Cell]:
 
 
 def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
-    """Cells one above the other, with residuals and the dropout between them."""
+    """Return stacked cells with residual connections and the dropout between layers."""
     layers: list[Cell] = []
     for layer in range(decoder.num_layers):
         size = decoder.hidden_size if layer else input_size
-        cell = _disturbed(recurrent_cell(decoder.rnn_type, size, decoder.hidden_size), decoder)
+        cell = _regularized(recurrent_cell(decoder.rnn_type, size, decoder.hidden_size), decoder)
         if layer and decoder.residual:
             cell = ResidualCell(cell)
         if layer and decoder.dropout:
@@ -127,9 +128,9 @@ def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
     return layers
 
 
-def _disturbed(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
-    """Return a layer's cell with what disturbs its recurrence in training. Raises ConfigError where it has no matrix
-    for its state."""
+def _regularized(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
+    """Return a layer's cell with the regularisation of its recurrence (DropConnect, zoneout). Raises ConfigError if the
+    cell has no matrix for its state."""
     if side.drop_connect:
         matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
         begins = _OF_STATE.get(side.rnn_type, ("W_h",))
@@ -144,8 +145,8 @@ def _disturbed(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
 
 
 def decoder_cell(config: ModelConfig) -> Cell:
-    """Embedding to what the output layer reads: a stack in an attention cell, with dropout where the settings say; or
-    the stack of convolutions."""
+    """Return the cell from the target embedding to the input of the output layer: a stack in an attention cell, with
+    dropout as configured; or the stack of convolutions."""
     decoder = config.decoder
     if decoder.type == "conv":
         return StackCell(decoder_layers(config))

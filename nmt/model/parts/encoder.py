@@ -1,4 +1,4 @@
-"""The encoder: layers of recurrent cells over the source, in one or both directions; or of convolutions."""
+"""Encoders: layers of recurrent cells over the source, in one or both directions, or convolutional layers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from nmt.rnn.scan.tape import Tape
 States = dict[str, np.ndarray]
 DIRECTIONS = ("forward", "backward")
 _SEED_STEP = 0x9E3779B97F4A7C15
-"""Between the seeds of one group of 32 layers and the next: far from those of other batches."""
+"""The distance between the seeds of two groups of 32 layers: far from the seeds of other batches."""
 
 
 @dataclass
 class Encoded:
-    """Memory [S, B, M]; final states of each layer, both directions side by side [B, M]; tapes for the way back."""
+    """The result of an encoder: memory [S, B, M]; the final states of each layer, both directions concatenated [B, M];
+    tapes for the backward pass."""
 
     memory: np.ndarray
     final: list[States]
@@ -37,54 +38,54 @@ class Encoded:
 
 
 class Encoder(Protocol):
-    """What a model knows of its encoder."""
+    """The interface of encoders."""
 
     scans: list[Scan]
 
     def params(self) -> dict[str, Param]:
-        """Return names and shapes."""
+        """Return the names and shapes of the parameters."""
 
     def runs(self, S: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """As `LayeredScan.runs`, of every run over sources of S positions; for `nmt.model.footprint`."""
+        """Yield every run over sources of S positions, as `LayeredScan.runs` does; for `nmt.model.footprint`."""
 
     def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
-        """x [S, B, E] with each row's length -> memory and final states."""
+        """Return the memory and the final states for x [S, B, E] with the length of each row."""
 
     def backward(
         self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
     ) -> np.ndarray:
-        """Return gradient with respect to x; those of the parameters are added to `gradients` (named as in
+        """Return the gradient with respect to x; the gradients of the parameters are added to `gradients` (named as in
         `params`)."""
 
 
 def make_encoder(config: ModelConfig, **options: Any) -> Encoder:
-    """Return the encoder that the settings ask for; `options` are those of `Scan`."""
+    """Return the encoder that the settings describe; `options` are those of `Scan`."""
     return (ConvEncoder if config.encoder.type == "conv" else RecurrentEncoder)(config, **options)
 
 
 class ConvEncoder:
     """The encoder of Gehring et al. (2017): parameters `LAYER.*`; it has no final states.
 
-    Layer n is late by what it sees on its right; the scan puts that straight.
+    The output of layer n is delayed by its context on the right; the scan corrects this.
     """
 
     def __init__(self, config: ModelConfig, **options: Any) -> None:
-        """`options` are those of `Scan`."""
+        """Make the layers; `options` are those of `Scan`."""
         cells = encoder_cells(config)
         delays = [getattr(cell, "delay", 0) for cell in cells]
         self.whole = LayeredScan(cells, delays=delays, **options)
         self.scans = self.whole.scans
 
     def params(self) -> dict[str, Param]:
-        """Return names and shapes."""
+        """Return the names and shapes of the parameters."""
         return self.whole.params
 
     def runs(self, S: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """See `Encoder`."""
+        """Return an iterator over all runs; see `Encoder.runs`."""
         return self.whole.runs(S)
 
     def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
-        """See `Encoder`."""
+        """Encode x; see `Encoder.forward`."""
         result = self.whole.forward(
             weights,
             x,
@@ -100,7 +101,7 @@ class ConvEncoder:
     def backward(
         self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
     ) -> np.ndarray:
-        """See `Encoder`."""
+        """Return the gradient with respect to x; see `Encoder.backward`."""
         found = self.whole.backward(encoded.tapes, d_memory, None, gradients).x
         if found is None:
             raise RuntimeError("the encoder's scans gave no gradient for their input")
@@ -108,10 +109,10 @@ class ConvEncoder:
 
 
 class RecurrentEncoder:
-    """Parameters `LAYER.forward.*` and `LAYER.backward.*`."""
+    """An encoder of recurrent layers, with parameters `LAYER.forward.*` and `LAYER.backward.*`."""
 
     def __init__(self, config: ModelConfig, **options: Any) -> None:
-        """`options` are those of `Scan`."""
+        """Make the layers; `options` are those of `Scan`."""
         self.cells = encoder_cells(config)
         self.directions = DIRECTIONS if config.encoder.bidirectional else DIRECTIONS[:1]
         self.scans = [Scan(cell, **options) for cell in self.cells]
@@ -121,7 +122,7 @@ class RecurrentEncoder:
         self.device = self.scans[0].device
 
     def params(self) -> dict[str, Param]:
-        """Return names and shapes."""
+        """Return the names and shapes of the parameters."""
         return {
             k: v
             for layer, cell in enumerate(self.cells)
@@ -130,13 +131,13 @@ class RecurrentEncoder:
         }
 
     def runs(self, S: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """See `Encoder`."""
+        """Yield all runs; see `Encoder.runs`."""
         for layer, scan in enumerate(self.scans):
             for direction in self.directions:
                 yield f"{layer}.{direction}", scan, S, 0
 
     def forward(self, weights: Weights, x: np.ndarray, lengths: np.ndarray, how: BatchPass) -> Encoded:
-        """See `Encoder`."""
+        """Encode x; see `Encoder.forward`."""
         if not how.training and not self.residual and self._short.takes(x, lengths):
             return self._forward_short(weights, x, how.threads)
         final: list[States] = []
@@ -165,7 +166,7 @@ class RecurrentEncoder:
         return Encoded(x, final, tapes)
 
     def _forward_short(self, weights: Weights, x: np.ndarray, threads: int) -> Encoded:
-        """Return the same for short sources, by prepared runs, without tapes."""
+        """Return the same result for short sources, computed by prepared runs without tapes."""
         with operation("encoder"):
             memory, *states = self._short(weights, x, threads)
         final = [dict(zip(self.scans[0].states, layer, strict=True)) for layer in zip(*states, strict=True)]
@@ -174,7 +175,7 @@ class RecurrentEncoder:
     def backward(
         self, encoded: Encoded, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
     ) -> np.ndarray:
-        """See `Encoder`."""
+        """Return the gradient with respect to x; see `Encoder.backward`."""
         d = d_memory
         for layer in reversed(range(len(self.scans))):
             d_x = None
@@ -198,7 +199,7 @@ class RecurrentEncoder:
         return d
 
     def _joined(self, parts: list[np.ndarray], how: BatchPass) -> np.ndarray:
-        """Return the outputs of all directions side by side."""
+        """Return the concatenated outputs of all directions."""
         if len(parts) == 1:
             return parts[0]
         shape = *parts[0].shape[:-1], sum(part.shape[-1] for part in parts)
@@ -207,7 +208,7 @@ class RecurrentEncoder:
         return out
 
     def _half(self, both: np.ndarray, n: int, how: BatchPass) -> np.ndarray:
-        """Return the share of one direction."""
+        """Return the columns of direction n."""
         if len(self.directions) == 1:
             return both
         width = both.shape[-1] // len(self.directions)
@@ -217,12 +218,13 @@ class RecurrentEncoder:
 
 
 def _layer_seed(seed: int, layer: int, direction: int) -> int:
-    """Return the dropout seed of one layer and direction: no other pair, of this seed or the next ones, has the
-    same."""
+    """Return the dropout seed of a layer and direction, which no other pair has, for this seed or the following
+    ones."""
     return (seed + layer // 32 * _SEED_STEP) * 64 + layer % 32 * 2 + direction
 
 
 def _by_layer(last: Sequence[np.ndarray], directions: int) -> list[np.ndarray]:
-    """Of a final state [1, B, n] of each layer and direction: both directions side by side [B, M], by layer."""
+    """Return the final states of each layer, both directions concatenated [B, M], from one state [1, B, n] per layer
+    and direction."""
     starts = range(0, len(last), directions)
     return [np.concatenate([one[0] for one in last[n : n + directions]], axis=-1) for n in starts]

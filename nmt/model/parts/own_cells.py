@@ -1,8 +1,9 @@
-"""Cells that settings name by dotted path, `my_cells.MyCell`: whose code may run, and how it is brought in.
+"""User-defined cells, named in the settings by a dotted path such as `my_cells.MyCell`: which code may run, and how it
+is imported.
 
-Settings that came with a model were written by whoever made it, and importing runs code: for a model a module is
-imported only where its user has allowed it by name, and before that nothing looks for it either. The settings of one's
-own training are their user's word already.
+The settings of a model may come from a stranger, and importing runs code: a module named by a model is imported only if
+its user has allowed it by name; before that it is not even searched for. The settings of a training run are written by
+its user, so their cells are imported without further permission.
 """
 
 from __future__ import annotations
@@ -24,22 +25,23 @@ if TYPE_CHECKING:
     from nmt.config import Config
 
 _imported: dict[str, Callable[[int, int], Cell]] = {}
-"""By dotted path; there is no other way from such a path to code."""
+"""Imported cells by dotted path; no other code finds cells by path."""
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _PAGE = "see docs/add-a-cell.md"
 
 
 def named_cells(config: Config) -> dict[str, str]:
-    """Return the dotted paths that settings name, by their keys."""
+    """Return the dotted paths that the settings name, by their keys."""
     parts = {"encoder": config.model.encoder, "decoder": config.model.decoder}
     if config.task == "lm":
-        del parts["encoder"]  # there is none, whatever its settings
+        del parts["encoder"]  # a language model has none, whatever its settings
     return {f"model.{name}.rnn_type": part.rnn_type for name, part in parts.items() if "." in part.rnn_type}
 
 
 def check_allowed(cells: Any) -> tuple[str, ...]:
-    """Return names of modules that may be imported for a model. Raises ConfigError: other things."""
+    """Return the names of modules that may be imported for a model. Raises ConfigError if `cells` is no list of module
+    names."""
     is_list = isinstance(cells, list | tuple)
     wrong = [name for name in cells if not isinstance(name, str) or not _NAME.fullmatch(name)] if is_list else [cells]
     if wrong:
@@ -53,8 +55,8 @@ def import_allowed_cells(config: Config, allowed: Sequence[str], where: str) -> 
 
     Args:
         config: The settings.
-        allowed: Names of modules whose cells may be imported, each with all that lies below it.
-        where: The file that the settings are of, for the error.
+        allowed: Names of modules whose cells may be imported, including their submodules.
+        where: The file of the settings, for the error message.
 
     Raises:
         ConfigError: A module is not allowed, or cannot be imported.
@@ -71,14 +73,14 @@ def import_allowed_cells(config: Config, allowed: Sequence[str], where: str) -> 
 
 
 def import_cells(config: Config) -> None:
-    """Import the cells that the settings of one's own training name. Raises ConfigError: one cannot be."""
+    """Import the cells that the settings of a training run name. Raises ConfigError if one cannot be imported."""
     for path in named_cells(config).values():
         import_cell(path)
 
 
 def import_cell(path: str) -> None:
-    """Import what `my_cells.MyCell` names, of an installed module or, where there is none, of a file in the current
-    folder. Raises ConfigError."""
+    """Import the object at a path such as `my_cells.MyCell` from an installed module or, if there is none, from a file
+    in the current folder. Raises ConfigError."""
     module, _, name = path.rpartition(".")
     where, promise = f"rnn_type: {path}", "must be a cell of a module in the current folder or installed"
     with _current_folder(), own_code(where, promise, _PAGE, ConfigError):
@@ -88,8 +90,8 @@ def import_cell(path: str) -> None:
 
 
 def own_cell(path: str, input_size: int, hidden_size: int) -> Cell:
-    """Return the cell that an imported class or function makes, its step tried once. Raises ConfigError: it was not
-    imported, makes none, or its step does not fit."""
+    """Return the cell that an imported class or function makes, after tracing its step once. Raises ConfigError if it
+    was not imported, makes no cell, or its step does not fit."""
     if path not in _imported:
         raise ConfigError(f"rnn_type: {path} must be imported before it is used, it was not; call import_cells first")
     try:
@@ -104,8 +106,8 @@ def own_cell(path: str, input_size: int, hidden_size: int) -> Cell:
 
 
 def _check_kind(path: str, found: Any) -> None:
-    """A class of cells, or a function written in that module or below it: not whatever else can be reached through it,
-    such as what it has imported for itself."""
+    """Raise ConfigError unless `found` is a class of cells or a function written in that module or below it: other
+    objects that can be reached through the module, such as its imports, are refused."""
     got = not_a_maker(found, path.rpartition(".")[0])
     if got is not None:
         raise ConfigError(f"rnn_type: {path} must be a class of cells or a function of its module, got {got}; {_PAGE}")
@@ -113,11 +115,11 @@ def _check_kind(path: str, found: Any) -> None:
 
 @contextlib.contextmanager
 def _current_folder() -> Iterator[None]:
-    """Modules of the current folder can be imported while this lasts, after all others: a file that lies there, in a
-    model's folder perhaps, never stands in for one of Python's or an installed one."""
+    """Make modules of the current folder importable inside the context, after all others: a file in the current folder,
+    perhaps the folder of a model, never replaces a module of Python or an installed one."""
     try:
         folder = os.getcwd()
-    except OSError:  # it is gone
+    except OSError:  # it was deleted
         yield
         return
     added = "" not in sys.path and folder not in sys.path
@@ -127,6 +129,6 @@ def _current_folder() -> Iterator[None]:
         yield
     finally:
         if added and folder in sys.path:
-            sys.path.reverse()  # the last one is ours
+            sys.path.reverse()  # so that the last entry, which is ours, is removed
             sys.path.remove(folder)
             sys.path.reverse()

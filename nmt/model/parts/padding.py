@@ -1,4 +1,4 @@
-"""Sentences side by side: what stands where they have no token, and widths that few programs serve."""
+"""Padding of sentences, and rounded widths that need few compiled programs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from nmt.rnn.device import Device
 
 _WIDTH = 32
-"""Lengths that attention is read out for are multiples of this, so that few programs serve all."""
+"""Widths at which attention is recorded are multiples of this, so that few compiled programs serve all."""
 
 
 def positions(device: Device, memory: Any, count: int) -> Any:
-    """Return what `AttentionProbe` reads for memory [S, B, M]: [S, B, count]."""
+    """Return the input of `AttentionProbe` for memory [S, B, M]: [S, B, count]."""
     S, B, _ = memory.shape
     unit = np.broadcast_to(np.eye(S, count, dtype=memory.dtype)[:, None], (S, B, count))
     return device.upload(np.ascontiguousarray(unit))
 
 
 def rounded_up(count: int) -> int:
-    """Return the width with which attention over so many positions is read out."""
+    """Return the width at which attention over `count` positions is recorded."""
     return -(-count // _WIDTH) * _WIDTH
 
 
 def pad_sources(sentences: Sequence[Sequence[int]], boundaries: str = "eos") -> tuple[np.ndarray, np.ndarray]:
-    """Return source ids with their boundary tokens (see `boundary_ids`), time-major and padded: [S, B] and lengths
+    """Return source ids with their boundary tokens (see `boundary_ids`), time-major and padded: [S, B], and lengths
     [B]."""
     before, after = boundary_ids(boundaries)
     more = len(before) + len(after)
@@ -41,7 +41,7 @@ def pad_sources(sentences: Sequence[Sequence[int]], boundaries: str = "eos") -> 
 
 
 def pad_targets(sentences: Sequence[Sequence[int]], first: int = BOS_ID) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what the decoder reads, the token `first` before the others, and is to say, [T, B] each, and lengths
+    """Return the decoder's input tokens, which begin with `first`, and the tokens to predict, [T, B] each, and lengths
     [B]."""
     lengths = np.array([len(s) for s in sentences], np.int64)
     tgt_in = np.full((int(lengths.max(initial=0)), len(sentences)), PAD_ID, np.int32)

@@ -1,4 +1,4 @@
-"""Learned vectors of positions, added to embeddings (Gehring et al. 2017, section 3.1)."""
+"""Learned position embeddings, added to word embeddings (Gehring et al. 2017, section 3.1)."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from nmt.rnn.device import Device
 from nmt.rnn.profile import operation
 
 DEVIATION = 0.1
-"""Of first embeddings, of words and positions, below convolutions (section 3.5)."""
+"""The initial standard deviation of word and position embeddings below convolutions (section 3.5)."""
 
 
 class Positions:
-    """The parameter `name` [N, E]: a row for each of the first N positions; those beyond share the last one."""
+    """A table of position embeddings, the parameter `name` [N, E]: one row for each of the first N positions; later
+    positions share the last row."""
 
     def __init__(self, name: str, count: int, width: int, deviation: float, device: Device) -> None:
         self.name, self.device, self.count = name, device, count
         self._param = Param((count, width), deviation=deviation)
 
     def params(self) -> dict[str, Param]:
-        """Return the table."""
+        """Return the shape of the table."""
         return {self.name: self._param}
 
     def add(self, weights: Weights, x: Any) -> None:
-        """Add the vectors of positions 0, 1, ... to x [T, B, E], in place."""
+        """Add the embeddings of positions 0, 1, ... to x [T, B, E], in place."""
         with operation("position embeddings"):
             x += self.rows(weights, np.arange(len(x)))[:, None]
 
     def rows(self, weights: Weights, positions: np.ndarray) -> Any:
-        """Return the vectors of positions [R] of the host: [R, E]."""
+        """Return the embeddings [R, E] of positions [R], which are on the host."""
         return weights[self.name][self.device.index(np.minimum(positions, self.count - 1))]
 
     def gradient(self, d_x: Any, gradients: dict[str, Any], threads: int) -> None:
-        """Add d_x [T, B, E], which is zero beyond the lengths, to the table's."""
+        """Add d_x [T, B, E], which is zero beyond the lengths, to the gradient of the table."""
         with operation("position embeddings: gradient"):
             rows = np.minimum(np.arange(len(d_x)), self.count - 1).astype(np.int32)
             summed = self.device.xp.ascontiguousarray(d_x.sum(axis=1))
@@ -47,7 +48,8 @@ class Positions:
 
 
 def make_positions(config: ModelConfig, sides: Iterable[str], device: Device) -> dict[str, Positions]:
-    """Return those of `sides`, src and tgt, whose encoder or decoder cannot tell positions apart by itself."""
+    """Return the position embeddings of those `sides`, src and tgt, whose encoder or decoder is not recurrent and
+    cannot tell positions apart."""
     found = {}
     for side in sides:
         one = config.encoder if side == "src" else config.decoder
@@ -59,9 +61,10 @@ def make_positions(config: ModelConfig, sides: Iterable[str], device: Device) ->
 
 
 def embedding_deviation(side: EncoderConfig | DecoderConfig) -> float | None:
-    """Return what the embeddings of an encoder's or decoder's words start with; None where it need not be small.
+    """Return the initial standard deviation of the word embeddings of an encoder or decoder; None if it need not be
+    small.
 
-    Convolutions keep the variance of what goes through them. Large embeddings would sharpen attention before it has
-    learned where to look, and the output with it.
+    Convolutions keep the variance of their input. Large embeddings would sharpen attention before it has learned where
+    to attend, and the output with it.
     """
     return DEVIATION if side.type == "conv" else None
