@@ -146,9 +146,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         with self._lock:
             self._stale.update(self._packed)
             self._used[:] = [self._used[1], set()]
-            self._version[0] = (
-                object()
-            )  # last: a thread that prepares for the new version then finds the stale forms marked
+            self._version[0] = object()  # last: a thread that sees the new version finds stale forms marked
 
     @property
     def version(self) -> object:

@@ -6,7 +6,7 @@ from nmt.rnn.graph import Value
 
 
 class _OfInputs(Cell):
-    """One product of the input gives all gates; the only state is the output."""
+    """A base: one product of the input gives all gates; the only state is the output."""
 
     gates = 2
 
@@ -22,7 +22,8 @@ class _OfInputs(Cell):
 
 
 class MinGRUCell(_OfInputs):
-    """z = sigmoid(x W_z + b_z),  h_t = (1 - z) * h_prev + z * (x W_n + b_n); gates z, n. z takes the new."""
+    """z = sigmoid(x W_z + b_z),  h_t = (1 - z) * h_prev + z * (x W_n + b_n); gates z, n. z is the weight of the new
+    value."""
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         z, n = split(x @ p.W_x + p.b, 2)
@@ -32,7 +33,8 @@ class MinGRUCell(_OfInputs):
 
 
 class MinLSTMCell(_OfInputs):
-    """f and i, sigmoids of the input, divided by their sum: h_t = f' * h_prev + i' * (x W_n + b_n); gates f, i, n."""
+    """f and i, sigmoids of the input, normalised to sum to one: h_t = f' * h_prev + i' * (x W_n + b_n); gates f, i,
+    n."""
 
     gates = 3
 
