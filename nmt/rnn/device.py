@@ -157,7 +157,7 @@ class Device:
         raise NotImplementedError
 
     def clear(self, array: Array, threads: int) -> None:
-        """Zeros into a contiguous array."""
+        """Zero a contiguous array."""
         array[...] = 0
 
     def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
