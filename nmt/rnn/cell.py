@@ -1,4 +1,4 @@
-"""What a cell is, on one page.
+"""Cells: the definition, on one page.
 
 A cell is one time step, written once as mathematics on symbolic values. It declares its parameters, its states and
 the other arrays it reads; `step` returns its output and the new states. The engine handles time, masks, gradients,
@@ -19,7 +19,8 @@ from nmt.rnn.graph import Value
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter's shape, [n] or [n, m]; `gates` of equal width lie side by side along the last axis.
+    """A parameter's shape, [n] or [n, m]; the blocks of several `gates` have equal width, side by side along the last
+    axis.
 
     `ones` names the gate whose bias is initialised to one (the LSTM's forget gate: Jozefowicz et al. 2015, section
     2.2). A vector is a bias and is initialised to zero, unless it is a `weight`: an attention's v at zero would pass no
@@ -91,7 +92,7 @@ class State(dict[str, Value]):
 
 
 class Scope:
-    """What a step reads besides its input and states: parameters, captured arrays and further sequences, by name.
+    """The names that a step reads besides its input and states: parameters, captured arrays and further sequences.
 
     It also provides dropout, and `note`, which makes intermediate values visible.
     """
@@ -155,7 +156,7 @@ class Scope:
 
 
 class Cell:
-    """Base of all cells. Sizes are plain attributes; a cell holds no arrays."""
+    """Base of all cells. Sizes are plain attributes; a cell contains no arrays."""
 
     input_size: int
     output_size: int

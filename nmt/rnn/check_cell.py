@@ -1,4 +1,4 @@
-"""`nmt.rnn.check(MyCell)` compares everything the engine derives from a new cell with the meaning of its step.
+"""Comparison of everything the engine derives from a new cell with the meaning of its step: `nmt.rnn.check(MyCell)`.
 
 The interpreter runs the step as written, in float64. The compiled program, its gradients, schedules and step-by-step
 calls must agree with it, and its gradients must agree with difference quotients.

@@ -30,7 +30,7 @@ Array = Any
 """An array of a device, of the type of its `xp`."""
 
 ALIGNED = 64
-"""Arrays in a group begin at a multiple of so many numbers: on a cache line, and where tensor cores may read them."""
+"""Arrays in a group begin at a multiple of this many numbers: on a cache line, and aligned for tensor cores."""
 
 
 class Executable(Protocol):
@@ -39,7 +39,7 @@ class Executable(Protocol):
     plan: Plan
 
     def forward(self, arrays: dict[str, Array], weights: Weights, rows: Rows, allocate: Allocate) -> None:
-        """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter
+        """Fill the forward arrays. `arrays` contains inputs, state stacks, captured arrays, masks and parameter
         vectors."""
 
     def backward(

@@ -188,7 +188,7 @@ class _Run:
         self.times = range(T - 1, -1, -1) if reverse else range(T)
 
     def active(self, t: int) -> np.ndarray:
-        """Return which rows take part in step t, [B, 1]."""
+        """Return which rows run step t, bool [B, 1]."""
         return self.there[t][:, None]
 
     def shape_of(self, v: Value) -> tuple[int, ...]:

@@ -107,12 +107,12 @@ def shown(value: Any) -> str:
     return _brief(lambda: repr(value), type(value).__name__)
 
 
-def _brief(say: Callable[[], str], otherwise: str) -> str:
-    """Return the text of `say` in one line of at most _MOST_CHARACTERS characters; `otherwise` if it raises."""
+def _brief(text_of: Callable[[], str], fallback: str) -> str:
+    """Return the result of `text_of` in one line of at most _MOST_CHARACTERS characters; `fallback` if it raises."""
     try:
-        text = " ".join(say().split())
+        text = " ".join(text_of().split())
     except Exception:  # an author's __repr__ or __str__ may raise anything
-        text = otherwise
+        text = fallback
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "..."
 
 

@@ -18,7 +18,7 @@ LARGE_WEIGHTS = 2 << 20
 benchmarks/schedules.py, as UNITS_BELOW."""
 
 ALONE_BELOW = 1 << 18
-"""Below this many multiply-adds of a loop or a product, waking a second thread takes longer than finishing alone.
+"""Below this many multiply-adds of a loop or a product, waking a second thread takes longer than computing on one.
 Not measured by a script of benchmarks/; overhead.py has runs that small."""
 
 ALONE_A_STEP = 3 << 14

@@ -33,8 +33,8 @@ class PlacedSink:
 
 @dataclass(frozen=True)
 class Memory:
-    """Which values of a training step are in memory, and why, by their ids; docs/compiler.md walks an LSTM through
-    them.
+    """The values of a training step that are in memory, by their ids and purpose; docs/compiler.md shows them for an
+    LSTM.
 
     `given` values are there before a pass begins. `written` values are stored by the forward pass for itself: its
     results, and what it computes before the loop for use within it. `kept` values are stored only for the backward

@@ -14,7 +14,7 @@ from nmt.rnn.graph import Value
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value is stored. kind:
+    """The place where a value is stored. kind:
 
     `seq`     [T, (S,) B, width] one entry per step
     `block`   [steps, (S,) B, width] the same for the steps of one block of time: not read outside a pass

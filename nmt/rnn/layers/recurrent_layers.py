@@ -26,7 +26,8 @@ from nmt.rnn.scan.tape import Result
 
 Lengths = Sequence[int] | np.ndarray | None
 Into = Mapping[str, Array] | Array | None
-"""Where gradients of parameters are added: arrays by name, or one vector laid out like `flat`; None for new arrays."""
+"""The arrays that gradients of parameters are added to: by name, or one vector laid out like `flat`; None for new
+arrays."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a forward pass through layers keeps for its backward pass."""
+"""The data that a forward pass through layers keeps for its backward pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KeptLayer:
 
 @dataclass
 class KeptPass:
-    """What a forward pass through all layers keeps."""
+    """The data that a forward pass through all layers keeps."""
 
     layers: list[KeptLayer]
     ends: RowEnds | None
@@ -33,7 +33,7 @@ class KeptPass:
 
 
 class Reserve:
-    """What one forward pass keeps for its backward pass, and the memory for it (cuDNN's reserve space).
+    """The data that one forward pass keeps for its backward pass, and the memory for it (cuDNN's reserve space).
 
     The next forward with the same reserve reuses the memory, and forgets the pass before. Layers have one by default;
     with several, made by their `reserve()`, several forward passes can wait for their backward at a time.

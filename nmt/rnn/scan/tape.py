@@ -48,7 +48,7 @@ class Result:
 
 @dataclass
 class Tape:
-    """What the backward pass needs from the forward pass."""
+    """The data that the backward pass needs from the forward pass."""
 
     compiled: Compiled
     arrays: Arrays

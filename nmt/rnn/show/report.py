@@ -17,7 +17,7 @@ _ROUNDED = ("bfloat16", "int8")
 
 
 class Report:
-    """What the compiler makes of a cell.
+    """A report on the compilation of a cell.
 
     `dtype`: float32 or float64 for all numbers; bfloat16 and int8 round the operands of products.
     Raises NMTError: the cell's step does not fit, or training in int8.

@@ -1,4 +1,4 @@
-"""What successive searches share: prepared steps, and the compiled search around them."""
+"""Objects that successive searches share: prepared steps, and the compiled search around them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 class Sources:
     """The arrays and positions by which rows read their sentences."""
 
-    arrays: dict[str, Any]  # [positions, n] by name; another dictionary when they lie elsewhere
+    arrays: dict[str, Any]  # [positions, n] by name; another dictionary after they have moved
     starts: np.ndarray  # int64 [R], the first position of each row's sentence
     lengths: np.ndarray  # int64, found at first positions
     longest: int  # maximum length of the stored sentences

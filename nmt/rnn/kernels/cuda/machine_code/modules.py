@@ -29,6 +29,6 @@ def _run(source: str, name: str) -> ModuleType:
     # For tracebacks, for `inspect.getsource`, and for the name of its code.
     linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
     module = ModuleType(name)
-    sys.modules[name] = module  # Numba looks functions of its own there
+    sys.modules[name] = module  # Numba looks up functions there
     exec(compile(source, place, "exec"), vars(module))  # noqa: S102
     return module

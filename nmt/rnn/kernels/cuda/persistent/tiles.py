@@ -102,7 +102,7 @@ class Tile:
         """Return whether registers and shared memory suffice, by an estimate that the tests check on examples."""
         registers = self.weight_words + self.state_words + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
         if capability < (9, 0):
-            # There a tensor core's first operand uses every other group of four registers; the others are partly wasted:
+            # A tensor core's first operand uses every other group of four registers there; some of the others are wasted:
             # in code compiled for 8.0, layers that fit by the sum alone spill their weights.
             registers += self.weight_words
             if self.cells > 1:  # and every address of a second cell takes a register, too

@@ -94,7 +94,7 @@ def round_gathered(threads: int) -> Kernel:
     return Kernel(_round_gathered, (_BITS, _I, _I, _I, _I, _INDEX, _HALVES), threads)
 
 
-# ---------------------------------------------------------------- rows that take part
+# ---------------------------------------------------------------- active rows
 
 
 def _gather(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]

@@ -59,7 +59,7 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         num_phrases,
         longest,
     ):
-        me, all_of_us = int64(cuda.threadIdx.x), int64(cuda.blockDim.x)
+        me, num_threads = int64(cuda.threadIdx.x), int64(cuda.blockDim.x)
         row = int64(cuda.blockIdx.x)
         n, base = row // K, row * V
         step = int64(steps[n])
@@ -71,7 +71,7 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         if forced >= 0:
             kept = log_probs[base + forced]
         cuda.syncthreads()  # all threads have read the forced token's value
-        for j in range(me, V, all_of_us):
+        for j in range(me, V, num_threads):
             x = log_probs[base + j]
             if forced >= 0 or not _may_come(j, first, never):
                 x = number(_NEVER)
@@ -82,7 +82,7 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
                 scores[base + forced] = kept
             return
         if factor != number(1):
-            for i in range(me, step, all_of_us):
+            for i in range(me, step, num_threads):
                 token, again = words[line + i], False
                 for before in range(i):
                     if words[line + before] == token:
@@ -91,16 +91,16 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
                     scores[base + int64(token)] *= factor
             cuda.syncthreads()
         if size > 0:
-            for i in range(me, step - size + 1, all_of_us):
+            for i in range(me, step - size + 1, num_threads):
                 same = True
                 for j in range(size - 1):
                     if words[line + i + j] != words[line + step - size + 1 + j]:
                         same = False
                 if same:
                     scores[base + int64(words[line + i + size - 1])] = number(_NEVER)
-        for i in range(me, count, all_of_us):
+        for i in range(me, count, num_threads):
             scores[base + int64(forbidden[i])] = number(_NEVER)
-        for p in range(me, num_phrases, all_of_us):
+        for p in range(me, num_phrases, num_threads):
             start = int64(starts[p])
             before = int64(starts[p + 1]) - start - 1
             same = before <= step
