@@ -27,7 +27,7 @@ Gradients = Iterator[tuple["Value", "Value"]]
 class Op:
     """One operation; `kind` says how the compiler treats it.
 
-    kind: `leaf` memory given from outside; `elementwise`; `reduce` over one axis; `product` with a weight matrix;
+    kind: `leaf` a value given from outside; `elementwise`; `reduce` over one axis; `product` with a weight matrix;
     `composite` several loops over one axis (softmax); `layout` slices and concatenations (addressing, no arithmetic).
     """
 

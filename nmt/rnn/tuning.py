@@ -14,8 +14,8 @@ UNITS_BELOW = {False: 6, True: 16}
 benchmarks/schedules.py, two cores of an AMD EPYC (Zen 4), 2026-11-21: docs/benchmarks.md, "Rows or units"."""
 
 LARGE_WEIGHTS = 2 << 20
-"""Bytes of a loop's weights from which they no longer stay in the second-level cache of one core.
-benchmarks/schedules.py, as UNITS_BELOW."""
+"""Bytes of a loop's weights above which they no longer stay in the second-level cache of one core.
+Measured by benchmarks/schedules.py, as UNITS_BELOW."""
 
 ALONE_BELOW = 1 << 18
 """Below this many multiply-adds of a loop or a product, waking a second thread takes longer than computing on one.

@@ -84,10 +84,10 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._packed: dict[_Key, Packed] = {}
         self._stale: set[_Key] = set()
         self._jobs: dict[_Key, Any] = {}
-        self._used: list[set[_Key]] = [set(), set()]  # between the two last changes, and since then
+        self._used: list[set[_Key]] = [set(), set()]  # used between the last two changes, and since then
         self._version: list[object] = [object()]
         self._prefix = ""
-        self._lock = forkable(RLock())  # several threads may translate with one model
+        self._lock = forkable(RLock())  # several threads may share a model
 
     def view(self, prefix: str) -> Weights:
         """Return the parameters below `prefix.`, sharing arrays and packed forms."""

@@ -1,4 +1,4 @@
-"""Independently recurrent network: each unit sees only its own past."""
+"""Independently recurrent network: each unit reads only its own past."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.activations import activation

@@ -1,4 +1,5 @@
-"""minGRU and minLSTM: gates of the input alone (Feng et al. 2024, Were RNNs All We Needed?, sections 3.1 and 3.2)."""
+"""minGRU and minLSTM: gates that depend only on the input (Feng et al. 2024, Were RNNs All We Needed?, sections 3.1 and
+3.2)."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.functions import sigmoid, split

@@ -175,7 +175,7 @@ def _cut_invariants(whole: Trace) -> Trace:
     roots = [*whole.outputs.values(), *whole.new.values()]
     order = topological(roots)
     moving: set[int] = set()
-    given: set[int] = set()  # what depends on an array that stays the same
+    given: set[int] = set()  # values that depend on a constant array
     for v in order:
         if v.op in ("input", "state") or any(a.id in moving for a in v.args):
             moving.add(v.id)

@@ -28,7 +28,7 @@ from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.short_runs import LayersBySize, PreparedLayers, Side
 
 Need = Literal["x", "states", "params"]
-"""A kind of gradient."""
+"""A kind of gradient that `backward` may compute."""
 
 _MOST_LAYERS = 1000
 

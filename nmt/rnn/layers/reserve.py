@@ -16,7 +16,7 @@ from nmt.rnn.scan.tape import Tape
 
 @dataclass(frozen=True)
 class KeptLayer:
-    """A tape per direction, and the dropout of the layer's input."""
+    """A tape per direction, and the dropout mask of the layer's input."""
 
     tapes: list[Tape]
     mask: Array | None

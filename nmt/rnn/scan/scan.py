@@ -1,4 +1,4 @@
-"""The engine: any cell, over time, forward and back, on rows of different lengths, in either direction.
+"""The engine: any cell, over time, forward and backward, on rows of different lengths, in either direction.
 
 `Scan(cell)` compiles the cell's step once (in memory for the process, its code on disk for the next); batch size and
 lengths are free. Rows may come in any order; sorted by length, longest first, a step costs only its active rows.

@@ -84,7 +84,7 @@ def document(title: str, panels: Sequence[Panel], legend: Sequence[tuple[str, st
 
 
 def drawn(source: str) -> str:
-    """Return the SVG that Graphviz makes of a DOT document, with colours for dark pages too. Raises NMTError."""
+    """Return a DOT document as SVG, drawn by Graphviz, with colours for dark pages too. Raises NMTError."""
     try:
         done = subprocess.run(["dot", "-Tsvg"], input=source, capture_output=True, text=True, check=True)
     except FileNotFoundError:

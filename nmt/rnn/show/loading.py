@@ -32,7 +32,7 @@ def load_cell(name: str, input_size: int, hidden_size: int) -> Cell:
 
 
 def _from_file(name: str, path: Path, attribute: str) -> Callable[[int, int], Cell]:
-    """Run a file and take a class of cells, or a function written in it, from there."""
+    """Run a file and return a class of cells, or a function, that is written in it."""
     if not path.is_file():
         raise NMTError(f"CELL: {path} must be a file with Python code, got none such; {_PAGE}")
     # Under a distinct name: a file called json.py must not stand in for Python's.

@@ -18,7 +18,7 @@ from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
 __all__ = ["CupyRuntime"]
 
 OLDEST = (8, 0)  # bfloat16 products
-STATIC_SHARED = 48 * 1024  # more has to be asked for
+STATIC_SHARED = 48 * 1024  # more must be requested
 
 
 class CupyRuntime:

@@ -12,8 +12,8 @@ Capability = tuple[int, int]
 
 WARP = 32
 REGISTERS = 65536  # of a multiprocessor
-OTHER_REGISTERS = 36  # of a thread, for addresses and what a step computes; seen in compiled code
-STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking
+OTHER_REGISTERS = 36  # per thread, for addresses and a step's own values; observed in compiled code
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block may use by default
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ class Tile:
         """Return whether registers and shared memory suffice, by an estimate that the tests check on examples."""
         registers = self.weight_words + self.state_words + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
         if capability < (9, 0):
-            # A tensor core's first operand uses every other group of four registers there; some of the others are wasted:
+            # A tensor core's first operand uses every other group of four registers there and wastes some of the rest:
             # in code compiled for 8.0, layers that fit by the sum alone spill their weights.
             registers += self.weight_words
-            if self.cells > 1:  # and every address of a second cell takes a register, too
+            if self.cells > 1:  # every address of a second cell takes a register, too
                 return False
         # A multiprocessor allocates registers for four warps at a time.
         allowed = min(255, REGISTERS // (-(-self.warps // 4) * 4 * WARP) // 8 * 8)

@@ -7,7 +7,7 @@ from numba import cuda
 from nmt.rnn.kernels.cuda.machine_code.kernel import device_function
 
 THREADS = 256
-"""The most threads of a block that works on one row, and those of one that works on single numbers."""
+"""The maximum threads of a block that works on one row, and the threads of one that works on single numbers."""
 
 WARPS = THREADS // 32
 
@@ -47,7 +47,7 @@ def block_sum(value, shared):  # type: ignore[no-untyped-def]
     total = shared[0]
     for warp in range(1, cuda.blockDim.x >> 5):
         total += shared[warp]
-    cuda.syncthreads()  # `shared` may be written again
+    cuda.syncthreads()  # `shared` may be overwritten now
     return total
 
 

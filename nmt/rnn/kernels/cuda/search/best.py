@@ -55,7 +55,7 @@ def block_log_sum(top, total, shared, sums):  # type: ignore[no-untyped-def]
     total = sums[0] * math.exp(shared[0] - top)
     for warp in range(1, cuda.blockDim.x >> 5):
         total += sums[warp] * math.exp(shared[warp] - top)
-    cuda.syncthreads()  # both may be written again
+    cuda.syncthreads()  # both may be overwritten now
     return top + math.log(total)
 
 

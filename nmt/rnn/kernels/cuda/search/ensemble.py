@@ -14,7 +14,7 @@ from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, row_threads
 from nmt.rnn.kernels.cuda.rows.rows import NUMBERS, blocks_for
 
-_LEAST = 1e-10  # as decode.penalty: a word that nothing attends to counts as so much
+_LEAST = 1e-10  # as in decode.penalty: the minimum coverage of a word that receives no attention
 
 
 @lru_cache
