@@ -126,7 +126,7 @@ def _place_in_syntax(error: BaseException) -> str | None:
 def _place_in(frames: list[tuple[CodeType, int]], *, on_purpose: bool) -> str | None:
     """Return where the author's code was when an error was raised; None if the error comes from our own code.
 
-    `frames` are those of the traceback; the first is ours and is skipped. An error that our code raises on purpose
+    `frames` are those of the traceback without the first, which is ours. An error that our code raises on purpose
     (`on_purpose`) counts as the author's. Installed packages count as the author's code only if no other frame does: a
     cell may be installed, and it may have called NumPy.
     """

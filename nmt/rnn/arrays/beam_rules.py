@@ -25,9 +25,9 @@ class Drawing:
 
 @dataclass(frozen=True)
 class BeamChoice:
-    """Which continuations a step on a GPU keeps.
+    """The settings by which a step on a GPU keeps continuations.
 
-    Tokens in `never` are skipped, eos_id ends a hypothesis, n_best hypotheses are wanted per sentence; word_reward is
+    The token `never` is skipped, eos_id ends a hypothesis, n_best hypotheses are wanted per sentence; word_reward is
     added to scores for each token.
     """
 

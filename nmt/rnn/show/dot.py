@@ -1,4 +1,4 @@
-"""Describe boxes and edges in Graphviz's language, and let its program `dot` draw them as SVG."""
+"""Describing boxes and edges in Graphviz's language, and drawing them as SVG by its program `dot`."""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ class BeamSettings:
     """Settings of a search on the processor.
 
     size: maximum number of sentences in progress; beam_size: hypotheses per sentence; n_best: translations wanted.
-    eos_id ends a hypothesis; `never` and tokens below first_token are never produced. divisors: float64, the divisor of
-    a sum over 0, 1, ... tokens; word_reward: added for each token, up to the number expected for the sentence.
+    eos_id ends a hypothesis; the token `never` and tokens below first_token are not produced. divisors: float64, the
+    divisor of a sum over 0, 1, ... tokens; word_reward: added for each token, up to the number expected for the
+    sentence.
     """
 
     size: int
