@@ -1,6 +1,6 @@
 """The recurrent core: any cell over time, forward and back. Arrays in, arrays out.
 
-Names are loaded when first used, so that looking at a cell takes no Numba.
+Names are loaded when they are first used, so that importing a cell does not import Numba.
 """
 
 from importlib import import_module
@@ -142,7 +142,7 @@ _HOMES = {
     "scan.scan": ("Scan",),
 }
 _MODULES = {name: module for module, names in _HOMES.items() for name in names}
-# Modules that are reached by these names, wherever they lie.
+# Modules that can be imported under these names, wherever their files are.
 _DOORS = {"layouts": "layers.weight_layouts", "operators": "layers.operators", "sequences": "layers.sequences"}
 
 

@@ -1,4 +1,4 @@
-"""Numbers that somebody gives to a layer or cell: checked once, by errors that name the argument."""
+"""Checks of the numbers that a user passes to a layer or cell; each error names the argument."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from nmt.errors import NMTError, ShapeError
 
 MOST_SIZE = 1 << 24
-"""A vector of more numbers is a slip of the finger: one matrix between two of them has no room anywhere."""
+"""A larger size must be a typing error: a matrix between two vectors of this size fits into no memory."""
 MOST_THREADS = 1024
 
 
 def whole_number(where: str, name: str, value: Any, most: int = MOST_SIZE) -> int:
-    """Return a size or count of at least 1, NumPy's numbers as Python's. Raises ShapeError."""
+    """Check a size or count of at least 1 and return it as an int; NumPy integers are accepted. Raises ShapeError."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise ShapeError(f"{where}: {name} must be a whole number of at least 1, got {value!r}")
     number = int(value)
@@ -25,14 +25,14 @@ def whole_number(where: str, name: str, value: Any, most: int = MOST_SIZE) -> in
 
 
 def share(where: str, name: str, value: Any) -> float:
-    """Return a probability to leave something out. Raises NMTError."""
+    """Check a dropout probability and return it. Raises NMTError."""
     if not _is_number(value) or not 0 <= value < 1:
         raise NMTError(f"{where}: {name} must be from 0 to less than 1, got {value!r}")
     return float(value)
 
 
 def limit(where: str, name: str, value: Any) -> float | None:
-    """Return a bound above 0, or None for none. Raises ShapeError."""
+    """Check a bound, which must be above 0, and return it; None means no bound. Raises ShapeError."""
     if value is not None and (not _is_number(value) or not 0 < value < math.inf):
         raise ShapeError(f"{where}: {name} must be above 0 or None, got {value!r}")
     return None if value is None else float(value)

@@ -1,8 +1,8 @@
-"""What a cell is, on one page.
+"""Cells: the definition, on one page.
 
 A cell is one time step, written once as mathematics on symbolic values. It declares its parameters, its states and
-what it reads besides its input; `step` returns its output and the new states. Time, masks, gradients, buffers and
-devices are the engine's business. A wrapper (stack, dropout, residual, attention) is a cell around cells.
+the other arrays it reads; `step` returns its output and the new states. The engine handles time, masks, gradients,
+buffers and devices. A wrapper (stack, dropout, residual, attention) is a cell around cells.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from nmt.rnn.graph import Value
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter's shape, [n] or [n, m]; `gates` of equal width lie side by side along the last axis.
+    """A parameter's shape, [n] or [n, m]; the blocks of several `gates` have equal width, side by side along the last
+    axis.
 
-    `ones` names the gate whose bias starts at one (the LSTM's forget gate: Jozefowicz et al. 2015, section 2.2).
-    A vector is a bias and starts at zero, unless it is a `weight`: an attention's v at zero would pass no gradient on.
-    `start` is what all of a vector starts at: a gain at one. `dropout` is the share of entries that a training pass
-    sees as zero (Wan et al. 2013, DropConnect). A matrix with a `deviation` starts normal with that standard deviation,
-    where the usual start would not keep the variance of what goes through it.
+    `ones` names the gate whose bias is initialised to one (the LSTM's forget gate: Jozefowicz et al. 2015, section
+    2.2). A vector is a bias and is initialised to zero, unless it is a `weight`: an attention's v at zero would pass no
+    gradient on. `start` is the initial value of all entries of a vector, for example one for a gain. `dropout` is the
+    rate at which a training pass sets entries to zero (Wan et al. 2013, DropConnect). A matrix with a `deviation` is
+    drawn from a normal distribution with that standard deviation, where Glorot initialisation would not preserve the
+    variance.
     """
 
     shape: tuple[int, ...]
@@ -46,17 +48,17 @@ class Captured:
 
 
 class Shape(int):
-    """A width with several axes: `Shape(3, 4)` is 12 numbers that arrays outside show as [..., 3, 4].
+    """A width with several axes: `Shape(3, 4)` is 12 numbers that the caller's arrays show as [..., 3, 4].
 
-    Good wherever a width is: of inputs, outputs, states and what is captured. The step and everything made from it see
-    one feature axis, and `split` cuts it along the first of these; arrays are viewed the other way at the door, which
-    costs nothing, and a cell that has never heard of axes may be wrapped around one that has.
+    It can stand for any width: of inputs, outputs, states and captured arrays. The step and everything derived from it
+    see one feature axis, and `split` divides it along the first of these axes. Arrays are reshaped, without a copy,
+    where they enter and leave the engine, so a cell that knows nothing of axes may be wrapped around one that has them.
     """
 
     axes: tuple[int, ...]
 
     def __new__(cls, *axes: int) -> Shape:
-        """Return the product of the axes. Raises ShapeError: one below 1."""
+        """Return the product of the axes. Raises ShapeError if an axis is below 1."""
         if not axes or min(axes) < 1:
             raise ShapeError(f"Shape: axes must be one or more sizes of at least 1, got {list(axes)}")
         shape = super().__new__(cls, math.prod(axes))
@@ -65,7 +67,7 @@ class Shape(int):
 
 
 def axes_of(width: int) -> tuple[int, ...]:
-    """Return the trailing axes of an array outside."""
+    """Return the trailing axes that a caller's array has for this width."""
     return width.axes if isinstance(width, Shape) else (width,)
 
 
@@ -90,8 +92,10 @@ class State(dict[str, Value]):
 
 
 class Scope:
-    """What a step reads besides its input and states: parameters, captured arrays and further sequences, by name; and
-    dropout. What it may show: `note`."""
+    """The names that a step reads besides its input and states: parameters, captured arrays and further sequences.
+
+    It also provides dropout, and `note`, which makes intermediate values visible.
+    """
 
     def __init__(
         self,
@@ -108,7 +112,7 @@ class Scope:
         return self[name]
 
     def __getitem__(self, name: str) -> Value:
-        """Return the innermost meaning of a name: a cell's own parameter, else what an outer cell has captured."""
+        """Return the value of a name: the cell's own parameter, else what the nearest outer cell has captured."""
         prefix = self._prefix
         while True:
             if prefix + name in self._values:
@@ -125,22 +129,25 @@ class Scope:
         return Scope(self._values, self._dropout, self._note, f"{self._prefix}{prefix}.")
 
     def replaced(self, values: Mapping[str, Any]) -> Scope:
-        """Return the same scope with something else under some of its own names."""
+        """Return the same scope with other values for some of its own names."""
         own = {self._prefix + k: v for k, v in values.items()}
         return Scope({**self._values, **own}, self._dropout, self._note, self._prefix)
 
     def noting(self, prefix: str) -> Scope:
-        """Return the same scope, but that names under which values are noted begin with `prefix.`."""
+        """Return the same scope with `prefix.` before the names under which values are noted."""
         return Scope(self._values, self._dropout, lambda name, v: self._note(f"{prefix}.{name}", v), self._prefix)
 
     def note(self, **values: Value) -> None:
-        """Give values of the step names, by which a scan with `record` shows them for every step; costs nothing
-        otherwise."""
+        """Name intermediate values of the step, so that a scan with `record` can return them for every step.
+
+        This costs nothing otherwise.
+        """
         for name, value in values.items():
             self._note(self._prefix + name, value)
 
     def dropout(self, x: Value, rate: float, *, variational: bool = False) -> Value:
-        """x with each unit dropped at `rate` while training and scaled by 1 / (1 - rate); unchanged otherwise.
+        """Return x with each unit set to zero at `rate` and the rest scaled by 1 / (1 - rate) in training, else x
+        unchanged.
 
         `variational` keeps one mask for all steps of a sequence (Gal and Ghahramani 2016, section 4). Raises NMTError.
         """
@@ -149,46 +156,48 @@ class Scope:
 
 
 class Cell:
-    """Base of all cells. Sizes are plain attributes; a cell holds no arrays."""
+    """Base of all cells. Sizes are plain attributes; a cell contains no arrays."""
 
     input_size: int
     output_size: int
 
     def params(self) -> dict[str, Param]:
-        """Return names of the parameters and their shapes."""
+        """Return the parameters' shapes by name."""
         return {}
 
     def states(self) -> dict[str, int]:
-        """Return names of the states and their widths; each is one row per sentence."""
+        """Return the states' widths by name; each state is one row per sentence."""
         return {}
 
     def starts(self) -> tuple[str, ...]:
-        """Return the states that may start from what another network hands over; the others always start at zero."""
+        """Return the states that another network may initialise; the others always start at zero."""
         return tuple(self.states())
 
     def learned(self) -> dict[str, str]:
-        """Return states that start at a parameter where nothing else is given, and the names of these vectors."""
+        """Return, for states with a learned initial value, the name of the parameter vector they start at by
+        default."""
         return {}
 
     def captured(self) -> dict[str, Captured]:
-        """Return arrays the step reads that are constant over time and not parameters."""
+        """Return the arrays that the step reads, constant over time and not parameters, by name."""
         return {}
 
     def sequences(self) -> dict[str, int]:
-        """Return names and widths of what the step reads anew at every step besides its input."""
+        """Return the widths of the further sequences, which the step reads at every step besides its input, by name."""
         return {}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        """Return one time step: input [B, input_size] and states before -> output [B, output_size] and states after."""
+        """Compute one time step: input [B, input_size] and states before it -> output [B, output_size] and states after
+        it."""
         raise ShapeError(f"{type(self).__name__}.step: must be written by the cell, got none; see docs/add-a-cell.md")
 
 
 def strip(names: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the entries below `prefix.`, without it."""
+    """Return the entries whose names begin with `prefix.`, without the prefix."""
     start = prefix + "."
     return {k[len(start) :]: v for k, v in names.items() if k.startswith(start)}
 
 
 def under(prefix: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same entries below `prefix.`."""
+    """Return the same entries with `prefix.` before their names."""
     return {f"{prefix}.{k}": v for k, v in names.items()}

@@ -1,7 +1,7 @@
-"""`nmt.rnn.check(MyCell)`: everything the engine derives from a new cell, held against what its step means.
+"""Comparison of everything the engine derives from a new cell with the meaning of its step: `nmt.rnn.check(MyCell)`.
 
-The interpreter runs the step as written, in float64; the compiled program, its gradients, schedules and step-by-step
-calls must agree with it, and its gradients with difference quotients.
+The interpreter runs the step as written, in float64. The compiled program, its gradients, schedules and step-by-step
+calls must agree with it, and its gradients must agree with difference quotients.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from nmt.rnn.stepping.stepper import Stepper
 STEPS, ROWS, PLACES = 6, 5, 4
 LENGTHS = (3, STEPS, 1, 0, 2)
 ROUNDING = 1e-9
-"""Two float64 programs that add in another order differ by some 1e-14 here; a wrong formula by far more."""
+"""Two float64 programs that add in different orders differ by about 1e-14 here; a wrong formula by far more."""
 QUOTIENT_STEP, QUOTIENT_LIMIT = 1e-5, 1e-6
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was held against what; the largest difference relative to the largest number (or 1); what it may be."""
+    """One comparison: its name, the largest difference relative to the largest number (or 1), and the tolerance."""
 
     what: str
     error: float
@@ -41,13 +41,13 @@ class Finding:
 
     @property
     def passed(self) -> bool:
-        """Return whether it holds; never with NaN."""
+        """Return whether the difference is within the tolerance; never with NaN."""
         return self.error <= self.limit
 
 
 @dataclass
 class _Run:
-    """Numbers for everything a cell reads, and one way to run it."""
+    """Random numbers for everything a cell reads, and the options of one run."""
 
     params: Arrays
     x: np.ndarray
@@ -60,14 +60,15 @@ class _Run:
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """Of a forward pass."""
+        """Return the keyword arguments of a forward pass."""
         return {"captured": self.captured, "sequences": self.sequences, **self.options}
 
 
 def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidden_size: int = 7) -> bool:
-    """Check a cell, or a class (any function) that makes one of these sizes; print a table; say whether all holds.
+    """Check a cell, or a class (or any function) that makes one of these sizes; print a table; return whether all
+    passed.
 
-    It compiles the cell four times over, which takes some ten seconds for the first time.
+    It compiles the cell four times, which takes some ten seconds the first time.
     """
     name = getattr(cell, "__name__", type(cell).__name__)
     try:
@@ -85,7 +86,7 @@ def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidde
 
 
 def _heading(cell: Cell) -> str:
-    """Return two lines before the table: sizes of the cell, and how many products its plan has where."""
+    """Return the two lines above the table: sizes of the cell, and the number of products in each phase of its plan."""
     plan, shapes = Scan(cell, dtype="float64").plan(True), cell.params()
     forward, backward = plan.forward, plan.backward
     if backward is None:
@@ -105,7 +106,7 @@ def _products(program: Program) -> int:
 
 
 def _findings(cell: Cell) -> Iterator[Finding]:
-    """Yield all comparisons in turn. Programs are compiled when the first comparison that needs them is asked for."""
+    """Yield all comparisons in turn. A program is compiled when the first comparison that needs it is requested."""
     run = _draw(cell)
     ways: dict[str, dict[str, Any]] = {
         "all steps": {},
@@ -136,8 +137,7 @@ def _findings(cell: Cell) -> Iterator[Finding]:
 
 
 def _draw(cell: Cell) -> _Run:
-    """Return numbers of a fixed seed for everything that the cell reads and for the gradients of everything that it
-    gives."""
+    """Draw, from a fixed seed, numbers for everything that the cell reads and for the gradients of all its results."""
     rng = np.random.default_rng(0)
 
     def normal(*sizes: int) -> np.ndarray:
@@ -155,12 +155,12 @@ def _draw(cell: Cell) -> _Run:
 
 
 def _named(y: np.ndarray, final: Mapping[str, np.ndarray]) -> Arrays:
-    """Outputs under the names that findings know."""
+    """Return outputs under the names that findings use."""
     return {"y": y, **{f"final {k}": a for k, a in final.items()}}
 
 
 def _gradients(found: Any, params: Arrays) -> Arrays:
-    """Return gradients of a run and of its parameters under the names that findings know."""
+    """Return gradients of a run and of its parameters under the names that findings use."""
     return {
         "x": found.x,
         **{f"initial {k}": a for k, a in found.initial.items()},
@@ -171,7 +171,7 @@ def _gradients(found: Any, params: Arrays) -> Arrays:
 
 
 def _compiled(cell: Cell, run: _Run, **options: Any) -> tuple[Arrays, Arrays, Tape]:
-    """Outputs and gradients of the program, and its tape."""
+    """Return outputs and gradients of the compiled program, and its tape."""
     scan = Scan(cell, dtype="float64", **{"threads": 1, **options})
     result = scan.forward(Weights(run.params), run.x, run.initial, **run.keywords, training=True, seed=1)
     if result.tape is None:
@@ -182,7 +182,7 @@ def _compiled(cell: Cell, run: _Run, **options: Any) -> tuple[Arrays, Arrays, Ta
 
 
 def _meaning(cell: Cell, run: _Run, tape: Tape) -> interpreter.Interpretation:
-    """Return the interpreter's run with the tape's dropout."""
+    """Return the interpreter's run with the same dropout masks as the tape."""
     drawn = tape.compiled.step.plan.trace.masks
     masks = {m.name: tape.arrays[array_names.mask(m.name, lasting=m.variational)] for m in drawn}
     params = {k: p * tape.connections.get(k, 1.0) for k, p in run.params.items()}
@@ -190,7 +190,7 @@ def _meaning(cell: Cell, run: _Run, tape: Tape) -> interpreter.Interpretation:
 
 
 def _interpreted(cell: Cell, run: _Run, tape: Tape) -> tuple[Arrays, Arrays]:
-    """Return the interpreter's outputs and gradients for the run that left this tape."""
+    """Return the interpreter's outputs and gradients for the run that made this tape."""
     result = _meaning(cell, run, tape)
     found = interpreter.backward(result, run.d_y, run.d_final)
     params = {k: g * tape.connections.get(k, 1.0) for k, g in found.params.items()}
@@ -198,7 +198,8 @@ def _interpreted(cell: Cell, run: _Run, tape: Tape) -> tuple[Arrays, Arrays]:
 
 
 def _difference(found: Arrays, expected: Arrays) -> float:
-    """Return the largest over all arrays, relative to the largest number of each, or 1; NaN where there is one."""
+    """Return the largest difference over all arrays, relative to the largest number of each, or 1; NaN if there is
+    one."""
     errors = [0.0]
     for name, value in expected.items():
         if value.size:
@@ -207,7 +208,7 @@ def _difference(found: Arrays, expected: Arrays) -> float:
 
 
 def _quotients(cell: Cell, run: _Run, tape: Tape, slopes: Arrays) -> float:
-    """Return how far central differences along a random direction of each array are from the gradients."""
+    """Return the difference between the gradients and central differences along a random direction of each array."""
     leaves = {"x": run.x, **{f"initial {k}": a for k, a in run.initial.items()}}
     leaves |= {f"sequence {k}": a for k, a in run.sequences.items()}
     leaves |= {f"captured {k}": a for k, a in run.captured.items()} | run.params
@@ -233,7 +234,7 @@ def _quotients(cell: Cell, run: _Run, tape: Tape, slopes: Arrays) -> float:
 
 
 def _stepped(cell: Cell, run: _Run) -> Arrays:
-    """Outputs and final states of one step after another by `Stepper`, as search does."""
+    """Return outputs and final states when `Stepper` runs one step after another, as search does."""
     scan, weights = Scan(cell, dtype="float64", threads=1), Weights(run.params)
     states = {k: np.zeros((ROWS, *axes_of(n))) for k, n in scan.states.items()} | run.initial
     y = np.zeros((STEPS, ROWS, *axes_of(cell.output_size)))

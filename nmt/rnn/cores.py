@@ -1,4 +1,4 @@
-"""How many threads can compute at once: the cores this process may use, and the share of them it is granted."""
+"""How many threads can compute at once: the cores this process may use, and the CPU quota it is granted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _PROCESS, _MOUNTED = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def default_threads() -> int:
-    """Cores that this process may use: those of its affinity, no more than a container's quota pays for.
+    """Return the number of cores this process may use: those of its affinity, at most a container's CPU quota.
 
-    Asked anew each time, for both may change while a process runs; it takes some tens of microseconds.
+    It is read at each call, since both may change while a process runs; that takes some tens of microseconds.
     """
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -23,24 +23,25 @@ def default_threads() -> int:
 
 
 def usable_threads(wanted: int | None) -> int:
-    """`wanted` threads, all where None, but no more than there are cores: further ones only take turns, and no result
-    depends on how many there are."""
+    """Return `wanted` threads, or all where None, but at most the number of cores.
+
+    More threads would only take turns, and no result depends on their number.
+    """
     cores = default_threads()
     return cores if wanted is None else max(1, min(wanted, cores))
 
 
 def granted_cores(process: Path = _PROCESS, mounted: Path = _MOUNTED) -> int | None:
-    """Whole cores that the tightest quota of the process's control groups comes to, rounded up; None without one.
+    """Return the tightest CPU quota of the process's control groups in cores, rounded up; None without one.
 
-    Both kinds of Linux are read: `cpu.max` (version 2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (version 1).
+    Both Linux interfaces are read: `cpu.max` (version 2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (version 1).
     """
     quotas = [cores for folder in control_groups("cpu", process, mounted) if (cores := _quota(folder)) is not None]
     return min(quotas, default=None)
 
 
 def control_groups(controller: str, process: Path = _PROCESS, mounted: Path = _MOUNTED) -> Iterator[Path]:
-    """Yield the process's control groups that may limit what `controller`, cpu or memory, counts, and those around
-    them."""
+    """Yield the process's control groups for `controller` (cpu or memory), and the groups that contain them."""
     try:
         lines = process.read_text().splitlines()
     except (OSError, UnicodeDecodeError):
@@ -52,13 +53,12 @@ def control_groups(controller: str, process: Path = _PROCESS, mounted: Path = _M
             continue
         root = mounted / controllers if controllers else mounted
         inside = Path(path.lstrip("/"))
-        # A container may see its own group as the root, whatever path the kernel tells.
+        # A container may see its own group as the root, whatever path the kernel reports.
         yield from dict.fromkeys([root / inside, *(root / parent for parent in inside.parents), root])
 
 
 def _quota(folder: Path) -> int | None:
-    """Return the processors that a control group's files allow, rounded up; None where they set no limit or cannot be
-    read."""
+    """Return the CPU quota in a control group's files in cores, rounded up; None without a limit or a readable file."""
     try:
         if (folder / "cpu.max").exists():
             given, period = (folder / "cpu.max").read_text().split()[:2]

@@ -1,9 +1,9 @@
-"""Where arrays lie and work is done: the processor, or a GPU.
+"""Where arrays are stored and computation runs: the processor, or a GPU.
 
-What runs cells, wires layers or updates parameters is written once, with three things of a device: `xp`, a module
-with NumPy's functions for its arrays; the named operations below; and `executable`, which runs a cell's plan. Arrays
-stay on their device; only `upload` and `download` move them. Lengths and other numbers that decide what is launched
-are host arrays everywhere.
+The code that runs cells, wires layers or updates parameters is written once, with three things of a device: `xp`, a
+module with NumPy's functions for its arrays; the named operations below; and `executable`, which runs a cell's plan.
+Arrays stay on their device; only `upload` and `download` move them. Lengths and other numbers that decide what is
+launched are host arrays everywhere.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from nmt.rnn.profile import Clock, ProcessorClock
 from nmt.rnn.rows import Rows
 
 Array = Any
-"""An array of a device: of its `xp`."""
+"""An array of a device, of the type of its `xp`."""
 
 ALIGNED = 64
-"""Numbers: an array in a group begins at a line of the cache, and where tensor cores may read it."""
+"""Arrays in a group begin at a multiple of this many numbers: on a cache line, and aligned for tensor cores."""
 
 
 class Executable(Protocol):
-    """A plan that can run."""
+    """A plan compiled for a device."""
 
     plan: Plan
 
     def forward(self, arrays: dict[str, Array], weights: Weights, rows: Rows, allocate: Allocate) -> None:
-        """Fill the forward arrays. `arrays` holds inputs, state stacks, captured arrays, masks and parameter
+        """Fill the forward arrays. `arrays` contains inputs, state stacks, captured arrays, masks and parameter
         vectors."""
 
     def backward(
@@ -63,7 +63,7 @@ class Executable(Protocol):
         """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands` (compiler/plan.py)."""
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
-        """Return shapes of the memory that a pass takes from `allocate` besides its arrays."""
+        """Return the shapes of the memory that a pass takes from `allocate` besides its arrays."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class OutputLayer:
 
 @dataclass(frozen=True)
 class OutputGradients:
-    """Where those of an output layer go: h [R, H] is overwritten, matrix and bias are added to."""
+    """Arrays for the gradients of an output layer: h [R, H] is overwritten, matrix and bias are added to."""
 
     h: Array
     matrix: Array
@@ -89,11 +89,11 @@ class OutputGradients:
 
 @dataclass(frozen=True)
 class CandidateLists:
-    """Lists of tokens that rows may choose among, and which of them each row has.
+    """Lists of tokens that rows may choose among, and the list of each row.
 
     ids: int32 [U], the tokens that the columns of a narrowed output layer stand for, in rising order. places: int32,
     the columns of all lists one after another, each list rising; list n is places[starts[n] : starts[n + 1]]. bias:
-    that of each place. row_lists: int64 [R]. longest: entries of the longest list. All of the host.
+    the bias of each place. row_lists: int64 [R]. longest: entries of the longest list. All are host arrays.
     """
 
     ids: np.ndarray
@@ -105,34 +105,34 @@ class CandidateLists:
 
 
 class Device:
-    """A place for arrays and the operations on them; `threads` means nothing but to the processor."""
+    """A device and its operations on arrays; `threads` matters only on the processor."""
 
     name: str
     xp: Any
     memory: int | None = None
-    """Bytes of the GPU; None for the processor, whose memory is shared with others."""
+    """Bytes of GPU memory; None for the processor, whose memory is shared with other processes."""
     block_rows: int | None = None
     """Rows, of all steps together, of a block of time; None for tuning.BLOCK_ROWS."""
 
     # ------------------------------------------------------------ arrays
 
     def upload(self, array: np.ndarray) -> Array:
-        """Return a host array on the device; on the processor the same array."""
+        """Return a host array copied to the device; on the processor the same array."""
         raise NotImplementedError
 
     def download(self, array: Array) -> np.ndarray:
-        """Return a device array on the host, once it has been computed; on the processor the same array."""
+        """Return a device array on the host, after it has been computed; on the processor the same array."""
         raise NotImplementedError
 
     def synchronize(self) -> None:
-        """Wait until everything given to it is done."""
+        """Wait until all submitted work is done."""
 
     def index(self, numbers: np.ndarray) -> Array:
-        """Whole numbers of the host as int64 of the device, to take elements by. Not to be written into."""
+        """Return integers of the host as read-only int64 on the device, to be used as an index."""
         raise NotImplementedError
 
     def group(self, shapes: Mapping[str, tuple[int, ...]], dtype: Any) -> Group:
-        """Zeros of these shapes by name, in one piece of memory, each at a multiple of ALIGNED numbers."""
+        """Return zero arrays of these shapes by name, in one piece of memory, each at a multiple of ALIGNED numbers."""
         sizes = [math.prod(shape) for shape in shapes.values()]
         ends = list(accumulate(-(-size // ALIGNED) * ALIGNED for size in sizes))
         whole = zeros_of(self.xp, (ends[-1] if ends else 0,), dtype)
@@ -140,59 +140,64 @@ class Device:
         return Group(((name, whole[at : at + size].reshape(shape)) for (name, shape), at, size in places), whole)
 
     def clock(self) -> Clock:
-        """For a profile of what the device does."""
+        """Return a clock for profiles of the device's work."""
         return ProcessorClock()
 
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
-        """Return what does again what `launch` does, which has run before on the same arrays; on the processor
-        itself."""
+        """Return a callable that repeats what `launch` does on the same arrays; `launch` must have run before.
+
+        On the processor it is `launch` itself.
+        """
         return launch
 
     # ------------------------------------------------------------ cells
 
     def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> Executable:
-        """Return a plan ready to run; `packed` is the type of the products (see weights.packed_dtype)."""
+        """Return a plan compiled for this device; `packed` is the type of the products (see weights.packed_dtype)."""
         raise NotImplementedError
 
     def clear(self, array: Array, threads: int) -> None:
-        """Zeros into a contiguous array."""
+        """Zero a contiguous array."""
         array[...] = 0
 
     def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
-        """Zero each row of [T, B, n] from its length (host, [B]) on."""
+        """Zero the steps of each row of [T, B, n] from its length (host, [B]) on."""
         raise NotImplementedError
 
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
-        """Fill the flat `out` with 0 or 1/keep_probability by a generator of (seed, offset + i): the same bits on every
-        device."""
+        """Fill the flat `out` with 0 or 1/keep_probability by a generator of (seed, offset + i).
+
+        The bits are the same on every device.
+        """
         raise NotImplementedError
 
     # ------------------------------------------------------------ the rest of a model
 
     def embedding_rows(self, ids: Array, table: Array | Quantised, out: Array, scale: float, threads: int) -> None:
-        """out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], on the processor also in int8 by rows,
-        out [N, E]."""
+        """Compute out[i] = table[ids[i]] * scale; ids int32 or int64 [N], table [V, E], out [N, E].
+
+        On the processor the table may also be int8 by rows.
+        """
         raise NotImplementedError
 
     def embedding_gradient(self, ids: np.ndarray, d_out: Array, d_table: Array, scale: float, threads: int) -> None:
-        """d_table[ids[i]] += d_out[i] * scale for every i, in an order that is always the same; ids int32 of the
-        host."""
+        """Add d_out[i] * scale to d_table[ids[i]] for every i, always in the same order; ids int32 of the host."""
         raise NotImplementedError
 
     def take_rows(self, array: Array, index: Array, out: Array | None = None, threads: int = 1) -> Array:
-        """array[..., index, :] of [..., n, m], contiguous, in `out` where that is given; index int64 of the device."""
+        """Return array[..., index, :] of [..., n, m], contiguous, in `out` if given; index int64 of the device."""
         raise NotImplementedError
 
     def spread_rows(self, rows: Array, places: np.ndarray, out: Array, threads: int = 1) -> None:
-        """out [N, n] is rows [R, n] at places [R] (host, each below N and once), zero elsewhere."""
+        """Set out [N, n] to rows [R, n] at places [R] (host, each below N, no duplicates), and to zero elsewhere."""
         raise NotImplementedError
 
     def take_columns(self, array: Array, first: int, out: Array, threads: int) -> None:
-        """out [..., n] = array[..., first : first + n]; both contiguous."""
+        """Set out [..., n] to array[..., first : first + n]; both are contiguous."""
         out[...] = self.xp.ascontiguousarray(array[..., first : first + out.shape[-1]])
 
     def join_columns(self, parts: Sequence[Array], out: Array, threads: int) -> None:
-        """out [..., n] holds the parts [..., n_i] side by side; all contiguous."""
+        """Concatenate the parts [..., n_i] along the last axis into out [..., n]; all are contiguous."""
         out[...] = self.xp.concatenate(parts, axis=-1)
 
     def output_loss(
@@ -206,20 +211,23 @@ class Device:
         threads: int,
         divergence: float = 0.0,
     ) -> Array:
-        """Return the cross entropy of the output layer's distribution against targets, and its gradients.
+        """Return the cross entropy of the output layer's distribution against targets, and compute its gradients.
 
         h [R, H], contiguous; targets int32 [R] of the host. Returns float64 [3], sums over the rows: negative log
-        likelihood, smoothed loss, rows whose target is the first most probable token. `scale` is a factor of the
-        gradients alone. `divergence`: how much of the divergence of rows 2 i and 2 i + 1 is added to the loss, where
-        there are gradients. Raises ShapeError. (See kernels/model/output.py.)
+        likelihood, smoothed loss, and the number of rows whose target is the most probable token (the first of equals).
+        `scale` is a factor of the gradients only. `divergence` is the weight of the divergence between rows 2 i and 2 i
+        + 1 in the loss, used where gradients are computed. Raises ShapeError. (See kernels/model/output.py.)
         """
         raise NotImplementedError
 
     def row_losses(
         self, h: Array, layer: OutputLayer, targets: np.ndarray, threads: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """At each row of h [R, H] the negative log-probability of its target, the mean of those of all tokens, float64
-        [R], and whether the target is the first most probable token, int64 [R]. On the processor alone."""
+        """Return losses for each row of h [R, H], on the processor only.
+
+        They are the negative log-probability of its target and the mean of those of all tokens, both float64 [R], and
+        whether the target is the most probable token (the first of equals), int64 [R].
+        """
         raise NotImplementedError
 
     def weighted_gradients(
@@ -231,9 +239,11 @@ class Device:
         gradients: OutputGradients,
         threads: int,
     ) -> None:
-        """The gradients of a loss whose derivative by the logits of row r is weights[0, r] times its distribution, less
-        weights[1, r] everywhere, plus weights[2, r] at its target. weights [3, R], of h's dtype. On the processor
-        alone."""
+        """Compute the gradients of a loss given by weights, on the processor only.
+
+        The loss's derivative by the logits of row r is weights[0, r] times its distribution, minus weights[1, r]
+        everywhere, plus weights[2, r] at its target. weights [3, R] has h's dtype.
+        """
         raise NotImplementedError
 
     def best_tokens(
@@ -252,9 +262,11 @@ class Device:
     def choose_tokens(
         self, log_probs: Array, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
     ) -> tuple[Array, Array, Array]:
-        """On a GPU: the `places` best tokens of each row of log-probabilities [R, V], which may be overwritten, by
-        the rules, or one that was drawn, places 1 then. Tokens [R, places], -1 where there are no more; what they
-        count, and their log-probabilities."""
+        """Return the `places` best tokens of each row of log-probabilities [R, V] under the rules, on a GPU only.
+
+        If the rules draw, the one token drawn (`places` is 1). The log-probabilities may be overwritten. Returns tokens
+        [R, places], -1 where there are no more; their scores; and their log-probabilities.
+        """
         raise NotImplementedError
 
     def beam_step(
@@ -266,68 +278,82 @@ class Device:
         choice: BeamChoice,
         rules: BeamRules | None = None,
     ) -> None:
-        """On a GPU: extend every live hypothesis by one token and keep the best, in place.
+        """Extend every live hypothesis by one token and keep the best, in place, on a GPU only.
 
-        tokens, scores and log-probabilities (`plain`) from `best_tokens` or `choose_tokens`; rules: those of
-        `choose_tokens`, whose words are kept.
+        tokens, scores and log-probabilities (`plain`) come from `best_tokens` or `choose_tokens`; `rules` are those
+        given to `choose_tokens`, whose history of tokens is updated.
         """
         raise NotImplementedError
 
     def average_log_probs(self, arrays: Sequence[Array], kind: Literal["log_prob", "prob"]) -> Array:
-        """On a GPU: the mean of several models' log-probabilities or probabilities, in the first array."""
+        """Average several models' log-probabilities or probabilities into the first array, on a GPU only."""
         raise NotImplementedError
 
     def coverage_bonus(self, coverage: Array, factor: float, out: Array) -> None:
-        """On a GPU: what the attention that each source word has got, coverage [R, n], adds to a score, into out
-        float64 [R] (see decode.penalty.final_scores)."""
+        """Compute the coverage term of the score from each source word's attention, coverage [R, n], on a GPU only.
+
+        It goes into out, float64 [R] (see decode.penalty.final_scores).
+        """
         raise NotImplementedError
 
     def trace_back(self, state: BeamState) -> Array:
-        """On a GPU: the tokens of all ended hypotheses, int32 [N * K, T], the last one included; what lies behind is
-        arbitrary."""
+        """Return the tokens of all ended hypotheses, int32 [N * K, T], including the last one, on a GPU only.
+
+        The entries after a hypothesis's end are arbitrary.
+        """
         raise NotImplementedError
 
     def log_probs(self, outputs: Array, layer: OutputLayer, threads: int, allocate: Allocate | None = None) -> Array:
-        """Return the log-probabilities of all tokens [R, V] for outputs [R, H]: the same bits as `best_tokens`
-        gives."""
+        """Return the log-probabilities of all tokens [R, V] for outputs [R, H], bit-identical to those of
+        `best_tokens`."""
         raise NotImplementedError
 
     def best_candidates(
         self, outputs: Array, layer: OutputLayer, lists: CandidateLists, first: int, places: int, threads: int
     ) -> tuple[Array, Array]:
-        """`best_tokens` among the list of each row; the layer has the columns `lists.ids`. Log-probabilities are those
-        among the list, and their bits depend on nothing but the row and its list. Of the processor alone."""
+        """Return `best_tokens` within the list of each row, on the processor only; the layer has the columns
+        `lists.ids`.
+
+        Log-probabilities are normalised over the list, and their bits depend only on the row and its list.
+        """
         raise NotImplementedError
 
     def candidate_log_probs(
         self, outputs: Array, layer: OutputLayer, lists: CandidateLists, vocab_size: int, threads: int
     ) -> Array:
-        """`log_probs` among the list of each row [R, vocab_size], -inf elsewhere: the same bits as `best_candidates`
-        gives. Of the processor alone."""
+        """Return `log_probs` within the list of each row [R, vocab_size], -inf elsewhere, on the processor only.
+
+        They are bit-identical to those of `best_candidates`.
+        """
         raise NotImplementedError
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
-        """Return rows whose logits exist at a time in `output_loss`, where there are as many."""
+        """Return the number of rows whose logits `output_loss` computes at a time, if it is given that many."""
         raise NotImplementedError
 
     def square_norm(self, gradients: Sequence[Array], threads: int) -> float:
-        """Return the sum of squares of all arrays in float64; NaN and infinity come through."""
+        """Return the sum of squares of all arrays in float64; NaN and infinity are propagated."""
         raise NotImplementedError
 
     def adam_step(
         self, param: Array, gradient: Array, m: Array, v: Array, settings: tuple[float, ...], threads: int
     ) -> None:
-        """One step of Adam on flat arrays, in place; settings: lr, beta1, beta2, eps, weight decay, both bias
-        corrections, scale of the gradient (see kernels/model/update.py)."""
+        """Apply one step of Adam to flat arrays, in place.
+
+        settings: lr, beta1, beta2, eps, weight decay, both bias corrections, scale of the gradient (see
+        kernels/model/update.py).
+        """
         raise NotImplementedError
 
     def sgd_step(
         self, param: Array, gradient: Array, velocity: Array, settings: tuple[float, ...], threads: int
     ) -> None:
-        """One step of gradient descent on flat arrays, in place; settings: lr, momentum, weight decay, scale of the
-        gradient. `velocity` may be empty where the momentum is 0."""
+        """Apply one step of gradient descent to flat arrays, in place.
+
+        settings: lr, momentum, weight decay, scale of the gradient. `velocity` may be empty where the momentum is 0.
+        """
         raise NotImplementedError
 
     def add_scaled(self, total: Array, other: Array, factor: float, scale: float = 1.0) -> None:
-        """total = total * scale + factor * other, on flat arrays."""
+        """Compute total = total * scale + factor * other on flat arrays, in place."""
         raise NotImplementedError

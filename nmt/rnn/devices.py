@@ -1,6 +1,6 @@
-"""Which device a run takes: the processor, the first GPU, or what a name asks for.
+"""Choose the device of a run: the processor, the first GPU, or the one that a name asks for.
 
-Stands above the devices and what they are made of; each is imported when it is first asked for.
+This module is above the devices and their parts; each is imported when it is first requested.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def cpu() -> Device:
 
 @lru_cache(maxsize=1)
 def cuda() -> Device:
-    """Return the first GPU. Raises DeviceError: the packages, the driver or a GPU that suffices is missing."""
+    """Return the first GPU. Raises DeviceError: the packages, the driver or a sufficient GPU is missing."""
     from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 
-    # The runtime first: without its packages the kernels cannot even be read.
+    # The runtime comes first: without its packages the kernels cannot even be imported.
     runtime = CupyRuntime()
     from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 
@@ -35,7 +35,7 @@ def cuda() -> Device:
 
 
 def resolved_dtype(name: str, device: Device | None = None) -> str:
-    """Return a `compute_dtype`, or what `auto` stands for on a device, None for the processor."""
+    """Return a `compute_dtype`, with `auto` replaced by the choice for the device; None is the processor."""
     if name != "auto":
         return name
     from nmt.rnn.kernels.machine_code.features import multiplies_pairs_fast
@@ -45,9 +45,10 @@ def resolved_dtype(name: str, device: Device | None = None) -> str:
 
 
 def choose_device(name: str) -> Device:
-    """Return the device called `cpu` or `cuda`; `auto` is the GPU, or the processor with a word why.
+    """Return the device called `cpu` or `cuda`; `auto` is the GPU if there is one, else the processor with a message
+    why.
 
-    Raises DeviceError: `cuda` was asked for and there is no usable GPU, or another name.
+    Raises DeviceError: `cuda` was requested and there is no usable GPU, or the name is unknown.
     """
     if name not in ("cpu", "cuda", "auto"):
         raise DeviceError(f"device must be cpu, cuda or auto, got {name!r}")

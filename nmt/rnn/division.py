@@ -1,6 +1,7 @@
-"""How threads share a run over time: each its own rows of the batch, or each its own hidden units.
+"""How threads share a run over time: each computes its own rows of the batch, or its own hidden units.
 
-The choice is one of speed: the results are the same bits. Limits: tuning.py; measured by benchmarks/schedules.py.
+The choice affects only speed: the results are bit-identical. Limits are in tuning.py, measured by
+benchmarks/schedules.py.
 """
 
 from __future__ import annotations
@@ -14,33 +15,38 @@ import numpy as np
 from nmt.rnn import tuning
 
 Division = Literal["rows", "units"]
-"""What the threads divide in a time loop: each its own rows of the batch, or each its own hidden units."""
+"""What the threads divide in a time loop: the rows of the batch, or the hidden units."""
 
 
 def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
     """Return how the threads share a loop whose products read `weight_bytes` of weights at every step.
 
-    With few rows a step lasts as long as its weights take to arrive from the cache, and divided by rows every thread
-    fetches all of them. With many, meeting after every product costs more than that.
+    With few rows, a step takes as long as its weights take to arrive from the cache, and if rows are divided every
+    thread fetches all of them. With many rows, a barrier after every product costs more than that.
     """
     limit = tuning.UNITS_BELOW[weight_bytes >= tuning.LARGE_WEIGHTS] * threads
     return "units" if threads > 1 and rows < limit else "rows"
 
 
 def meeting_threads(size: int, threads: int) -> int:
-    """Return how many of the threads it pays to divide a step of so many multiply-adds between, if they meet after
-    every product. Two must have ALONE_A_STEP together; with more the share of each must grow as the meeting does, which
-    is by one turn of a cache line whenever their number doubles (reasoned, not measured: see docs/threads.md)."""
+    """Return among how many of the threads to divide a step of `size` multiply-adds, with a barrier after every
+    product.
+
+    Two threads must have ALONE_A_STEP together. With more, the work of each must grow as the barrier's cost does, which
+    is one transfer of a cache line for every doubling of their number (reasoned, not measured: see docs/threads.md).
+    """
     while threads > 1 and 2 * size < tuning.ALONE_A_STEP * threads * (threads - 1).bit_length():
         threads -= 1
     return threads
 
 
 def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
-    """Bounds, int64 [threads + 1], that give each thread about as many steps to do; with fewer rows than threads some
-    have none. lengths: int64 [B]."""
+    """Return bounds, int64 [threads + 1], that give each thread about the same number of steps.
+
+    With fewer rows than threads some have none. lengths: int64 [B].
+    """
     B = len(lengths)
-    if B == 1 or threads == 1:  # which is what a single sentence asks for at every call
+    if B == 1 or threads == 1:  # the usual case: a single sentence
         bounds = np.full(threads + 1, B, np.int64)
         bounds[0] = 0
         return bounds
@@ -51,15 +57,15 @@ def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
 
 @lru_cache(maxsize=1024)
 def single_steps(rows: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return lengths of rows that all take one step, and the bounds that divide them between threads; not to be written
-    into."""
+    """Return lengths of rows that all take one step, and the bounds that divide them between threads; both
+    read-only."""
     ones = np.ones(rows, np.int64)
     return ones, split_rows(ones, threads)
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """What decides how threads share the rows of a function."""
+    """The numbers that decide how threads share the rows of a function."""
 
     threads: int
     division: Division | None
@@ -67,8 +73,8 @@ class Sharing:
     row_size: int  # multiply-adds of a row's step
 
     def of(self, B: int, size: int, T: int, bounds: np.ndarray) -> tuple[bool, np.ndarray]:
-        """Return whether they divide units, and the bounds of each one's rows, of B with `size` multiply-adds in T
-        steps."""
+        """Return whether the threads divide units, and each thread's bounds, for B rows, T steps and `size`
+        multiply-adds."""
         division = self.division or choose_division(B, self.threads, self.weight_bytes)
         units = self.weight_bytes > 0 and division == "units"
         meeting = meeting_threads(size // max(1, T), self.threads) if units else self.threads
@@ -79,10 +85,10 @@ class Sharing:
                 units = False
             else:
                 return True, bounds[np.arange(meeting + 1) * self.threads // meeting]
-        if 0 < B < self.threads and not units:  # nobody is woken for no rows
+        if 0 < B < self.threads and not units:  # threads without rows are not woken
             return False, np.unique(bounds)
         return units, bounds
 
     def of_step(self, rows: int) -> tuple[bool, np.ndarray]:
-        """Return the same for rows that all take a single step."""
+        """Return the same as `of` for rows that all take a single step."""
         return self.of(rows, rows * self.row_size, 1, single_steps(rows, self.threads)[1])

@@ -1,4 +1,4 @@
-"""The functions of a step that a cell's author writes, beside the operators of `graph.Value`."""
+"""The functions that the author of a cell uses in its step, in addition to the operators of `graph.Value`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nmt.rnn.graph import Graph, Value
 
 
 def _graph_of(op: str, *arguments: Value | float) -> Graph:
-    """Return the graph of the first value among these. Raises ShapeError: there is none."""
+    """Return the graph of the first value among the arguments. Raises ShapeError: there is none."""
     for a in arguments:
         if isinstance(a, Value):
             return a.graph
@@ -22,52 +22,52 @@ def _apply(op: str, *arguments: Value | float, **attrs: Any) -> Value:
 
 
 def sigmoid(x: Value) -> Value:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return _apply("sigmoid", x)
 
 
 def tanh(x: Value) -> Value:
-    """Hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
     return _apply("tanh", x)
 
 
 def relu(x: Value) -> Value:
-    """max(x, 0); the gradient at 0 is 0."""
+    """Return max(x, 0); the gradient at 0 is 0."""
     return _apply("relu", x)
 
 
 def exp(x: Value) -> Value:
-    """e to the power of x."""
+    """Return e to the power of x."""
     return _apply("exp", x)
 
 
 def sqrt(x: Value) -> Value:
-    """Square root."""
+    """Return the square root."""
     return _apply("sqrt", x)
 
 
 def softplus(x: Value) -> Value:
-    """log(1 + exp(x)); minus the logarithm of sigmoid(-x)."""
+    """Return log(1 + exp(x)), which is -log(sigmoid(-x))."""
     return _apply("softplus", x)
 
 
 def maximum(a: Value, b: Value | float) -> Value:
-    """Return the larger of two; where they are equal the gradient is that of b."""
+    """Return the larger of two values; where they are equal, b receives the gradient."""
     return _apply("maximum", a, b)
 
 
 def positive(x: Value) -> Value:
-    """1 where x > 0, else 0; passes no gradient on."""
+    """Return 1 where x > 0, else 0; passes no gradient on."""
     return _apply("positive", x)
 
 
 def mean(x: Value) -> Value:
-    """Mean over the feature axis: one number per row."""
+    """Return the mean over the feature axis: one number per row."""
     return _apply("sum_last", x) * (1 / (x.width or 1))
 
 
 def split(x: Value, n: int) -> list[Value]:
-    """Cut the feature axis into n equal parts."""
+    """Split the feature axis into n equal parts."""
     graph, width = _graph_of("split", x), x.width
     if not isinstance(n, int) or n < 1 or width is None or width % n:
         raise ShapeError(f"split: the width must be a multiple of {n}, got {width}")
@@ -76,31 +76,31 @@ def split(x: Value, n: int) -> list[Value]:
 
 
 def concat(*parts: Value) -> Value:
-    """Side by side along the feature axis."""
+    """Concatenate along the feature axis."""
     return _apply("concat", *parts)
 
 
 def dot(a: Value, b: Value) -> Value:
-    """Sum over the feature axis of a * b: [S, B, n], [B, n] -> [S, B]."""
+    """Return the sum over the feature axis of a * b: [S, B, n], [B, n] -> [S, B]."""
     return _apply("sum_last", a * b)
 
 
 def softmax(scores: Value) -> Value:
-    """Over the source positions of each row: [S, B] -> [S, B]; positions beyond a row's length weigh nothing."""
+    """Normalise over the source positions of each row: [S, B] -> [S, B]; positions beyond a row's length get zero."""
     return _apply("softmax", scores)
 
 
 def weighted_sum(weights: Value, values: Value) -> Value:
-    """Sum over S of weights [S, B] times values [S, B, n] -> [B, n]."""
+    """Return the sum over S of weights [S, B] times values [S, B, n] -> [B, n]."""
     return _apply("sum_s", weights * values)
 
 
 def source_count(memory: Value) -> Value:
-    """Return how many source positions each row has: [S, B, n] -> [B]."""
+    """Return the number of source positions of each row: [S, B, n] -> [B]."""
     graph = _graph_of("source_count", memory)
     return graph.apply("sum_s", graph.apply("expand", graph.const(1.0), axes=("S", "B"), width=None))
 
 
 def transposed_matmul(x: Value, w: Value) -> Value:
-    """x @ W.T for a matrix parameter W."""
+    """Return x @ W.T for a matrix parameter W."""
     return _apply("matmul", x, w, transposed=True)

@@ -1,7 +1,7 @@
-"""Symbolic values: what a cell's step is made of once it has been traced.
+"""Symbolic values: a traced step is a graph of them.
 
 Equal expressions are one value (hash-consing), so what the author or the differentiator writes twice is computed once.
-Axes: `S` source steps, `B` rows; the feature axis, where there is one, is last and has a known width.
+Axes: `S` source steps, `B` rows; the feature axis, if there is one, is last and has a known width.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Value:
 
     @property
     def rule(self) -> Op:
-        """Return the operation's entry in the table."""
+        """Return the operation's entry in the table `ops.OPS`."""
         return OPS[self.op]
 
     @property
@@ -85,24 +85,24 @@ class Value:
 
     def __matmul__(self, weight: Value) -> Value:
         if not isinstance(weight, Value):
-            return NotImplemented  # what stands in for a weight does the product itself
+            return NotImplemented  # a substitute for a weight computes the product itself
         return self.graph.apply("matmul", self, weight, transposed=False)
 
 
 class Graph:
-    """All values of one traced step, in the order they were made (which is a topological order)."""
+    """All values of one traced step, in the order of their creation (which is a topological order)."""
 
     def __init__(self) -> None:
         self.values: list[Value] = []
         self._known: dict[tuple[Any, ...], Value] = {}
 
     def leaf(self, op: str, name: str, axes: Iterable[str] = ("B",), width: int | None = None, **attrs: Any) -> Value:
-        """Return memory from outside: a parameter, an input, a state, a captured array, a cotangent."""
+        """Return a value given from outside: a parameter, an input, a state, a captured array, a cotangent."""
         ordered = tuple(a for a in AXES if a in set(axes))
         return self._make(op, (), ordered, width, {"name": name, **attrs})
 
     def const(self, number: float) -> Value:
-        """Return a number, the same for all rows. Raises ShapeError: it is none."""
+        """Return a constant, the same for all rows. Raises ShapeError: it is not a number."""
         try:
             value = float(number)
         except (TypeError, ValueError):
@@ -120,8 +120,7 @@ class Graph:
     def _make(
         self, op: str, args: tuple[Value, ...], axes: tuple[str, ...], width: int | None, attrs: dict[str, Any]
     ) -> Value:
-        """Return the value of these arguments: one that is there already, or a new one. Shapes are the caller's
-        business."""
+        """Return the value with these arguments, existing or new. The caller must have checked the shapes."""
         key = (op, tuple(a.id for a in args), axes, width, tuple(sorted(attrs.items())))
         if key not in self._known:
             value = Value(self, op, args, axes, width, attrs)
@@ -131,13 +130,12 @@ class Graph:
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """Return all that was computed, as a value to compare; numbers by their bits: 0.0 equals -0.0, and NaN
-        nothing."""
+        """Return the graph as a comparable value, with constants as their bits: 0.0 == -0.0, and NaN differs from
+        itself."""
         return tuple((*key[:4], key[4][0][1].hex()) if key[0] == "const" else key for key in self._known)
 
     def copied(self) -> Graph:
-        """Return the same values under the same ids in a graph of its own: passes add values to the graph they are
-        given."""
+        """Return a new graph with the same values under the same ids; passes add values to the graph they are given."""
         graph = Graph()
         for v in self.values:
             args = tuple(graph.values[a.id] for a in v.args)
@@ -147,7 +145,7 @@ class Graph:
 
 
 def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozenset()) -> list[Value]:
-    """Return all values the roots need, arguments first; does not look behind the values whose ids are in `stop`."""
+    """Return all values the roots need, arguments first; does not go beyond the values whose ids are in `stop`."""
     found: dict[int, Value] = {}
     pending = list(roots)
     while pending:
@@ -160,8 +158,7 @@ def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozen
 
 
 def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """Return an operation on features one by one: operands have the same width or none, and the result all their
-    axes."""
+    """Return an elementwise operation: the operands' widths are equal or None, and the result has all their axes."""
     simple = _simplify(graph, op, args)
     if simple is not None:
         return simple
@@ -174,7 +171,7 @@ def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str
 
 
 def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
-    """`x + 0`, `x * 1`, `x * 0`, numbers among themselves: they come from gradients of constants and gaps."""
+    """Simplify `x + 0`, `x * 1`, `x * 0` and constants; these come from gradients of constants and of gaps."""
     if op == "neg":
         if args[0].op == "const":
             return graph.const(-args[0].attrs["value"])
@@ -198,15 +195,14 @@ def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
 
 
 def _number(v: Value, other: Value) -> float | None:
-    """Return the number that every entry of `v` is, where the result of an operation with `other` has the shape of
-    `other`."""
+    """Return the number that all entries of `v` equal, if an operation of it with `other` has the shape of `other`."""
     if v.op == "expand" and set(v.axes) <= set(other.axes) and v.width in (None, other.width):
         v = v.args[0]
     return v.attrs["value"] if v.op == "const" else None
 
 
 def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """Return the same numbers with more axes."""
+    """Return a value broadcast to more axes."""
     (x,) = args
     axes, width = attrs["axes"], attrs["width"]
     if x.axes == axes and x.width == width:
@@ -215,7 +211,7 @@ def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _sum_last(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """Return a sum over features: one number a row."""
+    """Return a sum over features: one number per row."""
     (x,) = args
     if x.width is None:
         raise ShapeError(f"{op}: the value must have a feature axis, got one number per row")
@@ -232,8 +228,10 @@ def _over_s(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
 
 def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """Return a product with a matrix parameter. One of features side by side becomes a sum of products with the rows of
-    the matrix that belong to each."""
+    """Return a product with a matrix parameter.
+
+    A product of a concatenation becomes a sum of products with the rows of the matrix that belong to each part.
+    """
     x, w = args
     transposed = attrs["transposed"]
     if w.op not in ("param", "rows_of") or "rows" not in w.attrs:
@@ -254,7 +252,7 @@ def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
             start += width
         if total is not None:
             return total
-    if "B" not in x.axes:  # a product takes rows: a vector is one for all of them
+    if "B" not in x.axes:  # a product needs rows: a vector without rows is broadcast to all of them
         x = graph.apply("expand", x, axes=("B",), width=x.width)
         args = x, w
     return graph._make(op, args, x.axes, outer, {"transposed": transposed})
@@ -270,7 +268,7 @@ def rows_of(w: Value, start: int, size: int) -> Value:
 
 
 def _concat(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
-    """Features side by side, every part with the axes of all."""
+    """Return a concatenation of features; every part is broadcast to the axes of all."""
     if any(a.width is None for a in args):
         raise ShapeError("concat: every part must have a feature axis")
     if len(args) == 1:
@@ -291,7 +289,7 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
         return graph.apply("slice", x.args[0], start=x.attrs["start"] + start, size=size)
     if x.op == "expand":
         inner = x.args[0] if x.args[0].width is None else graph.apply("slice", x.args[0], start=start, size=size)
-        # Made by hand: what is a copy on purpose (see roots.py) has slices that are copies.
+        # Made directly: slices of a deliberate copy (see roots.py) must be copies too.
         return graph._make("expand", (inner,), x.axes, size, {})
     if x.kind == "elementwise":
         cut = [a if a.width is None else graph.apply("slice", a, start=start, size=size) for a in x.args]
@@ -304,7 +302,7 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
 
 
 def _slice_of_concat(graph: Graph, x: Value, start: int, size: int) -> Value | None:
-    """Return the slice of the one part that holds all of it; None where it meets several parts."""
+    """Return the slice of the one part that contains all of it; None if it overlaps several parts."""
     offset = 0
     for part in x.args:
         width = part.width or 0

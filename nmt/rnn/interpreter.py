@@ -1,8 +1,8 @@
-"""What a cell over time means: its untransformed step, one NumPy operation after another.
+"""The meaning of a cell over time: its untransformed step, one NumPy operation after another.
 
-No pass has touched the graph but the differentiator, nothing is hoisted, fused or kept, and every
-row takes part in every step (a row that has ended throws its results away). Slow, small, and right
-by reading it next to `nmt.rnn.ops`. Imports no Numba.
+No pass but the differentiator has changed the graph, nothing is hoisted, fused or kept, and every row takes part in
+every step (the results of a row that has ended are discarded). It is slow, small, and can be verified by reading it
+next to `nmt.rnn.ops`. Imports no Numba.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ Lengths = Sequence[int] | np.ndarray | None
 
 @dataclass
 class Interpretation:
-    """Outputs [T, B, n], final states, noted values by name, and what `backward` needs: `memory` before every step."""
+    """Outputs [T, B, n], final states, noted values by name, and what `backward` needs: `memory` holds the states
+    before each step."""
 
     y: np.ndarray
     final: Arrays
@@ -36,7 +37,7 @@ class Interpretation:
 
 @dataclass
 class Gradients:
-    """Of sum(d_y * y) + sum(d_final * final), by name where there are several."""
+    """Gradients of sum(d_y * y) + sum(d_final * final), by name where there are several."""
 
     x: np.ndarray
     initial: Arrays
@@ -60,7 +61,7 @@ def forward(
     masks: Mapping[str, np.ndarray] | None = None,
     record: Sequence[str] = (),
 ) -> Interpretation:
-    """`nmt.rnn.scan.scan.Scan.forward` in words of NumPy; shapes as there, unchecked.
+    """Run the cell as `nmt.rnn.scan.scan.Scan.forward` does, in NumPy; shapes as there, unchecked.
 
     masks: the dropout masks by their names in the trace, [T, B, n] per step, [B, n] per sequence;
     None is a run without dropout. record: names of noted values.
@@ -100,7 +101,7 @@ def backward(
     d_final: Mapping[str, np.ndarray] | None = None,
     d_recorded: Mapping[str, np.ndarray] | None = None,
 ) -> Gradients:
-    """Return gradients by reverse mode on the step's graph, steps in the opposite order."""
+    """Return gradients by reverse-mode differentiation of the step's graph, steps in the opposite order."""
     run, given, cell = result.run, d_final or {}, result.run.cell
     d_y = flat(d_y, 2, cell.output_size)
     gradients, sinks = run.differentiated()
@@ -150,7 +151,7 @@ def backward(
 
 @dataclass(frozen=True)
 class _Given:
-    """What a run reads at its steps, with one axis for features."""
+    """The arrays a run reads at its steps, with one axis for features."""
 
     x: np.ndarray  # [T, B, D]
     there: np.ndarray  # bool [T, B]: which steps exist
@@ -187,17 +188,17 @@ class _Run:
         self.times = range(T - 1, -1, -1) if reverse else range(T)
 
     def active(self, t: int) -> np.ndarray:
-        """Return which rows take part in step t, [B, 1]."""
+        """Return which rows run step t, bool [B, 1]."""
         return self.there[t][:, None]
 
     def shape_of(self, v: Value) -> tuple[int, ...]:
-        """Of all steps of a noted value."""
+        """Return the shape of a noted value over all steps."""
         S, B, _ = self.real.shape
         return (len(self.x), *((S,) if "S" in v.axes else ()), B, v.width or 1)
 
     def differentiated(self) -> tuple[dict[str, Value], list[Sink]]:
-        """Return gradients of input, states and captured arrays by the names of their arrays, and shares of
-        parameters'."""
+        """Return gradients of input, states and captured arrays by the names of their arrays, and the sinks of
+        parameters."""
         traced = self.traced
         results = {
             **{array_names.gradient(k): v for k, v in traced.outputs.items()},
@@ -211,7 +212,7 @@ class _Run:
     def evaluate(
         self, roots: list[Value], t: int, state: Arrays, cotangents: Arrays | None = None
     ) -> dict[int, np.ndarray]:
-        """Return all values the roots need, by id; each [S, B, width] with 1 for an axis it lacks."""
+        """Return all values the roots need, by id; each is [S, B, width] with 1 for a missing axis."""
         values: dict[int, np.ndarray] = {}
         of_step = {array_names.state(name): array for name, array in state.items()} | (cotangents or {})
         for v in topological(roots):
@@ -237,7 +238,7 @@ class _Run:
         target[sink.start : sink.start + (sink.rows or 0)] += outer.sum(axis=(0, 1))
 
     def _leaf(self, v: Value, t: int, of_step: Arrays) -> np.ndarray:
-        """Return what memory holds for a leaf in step t, [S or 1, B or 1, n]; a matrix as it is."""
+        """Return the array of a leaf in step t, [S or 1, B or 1, n]; a matrix as it is."""
         if v.op == "const":
             return np.full((1, 1, 1), v.attrs["value"], self.x.dtype)
         name = v.attrs["name"]
@@ -256,8 +257,10 @@ class _Run:
         return array if array.ndim == 3 else array[None]
 
     def _apply(self, v: Value, args: list[np.ndarray]) -> np.ndarray:
-        """Return what an operation means for these arguments. Raises RuntimeError: it has no meaning, or gives another
-        shape than its rule says."""
+        """Compute an operation on these arguments.
+
+        Raises RuntimeError: it has no meaning, or the result's shape differs from its rule.
+        """
         if v.rule.meaning is None:
             raise RuntimeError(f"the operation {v.op} has no NumPy meaning")
         attrs = {k: a for k, a in v.attrs.items() if k != "name"}

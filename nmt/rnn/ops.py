@@ -2,8 +2,8 @@
 
 A value of a step has symbolic axes (a subset of `S`, `B`, in this order) and at most one feature axis of known
 `width` (always last). `meaning` takes NumPy arrays [S, B, width], each axis of size 1 where the value lacks it
-(matrix parameters are [rows, columns]), and the operation's attributes by name. What runs over S is told the `real`
-places, bool [S, B, 1]: beyond a source's length nothing exists. `gradient(g, v)` yields `(argument, gradient)` pairs,
+(matrix parameters are [rows, columns]), and the operation's attributes by name. An operation over S also receives
+`real`, bool [S, B, 1], which is False at padding. `gradient(g, v)` yields `(argument, gradient)` pairs,
 written with the same operators a cell's author uses. `code` is the scalar expression of an elementwise operation.
 
 Adding an operation means adding one entry here (and, unless it is elementwise, its emission in the emitters).
@@ -27,7 +27,7 @@ Gradients = Iterator[tuple["Value", "Value"]]
 class Op:
     """One operation; `kind` says how the compiler treats it.
 
-    kind: `leaf` memory given from outside; `elementwise`; `reduce` over one axis; `product` with a weight matrix;
+    kind: `leaf` a value given from outside; `elementwise`; `reduce` over one axis; `product` with a weight matrix;
     `composite` several loops over one axis (softmax); `layout` slices and concatenations (addressing, no arithmetic).
     """
 
@@ -36,7 +36,7 @@ class Op:
     meaning: Callable[..., Any] | None = None
     gradient: Callable[[Value, Value], Gradients] | None = None
     code: str = ""
-    expensive: bool = False  # worth storing rather than computing twice
+    expensive: bool = False  # worth storing rather than computing again
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -44,7 +44,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _softmax(x: np.ndarray, *, real: np.ndarray) -> np.ndarray:
-    """Return a row without any real place is all zero."""
+    """Return the softmax over real positions; a row without any is all zero."""
     x = np.where(real, x, -np.inf)
     top = np.max(x, axis=0, keepdims=True)
     e = np.exp(x - np.where(np.isfinite(top), top, 0))
@@ -94,7 +94,7 @@ def _grad_div(g: Value, v: Value) -> Gradients:
 
 
 def _grad_maximum(g: Value, v: Value) -> Gradients:
-    """Yield the larger one gets the gradient; of two that are equal the second."""
+    """Yield the gradient for the larger argument; if both are equal, for the second."""
     a, b = v.args
     larger = v.graph.apply("positive", a - b)
     yield a, g * larger

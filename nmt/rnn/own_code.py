@@ -1,6 +1,6 @@
-"""Cells that somebody else wrote: what goes wrong in their code is said in one line that names their file and line.
+"""Calls into cells written by users: an error in their code becomes one line that names their file and line.
 
-What goes wrong in ours is a bug and keeps its traceback.
+An error in our own code is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -26,17 +26,14 @@ _MOST_CHARACTERS = 200
 
 
 class own_code:  # noqa: N801  (read as a function: `with own_code(...)`)
-    """A context in which code of a cell's author runs; what it raises becomes an error of `kind`, in one line.
+    """Run code of a cell's author in a context that turns what it raises into an error of `kind`, in one line.
 
     Args:
-        where: What was called, for the error.
-        promise: What it must do.
-        advice: What to do, if there is something to say.
-        kind: The error's class.
-        of: What was called, to name its place where it could not even be entered.
+        where: What was called, for the error. promise: What it must do. advice: What the author can do, if anything.
+        kind: The error's class. of: The function or class called; it gives the place if the call itself failed.
 
-    An NMTError keeps its class and gets the place. KeyboardInterrupt and MemoryError are nobody's mistake, and what our
-    own code raises is left alone.
+    An NMTError keeps its class and gets the place. KeyboardInterrupt and MemoryError, and what our own code raises,
+    pass unchanged.
     """
 
     def __init__(self, where: str, promise: str, advice: str = "", kind: type[NMTError] = NMTError, of: Any = None):
@@ -57,7 +54,7 @@ class own_code:  # noqa: N801  (read as a function: `with own_code(...)`)
                 raise _placed(type(error), f"{self.where.rstrip(':')}: {error} ({place})", place) from error
             return
         if place is None and not any(_is_ours(code) for code, _ in frames):
-            # It could not be entered, or is not there.
+            # It could not be called, or does not exist.
             place = place_of(self.of) or ""
         if place is not None:
             at, advice = f" ({place})" if place else "", f"; {self.advice}" if self.advice else ""
@@ -67,8 +64,10 @@ class own_code:  # noqa: N801  (read as a function: `with own_code(...)`)
 
 
 def make_cell(name: str, make: Callable[[int, int], Cell], input_size: int, hidden_size: int) -> Cell:
-    """Return what an author's class or function makes of two sizes. Raises NMTError: it raises, or makes something
-    else."""
+    """Make a cell of two sizes by an author's class or function.
+
+    Raises NMTError: it raises, or returns something else.
+    """
     with own_code(name, "must make a cell of (input_size, hidden_size)", of=make):
         cell = make(input_size, hidden_size)
     if not isinstance(cell, Cell):
@@ -77,8 +76,10 @@ def make_cell(name: str, make: Callable[[int, int], Cell], input_size: int, hidd
 
 
 def not_a_maker(found: Any, module: str) -> str | None:
-    """None for what may make cells: a class of them, or a function written in that module or below it. Else what it is,
-    for an error."""
+    """Return None for something that can make cells, else a description of what it is, for an error.
+
+    A class of cells can, or a function written in that module or one below it.
+    """
     made = found.func if isinstance(found, partial) else found
     if inspect.isclass(made):
         return None if issubclass(made, Cell) else made.__name__
@@ -90,44 +91,44 @@ def not_a_maker(found: Any, module: str) -> str | None:
 
 
 def place_of(what: Any) -> str | None:
-    """Return where a class or function is written, `my_cells.py:12`; None where it is ours or nobody knows."""
+    """Return where a class or function is written, `my_cells.py:12`; None if it is ours or the place is unknown."""
     function = inspect.unwrap(what.__init__ if inspect.isclass(what) else what) if what is not None else None
     code = getattr(function, "__code__", None)
     return _at(code, code.co_firstlineno) if isinstance(code, CodeType) and _is_own(code.co_filename) else None
 
 
 def one_line(error: BaseException) -> str:
-    """`ValueError: what it says`, however long that is."""
+    """Return an error as `ValueError: message` in one line, shortened if it is long."""
     return _brief(lambda: f"{type(error).__name__}: {error}", type(error).__name__).rstrip(":")
 
 
 def shown(value: Any) -> str:
-    """Return a value that an author's code gave, in one line."""
+    """Return the repr of a value that an author's code returned, in one line."""
     return _brief(lambda: repr(value), type(value).__name__)
 
 
-def _brief(say: Callable[[], str], otherwise: str) -> str:
-    """Return what `say` gives in one line of at most _MOST_CHARACTERS characters; `otherwise` where it raises."""
+def _brief(text_of: Callable[[], str], fallback: str) -> str:
+    """Return the result of `text_of` in one line of at most _MOST_CHARACTERS characters; `fallback` if it raises."""
     try:
-        text = " ".join(say().split())
-    except Exception:  # whatever an author's class does when it is asked for its text
-        text = otherwise
+        text = " ".join(text_of().split())
+    except Exception:  # an author's __repr__ or __str__ may raise anything
+        text = fallback
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 3] + "..."
 
 
 def _place_in_syntax(error: BaseException) -> str | None:
-    """Return where an author's file cannot be read as Python; None for other errors."""
+    """Return the place of a syntax error in an author's file; None for other errors."""
     if isinstance(error, SyntaxError) and error.filename and _is_own(error.filename):
         return f"{_short(error.filename)}:{error.lineno}"
     return None
 
 
 def _place_in(frames: list[tuple[CodeType, int]], *, on_purpose: bool) -> str | None:
-    """Return where an author's code was when an error was raised, from the frames behind the first, which is ours; None
-    where the last of their code and ours is ours, unless ours raised on purpose.
+    """Return where the author's code was when an error was raised; None if the error comes from our own code.
 
-    What is installed counts as an author's where nothing else does: a cell may be installed, and it may have called
-    NumPy.
+    `frames` are those of the traceback without the first, which is ours. An error that our code raises on purpose
+    (`on_purpose`) counts as the author's. Installed packages count as the author's code only if no other frame does: a
+    cell may be installed, and it may have called NumPy.
     """
     theirs = [n for n, (code, _) in enumerate(frames) if _is_own(code.co_filename)]
     ours = [n for n, (code, _) in enumerate(frames) if _is_ours(code)]
@@ -142,7 +143,7 @@ def _is_ours(code: CodeType) -> bool:
 
 
 def _is_own(file: str) -> bool:
-    """Return whether a file is neither ours nor Python's."""
+    """Return whether a file belongs neither to this package nor to Python."""
     standard = file.startswith(_STANDARD) and not file.startswith(_INSTALLED)
     return not (standard or file.startswith((*_OURS, "<frozen ")))
 
@@ -152,7 +153,7 @@ def _at(code: CodeType, line: int | None) -> str:
 
 
 def _short(file: str) -> str:
-    """Return a path as somebody in the current folder would write it."""
+    """Return a path relative to the current folder if the file is inside it."""
     try:
         inside = Path(file).resolve().relative_to(Path.cwd())
     except (OSError, ValueError):
@@ -161,7 +162,7 @@ def _short(file: str) -> str:
 
 
 def _placed(kind: type[NMTError], line: str, place: str) -> NMTError:
-    """Return an error that knows the place it is about."""
+    """Return an error that records the place it is about."""
     error = kind(line)
     error.place = place
     return error

@@ -1,9 +1,9 @@
-"""Where the time of a computation goes: seconds by name of operation, kept only while someone records.
+"""Profiles of a computation: seconds by name of operation, kept only while a recording is active.
 
-Whoever launches work wraps it in `with operation("decoder", ": time loop")`. Without a recording that is one look at a
-module's variable; with one, the time goes to the name, less the time of operations inside it: seconds of all names
-add up to the time spent in any. Times are moments of a clock: the processor's, or a GPU's, which knows how long its
-work took only when that is done; so they are added up when the recording ends.
+Code that launches work wraps it in `with operation("decoder", ": time loop")`. Without a recording that only reads a
+module variable; with one, the time is added to the name, minus the time of operations inside it, so the seconds of all
+names add up to the total. Times are differences of moments of a clock: the processor's, or a GPU's, which knows how
+long its work took only when the work is done; they are therefore added up when the recording ends.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """Moments, and the time between them."""
+    """A clock that gives moments, and the time between two of them."""
 
     def now(self) -> Any:
-        """This moment: where a GPU's work, in its order, has got to."""
+        """Return this moment; on a GPU, the point that its stream of work has reached."""
 
     def seconds(self, began: Any, ended: Any) -> float:
-        """Between two moments; may wait for the second."""
+        """Return the time between two moments; may wait for the second."""
 
 
 class ProcessorClock:
-    """The time of the day."""
+    """The performance counter of the processor."""
 
     def now(self) -> float:
-        """See `Clock`."""
+        """Return this moment."""
         return perf_counter()
 
     def seconds(self, began: float, ended: float) -> float:
-        """See `Clock`."""
+        """Return the time between two moments."""
         return ended - began
 
 
 @dataclass
 class Operation:
-    """What all calls of one name took together: seconds by the clock, and the multiply-adds of their products."""
+    """The totals of all calls under one name: seconds by the clock, and the multiply-adds of their products."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -50,18 +50,17 @@ class Operation:
 
 @dataclass
 class Profile:
-    """Operations by name, in the order in which their first calls ended; they are there when the recording has
-    ended."""
+    """Operations by name, in the order in which their first calls ended; filled when the recording ends."""
 
     operations: dict[str, Operation] = field(default_factory=dict)
     clock: Clock = field(default_factory=ProcessorClock)
     thread: int = field(default_factory=get_ident)
-    """Whose operations are recorded."""
+    """The thread whose operations are recorded."""
     _spans: list[tuple[str, int, Any, Any, int]] = field(default_factory=list)  # name, depth, moments, multiply-adds
     _depth: int = 0
 
     def add_up(self) -> None:
-        """Put what was recorded into `operations`."""
+        """Add up what was recorded into `operations`."""
         inner: dict[int, float] = {}  # by depth: seconds of operations inside the one that will end next
         for name, depth, began, ended, count in self._spans:
             seconds = self.clock.seconds(began, ended)
@@ -74,7 +73,7 @@ class Profile:
 
     @property
     def seconds(self) -> float:
-        """Return the time spent in operations."""
+        """Return the total time spent in operations."""
         return sum(one.seconds for one in self.operations.values())
 
 
@@ -84,8 +83,10 @@ _OFF = nullcontext()
 
 @contextmanager
 def recording(clock: Clock | None = None) -> Iterator[Profile]:
-    """Record the operations of this thread while the block lasts; clock: None for the processor's. Recordings do not
-    nest: the inner one takes all."""
+    """Record the operations of this thread during the block; clock: None for the processor's.
+
+    Recordings do not nest: the inner one receives everything.
+    """
     global _active
     former, _active = _active, Profile(clock=clock or ProcessorClock())
     profile = _active
@@ -97,11 +98,12 @@ def recording(clock: Clock | None = None) -> Iterator[Profile]:
 
 
 def operation(*name: str, multiply_adds: int | Callable[[], int] = 0) -> AbstractContextManager[None]:
-    """Time a block as the operation whose name these parts make together.
+    """Time a block as an operation whose name is the concatenation of these parts.
 
     Args:
-        name: Joined only while recording.
-        multiply_adds: Of the block's products; what takes time to count is a function, called only while recording.
+        name: Parts of the name, joined only while recording.
+        multiply_adds: Multiply-adds of the block's products; a function, called only while recording, if counting
+            takes time.
     """
     profile = _active
     if profile is None or profile.thread != get_ident():
@@ -128,14 +130,16 @@ class _Timed(AbstractContextManager[None]):
 
 
 def moment() -> Any:
-    """This moment, for `record_parts`; None while nobody records this thread."""
+    """Return this moment, for `record_parts`; None while this thread is not recorded."""
     profile = _active
     return None if profile is None or profile.thread != get_ident() else profile.clock.now()
 
 
 def record_parts(began: Any, parts: Sequence[tuple[str, float, int]]) -> None:
-    """What has run since `began` was these operations, which took turns: names, what each took in a measure of its own,
-    multiply-adds. It must have been the processor's work alone."""
+    """Record that the processor alone has run these operations, interleaved, since `began`.
+
+    parts: name, time in any common unit, and multiply-adds of each; the elapsed time is divided in proportion.
+    """
     profile = _active
     if profile is None:
         return

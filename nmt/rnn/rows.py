@@ -1,4 +1,4 @@
-"""The rows of one run: how long each is, what it reads, and the blocks of time that the run goes through.
+"""The rows of one run: the length of each, what it reads, and the blocks of time that the run is divided into.
 
 Every device runs its plans over `Rows`. All of it is host data: lengths decide what is launched.
 """
@@ -19,7 +19,7 @@ from nmt.rnn.division import Division
 
 @dataclass(frozen=True)
 class Block:
-    """Steps [start, stop) of a loop: steps [low, high) of the sequence, the other way round where the loop runs
+    """Steps [start, stop) of a loop, which are steps [low, high) of the sequence, in opposite order if the loop runs
     backwards."""
 
     start: int
@@ -30,11 +30,11 @@ class Block:
 
 @dataclass
 class Rows:
-    """Which rows take part: lengths per row [B] and per captured row [C], which captured row belongs to each row,
-    who does what.
+    """The rows of a run: lengths per row [B] and per captured row [C], the captured row that each row reads, and how
+    threads share the rows.
 
-    With `ragged` captured arrays are [positions, n]: `owner` gives each row's first position, and `source_lengths` is
-    read there. Other captured arrays may be read by other numbers: `I_` and their name among the arrays.
+    With `ragged`, captured arrays are [positions, n]: `owner` gives each row's first position, and `source_lengths` is
+    read there. Other captured arrays may be read by another index: the array named `I_` and their name.
     """
 
     T: int
@@ -45,10 +45,10 @@ class Rows:
     owner: np.ndarray  # int64 [B]
     bounds: np.ndarray  # int64 [threads + 1]: rows of each thread
     reverse: bool
-    division: Division | None = None  # None: what suits each loop
+    division: Division | None = None  # None: chosen for each loop
     block_rows: int | None = None  # None: tuning.BLOCK_ROWS
     ragged: bool = False
-    label: str = "scan"  # what a profile calls the run
+    label: str = "scan"  # the run's name in a profile
     _derived: dict[Any, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -63,18 +63,17 @@ class Rows:
 
     @cached_property
     def ordered(self) -> bool:
-        """Return whether the rows still running at any step are the first ones: products then meet none that has
-        ended."""
+        """Return whether the rows still running at any step are always the first ones, so products skip ended rows."""
         return self.whole or bool((self.lengths[:-1] >= self.lengths[1:]).all())
 
     @property
     def block_steps(self) -> int:
-        """Return steps in a block of time, of nearly equal blocks."""
+        """Return the steps in a block of time; blocks are of nearly equal length."""
         count = -(-self.T * self.B // (self.block_rows or tuning.BLOCK_ROWS))
         return -(-self.T // max(1, count))
 
     def blocks(self, *, turned: bool) -> list[Block]:
-        """Return the blocks of a pass in the order it takes them; `turned`: against the direction of the rows."""
+        """Return the blocks of a pass in the order they are run; `turned`: against the direction of the rows."""
         backwards, size = self.reverse != turned, self.block_steps
         found = []
         for start in range(0, self.T, max(1, size)):
@@ -84,7 +83,7 @@ class Rows:
         return found
 
     def derived(self, key: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return what a device computes from these rows, once for each key: both passes read the same."""
+        """Return an array that a device computes from these rows, computed once for each key; both passes read it."""
         if key not in self._derived:
             self._derived[key] = make()
         return self._derived[key]
@@ -95,8 +94,8 @@ class Rows:
 
 
 def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:
-    """Return the shape of one step of an array: [S, B, n] where it has source positions, else [B, n]; without n where
-    its place has no width."""
+    """Return the shape of one step of an array: [S, B, n] if it has source positions, else [B, n]; without n if it has
+    no width."""
     source = (rows.S,) if place.source_axis else ()
     width = (place.width,) if place.width is not None else ()
     return (*source, rows.B, *width)

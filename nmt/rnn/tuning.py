@@ -1,8 +1,8 @@
-"""Numbers that decide how work is done, never what comes out: thresholds, sizes of memory, how often to look.
+"""Numbers that affect speed and memory, never results: thresholds, sizes of memory, how often to poll.
 
-Each says which script of `benchmarks/` compares what lies on both sides of it, and on which machine, or "not
-measured": an estimate. Read them as `tuning.NAME`, so that a test can set another value. Those of a GPU are
-in kernels/cuda/tuning.py; those that only compiled code reads stand beside that code.
+Each names the script of `benchmarks/` that compares both sides of it, and the machine, or says "not measured": an
+estimate. Read them as `tuning.NAME`, so that a test can set another value. Those of a GPU are
+in kernels/cuda/tuning.py; those that only compiled code reads are next to that code.
 """
 
 from __future__ import annotations
@@ -10,52 +10,52 @@ from __future__ import annotations
 # ------------------------------------------------------------ how threads share a run (division.py, run_cpu.py)
 
 UNITS_BELOW = {False: 6, True: 16}
-"""Rows a thread below which the threads divide hidden units, by whether the weights are large (`LARGE_WEIGHTS`).
+"""Rows per thread below which the threads divide hidden units, by whether the weights are large (`LARGE_WEIGHTS`).
 benchmarks/schedules.py, two cores of an AMD EPYC (Zen 4), 2026-11-21: docs/benchmarks.md, "Rows or units"."""
 
 LARGE_WEIGHTS = 2 << 20
-"""Bytes of a loop's weights from which they no longer stay in the second-level cache of one core.
-benchmarks/schedules.py, as UNITS_BELOW."""
+"""Bytes of a loop's weights above which they no longer stay in the second-level cache of one core.
+Measured by benchmarks/schedules.py, as UNITS_BELOW."""
 
 ALONE_BELOW = 1 << 18
-"""Below this many multiply-adds of a loop or a product, waking a second thread takes longer than finishing alone.
+"""Below this many multiply-adds of a loop or a product, waking a second thread takes longer than computing on one.
 Not measured by a script of benchmarks/; overhead.py has runs that small."""
 
 ALONE_A_STEP = 3 << 14
-"""Multiply-adds of a step below which meeting after every product costs more than a second thread saves. For two
-threads benchmarks/schedules.py, as UNITS_BELOW; what it means for more is reasoned (docs/threads.md)."""
+"""Multiply-adds of a step below which a barrier after every product costs more than a second thread saves. For two
+threads measured by benchmarks/schedules.py, as UNITS_BELOW; for more it is reasoned (docs/threads.md)."""
 
 CLEAR_ALONE_BELOW = 1 << 16
-"""Numbers that one thread has zeroed before a second one is awake. Not measured."""
+"""Numbers that one thread can zero before a second one has woken up. Not measured."""
 
 ROW_WORK_ALONE_BELOW = 1 << 15
-"""Numbers of an array below which looking up embeddings and updating parameters is one thread's. Not measured."""
+"""Numbers of an array below which one thread looks up embeddings and updates parameters. Not measured."""
 
 # ------------------------------------------------------------ memory of a run (rows.py, workspace.py)
 
 BLOCK_ROWS = 2048
 """Rows, of all steps together, of a block of time: enough for products to run at full speed over them, few enough
-for what one program hands to the next to stay in the cache. Memory for that does not grow with T.
+for the data between one program and the next to stay in the cache. Memory for that does not grow with T.
 Not measured against other numbers; benchmarks/memory.py shows what memory it leads to."""
 
 CHUNK_BYTES = 1 << 22
-"""Bytes that a workspace finds at a time for small arrays. Not measured."""
+"""Bytes that a workspace allocates at a time for small arrays. Not measured."""
 
 SENTENCE_BYTES = 1 << 16
-"""Bytes that the workspace of a single sentence begins with: the system would take longer to hand over megabytes than
-the work with them takes. Not measured."""
+"""Bytes that the workspace of a single sentence begins with: allocating megabytes would take longer than the work
+itself. Not measured."""
 
 # ------------------------------------------------------------ short runs, prepared once (short_runs.py)
 
 SHORT_ROWS = 128
-"""Rows, of all steps together, up to which finding memory and arguments takes longer than copying numbers.
+"""Rows, of all steps together, up to which preparing memory and arguments takes longer than copying the numbers.
 Not measured by a script of benchmarks/; overhead.py has runs that short."""
 
 LAYER_SIZES = 16
 """Sizes (steps and rows) for which layers keep memory of prepared runs. Not measured."""
 
 SENTENCE_SIZES = 64
-"""The same of an encoder: a sentence's length is one. Not measured."""
+"""The same for an encoder, where every sentence length is one size. Not measured."""
 
 # ------------------------------------------------------------ steps of a search (prepared_step.py, compiled_beam.py)
 
@@ -63,12 +63,13 @@ KEPT_STEP_ROWS = 16
 """Rows up to which a prepared step keeps its memory when its search has ended. Not measured."""
 
 SOURCE_STEP = 32
-"""Source positions for which a step prepares memory are a multiple of this: longer sentences rarely prepare anew. Not
+"""Source positions for which a step prepares memory are a multiple of this, so that longer sentences rarely need new
+memory. Not
 measured."""
 
 ROWS_BETWEEN_LOOKS = 4096
-"""Rows of all steps together after which a compiled search returns to the interpreter, which looks whether somebody
-wants it to stop. Not measured."""
+"""Rows of all steps together after which a compiled search returns to the interpreter, which checks whether it
+was cancelled. Not measured."""
 
 FIRST_WIDTH = 64
-"""Tokens of a hypothesis for which a search has memory to begin with. Not measured."""
+"""Tokens per hypothesis for which a search allocates memory at first. Not measured."""

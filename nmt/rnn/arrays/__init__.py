@@ -1,1 +1,1 @@
-"""Arrays and memory below the kernels: parameters, workspaces, the states of searches, and what arrays are called."""
+"""Arrays and memory below the kernels: parameters, workspaces, the states of searches, and the names of arrays."""

@@ -1,4 +1,4 @@
-"""What a search on a GPU is asked for beyond the best continuations, as arrays of the device."""
+"""The rules of a search on a GPU, as arrays of the device."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Drawing:
-    """Tokens are drawn instead of searched for: keys uint64 [N] of the device decide each sentence's random numbers;
-    temperature, top_k and top_p as in `kernels.choose.draw_tokens`."""
+    """Settings for drawing tokens instead of searching.
+
+    keys: uint64 [N] of the device, which determine each sentence's random numbers; temperature, top_k and top_p as in
+    `kernels.choose.draw_tokens`.
+    """
 
     keys: Any
     temperature: float
@@ -22,8 +25,11 @@ class Drawing:
 
 @dataclass(frozen=True)
 class BeamChoice:
-    """Which continuations a step on a GPU keeps: those of `never` are passed over, eos_id ends a hypothesis, n_best
-    are wanted of a sentence; word_reward is added to scores for each token."""
+    """The settings by which a step on a GPU keeps continuations.
+
+    The token `never` is skipped, eos_id ends a hypothesis, n_best hypotheses are wanted per sentence; word_reward is
+    added to scores for each token.
+    """
 
     eos_id: int
     never: int
@@ -33,12 +39,12 @@ class BeamChoice:
 
 @dataclass(frozen=True)
 class BeamRules:
-    """Rules for the beams of N sentences with K rows each (what each means: decode/rules/score_rules.py).
+    """Rules for the beams of N sentences with K rows each (their meaning: decode/rules/score_rules.py).
 
-    first_token: lower ones are never produced, nor is `never`; eos: not before min_length tokens. repetition_penalty: 1
-    for none, no_repeat: 0. forbidden int32 [n], tokens; phrases int32, sequences of more one after another, number p
-    from starts[p] to starts[p + 1]; prefixes int32 [N, P], -1 behind each. words int32 [2, N * K, 1 + T], by parity of
-    the step: which sample a row is, then its tokens so far. drawing: None to search.
+    Tokens below first_token, and `never`, are not produced; nor is `eos` before min_length tokens. repetition_penalty
+    is 1 and no_repeat is 0 when off. forbidden: int32 [n], tokens. phrases: int32, longer forbidden sequences one after
+    another, number p from starts[p] to starts[p + 1]. prefixes: int32 [N, P], -1 after the end of each. words: int32
+    [2, N * K, 1 + T], by parity of the step: the row's sample number, then its tokens so far. drawing: None to search.
     """
 
     first_token: int
@@ -72,7 +78,8 @@ class BeamRules:
         prefixes: Sequence[Sequence[int]] = (),
         drawing: Drawing | None = None,
     ) -> BeamRules:
-        """Rules from lists of the host; T: the most tokens of a translation. prefixes: of each sentence, or none."""
+        """Make rules from lists of the host; T: the maximum length of a translation. prefixes: one per sentence, or
+        none."""
         longer = [tuple(s) for s in forbidden if len(s) > 1]
         starts = np.cumsum([0, *(len(s) for s in longer)])
         begin = np.full((N, max((len(p) for p in prefixes), default=0)), -1, np.int32)

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def _of(element: str) -> Any:
-    """Return a field whose array is of this dtype."""
+    """Return a field whose array has this dtype."""
     return field(metadata={"element": element})
 
 
@@ -17,14 +17,15 @@ def _of(element: str) -> Any:
 class BeamState:
     """The beams of N sentences with K rows each, on the device.
 
-    By row [N * K]: tokens int32, the last token; parents int64, the row continued; sums float64, what continuations are
-    compared by: log-probability so far, and what rules add; log_probs float64, without what rules add; bonus float64,
-    added to the score of what ends as a continuation of the row. By sentence [N]: live int32, rows with a hypothesis;
-    room int32, places that no ended hypothesis has taken; steps int32; limits int32, the most steps; to_beat float64,
-    the n-th best score of a finished hypothesis. divisors float64: what a sum over so many steps is divided by. Of
-    ended hypotheses, [N, K] in the order in which they ended: end_log_probs and end_scores float64, end_steps int32 (0:
-    none), end_tokens int32, end_parents int32 (rows before the last step), end_finished int32. history int32 [2, T,
-    N * K]: tokens and parents after every step. going int32 [1]: sentences that have not ended.
+    By row [N * K]: tokens int32, the last token; parents int64, the row continued; sums float64, the score by which
+    continuations are compared: log-probability so far, and what rules add; log_probs float64, without what rules add;
+    bonus float64, added to the score of a hypothesis that ends as a continuation of the row. By sentence [N]: live
+    int32, rows with a hypothesis; room int32, places not yet taken by an ended hypothesis; steps int32; limits int32,
+    the maximum number of steps; to_beat float64, the n-th best score of a finished hypothesis. divisors float64: the
+    divisor of a sum over 0, 1, ... steps. For ended hypotheses, [N, K] in the order in which they ended: end_log_probs
+    and end_scores float64, end_steps int32 (0: none), end_tokens int32, end_parents int32 (rows before the last step),
+    end_finished int32. history int32 [2, T, N * K]: tokens and parents after every step. going int32 [1]: sentences
+    that have not ended.
     """
 
     tokens: Any = _of("int32")
@@ -51,7 +52,7 @@ class BeamState:
     def start(
         cls, xp: Any, *, limits: np.ndarray, K: int, token: int | np.ndarray, divisors: np.ndarray, live: int = 1
     ) -> BeamState:
-        """`live` empty hypotheses a sentence, after `token`, of all or of each [N]; none where the limit is 0.
+        """Return `live` empty hypotheses per sentence, after `token`, one for all or [N]; none where the limit is 0.
 
         xp: of the device. limits: [N], of the host. divisors: for 0, 1, ... max(limits) tokens.
         """

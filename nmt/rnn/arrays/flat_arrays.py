@@ -1,4 +1,4 @@
-"""Arrays of one kind, all parameters say, that a device may keep side by side."""
+"""Arrays of one kind, for example all parameters, that a device may store side by side."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Any
 
 
 class Group(dict[str, Any]):
-    """Arrays by name. `whole`: one flat array in which all of them lie in their order, zero between them, so that one
-    call serves all; None where there is none, or they are a part of it. Groups of the same shapes from one device lie
-    alike."""
+    """Arrays by name. `whole` is one flat array that contains all of them in order, with zeros between them, so that
+    one call can process all; None if there is none, or the group is a part of another. Groups of the same shapes on one
+    device have the same layout.
+    """
 
     def __init__(self, arrays: Iterable[tuple[str, Any]], whole: Any = None) -> None:
         super().__init__(arrays)
         self.whole = whole
 
     def view(self, prefix: str) -> Group:
-        """Return the arrays below `prefix.` by their names without it; the same memory."""
+        """Return the arrays below `prefix.`, named without it; they share memory."""
         start = f"{prefix}."
         return Group((name[len(start) :], array) for name, array in self.items() if name.startswith(start))
 
 
 def whole_of(arrays: dict[str, Any]) -> Any:
-    """Return the array in which all of them lie, or None."""
+    """Return the array that contains all of them, or None."""
     return arrays.whole if isinstance(arrays, Group) else None

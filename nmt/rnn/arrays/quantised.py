@@ -1,4 +1,4 @@
-"""Matrices as whole numbers of 8 bits with a scale for each output channel."""
+"""Matrices of 8-bit integers with a scale for each output channel."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 LARGEST = 127
-"""Of the whole numbers: their range is the same on both sides of zero."""
+"""The largest integer; the range is symmetric around zero."""
 
 
 @dataclass(frozen=True)
 class Quantised:
-    """numbers int8 [K, N], from -127 to 127, and scales float32: [K] where each row is an output channel (`by_rows`,
-    an embedding table), else [N]."""
+    """An int8 matrix: numbers [K, N], from -127 to 127, and scales float32.
+
+    scales is [K] where each row is an output channel (`by_rows`, an embedding table), else [N].
+    """
 
     numbers: np.ndarray
     scales: np.ndarray
@@ -21,20 +23,20 @@ class Quantised:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the matrix."""
+        """Return the shape of the matrix."""
         return self.numbers.shape
 
     def restored(self) -> np.ndarray:
-        """Return the matrix in float32, as near as the numbers tell."""
+        """Return the dequantised matrix in float32."""
         return self.numbers * (self.scales[:, None] if self.by_rows else self.scales)
 
 
 def quantise(matrix: np.ndarray, *, by_rows: bool) -> Quantised:
-    """Return the nearest numbers (of equally near ones the even) to a float32 matrix [K, N], whose largest magnitude in
-    a channel becomes 127.
+    """Quantise a float32 matrix [K, N] by rounding to nearest, ties to even; the largest magnitude in a channel becomes
+    127.
 
-    A channel that is all zero, or below what float32 can divide by, becomes zero; one with an infinity or NaN gets the
-    scale NaN, so that it stays visible.
+    A channel that is all zero, or too small for float32 to divide by, becomes zero; one with an infinity or NaN gets
+    the scale NaN, so that it stays visible.
     """
     largest = np.abs(matrix).max(1 if by_rows else 0, initial=0)
     finite = np.isfinite(largest)

@@ -1,4 +1,4 @@
-"""Parameters by name, and their packed forms, which are made when first used and again after a change."""
+"""Parameters by name, and their packed forms, which are made at first use and again after a change."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PAIRS, QUADS = np.dtype(np.uint32), np.dtype(np.int32)
 
 
 def packed_dtype(where: str, dtype: Any, compute_dtype: str | None) -> np.dtype:
-    """Return the elements of packed weights for products in `compute_dtype`: "float32", "bfloat16", "int8", None for
-    `dtype` itself.
+    """Return the dtype of packed weights for products in `compute_dtype`: "float32", "bfloat16", "int8", None for
+    `dtype`.
 
-    Raises NMTError: another name, or one that does not go with `dtype`; a `dtype` that is neither float32 nor float64.
+    Raises NMTError: an unknown name, or one not supported with `dtype`; a `dtype` that is neither float32 nor float64.
     """
     dtype = np.dtype(dtype)
     if dtype not in (np.float32, np.float64):
@@ -37,13 +37,13 @@ def packed_dtype(where: str, dtype: Any, compute_dtype: str | None) -> np.dtype:
 
 
 def check_device(where: str, packed: np.dtype, device: str) -> None:
-    """Raises NMTError where there are no products of int8."""
+    """Raise NMTError if the device has no int8 products."""
     if packed == QUADS and device != "cpu":
         raise NMTError(f"{where}: compute_dtype int8 must be with device cpu, got {device}; use bfloat16 there")
 
 
 def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str, np.ndarray], dtype: Any) -> None:
-    """Every parameter there, of its shape and dtype and contiguous. Raises ShapeError."""
+    """Raise ShapeError unless every parameter is there, contiguous and of its shape and dtype."""
     for name, param in expected.items():
         if name not in arrays:
             raise ShapeError(f"{where}: parameter {name} must be given, got {', '.join(arrays) or 'none'}")
@@ -59,24 +59,24 @@ def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str,
 
 
 class Again(NamedTuple):
-    """How derived arrays are filled anew: `job` says it of one, and holds as long as the parameter's array is the same;
-    `run` does several."""
+    """How derived arrays are refilled: `job` describes one, and is valid as long as the parameter's array is the same;
+    `run` refills several."""
 
     job: Callable[[Packed], Any]
     run: Callable[[list[Any]], None]
 
 
-_Key = tuple[Any, ...]  # a parameter's whole name, then what tells its forms apart
+_Key = tuple[Any, ...]  # a parameter's whole name, then its form
 
 
 class Weights(MutableMapping[str, np.ndarray]):
     """A dictionary of parameters. Call `changed()` after writing into one of its arrays.
 
-    Any number of threads may read, and run cells on it; while one writes, nobody else may.
+    Any number of threads may read it and run cells with it; while one writes, no other thread may use it.
 
     `view(prefix)` is the same store seen below `prefix.`: cells nest without copies, and a packed form is made once
-    for all users. A matrix may be held as int8 alone (`hold_quantised`): products of int8 read that, all else a
-    restored float32 array, which is made when first asked for.
+    for all users. A matrix may be stored as int8 only (`hold_quantised`): int8 products read that, everything else a
+    restored float32 array, which is made at first use.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
@@ -84,14 +84,14 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._packed: dict[_Key, Packed] = {}
         self._stale: set[_Key] = set()
         self._jobs: dict[_Key, Any] = {}
-        self._used: list[set[_Key]] = [set(), set()]  # between the two last changes, and since then
+        self._used: list[set[_Key]] = [set(), set()]  # used between the last two changes, and since then
         self._version: list[object] = [object()]
         self._prefix = ""
-        self._lock = forkable(RLock())  # several threads may translate with one model
+        self._lock = forkable(RLock())  # several threads may share a model
 
     def view(self, prefix: str) -> Weights:
         """Return the parameters below `prefix.`, sharing arrays and packed forms."""
-        inner = Weights.__new__(Weights)  # everything is the store's, its lock too
+        inner = Weights.__new__(Weights)  # everything is shared with the store, including its lock
         inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
         inner._lock, inner._version = self._lock, self._version
         inner._jobs, inner._used = self._jobs, self._used
@@ -109,20 +109,20 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._put(name, array)
 
     def hold_quantised(self, name: str, matrix: Quantised) -> None:
-        """Hold this in the place of an array."""
+        """Store a quantised matrix in place of an array."""
         self._put(name, matrix)
 
     def quantised(self, name: str) -> Quantised | None:
-        """Return what is held in the place of an array, if so."""
+        """Return the quantised matrix stored in place of an array, if any."""
         held = self._arrays[self._prefix + name]
         return held if isinstance(held, Quantised) else None
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of an array, without restoring it."""
+        """Return the shape of an array, without restoring it."""
         return self._arrays[self._prefix + name].shape
 
     def _put(self, name: str, array: np.ndarray | Quantised) -> None:
-        """Hold another array or quantised matrix under this name; what was packed of the former one goes."""
+        """Store another array or quantised matrix under this name, and drop the packed forms of the former one."""
         with self._lock:
             self._arrays[self._prefix + name] = array
             for key in [k for k in self._packed if k[0] == self._prefix + name]:
@@ -142,26 +142,28 @@ class Weights(MutableMapping[str, np.ndarray]):
         return sum(1 for _ in self)
 
     def changed(self) -> None:
-        """The numbers have changed: packed forms are made again when next used."""
+        """Report that numbers have changed: packed forms are made again at their next use."""
         with self._lock:
             self._stale.update(self._packed)
             self._used[:] = [self._used[1], set()]
-            self._version[0] = object()  # last: whoever prepares for the new version finds what is stale marked so
+            self._version[0] = object()  # last: a thread that sees the new version finds stale forms marked
 
     @property
     def version(self) -> object:
-        """Another object after every change, of what lies above the view as well: what was prepared for a former one
-        does not hold any more."""
+        """Return an object that is replaced after every change, including changes above the view.
+
+        Whatever was prepared for a former version is no longer valid.
+        """
         return self._version[0]
 
     @property
     def packed_bytes(self) -> int:
-        """Return bytes of all packed forms, also of what lies above the view."""
+        """Return the bytes of all packed forms, including those above the view."""
         with self._lock:
             return sum(packed.nbytes for packed in self._packed.values())
 
     def ready(self, name: str, form: tuple[Any, ...]) -> Packed | None:
-        """Return what `derived` would return, where that is up to date."""
+        """Return what `derived` would return if that is up to date, else None."""
         key = (self._prefix + name, *form)
         with self._lock:
             if key not in self._packed or key in self._stale:
@@ -172,10 +174,11 @@ class Weights(MutableMapping[str, np.ndarray]):
     def derived(
         self, name: str, form: tuple[Any, ...], make: Callable[[Packed | None], Packed], again: Again | None = None
     ) -> Packed:
-        """Return what `make` computes from a parameter, kept under `form` until the parameter changes.
+        """Return the array that `make` computes from a parameter, cached under `form` until the parameter changes.
 
-        make: is given the array it made before, to fill again, or None; returns the array. again: fills many at once
-            after a change: this one, and those that were used since the change before.
+        make: receives its previous array, to fill again, or None; returns the array. again: refills many at once after
+        a
+            change: this one, and those used since the previous change.
         """
         key = (self._prefix + name, *form)
         with self._lock:
@@ -194,14 +197,14 @@ class Weights(MutableMapping[str, np.ndarray]):
 
 
 def initial_params(cell: Cell, seed: int, dtype: Any = np.float32) -> dict[str, np.ndarray]:
-    """Glorot uniform for each gate's matrix (Glorot and Bengio 2010, equation 16), biases zero, the forget gate's
-    one."""
+    """Return initial parameters: Glorot uniform for each gate's matrix (Glorot and Bengio 2010, equation 16), biases
+    zero, the forget gate's one."""
     rng = np.random.default_rng(seed)
     return {name: initial_array(param, rng, dtype) for name, param in cell.params().items()}
 
 
 def initial_array(param: Param, rng: np.random.Generator, dtype: Any = np.float32) -> np.ndarray:
-    """Return one parameter, as `cell.Param` says."""
+    """Return the initial array of one parameter, as `cell.Param` specifies."""
     if param.weight:
         limit = np.sqrt(6.0 / (param.shape[0] + 1))
         return rng.uniform(-limit, limit, param.shape).astype(dtype)

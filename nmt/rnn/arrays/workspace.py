@@ -1,4 +1,4 @@
-"""Memory for a run's arrays: each of its own, or pieces of a workspace that is used again."""
+"""Memory for a run's arrays: separate memory for each, or pieces of a workspace that is reused."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from nmt.rnn.arrays.aligned import LINE_BYTES, aligned
 
 
 def zeros_of(xp: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Zeros; on the processor they begin on a cache line, which NumPy does not promise."""
+    """Return zeros; on the processor they begin on a cache line, which NumPy does not guarantee."""
     return aligned(shape, dtype, zeros=True) if xp is np else xp.zeros(shape, dtype)
 
 
 class Allocate(Protocol):
-    """Where a run's arrays come from: a `Workspace`, or `Fresh` memory."""
+    """The source of a run's arrays: a `Workspace`, or `Fresh` memory."""
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an array of finite numbers."""
 
     def temporary(self) -> AbstractContextManager[None]:
-        """Return what is taken inside is not used any more after the end of the block."""
+        """Return a context; arrays allocated inside must not be used after it ends."""
 
 
 class Fresh:
-    """Memory of its own for every array, zero; freed when nobody holds the array."""
+    """Allocates separate zeroed memory for every array; freed when there is no reference to the array."""
 
     def __init__(self, xp: Any = np) -> None:
-        """`xp`: of the device whose memory it is."""
+        """Allocate on the device with this `xp`."""
         self._xp = xp
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -40,19 +40,19 @@ class Fresh:
         return zeros_of(self._xp, shape, dtype)
 
     def temporary(self) -> AbstractContextManager[None]:
-        """Does nothing."""
+        """Return a context that does nothing."""
         return nullcontext()
 
 
 class Workspace:
-    """Memory for one training step, taken piece by piece and given back all at once by `reset`, or by the end of a
-    `temporary` part; grows to the largest step seen."""
+    """Memory for one training step, handed out piece by piece and freed all at once by `reset`, or by the end of a
+    `temporary` block; grows to the largest step seen."""
 
     def __init__(self, xp: Any = np, first: int = tuning.CHUNK_BYTES) -> None:
-        """`xp`: of the device whose memory it is; first: bytes to begin with, then as many as there are already."""
+        """Allocate on the device with this `xp`; first: bytes of the first chunk, each later one doubles the total."""
         self._xp, self._first = xp, first
         self._chunks: list[Any] = []
-        self._at = 0  # the chunk in use
+        self._at = 0  # the current chunk
         self._used = 0  # bytes of it
         self._held = 0  # bytes in use
         self._most = 0  # the most there were since the last reset
@@ -74,28 +74,28 @@ class Workspace:
 
     @contextmanager
     def temporary(self) -> Iterator[None]:
-        """What is taken inside is free again at the end of the block."""
+        """Free at the end of the block what was allocated inside it."""
         before = self._at, self._used, self._held
         yield
         self._at, self._used, self._held = before
 
     @property
     def taken(self) -> int:
-        """Return the most bytes that were in use at a time since the last reset."""
+        """Return the most bytes that were in use at one time since the last reset."""
         return self._most
 
     @property
     def nbytes(self) -> int:
-        """Return bytes held, in use or not."""
+        """Return the bytes allocated, in use or not."""
         return sum(chunk.size for chunk in self._chunks)
 
     def release(self) -> None:
-        """Let all memory go: what is taken next is found anew. Arrays handed out before keep theirs."""
+        """Free all memory; the next request allocates again. Arrays handed out before stay valid."""
         self._chunks = []
         self._at = self._used = self._held = self._most = 0
 
     def reset(self) -> None:
-        """Everything taken is free again. Arrays handed out before must not be used any more."""
+        """Free all pieces for reuse. Arrays handed out before must not be used any more."""
         if len(self._chunks) > 1:
             self._chunks = [zeros_of(self._xp, (self._most * 5 // 4,), np.uint8)]
         self._at = self._used = self._held = self._most = 0

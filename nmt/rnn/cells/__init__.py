@@ -1,4 +1,4 @@
-"""The cells we ship, one idea a file."""
+"""The cells that come with the package, one idea per file."""
 
 from nmt.rnn.cells.attention import Attention, AttentionCell, ConditionalAttentionCell
 from nmt.rnn.cells.conv_s2s import (

@@ -9,46 +9,46 @@ from nmt.rnn.graph import Value
 
 Activation = Callable[[Value], Value]
 ActivationSpec = str | tuple[str, float] | tuple[str, float, float]
-"""A name, alone or with the numbers of the function in the order it takes them, ONNX's alpha and beta."""
+"""A name, alone or with the function's parameters in order: ONNX's alpha and beta."""
 
 
 def clip(x: Value, limit: float | None) -> Value:
-    """x held between -limit and limit; None leaves it as it is."""
+    """Return x limited to [-limit, limit]; None leaves it unchanged."""
     return x if limit is None else -maximum(-maximum(x, -limit), -limit)
 
 
 def hard_sigmoid(x: Value, alpha: float = 0.2, beta: float = 0.5) -> Value:
-    """alpha x + beta held between 0 and 1 (Courbariaux et al. 2015, equation 3, has alpha = beta = 1/2)."""
+    """Return alpha x + beta limited to [0, 1] (Courbariaux et al. 2015, equation 3, has alpha = beta = 1/2)."""
     return 1 - relu(1 - relu(alpha * x + beta))
 
 
 def softsign(x: Value) -> Value:
-    """x / (1 + |x|) (Glorot and Bengio 2010, section 1)."""
+    """Return x / (1 + |x|) (Glorot and Bengio 2010, section 1)."""
     return x / (1 + maximum(x, -x))
 
 
 def leaky_relu(x: Value, alpha: float = 0.01) -> Value:
-    """x where it is positive, else alpha x (Maas et al. 2013, section 2)."""
+    """Return x where it is positive, else alpha x (Maas et al. 2013, section 2)."""
     return relu(x) - alpha * relu(-x)
 
 
 def elu(x: Value, alpha: float = 1.0) -> Value:
-    """x where it is positive, else alpha (exp(x) - 1) (Clevert et al. 2016, equation 15)."""
+    """Return x where it is positive, else alpha (exp(x) - 1) (Clevert et al. 2016, equation 15)."""
     return relu(x) + alpha * (exp(-relu(-x)) - 1)
 
 
 def scaled_tanh(x: Value, alpha: float = 1.7159, beta: float = 2 / 3) -> Value:
-    """alpha tanh(beta x) (LeCun et al. 1998, section 4.4)."""
+    """Return alpha tanh(beta x) (LeCun et al. 1998, section 4.4)."""
     return alpha * tanh(beta * x)
 
 
 def thresholded_relu(x: Value, alpha: float = 1.0) -> Value:
-    """x where it is above alpha, else 0 (Konda et al. 2015, section 3)."""
+    """Return x where it is above alpha, else 0 (Konda et al. 2015, section 3)."""
     return x * positive(x - alpha)
 
 
 def affine(x: Value, alpha: float = 1.0, beta: float = 0.0) -> Value:
-    """alpha x + beta: x itself as it stands (ONNX: Affine; Keras: linear)."""
+    """Return alpha x + beta; with the defaults x itself (ONNX: Affine; Keras: linear)."""
     return alpha * x + beta
 
 
@@ -68,8 +68,10 @@ _BY_NAME: dict[str, Callable[..., Value]] = {
 
 
 def activation(spec: ActivationSpec) -> Activation:
-    """Return the function of this name, with its numbers. Raises ShapeError: there is none, or it does not take as
-    many."""
+    """Return the function of this name, with its numbers applied.
+
+    Raises ShapeError: the name is unknown, or it takes fewer numbers.
+    """
     name, *numbers = (spec,) if isinstance(spec, str) else spec
     if name not in _BY_NAME:
         raise ShapeError(f"activation: must be one of {', '.join(_BY_NAME)}, got {name}")

@@ -1,7 +1,7 @@
 """Attention around any decoder cell.
 
-The encoder's outputs come in as the captured array `memory` [S, B, M]. What depends on them alone (the keys) is
-written inside the step like everything else; the compiler takes it out of the time loop.
+The encoder's outputs come in as the captured array `memory` [S, B, M]. Values that depend only on them (the keys) are
+written inside the step like everything else; the compiler moves them out of the time loop.
 """
 
 from collections.abc import Callable
@@ -21,16 +21,16 @@ class Attention:
     """Weights over the source positions, and the context: the sum of weights * values.
 
     weights = softmax(scores(query, keys)); `kind` is the score:
-               `bahdanau`  v . tanh(keys W_k + query W_q)     (Bahdanau et al. 2015, appendix A.1.2)
-               `general`   query . (keys W_k)                 (Luong et al. 2015, equation 8)
-               `dot`       query . keys
-               `scaled_dot` the same over sqrt(query_size)    (Vaswani et al. 2017, section 3.2.1)
-               `multi_head` scaled_dot in each of `heads`, over queries, keys and values that are projected to
-                            attention_size numbers and cut; the contexts side by side are projected, too
-                            (Vaswani et al. 2017, section 3.2.2)
+               `bahdanau`  v . tanh(keys W_k + query W_q)     (Bahdanau et al. 2015, appendix A.1.2) `general`   query .
+               (keys W_k)                 (Luong et al. 2015, equation 8) `dot`       query . keys `scaled_dot` the same
+               over sqrt(query_size)    (Vaswani et al. 2017, section 3.2.1) `multi_head` scaled_dot in each of `heads`,
+               over queries, keys and values that are projected to
+                            attention_size numbers and split; the concatenated contexts are projected, too (Vaswani et
+                            al. 2017, section 3.2.2)
 
-    The memory is keys and values in one, or, with a `key_size`, so many numbers of the key and then the value's. With a
-    `projection` both are tanh(memory W_m + b_m) of that size. `bias`: bahdanau adds b_q to query W_q.
+    The memory serves as both keys and values, or, with a `key_size`, its first `key_size` features are the key and the
+    rest the value. With a `projection` both are tanh(memory W_m + b_m) of that size. `bias`: bahdanau adds b_q to query
+    W_q.
     """
 
     kind: str
@@ -43,7 +43,11 @@ class Attention:
     projection: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises ShapeError: a product of numbers of different sizes, keys without values, or heads of no one size."""
+        """Check the sizes.
+
+        Raises ShapeError: factors of a product differ in size, keys without values, or a size not divisible by the
+        heads.
+        """
         if self.projection is not None and self.key_size is not None:
             raise ShapeError("Attention: key_size must be None with a projection, which makes keys and values in one")
         if self.attention_size % self.heads:
@@ -60,21 +64,21 @@ class Attention:
 
     @property
     def keys(self) -> int:
-        """Width of a key before the score's own product."""
+        """Return the width of a key before the score's own product."""
         return (self.projection or self.memory_size) if self.key_size is None else self.key_size
 
     @property
     def context_size(self) -> int:
-        """Width of the context."""
+        """Return the width of the context."""
         return self.attention_size if self.kind == "multi_head" else self.values
 
     @property
     def values(self) -> int:
-        """Width of a value before the heads' product."""
+        """Return the width of a value before the heads' product."""
         return self.projection or self.memory_size - (self.key_size or 0)
 
     def params(self) -> dict[str, Param]:
-        """Return those of the score, of the heads, and of the projection."""
+        """Return the parameters of the score, of the heads, and of the projection."""
         Q, M, A = self.query_size, self.keys, self.attention_size
         shapes: dict[str, Param] = {}
         if self.projection is not None:
@@ -120,7 +124,7 @@ class Attention:
         return context
 
     def _scores(self, p: Scope, query: Value, keys: Value) -> Value:
-        """Return how well each source position fits the query: one number a position and row."""
+        """Return the score of each source position for the query: one number per position and row."""
         if self.kind == "bahdanau":
             asked = query @ p.W_q
             return dot(tanh(keys @ p.W_k + (asked + p.b_q if self.bias else asked)), p.v)
@@ -131,16 +135,15 @@ class Attention:
 
 
 class AttentionCell(Cell):
-    """A decoder cell, attention over the source, and what the output layer reads of both (Luong et al. 2015, sections
-    3.1 and 3.3).
+    """A decoder cell, attention over the source, and a readout of both for the output layer (Luong et al. 2015,
+    sections 3.1 and 3.3).
 
-    query = output of the inner cell; context: see `Attention`. What is read, y, by `readout`:
-        `tanh`      tanh([context; query] W_c + b_c), the attentional vector
-        `linear`    the same without tanh
-        `deep`      tanh([context; query; x] W_c + b_c), with the step's own input (Pascanu et al. 2014)
-        a cell      its output for the input [query; context]; its states are `readout.*`
-    Without attention (`none`) y is the query, and the memory is not read. With input feeding y joins the next step's
-    input.
+    query = output of the inner cell; context: see `Attention`. The output y depends on `readout`:
+        `tanh`      tanh([context; query] W_c + b_c), the attentional vector `linear`    the same without tanh `deep`
+        tanh([context; query; x] W_c + b_c), with the step's own input (Pascanu et al. 2014) a cell      its output for
+        the input [query; context]; its states are `readout.*`
+    Without attention (`none`) y is the query, and the memory is not read. With input feeding y is concatenated to the
+    next step's input.
     """
 
     def __init__(
@@ -159,8 +162,11 @@ class AttentionCell(Cell):
         dropout: float = 0.0,
         key_size: int | None = None,
     ) -> None:
-        """attention: `none`, or a kind of `Attention`, which has heads, bias, projection and key_size. readout: a cell
-        is given as what makes it of its input and output size. Raises ShapeError."""
+        """Make an attention cell around a decoder cell.
+
+        attention: `none`, or a kind of `Attention`, which has heads, bias, projection and key_size. readout: a cell is
+        given as a function of its input and output size that makes it. Raises ShapeError.
+        """
         self.cell, self.memory_size, self.output_size = cell, memory_size, output_size
         self.input_feeding, self.dropout = input_feeding, dropout
         self.input_size = cell.input_size - (output_size if input_feeding else 0)
@@ -189,7 +195,7 @@ class AttentionCell(Cell):
             self.readout = readout(self.cell.output_size + self.attention.context_size, output_size)
 
     def params(self) -> dict[str, Param]:
-        """Return those of the inner cell, of attention, and of the readout."""
+        """Return the parameters of the inner cell, of attention, and of the readout."""
         shapes = under("cell", self.cell.params())
         if self.attention is None:
             return shapes
@@ -232,7 +238,7 @@ class AttentionCell(Cell):
         return y, State(new)
 
     def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, dict[str, Value]]:
-        """Return the query, its context, and the states of the inner cell after a step."""
+        """Run the inner cell; return the query, its context, and the inner cell's new states."""
         query, inner = self.cell.step(p.sub("cell"), x, s.sub("cell"))
         context = None if self.attention is None else self.attention.context(p, query)
         return query, context, under("cell", inner)
@@ -242,10 +248,10 @@ class ConditionalAttentionCell(AttentionCell):
     """Attention inside the first layer's step (Sennrich et al. 2017, Nematus: a toolkit for neural machine translation,
     section on the conditional GRU).
 
-    The first of `cells` reads the input; its state asks attention; `second(context_size, hidden_size)`, a cell with the
-    same states, goes on from it and reads the context. The other cells lie above it as in a `StackCell`. Parameters are
-    those of `AttentionCell` and `second.*`; the states are the first cell's and those above. The last cell's output is
-    the query of the readout.
+    The first of `cells` reads the input, and its state is the query of the attention. `second(context_size,
+    hidden_size)` makes a cell with the same states, which continues from that state and reads the context. The other
+    cells are stacked on top as in a `StackCell`. Parameters are those of `AttentionCell` and `second.*`; the states are
+    those of the first cell and of the cells above. The last cell's output is the query of the readout.
     """
 
     def __init__(
@@ -256,7 +262,7 @@ class ConditionalAttentionCell(AttentionCell):
         output_size: int,
         **options: Any,
     ) -> None:
-        """`options` are those of `AttentionCell`. Raises ShapeError."""
+        """Make the cell; `options` are those of `AttentionCell`. Raises ShapeError."""
         super().__init__(StackCell(cells), memory_size, output_size, **options)
         if self.attention is None:
             raise ShapeError("ConditionalAttentionCell: attention must be a kind of Attention, got none")
@@ -269,7 +275,7 @@ class ConditionalAttentionCell(AttentionCell):
             )
 
     def params(self) -> dict[str, Param]:
-        """Return those of `AttentionCell`, and of the second cell."""
+        """Return the parameters of `AttentionCell`, and of the second cell."""
         return super().params() | under("second", self.second.params())
 
     @override

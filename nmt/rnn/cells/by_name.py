@@ -1,4 +1,4 @@
-"""The names by which settings and tools know a recurrent layer's cell, and what makes it."""
+"""The names of recurrent cells in settings and tools, and the functions that make them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -30,7 +30,7 @@ CELLS_BY_NAME: dict[str, Callable[[int, int], Cell]] = {
     "mi_lstm_layer_norm": partial(MILSTMCell, layer_norm=True),
     "peephole_lstm": PeepholeLSTMCell,
     "coupled_lstm": CoupledLSTMCell,
-    # The memory is twice as wide as what is handed on.
+    # The memory is twice as wide as the output.
     "projected_lstm": lambda D, H: ProjectedLSTMCell(D, 2 * H, H),
     "deep_transition_gru": DeepTransitionGRUCell,
     "sru": SRUCell,
@@ -42,4 +42,4 @@ CELLS_BY_NAME: dict[str, Callable[[int, int], Cell]] = {
     "ind_rnn": IndRNNCell,
     "convolution": ConvolutionCell,
 }
-"""Of (input_size, hidden_size); a cell puts out hidden_size numbers."""
+"""Functions of (input_size, hidden_size); the cell's output has hidden_size numbers."""

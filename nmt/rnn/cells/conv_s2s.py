@@ -1,9 +1,9 @@
 """The layers of a convolutional translator (Gehring et al. 2017, Convolutional Sequence to Sequence Learning; ConvS2S).
 
-Every layer hands the embeddings on beside its own output, [B, H + E], for keys, values and queries all read them. No
-layer feeds a lower one, so over a finished sequence they run one after another (`nmt.rnn.scan.layered`), all products
-at once; in search they are one step whose state is each layer's window. Sums of two are scaled by sqrt(0.5), which
-keeps their variance (section 3.5).
+Every layer passes the embeddings on next to its own output, [B, H + E], since keys, values and queries all read them.
+No layer feeds a lower one, so over a finished sequence the layers run one after another (`nmt.rnn.scan.layered`), all
+products at once; in search they are one step whose state is each layer's window. Sums of two terms are scaled by
+sqrt(0.5), which preserves their variance (section 3.5).
 """
 
 from nmt.errors import ShapeError
@@ -17,7 +17,7 @@ HALF = 0.5**0.5
 
 
 class ConvEntryCell(Cell):
-    """[x W + b; x] for embeddings x [B, E] with dropout: from their size to that of the layers (section 3.2)."""
+    """[x W + b; x] for embeddings x [B, E] with dropout: a map from their size to that of the layers (section 3.2)."""
 
     def __init__(self, embedding_size: int, hidden_size: int, dropout: float = 0.0) -> None:
         self.input_size, self.hidden_size, self.dropout = embedding_size, hidden_size, dropout
@@ -34,8 +34,8 @@ class ConvEntryCell(Cell):
 class ConvEncoderLayer(Cell):
     """(conv(x) + x) sqrt(0.5), the window centred on x: gated linear units and a residual (section 3.2).
 
-    The output comes (window - 1) / 2 steps late: then the inputs on the right are known. Before the sequence there are
-    zeros, and whoever runs the cell has as many follow it.
+    The output is delayed by (window - 1) / 2 steps, when the inputs on the right are known. Before the sequence there
+    are zeros, and the caller must append as many zeros after it.
     """
 
     def __init__(self, hidden_size: int, embedding_size: int, window: int = 3, dropout: float = 0.0) -> None:
@@ -64,7 +64,7 @@ class ConvEncoderLayer(Cell):
 
 
 class ConvMemoryCell(Cell):
-    """What the decoder reads: keys z = h W + b of the embeddings' size, and values (z + e) sqrt(0.5) (section 3.3)."""
+    """The decoder's memory: keys z = h W + b of the embeddings' size, and values (z + e) sqrt(0.5) (section 3.3)."""
 
     def __init__(self, hidden_size: int, embedding_size: int) -> None:
         self.hidden_size, self.embedding_size = hidden_size, embedding_size
@@ -115,7 +115,7 @@ class ConvDecoderLayer(Cell):
 
 
 class ConvOutputCell(Cell):
-    """h W + b, with dropout: what the output layer reads."""
+    """h W + b, with dropout: the input of the output layer."""
 
     def __init__(self, hidden_size: int, embedding_size: int, dropout: float = 0.0) -> None:
         self.hidden_size, self.dropout = hidden_size, dropout
@@ -134,7 +134,7 @@ def _linear(name: str, input_size: int, output_size: int) -> dict[str, Param]:
 
 
 def _parts(x: Value, hidden_size: int) -> tuple[Value, Value]:
-    """Return a layer's own numbers and the embeddings beside them."""
+    """Return a layer's own features and the embeddings next to them."""
     cut = x.graph.apply
     return (
         cut("slice", x, start=0, size=hidden_size),

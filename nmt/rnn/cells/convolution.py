@@ -1,8 +1,8 @@
-"""Convolutions over time as cells: what past inputs will give to later outputs is the state.
+"""Convolutions over time as cells: the state is the contribution of past inputs to later outputs.
 
 y_t = x_t W_0 + x_{t-1} W_1 + ... is computed as y_t = x_t W_0 + s_1 with s_1' = x_t W_1 + s_2, s_2' = x_t W_2 + ...
-(the transposed form of a filter). So every product reads the input alone: run over a finished sequence all of them
-are done at once, before the loop; run step by step, each input is multiplied once. It is the same convolution.
+(the transposed form of a filter). So every product reads the input only: over a finished sequence all products are
+computed at once, before the loop; step by step, each input is multiplied once. It is the same convolution.
 """
 
 from nmt.errors import ShapeError
@@ -14,7 +14,7 @@ from nmt.rnn.graph import Value
 def window_params(
     window: int, input_size: int, width: int, gates: int, deviation: float | None = None
 ) -> dict[str, Param]:
-    """`W_0` for the newest input to `W_{window - 1}` for the oldest, and a bias. deviation: see `Param`."""
+    """Return `W_0` for the newest input to `W_{window - 1}` for the oldest, and a bias. deviation: see `Param`."""
     if window < 1:
         raise ShapeError(f"window: must be at least 1, got {window}")
     shapes = {f"W_{k}": Param((input_size, width), gates=gates, deviation=deviation) for k in range(window)}
@@ -22,12 +22,12 @@ def window_params(
 
 
 def window_states(window: int, width: int) -> dict[str, int]:
-    """`past1`: what inputs so far give to the next step's sum; `past2` to the one after it; ..."""
+    """Return the states: `past1`, the past inputs' part of the next step's sum; `past2` of the one after it; ..."""
     return {f"past{k}": width for k in range(1, window)}
 
 
 def convolve(p: Scope, x: Value, s: State, window: int) -> tuple[Value, State]:
-    """Return the sum over the window, without bias, and the states after the step."""
+    """Return the sum over the window, without bias, and the new states."""
     parts = [x @ p[f"W_{k}"] for k in range(window)]
     parts = [part + s[f"past{k + 1}"] if k + 1 < window else part for k, part in enumerate(parts)]
     return parts[0], State({f"past{k}": part for k, part in enumerate(parts) if k})
@@ -37,8 +37,9 @@ class ConvolutionCell(Cell):
     """Gated linear units over the last `window` inputs: y = a * sigmoid(b), [a, b] the convolution (Gehring et al.
     2017, Convolutional Sequence to Sequence Learning, section 3.2; Dauphin et al. 2017, equation 1).
 
-    Weights start with the variance 4 p / (window * input_size), p the share `retained` by dropout of the input, so that
-    the output's variance is the input's: the gate takes three quarters of it (Gehring et al. 2017, section 3.5).
+    Weights are initialised with the variance 4 p / (window * input_size), where p is the share of the input `retained`
+    by dropout, so that the output's variance equals the input's: the gate removes three quarters of it (Gehring et al.
+    2017, section 3.5).
     """
 
     def __init__(self, input_size: int, hidden_size: int, window: int = 3, retained: float = 1.0) -> None:

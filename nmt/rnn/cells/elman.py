@@ -7,7 +7,7 @@ from nmt.rnn.graph import Value
 
 
 class ElmanCell(Cell):
-    """h_t = f(x W_x + h_prev W_h + b), f an activation by name; `clip` holds what goes into it within +-clip."""
+    """h_t = f(x W_x + h_prev W_h + b), f an activation by name; `clip` limits its argument to [-clip, clip]."""
 
     def __init__(
         self,

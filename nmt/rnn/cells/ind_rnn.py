@@ -1,4 +1,4 @@
-"""Independently recurrent network: each unit sees only its own past."""
+"""Independently recurrent network: each unit reads only its own past."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.activations import activation
@@ -6,8 +6,8 @@ from nmt.rnn.graph import Value
 
 
 class IndRNNCell(Cell):
-    """h_t = f(x W_x + u * h_prev + b) with one number u a unit, 1 at first (Li et al. 2018, Independently Recurrent
-    Neural Network, section 3); f is relu in the paper."""
+    """h_t = f(x W_x + u * h_prev + b) with one recurrent weight u per unit, initially 1 (Li et al. 2018, Independently
+    Recurrent Neural Network, section 3); f is relu in the paper."""
 
     def __init__(self, input_size: int, hidden_size: int, nonlinearity: str = "relu") -> None:
         activation(nonlinearity)

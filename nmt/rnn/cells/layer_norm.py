@@ -9,22 +9,22 @@ from nmt.rnn.functions import mean, sigmoid, split, sqrt, tanh
 from nmt.rnn.graph import Value
 
 EPSILON = 1e-5
-"""Added to a variance, so that a constant vector becomes zero and not NaN."""
+"""A number added to a variance, so that a constant vector becomes zero and not NaN."""
 
 
 def layer_norm(x: Value, gain: Value, bias: Value) -> Value:
-    """LN(x; gain, bias) = (x - mean) / sqrt(variance + EPSILON) * gain + bias, over the features of a row."""
+    """Return LN(x; gain, bias) = (x - mean) / sqrt(variance + EPSILON) * gain + bias, over the features of a row."""
     centred = x - mean(x)
     return centred * (1 / sqrt(mean(centred * centred) + EPSILON)) * gain + bias
 
 
 def norm_params(name: str, width: int) -> dict[str, Param]:
-    """Return the gain (one at first) and the bias (zero) of a normalisation."""
+    """Return the gain (initially one) and the bias (initially zero) of a normalisation."""
     return {f"gain_{name}": Param((width,), start=1.0), f"bias_{name}": Param((width,))}
 
 
 def normalised(p: Scope, name: str, x: Value) -> Value:
-    """x normalised with the gain and bias of this name."""
+    """Return x normalised with the gain and bias of this name."""
     return layer_norm(x, p[f"gain_{name}"], p[f"bias_{name}"])
 
 
@@ -54,7 +54,7 @@ class LayerNormLSTMCell(Cell):
 
 class LayerNormGRUCell(Cell):
     """[r, z] = sigmoid(LN(x W_rz) + LN(h U_rz)),  n = tanh(LN(x W_n) + r * LN(h U_n)),
-    h_t = (1 - z) * n + z * h_prev: four normalisations, as in the paper, whose z points the other way."""
+    h_t = (1 - z) * n + z * h_prev: four normalisations, as in the paper, whose z is our 1 - z."""
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
@@ -81,5 +81,5 @@ class LayerNormGRUCell(Cell):
 
 
 def slice_of(x: Value, start: int, size: int) -> Value:
-    """Features [start, start + size) of x."""
+    """Return features [start, start + size) of x."""
     return x.graph.apply("slice", x, start=start, size=size)

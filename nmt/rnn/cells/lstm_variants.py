@@ -11,13 +11,13 @@ from nmt.rnn.graph import Value
 class LSTMVariantCell(Cell):
     """Gates i, f, g, o side by side, with
 
-    peepholes   i and f also see c_prev, o sees c_t, each through one number a unit, `w_i`, `w_f`, `w_o` (Gers and
+    peepholes   i and f also see c_prev, o sees c_t, each through one weight per unit, `w_i`, `w_f`, `w_o` (Gers and
                 Schmidhuber 2000; Graves 2013, equations 7-11)
-    projection  h_t = (sigmoid(o) * tanh(c_t)) W_p of this many numbers (Sak, Senior and Beaufays 2014, section 2)
-    clip        what goes into the activations of the gates is held within +-clip (ONNX: `clip`)
-    cell_clip   c_t is held within +-cell_clip (cuDNN: cudnnRNNSetClip)
+    projection  h_t = (sigmoid(o) * tanh(c_t)) W_p of this width (Sak, Senior and Beaufays 2014, section 2)
+    clip        the arguments of the gates' activations are limited to [-clip, clip] (ONNX: `clip`)
+    cell_clip   c_t is limited to [-cell_clip, cell_clip] (cuDNN: cudnnRNNSetClip)
     coupled     f = 1 - i; gates are i, g, o (Greff et al. 2017, section 3, CIFG; ONNX: `input_forget`)
-    activations of the gates, of the candidate g, and of c_t on its way out, by name
+    activations of the gates, of the candidate g, and of c_t in the output, by name
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class LSTMVariantCell(Cell):
 
 
 class PeepholeLSTMCell(LSTMVariantCell):
-    """The LSTM whose gates see the memory: i and f that of the step before, o the new one (Gers and Schmidhuber 2000;
-    Graves 2013, equations 7-11)."""
+    """The LSTM whose gates read the memory: i and f that of the previous step, o the new one (Gers and Schmidhuber
+    2000; Graves 2013, equations 7-11)."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         super().__init__(input_size, hidden_size, bias, peepholes=True)
@@ -92,7 +92,8 @@ class ProjectedLSTMCell(LSTMVariantCell):
 
 
 class CoupledLSTMCell(LSTMVariantCell):
-    """What is forgotten is what is written, f = 1 - i: three gates (Greff et al. 2017, section 3, CIFG)."""
+    """The LSTM whose forget gate is coupled to the input gate, f = 1 - i: three gates (Greff et al. 2017, section 3,
+    CIFG)."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
         super().__init__(input_size, hidden_size, bias, coupled=True)

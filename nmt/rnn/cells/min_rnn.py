@@ -1,4 +1,5 @@
-"""minGRU and minLSTM: gates of the input alone (Feng et al. 2024, Were RNNs All We Needed?, sections 3.1 and 3.2)."""
+"""minGRU and minLSTM: gates that depend only on the input (Feng et al. 2024, Were RNNs All We Needed?, sections 3.1 and
+3.2)."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.functions import sigmoid, split
@@ -6,7 +7,7 @@ from nmt.rnn.graph import Value
 
 
 class _OfInputs(Cell):
-    """One product of the input gives all gates; the only state is the output."""
+    """A base: one product of the input gives all gates; the only state is the output."""
 
     gates = 2
 
@@ -22,7 +23,8 @@ class _OfInputs(Cell):
 
 
 class MinGRUCell(_OfInputs):
-    """z = sigmoid(x W_z + b_z),  h_t = (1 - z) * h_prev + z * (x W_n + b_n); gates z, n. z takes the new."""
+    """z = sigmoid(x W_z + b_z),  h_t = (1 - z) * h_prev + z * (x W_n + b_n); gates z, n. z is the weight of the new
+    value."""
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         z, n = split(x @ p.W_x + p.b, 2)
@@ -32,7 +34,8 @@ class MinGRUCell(_OfInputs):
 
 
 class MinLSTMCell(_OfInputs):
-    """f and i, sigmoids of the input, divided by their sum: h_t = f' * h_prev + i' * (x W_n + b_n); gates f, i, n."""
+    """f and i, sigmoids of the input, normalised to sum to one: h_t = f' * h_prev + i' * (x W_n + b_n); gates f, i,
+    n."""
 
     gates = 3
 

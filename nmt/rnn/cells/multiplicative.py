@@ -1,4 +1,4 @@
-"""Multiplicative integration: inputs and states meet in a product of numbers, besides their sum (Wu et al. 2016)."""
+"""Multiplicative integration: inputs and states are combined by an elementwise product and a sum (Wu et al. 2016)."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.layer_norm import norm_params, normalised

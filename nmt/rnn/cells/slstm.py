@@ -9,14 +9,14 @@ from nmt.rnn.graph import Value
 class SLSTMCell(Cell):
     """Gates i, f, z, o. Equations 8-17 of the paper, the forget gate a sigmoid:
 
-    m_t = max(log f + m_prev, i),  i' = exp(i - m_t),  f' = exp(log f + m_prev - m_t),
-    c_t = f' * c_prev + i' * tanh(z),  n_t = f' * n_prev + i',  h_t = sigmoid(o) * c_t / n_t.
+    m_t = max(log f + m_prev, i),  i' = exp(i - m_t),  f' = exp(log f + m_prev - m_t), c_t = f' * c_prev + i' * tanh(z),
+    n_t = f' * n_prev + i',  h_t = sigmoid(o) * c_t / n_t.
 
-    m only scales c and n, which h divides by one another: h is that of equations 8-14, which know no m. Where n_prev is
-    zero nothing has been stored yet, and the paper's equations leave m_prev open: it counts as minus infinity there,
-    m_t = i and i' = 1. So n_t is never zero, a first step gives h = sigmoid(o) * tanh(z) also where exp(i) is no number
-    of the type, and all gradients are finite (f' is held at 1, for m_prev is no bound then). `heads`: h is cut into
-    this many parts, and each part of the gates sees its own (the paper's memory mixing); `R_0`, ... are their matrices.
+    m only scales c and n, whose quotient h uses, so h is that of equations 8-14, which have no m. Where n_prev is zero
+    nothing has been stored yet, and the paper's equations leave m_prev open: it counts as minus infinity there, m_t = i
+    and i' = 1. So n_t is never zero, a first step gives h = sigmoid(o) * tanh(z) also where exp(i) overflows the type,
+    and all gradients are finite (f' is limited to 1, since m_prev is no bound then). `heads`: h is split into this many
+    parts, and each part of the gates reads its own (the paper's memory mixing); `R_0`, ... are their matrices.
     """
 
     def __init__(self, input_size: int, hidden_size: int, heads: int = 1) -> None:
@@ -48,6 +48,6 @@ class SLSTMCell(Cell):
         return h, State(h=h, c=c, n=n, m=m)
 
     def _mixed(self, p: Scope, h: Value) -> list[Value]:
-        """Return what the state adds to each gate."""
+        """Return the recurrent contribution to each gate."""
         parts = [split(part @ p[f"R_{k}"], 4) for k, part in enumerate(split(h, self.heads))]
         return [concat(*gate) for gate in zip(*parts, strict=True)]

@@ -1,4 +1,4 @@
-"""Simple recurrent unit: gates that see the input and the unit's own memory, so all products leave the time loop."""
+"""Simple recurrent unit: gates read the input and the unit's own memory, so all products leave the time loop."""
 
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.functions import sigmoid, split

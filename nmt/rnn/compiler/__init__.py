@@ -1,1 +1,1 @@
-"""One pass a file, graph in, graph out."""
+"""The compiler's passes, one per file, each from graph to graph."""

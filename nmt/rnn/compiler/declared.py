@@ -1,4 +1,4 @@
-"""What a cell says of itself and what its step returns, checked once: a step is an author's code, and may be wrong."""
+"""Checks of a cell's declarations and of its step's results, made once: they are an author's code, and may be wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nmt.rnn.own_code import own_code, place_of, shown
 
 
 class Declared:
-    """A cell's sizes and names. Raises ShapeError: they are not of their kinds, or its methods raise."""
+    """A cell's sizes and names. Raises ShapeError: they have wrong types, or its methods raise."""
 
     def __init__(self, cell: Cell) -> None:
         self.name = type(cell).__name__
@@ -28,7 +28,7 @@ class Declared:
         self._check_starts(cell)
 
     def results(self, graph: Graph, step: Callable[..., Any], *given: Any) -> tuple[Value, dict[str, Value]]:
-        """Return the output and the new states that a step gives."""
+        """Run the step; return its output and new states, checked."""
         where = f"{self.name}.step"
         with own_code(f"{where}:", "must return its output and a State", kind=ShapeError, of=step):
             found = step(*given)
@@ -63,14 +63,14 @@ class Declared:
         return size  # type: ignore[return-value]
 
     def _check_names(self) -> None:
-        """What a step reads of its scope, and a scan by `needs`, has names of its own."""
+        """Check that everything a step reads from its scope, and a scan names in `needs`, has a distinct name."""
         names = Counter(["x", *self.params, *self.captured, *self.sequences])
         if twice := sorted(name for name, n in names.items() if n > 1):
             promise = "parameters, captured arrays, sequences and the input x must have different names"
             raise ShapeError(f"{self.name}: {promise}, got {shown(twice[0])} twice")
 
     def _check_starts(self, cell: Cell) -> None:
-        """What states start from: names of states, and of vectors as wide."""
+        """Check that initial values belong to existing states and vectors of the same width."""
         promise = "must return a tuple of names of its states"
         found, at = self._called(cell.starts, promise)
         if not isinstance(found, tuple | list) or not all(isinstance(k, str) and k in self.states for k in found):
@@ -83,14 +83,14 @@ class Declared:
             raise ShapeError(f"{self.name}.learned: {promise}, got {shown(found)}{at}")
 
     def _called(self, method: Callable[[], Any], promise: str) -> tuple[Any, str]:
-        """Return what a method returns, and its place for an error."""
+        """Call a method; return its result, and its place in the source for an error."""
         with own_code(f"{self.name}.{method.__name__}:", promise, kind=ShapeError, of=method):
             found = method()
         place = place_of(method)
         return found, f" ({place})" if place else ""
 
     def _named(self, method: Callable[[], Any], kind: type, words: str) -> Any:
-        """Return what a method declares by name."""
+        """Return a method's declarations by name, checked."""
         where, promise = f"{self.name}.{method.__name__}:", f"must return a dict with {words} for each name"
         found, at = self._called(method, promise)
         if not isinstance(found, dict):

@@ -1,7 +1,7 @@
 """Pass 2, differentiate: reverse mode on the graph of a step.
 
-One gradient rule per operation (`ops.py`); gradients from several users are summed. Only what was asked for is
-built: values that lead to no wanted leaf are never visited.
+One gradient rule per operation (`ops.py`); gradients from several users are summed. Only requested gradients are
+built: values that do not lead to a wanted leaf are never visited.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nmt.rnn.graph import Graph, Value, topological
 
 @dataclass(frozen=True)
 class Sink:
-    """A share of a parameter's gradient: summed over all rows and steps.
+    """A contribution to a parameter's gradient, summed over all rows and steps.
 
     Rows [start, start + rows) of the matrix `name` receive the sum of outer(left, right); a vector receives the sum
     of `right`.
@@ -27,8 +27,8 @@ class Sink:
 
 
 def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple[dict[int, Value], list[Sink]]:
-    """Return gradients of sum(output * cotangent) for the wanted leaves, and for every value on the way to one of them,
-    by id; and the sinks of wanted parameters.
+    """Return gradients of sum(output * cotangent) by id, for the wanted leaves and every value on the way to one of
+    them; and the sinks of wanted parameters.
 
     A gradient has the axes of its value, except that a value without rows (a parameter, or arithmetic on parameters)
     keeps one row per sentence until its leaf is reached, where the sink sums them.
@@ -80,7 +80,7 @@ def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple
 
 
 def fit(g: Value, target: Value) -> Value:
-    """Sum a gradient over the axes its target lacks; spread it over those it lacks itself."""
+    """Sum a gradient over the axes its target lacks; broadcast it over the axes that it lacks itself."""
     graph = g.graph
     if "S" in g.axes and "S" not in target.axes:
         g = graph.apply("sum_s", g)
@@ -91,12 +91,12 @@ def fit(g: Value, target: Value) -> Value:
 
 
 def _is_zero(g: Value) -> bool:
-    """Return whether a gradient is the number 0, or that many times."""
+    """Return whether a gradient is the number 0, or 0 broadcast."""
     return g.op == "const" and g.attrs["value"] == 0 or (g.op == "expand" and _is_zero(g.args[0]))
 
 
 def _join(v: Value, pieces: dict[tuple[int, int], Value]) -> Value:
-    """Return gradients of slices side by side; overlapping slices and gaps are padded with zeros and summed."""
+    """Return the concatenated gradients of slices; overlapping slices and gaps are padded with zeros and summed."""
     graph = v.graph
     total: Value | None = None
     rest = dict(pieces)

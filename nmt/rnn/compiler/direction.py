@@ -1,7 +1,7 @@
 """One direction of a plan: its roots split into the three phases, each phase a program.
 
-What a phase reads of an earlier one must lie in memory between them: it crosses. Phases run one after the other over
-all steps, so what crosses is an array with one entry per step.
+A value that one phase computes and a later one reads must be stored in between: it crosses. Phases run one after the
+other over all steps, so a crossing value is an array with one entry per step.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def make_pass(
 ) -> Pass:
     """Split roots into the three phases and build their programs.
 
-    known: places of what lies in memory before the pass, by value. carried: what goes from step to step, "state" or
+    known: places of values that are in memory before the pass. carried: what is passed from step to step, "state" or
     "cotangent". leave_loop: see `assign_phases`.
     """
     phases = phases_of(roots, known, trace, carried, leave_loop=leave_loop)
@@ -66,7 +66,7 @@ def make_pass(
 def _crossing(
     roots: list[Entry], by_phase: dict[str, list[Entry]], phases: dict[int, str], known: dict[int, Place]
 ) -> list[Value]:
-    """Return values that a phase reads and an earlier one computes, unless they are roots, which are stored anyway."""
+    """Return values that a phase reads and an earlier one computes, except roots, which are stored anyway."""
     rooted = {e.value.id for e in roots if not e.add and e.place.kind != "carry_out"}
     crossing: dict[int, Value] = {}
 
@@ -79,7 +79,7 @@ def _crossing(
         early = [e.value for e in entries if phases.get(e.value.id, phase) != phase]
         cross([b for v in early for b in _solid(v, phases, known)])
         cross(_borrowed([e.value for e in entries], phase, phases, known))
-    for phase in ("after", "loop"):  # what crosses may itself read something that crosses
+    for phase in ("after", "loop"):  # a crossing value may itself read another one
         cross(_borrowed([v for v in crossing.values() if phases[v.id] == phase], phase, phases, known))
     return list(crossing.values())
 
@@ -110,7 +110,7 @@ def _borrowed(roots: list[Value], phase: str, phases: dict[int, str], known: dic
 
 
 def _solid(v: Value, phases: dict[int, str], known: dict[int, Place]) -> list[Value]:
-    """`v` itself, or its base where it is only a slice: addressing needs no buffer of its own."""
+    """Return `v`, or its base where it is only a slice: a slice needs no buffer of its own."""
     if v.op == "slice":
         return [] if v.args[0].id in known or v.args[0].kind == "leaf" else [v.args[0]]
     return [v]

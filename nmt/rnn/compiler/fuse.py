@@ -1,10 +1,9 @@
 """Passes 3 and 6: order a set of values into products and fused loops.
 
-`build_program` takes the values that must reach memory (roots) and the places of what is there already. Products
-split the work into
-levels; within a level every row runs through loop nests, fused as far as reductions allow. A value that is not a
-root is computed where
-it is used, in registers; it gets a buffer only when it is expensive and two nests (or two levels) need it.
+`build_program` takes the values that must reach memory (roots) and the places of the values that are there already.
+Products split the work into levels; within a level every row runs through loop nests, fused as far as reductions allow.
+A value that is not a root is computed where it is used, in registers; it gets a buffer only when it is expensive and
+two nests (or two levels) need it.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ Space = tuple[bool, int | None]
 
 
 def is_wide(v: Value) -> bool:
-    """Return one number per source position and feature: too large to store for every step."""
+    """Return whether a value has source positions and features, which is too large to store for every step."""
     return "S" in v.axes and v.width is not None
 
 
 def space_of(v: Value) -> Space:
-    """Return the loops needed to compute a value; a reduction runs over its argument's."""
+    """Return the loops needed to compute a value; a reduction loops over its argument's axes."""
     source = v.args[0] if v.kind == "reduce" else v
     return ("S" in source.axes, source.width)
 
 
 def build_program(roots: list[Entry], places: dict[int, Place], scratch: str, allow_wide: bool = False) -> Program:
-    """Schedule `roots`. `places` holds what is in memory before; new buffers are made of kind `scratch` ("rows" or
-    "seq").
+    """Schedule `roots`.
 
-    `allow_wide` permits buffers with both a source and a feature axis: fine for what is computed once, not for every
+    `places` holds the values in memory before; new buffers are of kind `scratch` ("rows" or "seq"). `allow_wide`
+    permits buffers with both a source and a feature axis, which is acceptable for values computed once, not for every
     step.
     """
     return _Builder(dict(places), scratch, allow_wide).build(roots)
@@ -50,7 +49,7 @@ class _Builder:
         self._levels: dict[int, int] = {}
 
     def build(self, roots: list[Entry]) -> Program:
-        # A gradient handed on may be needed after the loop too: its slot is written over, what is stored stays.
+        # A carried gradient may be needed after the loop too: its slot is overwritten, a stored copy stays.
         stored = {e.value.id for e in roots if e.place.kind != "carry_out"}
         roots = sorted(roots, key=lambda e: e.place.kind == "carry_out" and e.value.id in stored)
         for entry in roots:
@@ -72,7 +71,7 @@ class _Builder:
         return Program(steps, self.places)
 
     def level(self, v: Value) -> int:
-        """Return how many rounds of products must be over before `v` can be computed."""
+        """Return the number of rounds of products that must be finished before `v` can be computed."""
         if v.id in self.outside or v.kind == "leaf":
             return 0
         if v.id not in self._levels:
@@ -117,7 +116,7 @@ class _Builder:
         self.products[self.level(v)].append(Product(v, x))
 
     def _require(self, v: Value, kind: str | None = None) -> None:
-        """Give `v` a buffer, unless it is in memory."""
+        """Allocate a buffer for `v`, unless it is in memory."""
         if v.id in self.outside or v.id in self.roots or v.kind == "leaf":
             return
         kind = kind or self.scratch
@@ -126,7 +125,7 @@ class _Builder:
         self._root(Entry(v, self.places[v.id]))
 
     def _walk(self, v: Value, level: int, top: bool = False) -> None:
-        """Visit what an expression of `level` reads; what cannot be inlined becomes a root."""
+        """Visit the operands of an expression of `level`; those that cannot be inlined become roots."""
         if v.id in self.outside or v.kind == "leaf":
             return
         if not top:
@@ -145,8 +144,10 @@ class _Builder:
             self._walk(a, level)
 
     def _outlive(self, level: int) -> None:
-        """Give memory of all rows to what lies in scratch of one row, but is read by products, which take all rows at
-        once, or by this level after the one that computed it."""
+        """Move values from scratch of one row to memory of all rows where they are needed longer.
+
+        These are read by products, which take all rows at once, or by this level after the level that computed them.
+        """
         pending = [v for e in self.entries[level] for v in self._operands(e)]
         for product in self.products[level]:
             base = product.x.args[0] if product.x.op == "slice" else product.x
@@ -169,7 +170,7 @@ class _Builder:
         row[:] = [Entry(e.value, new, e.offset, e.add) if e.place == old else e for e in row]
 
     def _scratch(self, v: Value, kind: str) -> Place:
-        """Return memory of its own for a value."""
+        """Return a new place in memory for a value."""
         if is_wide(v) and kind != "row" and not self.allow_wide:
             raise ShapeError(f"step: {v} would need a buffer of its own for every source position; reduce it first")
         return Place(kind, f"s{v.id}", "S" in v.axes, v.width)
@@ -182,10 +183,10 @@ class _Builder:
         for entry in self.entries[level]:
             v = entry.value
             space = space_of(v) if self._computed(v, entry) else ("S" in v.axes, v.width)
-            own = v.id if v.op == "softmax" and self._computed(v, entry) else -1  # a softmax is a nest of its own
+            own = v.id if v.op == "softmax" and self._computed(v, entry) else -1  # a softmax needs a separate nest
             key = (stages[id(entry)], *space, own)
             nests.setdefault(key, Nest(stages[id(entry)], *space)).entries.append(entry)
-        for nest in nests.values():  # what is computed and written to several places is computed first
+        for nest in nests.values():  # a value written to several places is computed first
             nest.entries.sort(key=lambda e: (e.value.id, not self._computed(e.value, e), e.offset))
         return sorted(nests.values(), key=lambda n: n.stage)
 
@@ -196,7 +197,7 @@ class _Builder:
                 self._require(v, "row" if "S" in v.axes or v.width is not None else "local")
 
     def _operands(self, entry: Entry) -> list[Value]:
-        """Return what an entry reads first: its value's arguments, or the value where that is in memory."""
+        """Return the values an entry reads first: its value's arguments, or the value itself if it is in memory."""
         return list(entry.value.args) if self._computed(entry.value, entry) else [entry.value]
 
     def _computed(self, v: Value, entry: Entry) -> bool:
@@ -204,7 +205,7 @@ class _Builder:
         return v.id not in self.outside and v.kind != "leaf" and self.places.get(v.id) == entry.place
 
     def _reads(self, entry: Entry, level: int) -> list[Value]:
-        """Roots of the same level that an entry's expression reads."""
+        """Return roots of the same level that an entry's expression reads."""
         found: dict[int, Value] = {}
         pending = self._operands(entry)
         while pending:
@@ -219,7 +220,7 @@ class _Builder:
         return list(found.values())
 
     def _stages(self, level: int) -> dict[int, int]:
-        """Stage of every entry: after the nests whose results it reads from memory."""
+        """Return the stage of every entry: after the nests whose results it reads from memory."""
         of_value: dict[int, int] = {}
         stages: dict[int, int] = {}
         for entry in sorted(self.entries[level], key=lambda e: (e.value.id, not self._computed(e.value, e))):
@@ -250,7 +251,7 @@ class _Builder:
         )
 
     def _shared(self, level: int, stages: dict[int, int]) -> list[Value]:
-        """Expensive values, not roots, that more than one nest would compute."""
+        """Return expensive values, not roots, that more than one nest would compute."""
         users: dict[int, set[tuple[int, Space]]] = defaultdict(set)
         values: dict[int, Value] = {}
         for entry in self.entries[level]:

@@ -1,12 +1,12 @@
-"""Which cells are one: those whose steps compute the same.
+"""Identity of cells: cells whose steps compute the same share a program.
 
-A program is made from a traced step and from nothing else, so the traced step is what programs are remembered by: not
-a class or its name, which stay when a notebook defines the cell again, when a method is patched, a helper or a
-constant that the step names is edited, or a parent class; nor attributes, which need not be hashable. Two cells made
-alike, in whatever way, share one program.
+A program depends only on the traced step, so the traced step is the cache key. A class or its name would not do: they
+stay the same when a notebook defines the cell again, when a method is patched, or when a helper, a constant that the
+step uses or a parent class is edited; and attributes need not be hashable. Two cells made alike, in whatever way, share
+one program.
 
-It costs a trace or two for each scan, some 0.1 ms for an LSTM and half a millisecond for a decoder with attention,
-where loading a model takes a second.
+It costs a trace or two for each scan, about 0.1 ms for an LSTM and half a millisecond for a decoder with attention;
+loading a model takes a second.
 """
 
 from __future__ import annotations
@@ -23,23 +23,26 @@ from nmt.rnn.graph import Value
 
 
 class TracedStep:
-    """A cell's step as it was when it was traced, whatever becomes of the cell; compared by identity, see `traced`."""
+    """A cell's step as it was when it was traced, even if the cell changes later; compared by identity, see
+    `traced`."""
 
     def __init__(self, name: str, inference: Trace, training: Trace) -> None:
         self.name = name
         self._whole = {False: inference, True: training}
 
     def trace(self, *, training: bool, record: Collection[str] = (), named: Collection[str] = ()) -> Trace:
-        """Return the step for a kind of run, in a graph of its own; see `ready`. Raises ShapeError."""
+        """Return the step for a kind of run, in a new graph; see `ready`. Raises ShapeError."""
         return ready(self.name, _copied(self._whole[training]), record=record, named=named)
 
 
 def traced(cell: Cell) -> TracedStep:
-    """Trace a cell's step as it is now; the same object for cells that compute the same, while anybody holds it.
-    Raises ShapeError."""
+    """Trace a cell's step as it is now.
+
+    Cells that compute the same get the same object, as long as a reference to it exists. Raises ShapeError.
+    """
     name = type(cell).__name__
     training = trace_step(cell, training=True)
-    # Kinds of run differ by dropout alone.
+    # Kinds of run differ only by dropout.
     inference = trace_step(cell, training=False) if training.masks else training
     content = name, _content(inference), _content(training)
     with _lock:
@@ -54,7 +57,7 @@ _known: WeakValueDictionary[tuple[Any, ...], TracedStep] = WeakValueDictionary()
 
 
 def _content(whole: Trace) -> tuple[Any, ...]:
-    """Return a traced step as a value to compare."""
+    """Return a traced step as a comparable value."""
 
     def ids(values: dict[str, Value]) -> tuple[tuple[str, int], ...]:
         return tuple((name, v.id) for name, v in values.items())
@@ -64,7 +67,7 @@ def _content(whole: Trace) -> tuple[Any, ...]:
 
 
 def _copied(whole: Trace) -> Trace:
-    """Return the same step in a graph of its own."""
+    """Return the same step in a new graph."""
     graph = whole.graph.copied()
 
     def of(values: dict[str, Value]) -> dict[str, Value]:

@@ -1,11 +1,10 @@
 """Pass 5, keep or recompute: which forward values the backward pass finds in memory.
 
-Expensive values (activations, results of products, reductions) are stored once per step; cheap arithmetic on what is
-there is done again; values with one number per source position and feature are always computed again. On request
-(`gates`) activations and their products are computed again as well, from states and inputs: nothing but the states is
-stored for each step, for the time of the forward products once more (Chen et al. 2016, Training Deep Nets with
-Sublinear Memory Cost; Gruslys et al. 2016, section 3). Values that the cell's author has named may be decided on one by
-one (`Keep`).
+Expensive values (activations, results of products, reductions) are stored once per step; cheap arithmetic on stored
+values is repeated; values with one number per source position and feature are always recomputed. On request (`gates`)
+activations and their products are recomputed as well, from states and inputs: only the states are stored for each step,
+at the cost of repeating the forward products (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost; Gruslys
+et al. 2016, section 3). Values that the cell's author has named may be decided individually (`Keep`).
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.graph import Value, topological
 
 Recompute = Literal["attention", "gates"]
-"""What the backward pass computes again: values of source positions x features alone, or activations too."""
+"""What the backward pass recomputes: only values of source positions x features, or activations too."""
 
 Keep = tuple[tuple[str, bool], ...]
-"""Names of noted values (`Scope.note`), and whether each is kept for the way back; False is computed again, together
-with what it needs that is not kept."""
+"""Names of noted values (`Scope.note`), and whether each is kept for the backward pass; a value with False is
+recomputed, together with the values it needs that are not kept."""
 
 
 def choose_kept(
@@ -33,10 +32,10 @@ def choose_kept(
     recompute: Recompute,
     named: Mapping[str, tuple[Value, bool]],
 ) -> list[Value]:
-    """Forward values (ids below `num_forward`) to store.
+    """Return the forward values (ids below `num_forward`) to store.
 
-    `operands` are those that products over all steps read, so they must be in memory as they are. `named`: values that
-    somebody has decided on, and how. Raises NMTError where one of them cannot be computed again.
+    `operands` are the values that products over all steps read, so they must be in memory as they are. `named`: values
+    with an explicit decision, and that decision. Raises NMTError where one of them cannot be recomputed.
     """
     kept = {v.id: v for v, keep in named.values() if keep and v.kind != "leaf" and v.id not in available}
     anew = {v.id: name for name, (v, keep) in named.items() if not keep}
@@ -81,8 +80,10 @@ def choose_kept(
 
 
 def _read_backward(backward_roots: list[Value], num_forward: int, available: set[int]) -> list[Value]:
-    """Return the forward values that the backward direction reads or gives as they are, each once; it looks behind none
-    that is available."""
+    """Return the forward values that the backward direction reads or returns unchanged, each once.
+
+    It does not look beyond available values.
+    """
     needed: dict[int, Value] = {}
     for v in topological(backward_roots, stop=available):
         for a in v.args if v.id >= num_forward and v.id not in available else ():

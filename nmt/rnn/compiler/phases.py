@@ -1,7 +1,7 @@
 """Passes 3 and 4, hoist and sink: which values leave the time loop.
 
-`before`  products that need nothing carried from step to step: one product over all steps.
-`after`   products that no carried value waits for, and what is computed from them.
+`before`  products that need no carried value: one product over all steps.
+`after`   products that no carried value depends on, and what is computed from them.
 `loop`    the rest. Cheap arithmetic stays in the loop even where it could leave: it costs nothing there and would
 cost memory outside.
 
@@ -17,9 +17,9 @@ from nmt.rnn.graph import Value, topological
 def assign_phases(
     roots: list[Value], carried_in: set[int], carried_out: list[Value], known: set[int], *, leave_loop: bool = True
 ) -> dict[int, str]:
-    """Phase of every value the roots need; `known` ids are in memory already and are not looked behind.
+    """Return the phase of every value the roots need; values with `known` ids are in memory and are not traversed.
 
-    A single step has nothing to gather over time: without `leave_loop` all of it is one function.
+    A single step has no other steps to combine with: without `leave_loop` all of it is one function.
     """
     order = topological([*roots, *carried_out], stop=known)
     moving: set[int] = set()
@@ -42,9 +42,9 @@ def assign_phases(
         else:
             phases[v.id] = "loop" if v.id in awaited else "after"
     for v in order:
-        if phases.get(v.id) == "before":  # what a hoisted product reads is hoisted with it
+        if phases.get(v.id) == "before":  # the operands of a hoisted product are hoisted with it
             _hoist(v, phases, known)
-    for v in order:  # what is too large to be stored for every step keeps its readers near
+    for v in order:  # a value too large to store for every step stays in the phase of its readers
         if phases.get(v.id) == "loop" and v.id not in moving:
             if any(is_wide(a) and phases.get(a.id) == "before" for a in v.args):
                 _hoist(v, phases, known)

@@ -1,6 +1,6 @@
-"""All passes in order: a cell's step to programs for forward and backward.
+"""All passes in order: from a cell's step to programs for forward and backward.
 
-A plan knows nothing of batch sizes or lengths; it is made once per cell and kind of run (inference; training with
+A plan does not depend on batch sizes or lengths; it is made once per cell and kind of run (inference; training with
 the wanted gradients).
 """
 
@@ -21,7 +21,7 @@ from nmt.rnn.graph import Value
 
 @dataclass(frozen=True)
 class PlacedSink:
-    """A sink and where its operands lie: outer products of rows of `left` with rows of `right`, or the sum of rows
+    """A sink and the places of its operands: outer products of rows of `left` with rows of `right`, or the sum of rows
     of `right`."""
 
     sink: Sink
@@ -33,12 +33,13 @@ class PlacedSink:
 
 @dataclass(frozen=True)
 class Memory:
-    """Which values of a training step lie in memory, and what for, by their ids; docs/compiler.md walks an
-    LSTM through them.
+    """The values of a training step that are in memory, by their ids and purpose; docs/compiler.md shows them for an
+    LSTM.
 
-    `given` is there before a pass begins. `written` the forward pass stores for itself: its results, and what it
-    computes before the loop for use within it. `kept` it stores for the backward pass alone, which `keep.py` chooses.
-    `found` is what the backward pass finds: all that is given, kept or written and still there.
+    `given` values are there before a pass begins. `written` values are stored by the forward pass for itself: its
+    results, and what it computes before the loop for use within it. `kept` values are stored only for the backward
+    pass, chosen by `keep.py`. `found` is what the backward pass finds: everything given, kept or written that is still
+    there.
     """
 
     given: frozenset[int]
@@ -49,9 +50,12 @@ class Memory:
 
 @dataclass
 class Plan:
-    """Programs of a traced step. `backward` is None for inference. Places of outputs and gradients by the names of
-    their arrays; `receives` are the outputs that the backward pass takes a gradient of, `memory` says what lies where
-    for its sake, and `gradients` are its values by the id of what they are the gradient of."""
+    """Programs of a traced step; `backward` is None for inference.
+
+    Places of outputs and gradients are by the names of their arrays. `receives` are the outputs that the backward pass
+    takes a gradient of, `memory` describes what is stored for it, and `gradients` maps the id of a value to its
+    gradient.
+    """
 
     trace: Trace
     forward: Pass
@@ -75,10 +79,12 @@ def make_plan(
     recompute: Recompute = "attention",
     keep: Keep = (),
 ) -> Plan:
-    """Compile a trace; `training` adds the backward pass, for the initial states and for the inputs, captured arrays
-    and parameters named in `needs`, from the outputs in `receives`; None is all. `single_step`: for inference one step
-    at a time, all of it inside the loop's function. `recompute`, `keep`: see `keep.py`; the trace has the values that
-    `keep` names."""
+    """Compile a trace.
+
+    `training` adds the backward pass, for the initial states and for the inputs, captured arrays and parameters named
+    in `needs`, from the outputs in `receives`; None is all. `single_step`: for inference one step at a time, all of it
+    inside the loop's function. `recompute`, `keep`: see `keep.py`; the trace contains the values that `keep` names.
+    """
     given = leaf_places(trace)
     roots, outputs = forward_roots(trace)
     if not training:
@@ -88,7 +94,7 @@ def make_plan(
     received = frozenset(trace.outputs if receives is None else receives)
     back = backward_roots(trace, needs, received)
     operands = _operands(back.sinks)
-    # What is computed again must not hold on to what it is computed from, which a pass stores only for itself.
+    # Recomputed values must not read what a pass stores only for itself.
     lasting_alone = recompute == "gates" or not all(kept for _, kept in keep)
     written = {e.value.id for e in roots}
     if not lasting_alone:
@@ -114,20 +120,23 @@ def make_plan(
 
 
 def _operands(sinks: list[Sink]) -> list[Value]:
-    """Return what gradients of parameters are sums of. Those sums run over whole arrays, after the loop, so these
-    values must lie in memory for every step; of a slice the whole does."""
+    """Return the operands of the sums that are gradients of parameters.
+
+    The sums run over whole arrays, after the loop, so these values must be in memory for every step; a slice is read
+    from its whole.
+    """
     values = [v for s in sinks for v in (s.left, s.right) if v is not None]
     return list({_base(v).id: _base(v) for v in values}.values())
 
 
 def _hoisted_products(roots: list[Entry], given: dict[int, Place], trace: Trace) -> set[int]:
-    """Products that a forward pass does before its loop: stored for every step, whoever else reads them."""
+    """Return products that a forward pass computes before its loop: they are stored for every step in any case."""
     phases = phases_of(roots, given, trace, "state")
     return {i for i, phase in phases.items() if phase == "before" and trace.graph.values[i].kind == "product"}
 
 
 def _stored(letter: str, v: Value) -> Entry:
-    """Return a value as a root with an array of its own, one entry per step, named after its id."""
+    """Return a value as a root with a separate array, one entry per step, named after its id."""
     return Entry(v, Place("seq", f"{letter}{v.id}", "S" in v.axes, v.width))
 
 
@@ -136,7 +145,7 @@ def _all_places(one: Pass) -> dict[int, Place]:
 
 
 def _left_by(one: Pass) -> dict[int, Place]:
-    """Return the places of what a pass has stored for every step, by value."""
+    """Return the places of the values that a pass has stored for every step."""
     return {i: p for i, p in _all_places(one).items() if p.kind in ("seq", "after")}
 
 
@@ -167,14 +176,16 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
         seen.add(v.id)
         if v.id in before:
             names.add(before[v.id].name)
-        if v.id not in before or v.op == "slice":  # a slice may be read from what it is a slice of
+        if v.id not in before or v.op == "slice":  # a slice may be read from its whole
             pending.extend(v.args)
     return names
 
 
 def with_operands(plan: Plan) -> Plan:
-    """Return the same plan, but what its sinks read outlives the backward pass: gradients of weights may be summed
-    later."""
+    """Return the same plan with the operands of its sinks kept after the backward pass.
+
+    Gradients of weights may then be summed later.
+    """
     if plan.backward is None:
         return plan
     names = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}
@@ -183,7 +194,7 @@ def with_operands(plan: Plan) -> Plan:
 
 
 def _in_blocks(one: Pass, outliving: set[str]) -> Pass:
-    """Keep for a block of time only what nobody reads after the pass."""
+    """Move to memory of a block of time the arrays that nothing reads after the pass."""
     return _moved(one, partial(in_block, names=set(one.arrays) - outliving))
 
 

@@ -1,4 +1,4 @@
-"""What the passes hand to an emitter: programs of row work and products, over places in memory.
+"""The interface between passes and emitters: programs of row work and products, over places in memory.
 
 A program runs over all rows of one step (inside the time loop) or of all steps (before and after it). It alternates
 `RowWork`, loops over the features of one row at a time, with `Product`, a matrix product over all rows.
@@ -14,13 +14,13 @@ from nmt.rnn.graph import Value
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value lives. kind:
+    """The place where a value is stored. kind:
 
     `seq`     [T, (S,) B, width] one entry per step
-    `block`   [steps, (S,) B, width] the same for the steps of one block of time: nothing outside a pass reads it
+    `block`   [steps, (S,) B, width] the same for the steps of one block of time: not read outside a pass
     `before`, `after`  the state stack [T + 1, B, width], the slot before and after the step
     `carry`   [2, B, width] gradient of a state: read from one slot; `carry_out` writes the other
-    `inv`     [(S,) B, width] constant over time; also its gradient, which only grows
+    `inv`     [(S,) B, width] constant over time; also its gradient, which is accumulated
     `param`   [width]
     `rows`    [rows, width] scratch of one step
     `row`     [(S,) width] scratch of one row
@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Entry:
-    """Write `value` to `place`, from column `offset` on; `add` to what is there instead of replacing it."""
+    """Write `value` to `place`, from column `offset` on; `add`: accumulate instead of overwriting."""
 
     value: Value
     place: Place
@@ -62,7 +62,7 @@ class Product:
 
     @property
     def weight(self) -> Value:
-        """Return the parameter or the rows of it."""
+        """Return the weight: a parameter, or some rows of it."""
         return self.out.args[1]
 
     @property
@@ -73,7 +73,7 @@ class Product:
 
 @dataclass
 class RowWork:
-    """Loop nests, in order, for each row."""
+    """Loop nests for each row, in order."""
 
     nests: list[Nest]
 
@@ -92,7 +92,8 @@ def in_block(place: Place, names: Collection[str]) -> Place:
 
 
 def outlasting(place: Place, names: Collection[str]) -> Place:
-    """Return the place, in memory that outlives its block of time if its name is among `names`: undoes `in_block`."""
+    """Return the place, in memory that outlives its block of time if its name is among `names`; the inverse of
+    `in_block`."""
     return replace(place, kind="seq") if place.kind == "block" and place.name in names else place
 
 

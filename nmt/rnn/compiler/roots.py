@@ -1,7 +1,6 @@
-"""What each direction of a step must leave in memory (its roots) and what it finds there.
+"""The roots of each direction of a step, and the values that it finds in memory.
 
-A root is a value and the place it is written to. A compiler without roots would compute nothing: all else is computed
-because a root needs it.
+A root is a value and the place it is written to. Everything else is computed only because a root needs it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from nmt.rnn.graph import Value
 
 
 def leaf_places(trace: Trace) -> dict[int, Place]:
-    """Return where a step's leaves lie, by value. Matrices have no place: only products read them, packed."""
+    """Return the places of a step's leaves, by value. Matrices have no place: only products read them, packed."""
     places: dict[int, Place] = {}
     for name, v in trace.leaves.items():
         wide = "S" in v.axes
@@ -33,8 +32,8 @@ def leaf_places(trace: Trace) -> dict[int, Place]:
 
 
 def cotangent_places(trace: Trace) -> dict[int, Place]:
-    """Return where incoming gradients lie, by value: of outputs one entry per step, of states two slots that take
-    turns."""
+    """Return the places of incoming gradients, by value: one entry per step for outputs, two alternating slots for
+    states."""
     places: dict[int, Place] = {}
     for v in trace.graph.values:
         if v.op == "cotangent":
@@ -45,8 +44,10 @@ def cotangent_places(trace: Trace) -> dict[int, Place]:
 
 
 def forward_roots(trace: Trace) -> tuple[list[Entry], dict[str, Place]]:
-    """Return what a step must write, and the places of its outputs by name: new states into the slot after the step,
-    outputs into arrays of their own. An output that is a state has the state's place."""
+    """Return the roots of a step, and the places of its outputs by name.
+
+    New states go into the slot after the step, outputs into separate arrays; an output that is a state has its place.
+    """
     roots = [Entry(_written_by_row(v), Place("after", f"S_{name}", False, v.width)) for name, v in trace.new.items()]
     slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind != "leaf"}
     outputs = {k: slots.get(v.id) or Place("seq", k, "S" in v.axes, v.width) for k, v in trace.outputs.items()}
@@ -54,16 +55,17 @@ def forward_roots(trace: Trace) -> tuple[list[Entry], dict[str, Place]]:
 
 
 def _written_by_row(v: Value) -> Value:
-    """Return a product writes whole prefixes of rows; a state's slot may be written for active rows only, so it is
-    copied."""
+    """Return the value, copied if it is a product.
+
+    A product writes all rows up to the last active one, but a state's slot may be written for active rows only.
+    """
     return v.graph._make("expand", (v,), v.axes, v.width, {}) if v.kind == "product" else v
 
 
 @dataclass
 class Backward:
-    """What the backward direction writes, the sums that are gradients of parameters, and the places of gradients of
-    inputs and captured arrays by the arrays' names. `gradients` are values by the id of what they are the gradient
-    of."""
+    """The roots of the backward direction, the sums that are gradients of parameters, and the places of gradients of
+    inputs and captured arrays by the arrays' names. `gradients` maps the id of a value to its gradient."""
 
     roots: list[Entry]
     sinks: list[Sink]
@@ -73,15 +75,17 @@ class Backward:
 
 
 def _cotangent(trace: Trace, name: str, v: Value) -> Value:
-    """Return the incoming gradient of `v`; read through a copy, so that whoever needs it outside the loop gets it
-    stored."""
+    """Return the incoming gradient of `v`, through a copy, so that it is stored for readers outside the loop."""
     leaf = trace.graph.leaf("cotangent", name, v.axes or ("B",), v.width)
     return trace.graph._make("expand", (leaf,), leaf.axes, leaf.width, {})
 
 
 def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collection[str]) -> Backward:
-    """Differentiate a step, in its own graph: gradients of the states before it, and of the leaves named in `needs`
-    (None: of all but masks), from the outputs named in `receives` and all new states."""
+    """Differentiate a step, in its own graph.
+
+    Gradients of the states before it, and of the leaves named in `needs` (None: all but masks), from the outputs named
+    in `receives` and all new states.
+    """
     graph = trace.graph
     masks = {array_names.mask(m.name, lasting=m.variational) for m in trace.masks}
     outputs = [(v, _cotangent(trace, f"d_{k}", v)) for k, v in trace.outputs.items() if k in receives]
@@ -106,5 +110,5 @@ def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collec
 
 
 def _terms(v: Value) -> list[Value]:
-    """Return the summands of a sum: each may be ready at another moment, and memory adds them up."""
+    """Return the terms of a sum; each may be computed at another time, and memory accumulates them."""
     return [t for a in v.args for t in _terms(a)] if v.op == "add" else [v]

@@ -1,8 +1,8 @@
-"""What rows of a step have in common, taken out of it.
+"""Extraction of the work that rows of a step have in common.
 
 In search several rows read the same input (a frequent word) or continue the same row (hypotheses with one parent).
-Products that depend on the input alone, or on the states alone, are cut into small steps of their own, which run
-once per different input or state; the step reads their results as arrays named `K_shared0`, ...
+Products that depend only on the input, or only on the states, are moved into small separate steps, which run once per
+different input or state; the step reads their results as arrays named `K_shared0`, ...
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from nmt.rnn.graph import Value, topological
 
 @dataclass
 class Shared:
-    """A step cut in three: `of_inputs` and `of_states` (None where there is nothing to share) compute the arrays of
-    `step` with the names of their outputs. `gathered`: arrays of inputs and states that `step` itself still reads."""
+    """A step split in three: `of_inputs` and `of_states` (None where nothing is shared) compute the arrays that `step`
+    reads under the names of their outputs. `gathered`: arrays of inputs and states that `step` itself still reads."""
 
     step: Trace
     of_inputs: Trace | None
@@ -26,7 +26,7 @@ class Shared:
 
 
 def cut_shared(whole: Trace) -> Shared:
-    """Cut a step without dropout; bits of the results stay what they were, for sums are not reordered."""
+    """Split a step without dropout; the results are bit-identical, since sums are not reordered."""
     frontier = _frontier([*whole.outputs.values(), *whole.new.values()])
     names = {array_names.constant(f"shared{n}"): (v, of) for n, (v, of) in enumerate(frontier)}
     step = cut_out(whole, {k: v for k, (v, _) in names.items()})
@@ -41,11 +41,11 @@ def cut_shared(whole: Trace) -> Shared:
 
 
 def _frontier(roots: list[Value]) -> list[tuple[Value, str]]:
-    """Return values made by a product from inputs alone or states alone and read by something that needs more, or by
-    nobody.
+    """Return values computed by a product from inputs or states only and read by a value that needs more, or not at
+    all.
 
-    So no product of the step itself reads what is shared: a product takes row by row, not by an index. Of a slice it is
-    the whole: what lies in memory as a product has left it need not be copied in pieces.
+    So no product of the step itself reads a shared value: a product reads rows in order, not by an index. For a slice
+    the whole is returned: a product's result in memory need not be copied in pieces.
     """
     sources: dict[int, set[str]] = {}
     multiplied: set[int] = set()

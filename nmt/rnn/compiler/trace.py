@@ -1,9 +1,8 @@
 """Pass 1, trace: run a cell's step once on symbolic values; take out what is constant over time.
 
-What depends on captured arrays and parameters alone (an attention's keys) becomes a second, small graph, run once
-per sequence. The
-step reads its results as arrays named `K_invariant0`, ... Cutting here lets the backward loop sum the
-gradient of the keys over time first and go through the product behind them once.
+Values that depend only on captured arrays and parameters (an attention's keys) become a second, small graph, run once
+per sequence. The step reads its results as arrays named `K_invariant0`, ... With this split the backward loop sums the
+gradient of the keys over time first and goes through the product behind them once.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ class Mask:
 
 @dataclass
 class Trace:
-    """One step as a graph: `inputs` and `states` before to `outputs` and `new` states; `leaves` are all its leaves, and
-    `inputs` some of them, by the names of their arrays (see array_names.py). `named` are noted values that the compiler
-    is told something about, by name; they need not be outputs.
+    """One step as a graph: from `inputs` and `states` before it to `outputs` and `new` states.
 
-    `noted` are all noted values of a step as it was written; a step cut from it has those that it still computes.
-    `invariants` is the step that computes, once per sequence, the arrays named `K_invariant0`, ...
+    `leaves` are all its leaves, and `inputs` some of them, by the names of their arrays (see array_names.py). `named`
+    are noted values that the caller gives the compiler instructions for, by name; they need not be outputs. `noted` are
+    all noted values of a step as it was written; a step split from it has those that it still computes. `invariants` is
+    the step that computes, once per sequence, the arrays named `K_invariant0`, ...
     """
 
     graph: Graph
@@ -60,9 +59,12 @@ def trace(
 def ready(
     name: str, whole: Trace, *, cut: bool = True, record: Collection[str] = (), named: Collection[str] = ()
 ) -> Trace:
-    """Return what passes are given of a step: `whole` with other outputs, in its own graph. With `cut` False the graph
-    is left whole, as the interpreter wants it. name: of the cell, for errors. record: names of noted values that become
-    outputs, `N_` before their names; named: of those that are pointed out. Raises ShapeError."""
+    """Return `whole` prepared for the passes, with other outputs, in a new graph.
+
+    With `cut` False invariants stay in the graph, as the interpreter needs it. name: of the cell, for errors. record:
+    names of noted values that become outputs, `N_` before their names; named: those listed in `Trace.named`. Raises
+    ShapeError.
+    """
     _check_noted(name, "record", record, whole.noted)
     _check_noted(name, "keep", named, whole.noted)
     outputs = {**whole.outputs, **_recorded(whole.noted, record)}
@@ -74,7 +76,7 @@ def ready(
 def trace_step(cell: Cell, *, training: bool) -> Trace:
     """Run `cell.step` once on symbolic values.
 
-    Raises ShapeError: the step or what the cell declares does not fit, with the place in its author's file; or they
+    Raises ShapeError: the step or the cell's declarations do not fit, with the place in the author's file; or they
     raise something themselves.
     """
     graph = Graph()
@@ -136,7 +138,7 @@ def _check_noted(cell: str, option: str, names: Collection[str], noted: Mapping[
 
 
 def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, Value]:
-    """Return the noted values of these names, one entry a row."""
+    """Return the noted values of these names, each broadcast to one entry per row."""
     found: dict[str, Value] = {}
     for name in record:
         v = noted[name]
@@ -166,12 +168,14 @@ def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[V
 
 
 def _cut_invariants(whole: Trace) -> Trace:
-    """Return the step without what it computes from captured arrays alone: values that something moving reads, or
-    nobody."""
+    """Return the step without the values that it computes from captured arrays only.
+
+    The values cut are those that a value changing over time reads, or that are outputs.
+    """
     roots = [*whole.outputs.values(), *whole.new.values()]
     order = topological(roots)
     moving: set[int] = set()
-    given: set[int] = set()  # what depends on an array that stays the same
+    given: set[int] = set()  # values that depend on a constant array
     for v in order:
         if v.op in ("input", "state") or any(a.id in moving for a in v.args):
             moving.add(v.id)
@@ -188,7 +192,7 @@ def _cut_invariants(whole: Trace) -> Trace:
 
 
 def _is_part(v: Value) -> bool:
-    """Return whether a value is read from the captured array it is a slice of: nothing is to be computed."""
+    """Return whether a value is only a slice of a captured array, so that nothing has to be computed."""
     return v.op == "slice" and v.args[0].kind == "leaf"
 
 
@@ -218,8 +222,10 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
 
 
 def small_step(whole: Trace, values: Mapping[str, Value], sources: Collection[str]) -> Trace:
-    """Return a step without states that computes these values; the leaves of the kinds in `sources` that it reads are
-    its inputs, under the names of their arrays."""
+    """Return a step without states that computes these values.
+
+    The leaves of the kinds in `sources` that it reads are its inputs, under the names of their arrays.
+    """
     graph, known, inputs, leaves = Graph(), {}, {}, {}
     needed = {v.id for v in topological(list(values.values()))}
     for name, v in whole.leaves.items():

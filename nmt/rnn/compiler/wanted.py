@@ -1,7 +1,7 @@
-"""What a run is asked for besides its output: gradients of some things alone, and values to look at.
+"""What a run must compute besides its output: selected gradients, and recorded values.
 
-What nobody asks for is never built: a pass that needs no gradient of a matrix has no product for it, and keeps
-nothing for the sake of it.
+What is not requested is never built: a pass that needs no gradient of a matrix has no product for it, and stores
+nothing for it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from nmt.rnn.graph import topological
 
 @dataclass(frozen=True)
 class Wanted:
-    """needs: leaves of the trace whose gradients are computed, by the names of their arrays, None for all. Those of the
-    states before the first step always are. receives: which outputs have a gradient of their own, `y` and recorded
-    values by name; the states after the last step always may. record: names of noted values (`Scope.note`) to keep
-    for every step."""
+    """Selected gradients and recorded values of a run.
+
+    needs: leaves of the trace whose gradients are computed, by the names of their arrays, None for all; those of the
+    initial states always are. receives: which outputs have an incoming gradient, `y` and recorded values by name; the
+    final states always may. record: names of noted values (`Scope.note`) to store for every step.
+    """
 
     needs: frozenset[str] | None = None
     receives: frozenset[str] = frozenset({"y"})
@@ -29,11 +31,11 @@ class Wanted:
 
     @property
     def cotangents(self) -> frozenset[str]:
-        """`receives` by the names of a trace's outputs."""
+        """Return `receives` by the names of a trace's outputs."""
         return frozenset(map(array_names.output, self.receives))
 
     def through(self, invariants: Trace) -> frozenset[str]:
-        """Return the values of the small step that some wanted gradient runs through."""
+        """Return the values of the small step through which a wanted gradient flows."""
         needed = {v.id for name, v in invariants.leaves.items() if self.needs is None or name in self.needs}
         outputs = invariants.outputs.items()
         return frozenset(name for name, value in outputs if any(v.id in needed for v in topological([value])))
@@ -42,7 +44,7 @@ class Wanted:
 def wanted(
     cell: Cell, needs: Collection[str] | None, receives: Collection[str] | None, record: Iterable[str]
 ) -> Wanted:
-    """Return what a scan of a cell is asked for; `receives` None is `y`. Raises ShapeError: an unknown name."""
+    """Return what a scan of a cell must compute; `receives` None is `y`. Raises ShapeError: an unknown name."""
     where, record = type(cell).__name__, tuple(record)
     known = {"x": "x"} | {name: array_names.sequence(name) for name in cell.sequences()}
     known |= {name: array_names.captured(name) for name in cell.captured()}

@@ -1,1 +1,1 @@
-"""Stacks of recurrent layers with the interface people know."""
+"""Stacks of recurrent layers with the customary interface."""

@@ -21,7 +21,7 @@ class LayerParams:
     """Arrays by name, side by side in one vector without gaps, in the order of `shapes`."""
 
     def __init__(self, where: str, shapes: Mapping[str, Param], dtype: np.dtype, device: Device) -> None:
-        """`where`: who complains. All zero at first."""
+        """Allocate parameters, all zero. `where`: the name of the caller, for errors."""
         self.shapes, self.dtype = dict(shapes), dtype
         self._where, self._device = where, device
         self._flat = zeros_of(device.xp, (sum(math.prod(p.shape) for p in shapes.values()),), dtype)
@@ -29,7 +29,7 @@ class LayerParams:
         self.arrays: Arrays = dict(self._views)
 
     def views(self, flat: Array) -> Arrays:
-        """Return the pieces of a vector that is laid out like `flat`, by parameter. Raises ShapeError."""
+        """Return the pieces, by parameter, of a vector laid out like `flat`. Raises ShapeError."""
         size, xp = sum(math.prod(p.shape) for p in self.shapes.values()), self._device.xp
         fits = isinstance(flat, xp.ndarray) and flat.shape == (size,) and flat.dtype == self.dtype
         if not fits or not flat.flags.c_contiguous:
@@ -44,8 +44,11 @@ class LayerParams:
 
     @property
     def flat(self) -> Array:
-        """Return all parameters as one vector, which they are views of. Arrays that were put into `arrays` meanwhile
-        are copied into it and replaced by its views. Raises ShapeError: one of them does not fit."""
+        """Return all parameters as one vector, of which they are views.
+
+        Arrays that were put into `arrays` since then are copied into it and replaced by its views. Raises ShapeError:
+        one of them does not fit.
+        """
         strange = {name: a for name, a in self.arrays.items() if self._views.get(name) is not a}
         if strange or len(self.arrays) < len(self._views):
             self.check(self.arrays)
@@ -55,8 +58,10 @@ class LayerParams:
         return self._flat
 
     def check(self, arrays: Mapping[str, Array], *, exact: bool = False) -> None:
-        """Every parameter there with its shape, and nothing else; `exact`: with its dtype and on its device. Raises
-        ShapeError."""
+        """Raise ShapeError unless exactly these parameters are there, with their shapes.
+
+        `exact`: with their dtype and device, too.
+        """
         missing = [name for name in self.shapes if name not in arrays]
         if missing or len(arrays) > len(self.shapes):
             raise ShapeError(
@@ -71,19 +76,22 @@ class LayerParams:
                 )
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Copy numbers in, from host arrays of any float type. Raises ShapeError."""
+        """Copy parameters from host arrays of any float type. Raises ShapeError."""
         self.check(arrays)
         for name, view in self._views.items():
             view[...] = self._device.upload(np.ascontiguousarray(arrays[name], self.dtype))
         self.arrays.update(self._views)
 
     def initialize(self, seed: int) -> None:
-        """Draw new numbers, as each `Param` says."""
+        """Draw new parameters, as each `Param` specifies."""
         rng = np.random.default_rng(seed)
         self.load({name: initial_array(param, rng, self.dtype) for name, param in self.shapes.items()})
 
     def set_writeable(self, writeable: bool) -> None:
-        """Open or close the arrays on the host; those of a GPU cannot be closed: nobody must write into them."""
+        """Make the host arrays writeable or read-only.
+
+        Arrays on a GPU cannot be made read-only; the caller must not write into them.
+        """
         if not isinstance(self._flat, np.ndarray):
             return
         self._flat.flags.writeable = writeable

@@ -1,6 +1,6 @@
-"""What a stack of recurrent layers is made of: cells, scans, parameters by name, and the options they share.
+"""The parts of a stack of recurrent layers: cells, scans, parameters by name, and the options they share.
 
-How it runs is in `recurrent_layers.py`.
+`recurrent_layers.py` runs it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.short_runs import LayersBySize, PreparedLayers, Side
 
 Need = Literal["x", "states", "params"]
-"""A kind of gradient."""
+"""A kind of gradient that `backward` may compute."""
 
 _MOST_LAYERS = 1000
 
 
 class LayerOptions(TypedDict, total=False):
-    """The keywords of `LayerStack`, which every operator takes besides its own."""
+    """The keyword arguments of `LayerStack`, which every operator accepts besides its own."""
 
     bidirectional: bool
     reverse: bool
@@ -53,10 +53,10 @@ class LayerOptions(TypedDict, total=False):
 
 
 class LayerStack:
-    """A stack whose subclasses make the cells and name their `states`.
+    """A stack of layers; subclasses make the cells and name their `states`.
 
-    `params` may be written into at any time; each pass takes the numbers that are there, and lays them out for the
-    products anew. After `freeze` that is done once.
+    `params` may be written into at any time; each pass reads the present numbers and packs them for the products again.
+    After `freeze` that is done once.
     """
 
     states: tuple[str, ...] = ("h",)
@@ -82,16 +82,18 @@ class LayerStack:
         recompute: Recompute = "attention",
         device: Device | None = None,
     ) -> None:
-        """hidden_size: of all layers, or a number for each; num_layers: None for 1, or as many as there are numbers.
+        """Make a stack of layers.
 
-        bidirectional: every layer in both directions, outputs side by side; reverse: from a row's last step to its
-        first alone. dropout: of the output of every layer but the last, in `forward` only. batch_first: x, y and their
+        hidden_size: of all layers, or a number for each; num_layers: None for 1, or the length of that sequence.
+
+        bidirectional: every layer in both directions, outputs concatenated; reverse: only from a row's last step to its
+        first. dropout: of the output of every layer but the last, in `forward` only. batch_first: x, y and their
         gradients are [B, T, ...], states are not. learn_initial: states not given are parameters `start_h_l0` [n],
-        `start_c_l0` [n], ..., the same for all rows, zero at first. padding: what y is beyond a row's length; empty:
-        what the final state of a row without steps is (see padding.py). needs: which gradients backward gives; without
-        "x" the first layer's plan has no product for it, without "params" no plan has a sum over time. compute_dtype:
-        of the products; recompute: with "gates" forward stores states alone (see `Scan`). device: where all arrays
-        lie, also `params`; None for the processor. Raises ShapeError, NMTError.
+        `start_c_l0` [n], ..., the same for all rows, initially zero. padding: what y is beyond a row's length; empty:
+        what the final state of a row without steps is (see padding.py). needs: which gradients backward computes;
+        without "x" the first layer's plan has no product for it, without "params" no plan has a sum over time.
+        compute_dtype: of the products; recompute: with "gates" forward stores only states (see `Scan`). device: where
+        all arrays are, including `params`; None for the processor. Raises ShapeError, NMTError.
         """
         self.name = type(self).__name__
         input_size = whole_number(self.name, "input_size", input_size)
@@ -116,7 +118,7 @@ class LayerStack:
         self.initialize(0)
 
     def _make_layers(self, compute_dtype: str | None, recompute: Recompute, device: Device | None) -> None:
-        """Scans from below to above, their parameters side by side, and the states of each name."""
+        """Make the scans from the lowest layer up, their parameters in one vector, and the states of each name."""
         self._layers: list[list[Side]] = []
         shapes: dict[str, Param] = {}
         below = self.input_size
@@ -142,14 +144,14 @@ class LayerStack:
             self._states[name] = LayerStates(self.name, self.device, self.dtype, widths, self.directions)
 
     def _add_layer(self, scan: Scan) -> dict[str, Param]:
-        """Put a layer on top, the same scan in all directions; returns its parameters by name."""
+        """Add a layer on top, with the same scan in all directions; return its parameters by name."""
         own = self._shapes(scan.cell)
         ends = [f"_l{len(self._layers)}{end}" for end in self._ends]
         self._layers.append([Side(scan, Weights(), tuple(own), end, end.endswith("_reverse")) for end in ends])
         return {name + end: param for end in ends for name, param in own.items()}
 
     def __repr__(self) -> str:
-        """Return its sizes from layer to layer, and where it computes."""
+        """Return the sizes from layer to layer, and the device."""
         sizes = " -> ".join(map(str, (self.input_size, *self.hidden_sizes)))
         ways = "bidirectional, " if self.bidirectional else "reverse, " if self.reverse else ""
         return f"{self.name}({sizes}, {ways}{self.dtype}, {self.device.name}, threads={self.threads})"
@@ -158,23 +160,30 @@ class LayerStack:
 
     @property
     def params(self) -> Arrays:
-        """Return the parameters by name: views of `flat`, until others are put in."""
+        """Return the parameters by name: views of `flat`, unless others have been put in."""
         return self._store.arrays
 
     @property
     def flat(self) -> Array:
-        """Return all parameters as one vector, without gaps, in the order of `params`. Arrays that were put into
-        `params` meanwhile are copied into it and replaced by its views. Raises ShapeError."""
+        """Return all parameters as one vector, without gaps, in the order of `params`.
+
+        Arrays that were put into `params` since then are copied into it and replaced by its views. Raises ShapeError.
+        """
         return self._store.flat
 
     def views(self, flat: Array) -> Arrays:
-        """Return the pieces of a vector that is laid out like `flat`, by parameter: a gradient's, or an optimizer's.
-        Raises ShapeError."""
+        """Return the pieces, by parameter, of a vector laid out like `flat`, such as a gradient or an optimizer's
+        state.
+
+        Raises ShapeError.
+        """
         return self._store.views(flat)
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Copy parameters in, host arrays of any float type (see weight_layouts.py for those of other systems). Raises
-        ShapeError."""
+        """Copy parameters from host arrays of any float type (for those of other systems see weight_layouts.py).
+
+        Raises ShapeError.
+        """
         self._thaw({})
         self._store.load(arrays)
 
@@ -184,10 +193,10 @@ class LayerStack:
         self._store.initialize(seed)
 
     def freeze(self) -> None:
-        """Make the parameters read-only: passes after the first find them laid out for the products.
+        """Make the parameters read-only, so that passes after the first find them packed for the products.
 
-        For inference step by step, where laying out would cost more than the step. `initialize`, `load`, and new
-        arrays in `params` followed by `freeze`, end the old state.
+        For inference step by step, where packing would cost more than the step. `initialize`, `load`, and new arrays in
+        `params` followed by `freeze`, end the old state.
         """
         self._thaw({})
         _ = self.flat
@@ -195,19 +204,20 @@ class LayerStack:
         self._store.set_writeable(False)
 
     def _thaw(self, fixed: Arrays) -> None:
-        """Open the parameters again, but for those in `fixed`; every side is laid out anew when it next runs."""
+        """Make the parameters writeable again, except those in `fixed`; every side is packed again when it next
+        runs."""
         self._store.set_writeable(True)
-        self._fixed = fixed  # parameters that stay as they are
-        self._frozen: set[str] = set()  # sides whose weights stay as they are
+        self._fixed = fixed  # fixed parameters
+        self._frozen: set[str] = set()  # sides with fixed weights
         self._forget_sizes()
 
     def _forget_sizes(self) -> None:
-        """Let the memory of short runs go."""
+        """Free the memory of short runs."""
         joins = [states.together for states in self._states.values()]
         self._sizes = LayersBySize(lambda T, B: PreparedLayers(self._layers, joins, T, B))
 
     def _refresh(self, side: Side) -> Weights:
-        """Return the cell's weights from `params` as they are now."""
+        """Return the cell's weights with the present numbers of `params`."""
         weights = side.weights
         if side.end in self._frozen:
             return weights
@@ -225,7 +235,7 @@ class LayerStack:
         return weights
 
     def _wanted(self, cell: Cell, layer: int) -> set[str]:
-        """Return what a layer's backward pass computes gradients of, besides its states."""
+        """Return the names whose gradients a layer's backward pass computes, besides its states."""
         params = set(cell.params()) if "params" in self.needs else set()
         return params | ({"x"} if layer or "x" in self.needs else set())
 
@@ -235,23 +245,23 @@ class LayerStack:
         raise NotImplementedError
 
     def _shapes(self, cell: Cell) -> dict[str, Param]:
-        """Return a layer's parameters: the cell's, and two biases for its one, as all systems but Keras have."""
+        """Return a layer's parameters: the cell's, but two biases for its one, as in all systems except Keras."""
         shapes: dict[str, Param] = {}
         for name, param in cell.params().items():
             shapes |= {"b_x": param, "b_h": replace(param, ones=None)} if name == "b" else {name: param}
         return shapes
 
     def _to_cell(self, p: Arrays) -> Arrays:
-        """Return the cell's parameters from a layer's."""
+        """Convert a layer's parameters to the cell's."""
         given = {name: array for name, array in p.items() if name not in ("b_x", "b_h")}
         return given | ({"b": p["b_x"] + p["b_h"]} if self.bias else {})
 
     def _from_cell(self, g: Arrays) -> Arrays:
-        """Return gradients of a layer's parameters from the cell's."""
+        """Convert gradients of the cell's parameters to those of a layer's."""
         given = {name: array for name, array in g.items() if name != "b"}
         return given | ({"b_x": g["b"], "b_h": g["b"].copy()} if self.bias else {})
 
-    # ------------------------------------------------------------ checks of what the constructor is given
+    # ------------------------------------------------------------ checks of the constructor's arguments
 
     def _check_sizes(self, hidden_size: int | Sequence[int], num_layers: int | None) -> tuple[int, ...]:
         """Return the hidden size of each layer."""
@@ -267,7 +277,7 @@ class LayerStack:
         return tuple(whole_number(self.name, "hidden_size", size) for size in hidden_size)
 
     def _check_options(self, directions: tuple[bool, bool], padding: str, empty: str, needs: Collection[str]) -> None:
-        """Raises NMTError: both directions asked for twice, or a name that an option does not have."""
+        """Raise NMTError if both directions are requested twice, or an option has an unknown value."""
         if all(directions):
             raise NMTError(f"{self.name}: bidirectional and reverse must not both be set, got both; drop reverse")
         given = {"padding": [padding], "empty": [empty], "needs": needs}

@@ -1,7 +1,7 @@
-"""States of a stack of layers as the caller sees them, and by layer and direction as scans do.
+"""States of a stack of layers as the caller sees them, and by layer and direction as scans see them.
 
-One array [L * directions, B, n] where all layers are equally wide, layer by layer and forward before reverse; else a
-tuple with one array [directions, B, n] a layer.
+One array [L * directions, B, n] if all layers have the same width, layer by layer and forward before reverse; else a
+tuple with one array [directions, B, n] per layer.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ def check_array(
 
 
 class LayerStates:
-    """Takes one state of all layers apart and puts it together."""
+    """Splits one state of all layers by layer and direction, and joins it again."""
 
     def __init__(self, where: str, device: Device, dtype: np.dtype, widths: Sequence[int], directions: int) -> None:
-        """`where`: who complains; `widths` of the state by layer."""
+        """Describe one state. `where`: the caller's name, for errors; `widths` of the state by layer."""
         self._where, self._device, self._dtype = where, device, dtype
         self._widths, self._directions = list(widths), directions
         self._equal = len(set(widths)) == 1
 
     def shapes(self, B: int) -> list[tuple[int, ...]]:
-        """Of the arrays that the caller gives or gets."""
+        """Return the shapes of the caller's arrays."""
         if self._equal:
             return [(len(self._widths) * self._directions, B, self._widths[0])]
         return [(self._directions, B, width) for width in self._widths]
 
     def apart(self, given: States, B: int, what: str) -> list[Array]:
-        """[B, n] of each layer and direction. Raises ShapeError."""
+        """Return [B, n] for each layer and direction. Raises ShapeError."""
         shapes = self.shapes(B)
         arrays = (given,) if self._equal else given
         if not isinstance(arrays, tuple | list) or len(arrays) != len(shapes):
@@ -62,7 +62,7 @@ class LayerStates:
         return [side for array in checked for side in array]
 
     def fits(self, given: Any, B: int) -> bool:
-        """Return whether `apart` would take it as it is."""
+        """Return whether `apart` would accept it without conversion."""
         arrays, shapes = ((given,) if self._equal else given), self.shapes(B)
         if not isinstance(arrays, tuple) or len(arrays) != len(shapes):
             return False
@@ -72,7 +72,7 @@ class LayerStates:
         )
 
     def together(self, sides: Sequence[Array]) -> States:
-        """New arrays from [1, B, n] of each layer and direction."""
+        """Return new arrays made from [1, B, n] of each layer and direction."""
         join, size = self._device.xp.concatenate, self._directions
         if self._equal:
             return join(sides)

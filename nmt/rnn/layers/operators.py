@@ -1,12 +1,12 @@
-"""LSTM, GRU and RNN layers with the interface people know: (x, hx, cx) -> (y, hy, cy).
+"""LSTM, GRU and RNN layers with the customary interface: (x, hx, cx) -> (y, hy, cy).
 
 Stacks in one or both directions. Parameters are arrays by name: `W_x_l0` [D, G*H], `W_h_l0` [H, G*H], `b_x_l0` and
 `b_h_l0` [G*H] for layer 0, the same with `_reverse` for a direction from last to first; with peepholes `w_i_l0`,
 `w_f_l0`, `w_o_l0` [H], with a projection to P numbers `W_p_l0` [H, P] and `W_h_l0` [P, G*H]. They are views of one
-vector, `flat`. States lie layer by layer, forward before reverse: [L * directions, B, H]; where the layers have
-different sizes a state is a tuple with one array [directions, B, H] a layer.
+vector, `flat`. States are ordered by layer, forward before reverse: [L * directions, B, H]; if the layers have
+different sizes a state is a tuple with one array [directions, B, H] per layer.
 
-What other systems call these options, and arrays in their layouts: docs/operators.md, weight_layouts.py.
+For other systems' names of these options, and arrays in their layouts, see docs/operators.md and weight_layouts.py.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,11 @@ class _OneState(RecurrentLayers):
     """Layers whose only state is their output."""
 
     def __call__(self, x: Array, hx: States | None = None, lengths: Lengths = None) -> tuple[Array, States]:
-        """x [T, B, D] -> y [T, B, directions * H] and hy, shaped like hx; keeps nothing.
+        """Run the layers without keeping anything: x [T, B, D] -> y [T, B, directions * H] and hy, shaped like hx.
 
-        lengths: steps of each row, in any order, all T where None; y is zero beyond them, and hy is
-        the state after each row's last step (of the reverse direction: after its first), unless `padding` and `empty`
-        say otherwise. With `batch_first` x and y are [B, T, ...]. Missing hx is zero, or what was learnt. Raises
+        lengths: steps of each row, in any order, all T where None; y is zero beyond them, and hy is the state after
+        each row's last step (of the reverse direction: after its first), unless `padding` and `empty` say otherwise.
+        With `batch_first` x and y are [B, T, ...]. A missing hx is zero, or the learned initial state. Raises
         ShapeError.
         """
         y, hy = self._run(x, (hx,), lengths, None)
@@ -42,8 +42,11 @@ class _OneState(RecurrentLayers):
     def forward(
         self, x: Array, hx: States | None = None, lengths: Lengths = None, *, reserve: Reserve | None = None
     ) -> tuple[Array, States]:
-        """Return the same with dropout, keeping what `backward` needs, x and y among it: do not change them before. It
-        is kept in the layers' own reserve, or in another one for several passes at a time."""
+        """Run the layers as a call does, with dropout, keeping what `backward` needs.
+
+        That includes x and y: do not change them before. It is kept in the layers' own reserve, or in another one if
+        several passes are to wait at a time.
+        """
         y, hy = self._run(x, (hx,), lengths, reserve or self._reserve)
         return y, hy
 
@@ -52,15 +55,16 @@ class _OneState(RecurrentLayers):
     ) -> LayerGradients:
         """Return gradients of sum(d_y * y) + sum(d_hy * hy) of the last `forward`; None is zero.
 
-        Those of parameters are added to `into`, where given. One backward for each forward. Raises ShapeError, and
-        NMTError where no forward came before.
+        Those of parameters are added to `into`, if given. One backward for each forward. Raises ShapeError, and
+        NMTError without a preceding forward.
         """
         return self._backward(d_y, (d_hy,), into, reserve)
 
     def backward_data(
         self, d_y: Array | None, d_hy: States | None = None, *, reserve: Reserve | None = None
     ) -> LayerGradients:
-        """`backward` without gradients of parameters: `backward_weights` may follow, and has the same bits."""
+        """Run `backward` without gradients of parameters; `backward_weights` may follow, and gives bit-identical
+        results."""
         return self._backward(d_y, (d_hy,), reserve=reserve, data_only=True)
 
 
@@ -84,10 +88,13 @@ class LSTM(RecurrentLayers):
         activations: tuple[ActivationSpec, ActivationSpec, ActivationSpec] = ("sigmoid", "tanh", "tanh"),
         **options: Unpack[LayerOptions],
     ) -> None:
-        """proj_size: width of h and y, which are then a product of the hidden units with `W_p`. peepholes: gates see
-        the memory. input_forget: f = 1 - i, and the gates are i, g, o. clip: what goes into the activations is held
-        within +-clip; cell_clip: so is the memory. activations: of the gates, the candidate g and the memory on its way
-        out, by name or as (name, alpha, beta), see cells/activations.py. options: see `LayerStack`."""
+        """Make LSTM layers.
+
+        proj_size: width of h and y, which are then a product of the hidden units with `W_p`. peepholes: gates read the
+        memory. input_forget: f = 1 - i, and the gates are i, g, o. clip: the activations' arguments are limited to
+        [-clip, clip]; cell_clip: so is the memory. activations: of the gates, the candidate g and the memory in the
+        output, by name or as (name, alpha, beta), see cells/activations.py. options: see `LayerStack`.
+        """
         self.proj_size, self.peepholes, self.input_forget = proj_size, peepholes, input_forget
         self.clip, self.cell_clip, self.activations = clip, cell_clip, activations
         super().__init__(input_size, hidden_size, num_layers, **options)
@@ -95,12 +102,13 @@ class LSTM(RecurrentLayers):
     def __call__(
         self, x: Array, hx: States | None = None, cx: States | None = None, lengths: Lengths = None
     ) -> tuple[Array, States, States]:
-        """x [T, B, D] -> y [T, B, directions * H], hy and cy, shaped like hx and cx; keeps nothing.
+        """Run the layers without keeping anything: x [T, B, D] -> y [T, B, directions * H], hy and cy, shaped like hx
+        and cx.
 
         lengths: steps of each row, in any order, all T where None; y is zero beyond them, and hy and cy are the states
         after each row's last step (of the reverse direction: after its first), unless `padding` and `empty` say
-        otherwise. With `batch_first` x and y are [B, T, ...]. Missing states are zero, or what was learnt. Raises
-        ShapeError.
+        otherwise. With `batch_first` x and y are [B, T, ...]. Missing states are zero, or the learned initial states.
+        Raises ShapeError.
         """
         y, hy, cy = self._run(x, (hx, cx), lengths, None)
         return y, hy, cy
@@ -114,8 +122,11 @@ class LSTM(RecurrentLayers):
         *,
         reserve: Reserve | None = None,
     ) -> tuple[Array, States, States]:
-        """Return the same with dropout, keeping what `backward` needs, x and y among it: do not change them before. It
-        is kept in the layers' own reserve, or in another one for several passes at a time."""
+        """Run the layers as a call does, with dropout, keeping what `backward` needs.
+
+        That includes x and y: do not change them before. It is kept in the layers' own reserve, or in another one if
+        several passes are to wait at a time.
+        """
         y, hy, cy = self._run(x, (hx, cx), lengths, reserve or self._reserve)
         return y, hy, cy
 
@@ -130,8 +141,8 @@ class LSTM(RecurrentLayers):
     ) -> LayerGradients:
         """Return gradients of sum(d_y * y) + sum(d_hy * hy) + sum(d_cy * cy) of the last `forward`; None is zero.
 
-        Those of parameters are added to `into`, where given. One backward for each forward. Raises ShapeError, and
-        NMTError where no forward came before.
+        Those of parameters are added to `into`, if given. One backward for each forward. Raises ShapeError, and
+        NMTError without a preceding forward.
         """
         return self._backward(d_y, (d_hy, d_cy), into, reserve)
 
@@ -143,11 +154,12 @@ class LSTM(RecurrentLayers):
         *,
         reserve: Reserve | None = None,
     ) -> LayerGradients:
-        """`backward` without gradients of parameters: `backward_weights` may follow, and has the same bits."""
+        """Run `backward` without gradients of parameters; `backward_weights` may follow, and gives bit-identical
+        results."""
         return self._backward(d_y, (d_hy, d_cy), reserve=reserve, data_only=True)
 
     def _cell(self, input_size: int, hidden_size: int) -> Cell:
-        """Return the plain cell where no option asks for more: its program is smaller."""
+        """Return the cell: the plain one, whose program is smaller, if the options allow it."""
         plain = self.proj_size is None and self.clip is None and self.cell_clip is None
         plain = plain and not self.peepholes and not self.input_forget
         if plain and self.activations == ("sigmoid", "tanh", "tanh"):
@@ -179,8 +191,11 @@ class GRU(_OneState):
         activations: tuple[ActivationSpec, ActivationSpec] = ("sigmoid", "tanh"),
         **options: Unpack[LayerOptions],
     ) -> None:
-        """reset_after: ONNX's linear_before_reset. clip: what goes into the activations is held within +-clip;
-        activations: of the gates and of n, see cells/activations.py. options: see `LayerStack`."""
+        """Make GRU layers.
+
+        reset_after: ONNX's linear_before_reset. clip: the activations' arguments are limited to [-clip, clip];
+        activations: of the gates and of n, see cells/activations.py. options: see `LayerStack`.
+        """
         self.reset_after, self.clip, self.activations = reset_after, clip, activations
         super().__init__(input_size, hidden_size, num_layers, **options)
 
@@ -189,24 +204,26 @@ class GRU(_OneState):
         return GRUCell(*sizes, self.bias, self.reset_after, clip=self.clip, activations=self.activations)
 
     def _shapes(self, cell: Cell) -> dict[str, Param]:
-        """Return a layer has one matrix W_h, which the cell has in two where the reset comes before the product."""
+        """Return a layer's parameters, with one matrix W_h, which the cell splits in two if the reset comes before the
+        product."""
         W_h = Param((cell.output_size, 3 * cell.output_size), gates=3)
         own = super()._shapes(cell)
         return {"W_x": own.pop("W_x"), "W_h": W_h} | _without(own, "W_h", "W_rz", "W_n")
 
     def _to_cell(self, p: Arrays) -> Arrays:
-        """See `LayerStack`: the cell has both biases, and two recurrent matrices with the reset before the product."""
+        """Convert a layer's parameters; the cell has both biases, and two recurrent matrices if the reset comes
+        first."""
         given = _without(p, "W_h", "b_x", "b_h")
         if self.reset_after:
             given["W_h"] = p["W_h"]
-        else:  # the products with r * h and with h are two
+        else:  # the products with r * h and with h are separate
             xp, twice = self.device.xp, 2 * len(p["W_h"])
             parts = p["W_h"][:, :twice], p["W_h"][:, twice:]
             given |= {"W_rz": xp.ascontiguousarray(parts[0]), "W_n": xp.ascontiguousarray(parts[1])}
         return given | ({"b": p["b_x"], "b_h": p["b_h"]} if self.bias else {})
 
     def _from_cell(self, g: Arrays) -> Arrays:
-        """Return the other way, of gradients."""
+        """Convert gradients of the cell's parameters to those of a layer's."""
         W_h = g["W_h"] if self.reset_after else self.device.xp.concatenate([g["W_rz"], g["W_n"]], axis=1)
         found = _without(g, "W_h", "W_rz", "W_n", "b", "b_h") | {"W_h": W_h}
         return found | ({"b_x": g["b"], "b_h": g["b_h"]} if self.bias else {})
@@ -229,8 +246,11 @@ class RNN(_OneState):
         clip: float | None = None,
         **options: Unpack[LayerOptions],
     ) -> None:
-        """nonlinearity: see cells/activations.py; clip: what goes into it is held within +-clip. options: see
-        `LayerStack`."""
+        """Make RNN layers.
+
+        nonlinearity: see cells/activations.py; clip: its argument is limited to [-clip, clip]. options: see
+        `LayerStack`.
+        """
         self.nonlinearity, self.clip = nonlinearity, clip
         super().__init__(input_size, hidden_size, num_layers, **options)
 

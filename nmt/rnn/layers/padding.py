@@ -1,7 +1,7 @@
-"""What the caller gets of rows that end early: systems differ there, and each way is an option.
+"""Outputs and final states of rows that end early: systems differ, and each convention is an option.
 
-The engine's own way is PyTorch's, cuDNN's and MXNet's: y is zero beyond a row's length, and the final state of a row
-without steps is the state it began with.
+The engine's own convention is that of PyTorch, cuDNN and MXNet: y is zero beyond a row's length, and the final state of
+a row without steps is its initial state.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Padding = Literal["zero", "repeat", "carry"]
 """y beyond a row's length.
 
 `zero`    zero: PyTorch, cuDNN, MXNet, ONNX Runtime
-`repeat`  the output of the step that ran before: Keras without zero_output_for_mask. Of a direction that runs backwards
-          nothing has run before the padding, nor in a row without steps: zero there
-`carry`   the row's final state, in both directions, and in a row without steps its first: Caffe2
+`repeat`  the output of the previous step: Keras without zero_output_for_mask. In a direction that runs backwards no
+          step precedes the padding, nor is there one in a row without steps: zero there
+`carry`   the row's final state, in both directions, and in a row without steps its initial state: Caffe2
 """
 
 Empty = Literal["initial", "zero"]
-"""The final state of a row without steps: the one it began with (Caffe2, Keras, Flax), or zero (ONNX Runtime)."""
+"""The final state of a row without steps: the initial one (Caffe2, Keras, Flax), or zero (ONNX Runtime)."""
 
 
 class RowEnds:
-    """The rows of one batch that end before T; maps what the engine gives to what the caller gets, and gradients
+    """The rows of one batch that end before T; converts the engine's results to the caller's convention, and gradients
     back."""
 
     def __init__(self, device: Device, lengths: np.ndarray, T: int, padding: Padding, empty: Empty) -> None:
-        """lengths [B], checked already."""
+        """Describe the rows of a batch. lengths [B], checked already."""
         self._xp, self._padding, self._empty = device.xp, padding, empty
         has_steps = lengths > 0
         ended = np.arange(T)[:, None] >= lengths
@@ -41,15 +41,15 @@ class RowEnds:
         self._ended = device.upload(np.ascontiguousarray(ended)[:, :, None])
 
     def final(self, state: Array) -> Array:
-        """Return the final state [B, n]; its gradient takes the same way back."""
+        """Return the final state [B, n] in the caller's convention; the same function converts its gradient back."""
         return self._chosen(self._has_steps, state) if self._empty == "zero" else state
 
     def output(self, y: Array, final: Array, reverse: bool) -> Array:
-        """y [T, B, n] of one direction, filled from its final output [B, n]."""
+        """Return y [T, B, n] of one direction, padded from its final output [B, n]."""
         return self._xp.where(self._ended, final, y) if self._fills(reverse) else y
 
     def output_gradient(self, d_y: Array, reverse: bool) -> Array | None:
-        """Return the share of the final output's gradient [B, n] that comes by `output`; None for none."""
+        """Return the part of the final output's gradient [B, n] that comes from `output`; None for none."""
         return self._chosen(self._ended, d_y).sum(axis=0) if self._fills(reverse) else None
 
     def _fills(self, reverse: bool) -> bool:
@@ -62,10 +62,10 @@ class RowEnds:
 def reverse_sequence(
     array: np.ndarray, lengths: Any, *, time_axis: int = 0, batch_axis: int = 1, xp: Any = np
 ) -> np.ndarray:
-    """Return the first lengths[row] steps of each row in reverse order, the rest where it was: ONNX's ReverseSequence.
+    """Return the first lengths[row] steps of each row in reverse order, the others in place: ONNX's ReverseSequence.
 
     array: any dtype, at least 2 axes; lengths: [B] integers from 0 to T. Returns a new array. The map is its own
-    inverse and its own adjoint: a gradient comes back by the same call. Raises ShapeError.
+    inverse and its own adjoint, so the same call maps the gradient back. Raises ShapeError.
     """
     axes = time_axis, batch_axis
     if array.ndim < 2 or sorted(axes) != sorted({n % array.ndim for n in axes if -array.ndim <= n < array.ndim}):

@@ -1,6 +1,7 @@
-"""Layers of one recurrent cell, one above the other, in one or both directions: scans over scans, forward and back.
+"""Stacks of layers of one recurrent cell, in one or both directions: scans on top of scans, forward and backward.
 
-What LSTM, GRU and RNN (`operators.py`) share. Memory of a pass is used again by the next; what the caller gets is his.
+This is what LSTM, GRU and RNN (`operators.py`) share. Memory of a pass is reused by the next; the caller owns the
+results.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from nmt.rnn.scan.tape import Result
 
 Lengths = Sequence[int] | np.ndarray | None
 Into = Mapping[str, Array] | Array | None
-"""Where gradients of parameters are added: arrays by name, or one vector laid out like `flat`; None for new arrays."""
+"""The arrays that gradients of parameters are added to: by name, or one vector laid out like `flat`; None for new
+arrays."""
 
 
 @dataclass(frozen=True)
 class LayerGradients:
-    """Gradients of one pass, shaped like x, hx, cx and `params`. None: there is no c, or it is not among the layers'
-    `needs`; `params` is empty where they are not, and from `backward_data`."""
+    """Gradients of one pass, shaped like x, hx, cx and `params`.
+
+    None: there is no c, or it is not among the layers' `needs`; `params` is empty if they are not among them, and from
+    `backward_data`.
+    """
 
     d_x: Array | None
     d_hx: States | None
@@ -40,7 +45,7 @@ class LayerGradients:
 
 
 class RecurrentLayers(LayerStack):
-    """A stack that runs; see `LayerStack` for its options and parameters."""
+    """A stack that can run; see `LayerStack` for its options and parameters."""
 
     def __init__(
         self,
@@ -52,24 +57,26 @@ class RecurrentLayers(LayerStack):
         super().__init__(input_size, hidden_size, num_layers, **options)
         xp = self.device.xp
         self._passes = 0
-        self._reserve = self.reserve()  # what a forward keeps
-        self._scratch = Workspace(xp), Workspace(xp)  # of the way back
-        self._idle: list[tuple[Workspace, Workspace]] = []  # of passes that keep nothing
+        self._reserve = self.reserve()  # memory that a forward keeps for its backward
+        self._scratch = Workspace(xp), Workspace(xp)  # memory of the backward pass
+        self._idle: list[tuple[Workspace, Workspace]] = []  # memory of passes that keep nothing
 
     # ------------------------------------------------------------ memory
 
     def reserve(self) -> Reserve:
-        """Room for one more forward pass that waits for its backward."""
+        """Return memory for one more forward pass that waits for its backward."""
         return Reserve(self.device.xp)
 
     @property
     def workspace_bytes(self) -> int:
-        """Return bytes held between passes, to be used again; the largest pass decides. Reserves of `reserve()` and
-        packed weights are not among them."""
+        """Return the bytes kept between passes for reuse, which the largest pass determines.
+
+        Reserves of `reserve()` and packed weights are not included.
+        """
         return self._reserve.nbytes + sum(one.nbytes for pair in (self._scratch, *self._idle) for one in pair)
 
     def release(self) -> None:
-        """Let that memory go; a forward that waits for its backward is forgotten. The next pass finds memory anew."""
+        """Free that memory; a forward that waits for its backward is forgotten. The next pass allocates again."""
         self._reserve.release()
         self._idle.clear()
         for one in self._scratch:
@@ -78,19 +85,22 @@ class RecurrentLayers(LayerStack):
         self._forget_sizes()
 
     def _begin(self, reserve: Reserve | None) -> tuple[Workspace, Workspace]:
-        """Return memory of a pass, but for what the caller gets: finding large memory anew takes a tenth of a pass.
-        Without training a layer needs that of the one below, and no more."""
+        """Return memory for a pass, except for the caller's results; allocating large memory again takes a tenth of a
+        pass.
+
+        Without training a layer needs that of the one below, and no more.
+        """
         if reserve is not None:
             reserve.begin()
             return reserve.memory, reserve.memory
         try:
-            return self._idle.pop()  # one step for the interpreter: several threads may call
+            return self._idle.pop()  # atomic in the interpreter, since several threads may call
         except IndexError:
             return Workspace(self.device.xp), Workspace(self.device.xp)
 
     def _outputs(self, lasting: bool) -> Any:
-        """Return memory for a scan's result that the caller gets; those of two directions are joined in memory of their
-        own."""
+        """Return memory for a scan's result that the caller gets; results of two directions are joined in separate
+        memory."""
         return self.device.xp.zeros if lasting and not self.bidirectional else None
 
     # ------------------------------------------------------------ forward
@@ -98,7 +108,7 @@ class RecurrentLayers(LayerStack):
     def _run(
         self, x: Array, given: Sequence[States | None], lengths: Lengths, reserve: Reserve | None
     ) -> tuple[Any, ...]:
-        """With a reserve, dropout acts and the pass is kept there for its way back."""
+        """Run all layers; with a reserve, apply dropout and keep the pass there for its backward."""
         if lengths is None and reserve is None and self._is_short(x, given):
             return self._repeat(x, given)
         x = self._check("x", x, (*("BT" if self.batch_first else "TB"), self.input_size))
@@ -149,19 +159,19 @@ class RecurrentLayers(LayerStack):
         return (y, *(states.together([f[name][None] for f in final]) for name, states in self._states.items()))
 
     def _first_states(self, given: Sequence[States | None], B: int) -> dict[str, Sequence[Array]]:
-        """Return those given, of each layer and direction [B, n], by state."""
+        """Return the given initial states by state, for each layer and direction [B, n]."""
         pairs = zip(self._states.items(), given, strict=True)
         return {name: states.apart(array, B, f"{name}x") for (name, states), array in pairs if array is not None}
 
     def _row_ends(self, lengths: Lengths, T: int, B: int) -> RowEnds | None:
-        """Return how results differ from the engine's where rows end early; None where they do not."""
+        """Return how results differ from the engine's convention where rows end early; None if they do not."""
         if (self.padding, self.empty) == ("zero", "initial") or (lengths is None and T):
             return None
         steps = np.full(B, T, np.int64) if lengths is None else np.asarray(lengths, np.int64)
         return RowEnds(self.device, steps, T, self.padding, self.empty)
 
     def _is_short(self, x: Any, given: Sequence[Any]) -> bool:
-        """Return whether `_repeat` can do this; what is wrong with arrays is said elsewhere."""
+        """Return whether `_repeat` can do this run; errors in the arrays are reported elsewhere."""
         if self.device.name != "cpu" or len(self._frozen) < self.num_layers * self.directions:
             return False
         if type(x) is not np.ndarray or x.ndim != 3 or x.dtype != self.dtype or x.shape[2] != self.input_size:
@@ -172,13 +182,13 @@ class RecurrentLayers(LayerStack):
         return all(a is None or states.fits(a, B) for a, states in zip(given, self._states.values(), strict=True))
 
     def _repeat(self, x: Array, given: Sequence[States | None]) -> tuple[Any, ...]:
-        """Return a short run with weights that stay as they are: nothing is checked and looked up again."""
+        """Return the results of a short run with fixed weights, without repeating checks and look-ups."""
         first = self._first_states(given, x.shape[0 if self.batch_first else 1])
         y, *final = self._sizes(x.swapaxes(0, 1) if self.batch_first else x, [first.get(name) for name in self.states])
         return (np.ascontiguousarray(y.swapaxes(0, 1)) if self.batch_first else y, *final)
 
     def _mask(self, shape: tuple[int, ...], layer: int) -> Array:
-        """Dropout of a layer's input: anew for every pass, the same for every thread count."""
+        """Return a dropout mask of a layer's input: new for every pass, the same for every number of threads."""
         mask = self.device.xp.empty(shape, self.dtype)
         self.device.dropout_mask(mask.reshape(-1), 1 - self.dropout, self._passes, layer << 40, self.threads)
         return mask
@@ -194,7 +204,8 @@ class RecurrentLayers(LayerStack):
         *,
         data_only: bool = False,
     ) -> LayerGradients:
-        """With `data_only` what gradients of weights are summed from stays in the reserve, for `backward_weights`."""
+        """Run the backward pass; with `data_only` the operands of the weights' gradients stay in the reserve, for
+        `backward_weights`."""
         reserve, xp = reserve or self._reserve, self.device.xp
         kept = reserve.waiting(f"{self.name}.backward{'_data' if data_only else ''}")
         rows = kept.layers[0].tapes[0].rows
@@ -226,9 +237,9 @@ class RecurrentLayers(LayerStack):
         return LayerGradients(d_x, d_first.get("h"), d_first.get("c"), self._in_order(params))
 
     def backward_weights(self, into: Into = None, *, reserve: Reserve | None = None) -> Arrays:
-        """Return gradients of the parameters after `backward_data`, added to `into` where given; as often as is asked.
+        """Return gradients of the parameters after `backward_data`, added to `into` if given; may be called repeatedly.
 
-        Raises ShapeError, and NMTError where no `backward_data` came before.
+        Raises ShapeError, and NMTError without a preceding `backward_data`.
         """
         kept = (reserve or self._reserve).waiting(f"{self.name}.backward_weights", after_data=True)
         params = self._targets(into)
@@ -251,8 +262,10 @@ class RecurrentLayers(LayerStack):
         params: Arrays | None,
         weights_later: bool,
     ) -> tuple[Array | None, list[Arrays]]:
-        """Return gradients of one layer's input and initial states; adds those of its parameters to `params`, or leaves
-        for later what they are summed from."""
+        """Return gradients of one layer's input and initial states.
+
+        Those of its parameters are added to `params`, or their operands are kept for later.
+        """
         xp, d_inputs, initial = self.device.xp, [], []
         for n, (side, tape) in enumerate(zip(self._layers[layer], kept.layers[layer].tapes, strict=True)):
             width = side.scan.cell.output_size
@@ -273,7 +286,8 @@ class RecurrentLayers(LayerStack):
         return (sum(shares_of_x[1:], shares_of_x[0]) if shares_of_x else None), initial
 
     def _end_gradients(self, ends: RowEnds, d_last: Arrays, d_y: Array | None, side: Side) -> Arrays:
-        """Return those of a scan's final states from those of what the caller got; d_y of the last layer alone."""
+        """Convert the gradients of the caller's final states to those of a scan's; d_y is given for the last layer
+        only."""
         share = None if d_y is None else ends.output_gradient(d_y, side.reverse)
         if share is not None:
             d_last = {**d_last, "h": d_last["h"] + share if "h" in d_last else share}
@@ -282,7 +296,8 @@ class RecurrentLayers(LayerStack):
     # ------------------------------------------------------------ gradients of parameters
 
     def _targets(self, into: Into) -> Arrays | None:
-        """Return what gradients are added to; empty for new arrays, None where none are needed. Raises ShapeError."""
+        """Return the arrays that gradients are added to; empty for new arrays, None where none are needed. Raises
+        ShapeError."""
         if "params" not in self.needs:
             if into is not None:
                 raise NMTError(f"{self.name}.backward: into must be None without params among needs, got arrays")
@@ -295,7 +310,7 @@ class RecurrentLayers(LayerStack):
         return dict(into)
 
     def _shares(self, side: Side) -> Arrays:
-        """Zero gradients of a cell's parameters, to be added to."""
+        """Return zero gradients of a cell's parameters, to be added to."""
         return {name: zeros_of(self.device.xp, p.shape, self.dtype) for name, p in side.scan.params.items()}
 
     def _add(self, side: Side, shares: Arrays, params: Arrays) -> None:
@@ -304,7 +319,7 @@ class RecurrentLayers(LayerStack):
             _accumulate(params, name + side.end, share)
 
     def _in_order(self, params: Arrays | None) -> Arrays:
-        """In the order of `params`."""
+        """Return the parameters' gradients in the order of `params`."""
         return {} if params is None else {name: params[name] for name in self._store.shapes}
 
     # ------------------------------------------------------------ checks of arrays
@@ -313,7 +328,7 @@ class RecurrentLayers(LayerStack):
         return check_array(self.name, what, array, shape, self.dtype, self.device)
 
     def _check_d_y(self, d_y: Array | None, T: int, B: int) -> Array:
-        """Return the gradient of y, time first; zero where None is given. Raises ShapeError."""
+        """Return the gradient of y, time first; zero if it is None. Raises ShapeError."""
         if d_y is None:
             return zeros_of(self.device.xp, (T, B, self.output_size), self.dtype)
         if self.batch_first:
@@ -322,7 +337,7 @@ class RecurrentLayers(LayerStack):
 
 
 def _accumulate(params: Arrays, name: str, share: Array) -> None:
-    """Add in place to what is there."""
+    """Add a share to the array of this name in place, or insert it."""
     if name in params:
         params[name] += share
     else:

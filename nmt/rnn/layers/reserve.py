@@ -1,4 +1,4 @@
-"""What a forward pass through layers keeps for its way back."""
+"""The data that a forward pass through layers keeps for its backward pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmt.rnn.scan.tape import Tape
 
 @dataclass(frozen=True)
 class KeptLayer:
-    """A tape per direction, and the dropout of the layer's input."""
+    """A tape per direction, and the dropout mask of the layer's input."""
 
     tapes: list[Tape]
     mask: Array | None
@@ -24,7 +24,7 @@ class KeptLayer:
 
 @dataclass
 class KeptPass:
-    """Of a forward pass through all layers."""
+    """The data that a forward pass through all layers keeps."""
 
     layers: list[KeptLayer]
     ends: RowEnds | None
@@ -33,24 +33,24 @@ class KeptPass:
 
 
 class Reserve:
-    """What one forward pass keeps for its way back, and the memory that lies in (cuDNN's reserve space).
+    """The data that one forward pass keeps for its backward pass, and the memory for it (cuDNN's reserve space).
 
-    The next forward with the same reserve uses the memory again, and forgets the pass before. Layers have one of their
-    own; with several, made by their `reserve()`, several forward passes wait for their backward at a time.
+    The next forward with the same reserve reuses the memory, and forgets the pass before. Layers have one by default;
+    with several, made by their `reserve()`, several forward passes can wait for their backward at a time.
     """
 
     def __init__(self, xp: Any = np) -> None:
-        """`xp`: of the device whose memory it is."""
+        """Create an empty reserve. `xp`: of the device whose memory it uses."""
         self.memory = Workspace(xp)
         self._kept: KeptPass | None = None
 
     @property
     def nbytes(self) -> int:
-        """Return bytes of the memory, in use or not."""
+        """Return the bytes of the memory, in use or not."""
         return self.memory.nbytes
 
     def release(self) -> None:
-        """Forget the pass, and let the memory go."""
+        """Forget the pass, and free the memory."""
         self.begin()
         self.memory.release()
 
@@ -75,5 +75,5 @@ class Reserve:
         return self._kept
 
     def done(self) -> None:
-        """The way back has been gone: there is no other."""
+        """Mark the backward pass as done; it cannot run again."""
         self._kept = None

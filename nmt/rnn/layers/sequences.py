@@ -1,4 +1,4 @@
-"""Sequences of different lengths, one after another in one array, and the padded arrays that scans take."""
+"""Conversion between packed sequences of different lengths and the padded arrays that scans take."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,8 @@ Lengths = Sequence[int] | np.ndarray
 
 
 def pack(padded: Any, lengths: Lengths) -> Any:
-    """padded [T, B, ...] -> values [sum of lengths, ...]: the real steps of row 0, then those of row 1, and so on.
+    """Pack padded [T, B, ...] into values [sum of lengths, ...]: the real steps of row 0, then those of row 1, and so
+    on.
 
     lengths: real steps of each row, from 0 to T. The result is a copy on the same device. The gradient of this is
     `unpack`. Raises ShapeError.
@@ -23,11 +24,10 @@ def pack(padded: Any, lengths: Lengths) -> Any:
 
 
 def unpack(values: Any, lengths: Lengths, steps: int | None = None) -> Any:
-    """values [sum of lengths, ...] -> padded [T, B, ...], zero beyond each row's length; T is `steps`, or the longest
-    row.
+    """Unpack values [sum of lengths, ...] into padded [T, B, ...], zero beyond each row's length.
 
-    The result is contiguous, of the dtype and on the device of `values`. The gradient of this is `pack`. Raises
-    ShapeError.
+    T is `steps`, or the longest row. The result is contiguous, of the dtype and on the device of `values`. The gradient
+    of this is `pack`. Raises ShapeError.
     """
     longest = max((int(n) for n in lengths), default=0)
     real = _real_steps("unpack", lengths, len(lengths), longest if steps is None else steps)
@@ -40,7 +40,7 @@ def unpack(values: Any, lengths: Lengths, steps: int | None = None) -> Any:
 
 
 def _real_steps(where: str, lengths: Lengths, rows: int, steps: int) -> np.ndarray:
-    """bool [B, T]: which steps of each row there are."""
+    """Return which steps of each row are real, bool [B, T]."""
     array = np.asarray(lengths)
     whole = array.dtype.kind in "iu" or not array.size
     if array.shape != (rows,) or not whole or (rows and (array.min() < 0 or array.max() > steps)):
@@ -49,5 +49,5 @@ def _real_steps(where: str, lengths: Lengths, rows: int, steps: int) -> np.ndarr
 
 
 def _zeros_like(array: Any, shape: tuple[int, ...]) -> Any:
-    """Zeros where `array` lies."""
-    return np.zeros_like(array, shape=shape)  # other devices' arrays answer NumPy's functions themselves
+    """Return zeros on the device of `array`."""
+    return np.zeros_like(array, shape=shape)  # other devices' arrays implement NumPy's functions themselves

@@ -1,18 +1,15 @@
 """Parameters of LSTM, GRU and RNN in the layouts of other systems, and back.
 
-Everything goes by dictionaries with this project's names (`W_x_l0`, see operators.py), for `layer.load(...)` and from
-`layer.params`. Systems differ in the order of the gates, in which axis of a matrix is the input's, and in how many
-biases there are. All hold the state in z, as we do: h_t = (1 - z) * n + z * h_prev.
+Everything is exchanged as dictionaries with this project's names (`W_x_l0`, see operators.py), for `layer.load(...)`
+and from `layer.params`. Systems differ in the order of the gates, in which axis of a matrix is the input's, and in how
+many biases there are. In all of them z is the weight of the old state, as in ours: h_t = (1 - z) * n + z * h_prev.
 
-| system | LSTM | GRU | matrices | biases |
-|---|---|---|---|---|
-| ours | i f g o | r z n | [in, G*H] | two |
-| PyTorch, cuDNN, MXNet | i f g o | r z n | [G*H, in] | two |
-| ONNX | i o f g, peepholes i o f | z r n | [directions, G*H, in] | two, side by side |
-| Keras | i f g o | z r n | [in, G*H] | one; two of a GRU with reset_after |
-| Haste | i g f o | z r n | [in, G*H] | one; two of a GRU |
+| system | LSTM | GRU | matrices | biases | |---|---|---|---|---| | ours | i f g o | r z n | [in, G*H] | two | |
+PyTorch, cuDNN, MXNet | i f g o | r z n | [G*H, in] | two | | ONNX | i o f g, peepholes i o f | z r n | [directions,
+G*H, in] | two, side by side | | Keras | i f g o | z r n | [in, G*H] | one; two of a GRU with reset_after | | Haste | i
+g f o | z r n | [in, G*H] | one; two of a GRU |
 
-Where a system has one bias, it becomes `b_x` and `b_h` is zero; the other way their sum is given.
+Where a system has one bias, it becomes `b_x` and `b_h` is zero; in the other direction their sum is returned.
 """
 
 from __future__ import annotations
@@ -33,14 +30,15 @@ ONNX = {"LSTM": "iofg", "GRU": "zrn", "RNN": "h"}
 KERAS = {"LSTM": "ifgo", "GRU": "zrn", "RNN": "h"}
 HASTE = {"LSTM": "igfo", "GRU": "zrn"}
 COUPLED = "igo"
-"""Our gates of an LSTM with input_forget: there is no f."""
+"""Our gates of an LSTM with input_forget, which has no f."""
 
 _TORCH = {"weight_ih": "W_x", "weight_hh": "W_h", "bias_ih": "b_x", "bias_hh": "b_h", "weight_hr": "W_p"}
 _MXNET = {"i2h_weight": "W_x", "h2h_weight": "W_h", "i2h_bias": "b_x", "h2h_bias": "b_h", "h2r_weight": "W_p"}
 
 
 def reorder_gates(array: np.ndarray, have: str, want: str) -> np.ndarray:
-    """Blocks of the last axis, one a letter, in another order; zeros for a letter that is not there. A new array."""
+    """Return a new array with the blocks of the last axis, one per letter, in another order; zeros for a missing
+    letter."""
     if array.shape[-1] % len(have):
         raise ShapeError(f"layouts: the last axis must be {len(have)} gates wide, got {array.shape[-1]} numbers")
     parts = dict(zip(have, np.split(array, len(have), axis=-1), strict=True))
@@ -52,22 +50,27 @@ def reorder_gates(array: np.ndarray, have: str, want: str) -> np.ndarray:
 
 
 def from_torch(state: Mapping[str, Any], prefix: str = "") -> Arrays:
-    """From the entries below `prefix` of a state_dict, as NumPy arrays: `weight_ih_l0` [G*H, D] and so on. Raises
-    ShapeError: a name that is no layer's."""
+    """Convert the entries below `prefix` of a state_dict, as NumPy arrays: `weight_ih_l0` [G*H, D] and so on.
+
+    Raises ShapeError: a name that is not one of a layer's parameters.
+    """
     below = {name[len(prefix) :]: array for name, array in state.items() if name.startswith(prefix)}
     return _transposed(below, _NAME, _TORCH, lambda what, layer, end: f"{what}_l{layer}{end}")
 
 
 def to_torch(params: Mapping[str, np.ndarray], prefix: str = "") -> Arrays:
-    """Return the entries of a state_dict of torch.nn.LSTM, GRU or RNN. Raises ShapeError: a parameter that it does not
-    have."""
+    """Return the entries of a state_dict of torch.nn.LSTM, GRU or RNN. Raises ShapeError: a parameter that they
+    lack."""
     theirs = {ours: name for name, ours in _TORCH.items()}
     return _transposed(params, _NAME, theirs, lambda what, layer, end: f"{prefix}{what}_l{layer}{end}")
 
 
 def from_mxnet(arrays: Mapping[str, Any]) -> Arrays:
-    """From the parameters of mxnet.gluon.rnn.LSTM, GRU or RNN: `l0_i2h_weight` [G*H, D], `r0_...` of the direction from
-    last to first. Raises ShapeError: a name that is no layer's."""
+    """Convert the parameters of mxnet.gluon.rnn.LSTM, GRU or RNN: `l0_i2h_weight` [G*H, D], `r0_...` for the reverse
+    direction.
+
+    Raises ShapeError: a name that is not one of a layer's parameters.
+    """
     pattern = r"(?P<side>[lr])(?P<layer>\d+)_(?P<what>.+)"
     return _transposed(
         arrays, pattern, _MXNET, lambda what, layer, side: f"{what}_l{layer}{'_reverse' if side == 'r' else ''}"
@@ -75,16 +78,18 @@ def from_mxnet(arrays: Mapping[str, Any]) -> Arrays:
 
 
 def to_mxnet(params: Mapping[str, np.ndarray]) -> Arrays:
-    """Return the parameters of mxnet.gluon.rnn.LSTM, GRU or RNN, by name. Raises ShapeError: one that they do not
-    have."""
+    """Return the parameters of mxnet.gluon.rnn.LSTM, GRU or RNN, by name. Raises ShapeError: one that they lack."""
     theirs = {ours: name for name, ours in _MXNET.items()}
     return _transposed(params, _NAME, theirs, lambda what, layer, end: f"{'r' if end else 'l'}{layer}_{what}")
 
 
 def from_flat(vector: np.ndarray, like: Mapping[str, np.ndarray]) -> Arrays:
-    """From the one vector of cuDNN and of MXNet's RNN operator: all matrices layer by layer and direction by direction
-    (input, hidden, projection), then all biases in the same order. `like`: arrays of the right shapes, as
-    `layer.params`. Raises ShapeError: not as many numbers."""
+    """Convert the one vector of cuDNN and of MXNet's RNN operator.
+
+    It contains all matrices layer by layer and direction by direction (input, hidden, projection), then all biases in
+    the same order. `like`: arrays of the right shapes, as `layer.params`. Raises ShapeError: the number of entries
+    differs.
+    """
     size = sum(array.size for array in like.values())
     if vector.shape != (size,):
         raise ShapeError(f"from_flat: the vector must be [{size}], got {list(vector.shape)}")
@@ -114,8 +119,10 @@ def _flat_order(names: Mapping[str, Any]) -> list[str]:
 def _transposed(
     arrays: Mapping[str, Any], pattern: str, known: Mapping[str, str], name_of: Callable[[str, str, str], str]
 ) -> Arrays:
-    """Matrices transposed, by the names that `name_of` makes of what `known` calls the parameter, layer and
-    direction; see `_split`."""
+    """Return matrices transposed, under the names that `name_of` makes of the parameter, layer and direction.
+
+    `known` translates the parameter; see `_split`.
+    """
     found: Arrays = {}
     for name, array in arrays.items():
         what, layer, side = _split(name, pattern, known)
@@ -124,7 +131,7 @@ def _transposed(
 
 
 def _split(name: str, pattern: str, known: Mapping[str, str]) -> tuple[str, str, str]:
-    """Return what a parameter is, its layer and its direction."""
+    """Split a name into the parameter, its layer and its direction."""
     match = re.fullmatch(pattern, name)
     if match and match["what"] in known:
         return match["what"], match["layer"], match["side"]
@@ -145,8 +152,11 @@ def from_onnx(
     input_forget: bool = False,
     layer: int = 0,
 ) -> Arrays:
-    """From the inputs of a node LSTM, GRU or RNN: W [directions, G*H, D], R [directions, G*H, H], B [directions,
-    2*G*H], P [directions, 3*H]; `direction` and `input_forget` are the node's, `layer` the place in our stack."""
+    """Convert the inputs of a node LSTM, GRU or RNN: W [directions, G*H, D], R [directions, G*H, H], B [directions,
+    2*G*H], P [directions, 3*H].
+
+    `direction` and `input_forget` are the node's, `layer` is the layer's number in our stack.
+    """
     have, want = ONNX[op], COUPLED if op == "LSTM" and input_forget else OURS[op]
     found: Arrays = {}
     for n, end in enumerate(_ends(direction, layer)):
@@ -162,9 +172,12 @@ def from_onnx(
 
 
 def to_onnx(op: str, params: Mapping[str, np.ndarray], *, layer: int = 0) -> Arrays:
-    """Return the inputs W, R, and where there are such parameters B and P, of a node for one layer, one after the other
-    for its directions. What ONNX has and nobody reads, the gate f of input_forget, is zero. Raises ShapeError: a
-    projection, which ONNX does not have."""
+    """Return the inputs W, R, and B and P if there are such parameters, of a node for one layer, with all its
+    directions.
+
+    The gate f with input_forget, which ONNX requires but does not read, is zero. Raises ShapeError: a projection, which
+    ONNX does not have.
+    """
     ends = [end for end in (f"_l{layer}", f"_l{layer}_reverse") if f"W_x{end}" in params]
     if f"W_p{ends[0]}" in params:
         raise ShapeError("to_onnx: parameters must be without a projection, got W_p; ONNX has no such operator")
@@ -185,10 +198,10 @@ def to_onnx(op: str, params: Mapping[str, np.ndarray], *, layer: int = 0) -> Arr
 
 
 def onnx_options(op: str, attributes: Mapping[str, Any], inputs: Collection[str] = ("B",)) -> dict[str, Any]:
-    """Return our operator's keywords for a node's attributes and the inputs it is given, of which B and P count;
-    `empty` is zero, as in ONNX Runtime. Raises ShapeError: directions that differ in their activations.
+    """Return our operator's keywords for a node's attributes and its inputs, of which B and P matter.
 
-    `layout` 1 is left to the caller: ONNX then has its states batch first too, which ours never are.
+    `empty` is zero, as in ONNX Runtime. `layout` 1 is left to the caller: ONNX then has its states batch first too,
+    which ours never are. Raises ShapeError: directions that differ in their activations.
     """
     direction = attributes.get("direction", "forward")
     options: dict[str, Any] = {"bidirectional": direction == "bidirectional", "reverse": direction == "reverse"}
@@ -208,8 +221,8 @@ def onnx_options(op: str, attributes: Mapping[str, Any], inputs: Collection[str]
 
 
 def _onnx_activations(attributes: Mapping[str, Any]) -> list[Any]:
-    """As our names, with the numbers that the node gives: alphas and betas in order, for the functions that take
-    some."""
+    """Return our names of the activations, with the node's alphas and betas assigned in order to the functions that
+    take them."""
     alphas = list(attributes.get("activation_alpha") or [])
     betas = list(attributes.get("activation_beta") or [])
     found: list[Any] = []
@@ -226,7 +239,8 @@ _WITH_ALPHA = {"leaky_relu", "thresholded_relu", "elu"}
 
 
 def _ends(direction: str, layer: int) -> list[str]:
-    """Return what the names of a layer's parameters end with, by direction. Raises ShapeError: another direction."""
+    """Return the endings of the names of a layer's parameters, by direction. Raises ShapeError: an unknown
+    direction."""
     ends = {"forward": ("",), "reverse": ("_reverse",), "bidirectional": ("", "_reverse")}
     if direction not in ends:
         raise ShapeError(f"layouts: direction must be one of {', '.join(ends)}, got {direction}")
@@ -237,8 +251,11 @@ def _ends(direction: str, layer: int) -> list[str]:
 
 
 def from_keras(kind: str, weights: Sequence[np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
-    """From `get_weights()` of one layer SimpleRNN ("RNN"), LSTM or GRU: kernel [D, G*H], recurrent kernel [H, G*H], and
-    a bias [G*H], or [2, G*H] of a GRU with reset_after; of a Bidirectional call it for each half."""
+    """Convert `get_weights()` of one layer SimpleRNN ("RNN"), LSTM or GRU.
+
+    They are a kernel [D, G*H], a recurrent kernel [H, G*H], and a bias [G*H], or [2, G*H] of a GRU with reset_after;
+    for a Bidirectional layer call it for each half.
+    """
     kernel, recurrent, *rest = weights
     biases: tuple[np.ndarray, ...] = ()
     if rest:
@@ -249,7 +266,7 @@ def from_keras(kind: str, weights: Sequence[np.ndarray], *, layer: int = 0, reve
 def to_keras(
     kind: str, params: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False, reset_after: bool = True
 ) -> list[np.ndarray]:
-    """Return what `set_weights` takes; `reset_after` as the GRU has it."""
+    """Return the arguments of `set_weights`; `reset_after` as the GRU has it."""
     kernel, recurrent, *biases = _to_side(OURS[kind], KERAS[kind], params, layer, reverse)
     if not biases:
         return [kernel, recurrent]
@@ -257,14 +274,14 @@ def to_keras(
 
 
 def from_haste(kind: str, weights: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
-    """From `kernel` [D, G*H], `recurrent_kernel` [H, G*H], `bias` and, of a GRU, `recurrent_bias` [G*H]."""
+    """Convert `kernel` [D, G*H], `recurrent_kernel` [H, G*H], `bias` and, of a GRU, `recurrent_bias` [G*H]."""
     bias = weights["bias"]
     arrays = weights["kernel"], weights["recurrent_kernel"], bias, weights.get("recurrent_bias", np.zeros_like(bias))
     return _from_side(HASTE[kind], OURS[kind], arrays, layer, reverse)
 
 
 def to_haste(kind: str, params: Mapping[str, np.ndarray], *, layer: int = 0, reverse: bool = False) -> Arrays:
-    """Return the other way; Haste has no layers without biases."""
+    """Return the weights of a Haste layer, as `from_haste` takes them; Haste has no layers without biases."""
     kernel, recurrent, b_x, b_h = _to_side(OURS[kind], HASTE[kind], params, layer, reverse)
     biases = {"bias": b_x, "recurrent_bias": b_h} if kind == "GRU" else {"bias": b_x + b_h}
     return {"kernel": kernel, "recurrent_kernel": recurrent, **biases}
@@ -274,12 +291,12 @@ _SIDE = ("W_x", "W_h", "b_x", "b_h")
 
 
 def _from_side(have: str, want: str, arrays: Sequence[np.ndarray], layer: int, reverse: bool) -> Arrays:
-    """Another system's arrays of one direction under our names, gates in our order."""
+    """Return another system's arrays of one direction under our names, gates in our order."""
     (end,) = _ends("reverse" if reverse else "forward", layer)
     return {name + end: reorder_gates(array, have, want) for name, array in zip(_SIDE, arrays, strict=False)}
 
 
 def _to_side(have: str, want: str, params: Mapping[str, np.ndarray], layer: int, reverse: bool) -> list[np.ndarray]:
-    """Return our arrays of one direction in another system's order; biases that are not there are left out."""
+    """Return our arrays of one direction in another system's order; missing biases are omitted."""
     (end,) = _ends("reverse" if reverse else "forward", layer)
     return [reorder_gates(params[name + end], have, want) for name in _SIDE if name + end in params]

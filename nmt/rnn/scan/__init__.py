@@ -1,1 +1,1 @@
-"""A cell over time: the runs, what they check and keep, and what is prepared for them."""
+"""Cells run over time: the runs, their checks, what they keep, and what is prepared for them."""

@@ -1,4 +1,4 @@
-"""Where arrays come into a scan: shapes, dtypes and lengths are checked once, here."""
+"""Checks of arrays given to a scan: shapes, dtypes and lengths are checked once, here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Lead = tuple[int | None, ...]
 
 
 class ArrayChecks:
-    """What a cell may be given, in arrays of one dtype and device. All errors are ShapeErrors."""
+    """Checks of a cell's arrays, which have one dtype and device. All errors are ShapeErrors."""
 
     def __init__(self, cell: Cell, dtype: np.dtype, device: Device) -> None:
         self.name, self.dtype, self.device = type(cell).__name__, dtype, device
@@ -26,7 +26,7 @@ class ArrayChecks:
         self.inputs = {"x": cell.input_size, **self.sequences}
 
     def array(self, what: str, array: Any, lead: Lead, width: int) -> Any:
-        """`array`, contiguous, with one axis for its features."""
+        """Return `array`, contiguous, with one axis for its features."""
         shape = (*lead, *axes_of(width))
         is_array = isinstance(array, self.device.xp.ndarray)
         fits = (
@@ -63,17 +63,18 @@ class ArrayChecks:
         return mask
 
     def source_steps(self, captured: Mapping[str, Any]) -> int:
-        """Return how many source positions captured arrays have; 1 where none has any."""
+        """Return the number of source positions of captured arrays; 1 if none has any."""
         return next((captured[k].shape[0] for k, c in self.captured.items() if c.source_axis and k in captured), 1)
 
     def all_captured(self, captured: Mapping[str, Any], S: int, B: int) -> Arrays:
-        """Return every captured array there, and no other."""
+        """Return the captured arrays after checking that exactly the cell's are given."""
         self._names("captured arrays", captured, self.captured)
         source = {True: (S,), False: ()}
         return {k: self.array(k, captured[k], (*source[c.source_axis], B), c.width) for k, c in self.captured.items()}
 
     def all_sequences(self, sequences: Mapping[str, Any], *lead: int) -> Arrays:
-        """Return every further sequence there, of these sizes before the features, and no other."""
+        """Return the further sequences after checking that exactly the cell's are given, with these sizes before the
+        features."""
         self._names("sequences", sequences, self.sequences)
         return {k: self.array(k, sequences[k], lead, n) for k, n in self.sequences.items()}
 

@@ -1,4 +1,4 @@
-"""The way back of one run: gradients of its outputs go in, gradients of what it read come out."""
+"""The backward pass of one run: it takes gradients of the outputs and computes gradients of the inputs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from nmt.rnn.scan.tape import Gradients, Tape
 
 
 class BackwardPass:
-    """The way back of the run that left this tape; gives gradients, in this order, then runs."""
+    """The backward pass of the run that made this tape; the caller calls its `give_` and `take_` methods in this order,
+    then `run`."""
 
     def __init__(self, setup: ScanSetup, tape: Tape) -> None:
         self.setup, self.tape = setup, tape
         self.plan, self.rows, self.arrays = tape.compiled.step.plan, tape.rows, tape.arrays
 
-    # ------------------------------------------------------------ what goes in
+    # ------------------------------------------------------------ inputs
 
     def give_outputs(self, d_y: Any, d_recorded: Mapping[str, Any]) -> None:
-        """Gradients of the outputs that have one. Raises ShapeError: one that `receives` does not name, another
-        shape."""
+        """Take the gradients of the outputs. Raises ShapeError: one that `receives` does not name, or a wrong shape."""
         checks, receives = self.setup.checks, self.setup.wanted.receives
         extra = sorted({*d_recorded, *(("y",) if d_y is not None else ())} - receives)
         if extra:
@@ -45,8 +45,8 @@ class BackwardPass:
         self.arrays |= found
 
     def _of_output(self, name: str, given: Any) -> np.ndarray:
-        """Return the gradient of one output as the plan reads it, zero where None is given; its steps moved together as
-        those of the run were."""
+        """Return the gradient of one output as the plan reads it, zero if it is None; its steps are packed like those
+        of the run."""
         rows, setup, packing = self.rows, self.setup, self.tape.packing
         place = self.plan.outputs[array_names.output(name)]
         axes = (rows.S, rows.B) if place.source_axis else (rows.B,)
@@ -60,7 +60,7 @@ class BackwardPass:
         return array if place.width is not None else array[..., 0]
 
     def give_states(self, d_final: Mapping[str, np.ndarray]) -> None:
-        """Gradients of the final states [B, n] by name; missing ones are zero. Raises ShapeError."""
+        """Take the gradients of the final states [B, n] by name; missing ones are zero. Raises ShapeError."""
         rows, setup = self.rows, self.setup
         for name, width in setup.states.items():
             carry = self.tape.allocate((2, rows.B, width), setup.dtype)
@@ -69,7 +69,8 @@ class BackwardPass:
             self.arrays[array_names.state_gradient(name)] = carry
 
     def take_memory(self, outputs: Any) -> None:
-        """Memory that the plan adds to: of captured arrays; and that of x's gradient from `outputs`, if any."""
+        """Allocate the memory that the plan adds to: of captured arrays; and of x's gradient, from `outputs` if
+        given."""
         rows, setup, plan = self.rows, self.setup, self.plan
         for name, place in plan.d_captured.items():
             shape = self.arrays[name].shape
@@ -80,10 +81,10 @@ class BackwardPass:
             x = outputs((rows.T, rows.B, setup.cell.input_size), setup.dtype)
             self.arrays[plan.d_inputs["x"].name] = x
 
-    # ------------------------------------------------------------ the run, and what comes out
+    # ------------------------------------------------------------ the run and its results
 
     def run(self, gradients: Arrays) -> Gradients:
-        """Run the plan; parameters' gradients are added to `gradients`, where present."""
+        """Run the plan and return gradients; those of parameters are added to `gradients`, where present."""
         tape, rows, arrays, plan = self.tape, self.rows, self.arrays, self.plan
         invariants = self.setup.invariants(tape.compiled, rows.threads)
         with joined(gradients, tape.connections) as shares:
@@ -97,15 +98,17 @@ class BackwardPass:
         return self._shaped(initial, captured)
 
     def _of_initial(self) -> Arrays:
-        """Return gradients of the initial states [B, n], from the slot written last: every row steps as often as it is
-        long, the first step of the loop being step T - length."""
+        """Return gradients of the initial states [B, n], from the slot written last.
+
+        Every row has as many steps as its length; its first step is step T - length of the loop.
+        """
         rows = self.rows
         slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2
         carried = ((name, self.arrays[array_names.state_gradient(name)]) for name in self.setup.states)
         return {name: pick(self.setup, carry, slot) for name, carry in carried}
 
     def _shaped(self, initial: Arrays, captured: Arrays) -> Gradients:
-        """Return all gradients as the caller gets them."""
+        """Return all gradients in the caller's shapes."""
         setup, packing = self.setup, self.tape.packing
         of = {name: self.arrays[place.name] for name, place in self.plan.d_inputs.items()}
         if packing is not None:
@@ -125,8 +128,8 @@ class BackwardPass:
         )
 
     def _needed(self, found: Arrays, names: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
-        """Return gradients by the author's names (`names` has those of their arrays), zero where nothing depends on
-        what is needed."""
+        """Return the needed gradients by the author's names (`names` has those of their arrays), zero where nothing
+        depends on them."""
         needs, xp, dtype = self.setup.wanted.needs, self.setup.device.xp, self.setup.dtype
         return {
             name: found[array] if array in found else zeros_of(xp, shapes[name], dtype)
@@ -136,6 +139,6 @@ class BackwardPass:
 
 
 def add_present(shares: Arrays, gradients: Arrays) -> None:
-    """Add to the gradients that are there."""
+    """Add shares to the gradients that are present."""
     for name in shares.keys() & gradients.keys():
         gradients[name] += shares[name]

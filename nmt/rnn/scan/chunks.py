@@ -1,7 +1,7 @@
-"""A scan in chunks of time, each handing its states to the next.
+"""Scans in chunks of time, each passing its states to the next.
 
-What can be decided between two chunks is decided here: not to go on where every row has come to its stop condition,
-and not to send gradients further back (truncated backpropagation: Williams and Peng 1990, section 3).
+Decisions between two chunks are made here: to stop when every row has met its stop condition, and not to pass gradients
+further back (truncated backpropagation: Williams and Peng 1990, section 3).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from nmt.rnn.scan.tape import Gradients, Tape
 
 @dataclass
 class ChunkedResult:
-    """As `tape.Result`, over all chunks; `tapes` are those of the chunks that ran, by their first steps, in the order
-    they ran in."""
+    """The same as `tape.Result`, over all chunks; `tapes` are those of the chunks that ran, by their first steps, in
+    the order they ran."""
 
     y: np.ndarray
     final: Arrays
@@ -35,8 +35,10 @@ class ChunkedResult:
 
 
 class ChunkedScan:
-    """A scan that takes `steps` steps at a time. The numbers are those of one long call, but for dropout, which draws
-    from a seed of its own for each chunk."""
+    """A scan in chunks of `steps` steps.
+
+    The results are those of one long call, except for dropout, which uses a separate seed for each chunk.
+    """
 
     def __init__(self, scan: Scan, steps: int) -> None:
         if steps < 1:
@@ -56,8 +58,11 @@ class ChunkedScan:
         seed: int = 0,
         **options: Any,
     ) -> ChunkedResult:
-        """As `Scan.forward`, whose other `options` it takes. A row that meets the scan's stop condition leaves with
-        the chunk it does so in; when no row is left, no chunk follows. Raises ShapeError."""
+        """Run the cell as `Scan.forward` does, whose other `options` it takes.
+
+        A row that meets the scan's stop condition leaves after that chunk; when no row is left, no further chunk is
+        run. Raises ShapeError.
+        """
         scan = self.scan
         T, B, _ = scan.checks.array("x", x, (None, None), scan.cell.input_size).shape
         there = scan.checks.steps_of(lengths, mask, T, B)
@@ -102,8 +107,11 @@ class ChunkedScan:
         *,
         truncate: bool = False,
     ) -> Gradients:
-        """As `Scan.backward`. truncate: no gradient goes from one chunk into the one that ran before it; that of the
-        initial states is then of the first chunk alone."""
+        """Return gradients as `Scan.backward` does.
+
+        truncate: no gradient passes from one chunk to the one that ran before it; that of the initial states is then of
+        the first chunk only.
+        """
         scan, (T, B) = self.scan, result.y.shape[:2]
         if not result.tapes:
             raise ShapeError(f"{scan.checks.name}: result must come from a forward with training=True, got no tapes")

@@ -1,6 +1,6 @@
-"""Weights that take no part in a training pass (Wan et al. 2013, Regularization of Neural Networks using DropConnect).
+"""Weights dropped for a training pass (Wan et al. 2013, Regularization of Neural Networks using DropConnect).
 
-A cell asks for it by `Param.dropout`; the step itself is the same mathematics, on other numbers.
+A cell requests it by `Param.dropout`; the step itself has the same formulas, with other numbers.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from nmt.rnn.cell import Param
 from nmt.rnn.device import Array, Device
 
 Arrays = dict[str, Array]
-_OFFSET = 1 << 62  # counters of random numbers that masks of activations do not reach (see `ForwardPass.draw_masks`)
+_OFFSET = 1 << 62  # counters of random numbers that masks of activations do not use (see `ForwardPass.draw_masks`)
 
 
 def connections(params: Mapping[str, Param], seed: int, dtype: Any, device: Device, threads: int) -> Arrays:
-    """Return what each entry of the parameters with a dropout is multiplied by in this pass: 0 or 1 / (1 - rate)."""
+    """Return the factor of each entry of the parameters with a dropout in this pass: 0 or 1 / (1 - rate)."""
     masks: Arrays = {}
     for n, (name, param) in enumerate((k, p) for k, p in params.items() if p.dropout > 0):
         masks[name] = device.xp.empty(param.shape, dtype)
@@ -27,7 +27,7 @@ def connections(params: Mapping[str, Param], seed: int, dtype: Any, device: Devi
 
 
 def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays) -> Weights:
-    """Return the weights of a pass; the same object where nothing is dropped."""
+    """Return the weights of a pass; the same object if nothing is dropped."""
     if not masks:
         return weights
     return Weights({name: weights[name] * masks[name] if name in masks else weights[name] for name in params})
@@ -35,7 +35,8 @@ def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays) -
 
 @contextmanager
 def joined(gradients: Arrays, masks: Arrays) -> Iterator[Arrays]:
-    """Where gradients of a pass are added up; at the end those of dropped entries are left out of `gradients`."""
+    """Yield the arrays in which gradients of a pass are summed; at the end add them to `gradients`, without dropped
+    entries."""
     apart = {name: masks[name] * 0 for name in masks if name in gradients}
     yield gradients | apart
     for name, share in apart.items():

@@ -1,6 +1,6 @@
-"""One run of a scan's plan: the arrays that it reads and fills, and what of them is the result.
+"""One run of a scan's plan: the arrays that it reads and fills, and its result.
 
-Whoever runs gives inputs, masks, captured arrays and states, in this order, then runs; memory is taken in that order.
+The caller gives inputs, masks, captured arrays and states, in this order, then runs; memory is allocated in that order.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class ForwardPass:
         self.constant_arrays: Arrays = {}
         self._start: Arrays = {}
 
-    # ------------------------------------------------------------ what goes in
+    # ------------------------------------------------------------ inputs
 
     def give_inputs(self, x: np.ndarray, sequences: Arrays) -> None:
-        """x [T, B, D], and further sequences by name."""
+        """Take x [T, B, D], and further sequences by name."""
         self.arrays["x"] = x
         self.arrays |= {array_names.sequence(name): array for name, array in sequences.items()}
 
     def draw_masks(self, seed: int) -> None:
-        """The plan's dropout masks, each from counters of its own."""
+        """Draw the plan's dropout masks, each from a separate range of counters."""
         rows, device = self.rows, self.setup.device
         for n, mask in enumerate(self.plan.trace.masks):
             shape = (rows.B, mask.width) if mask.variational else (rows.T, rows.B, mask.width)
@@ -53,14 +53,16 @@ class ForwardPass:
             self.arrays[array_names.mask(mask.name, lasting=mask.variational)] = array
 
     def give_captured(self, captured: Arrays) -> None:
-        """Captured arrays by name, and what the step computes from them alone."""
+        """Take captured arrays by name, and compute what the step needs of them alone."""
         self.arrays |= {array_names.captured(name): array for name, array in captured.items()}
         invariants = self.setup.invariants(self.compiled, self.rows.threads)
         self.constant_arrays = invariants.forward(self.arrays, self.weights, self.rows, self.allocate)
 
     def give_states(self, initial: Mapping[str, np.ndarray], outputs: Any = None) -> None:
-        """Stacks of states that begin with `initial`; outputs: memory of y, which may be one of them. Raises
-        ShapeError."""
+        """Allocate stacks of states that begin with `initial`; outputs: memory of y, which may be one of them.
+
+        Raises ShapeError.
+        """
         rows, y = self.rows, self.plan.outputs["y"]
         self._start = self.setup.start(self.weights, initial, rows.B)
         for name, width in self.setup.states.items():
@@ -71,8 +73,8 @@ class ForwardPass:
             self.arrays[y.name] = outputs((rows.T, rows.B, self.setup.cell.output_size), self.setup.dtype)
 
     def _stack(self, name: str, width: int, allocate: Allocate) -> np.ndarray:
-        """Return the stack of a state [T + 1, B, n]: zero where no step writes, the initial state in each row's first
-        slot."""
+        """Return the stack of a state [T + 1, B, n]: the initial state in each row's first slot, zero where no step
+        writes."""
         rows, device = self.rows, self.setup.device
         stack = allocate((rows.T + 1, rows.B, width), self.setup.dtype)
         ends = rows.lengths if rows.reverse else rows.lengths + 1
@@ -87,11 +89,13 @@ class ForwardPass:
         """Run the plan."""
         self.compiled.step.forward(self.arrays, self.weights, self.rows, self.allocate)
 
-    # ------------------------------------------------------------ what comes out
+    # ------------------------------------------------------------ results
 
     def result(self, packing: Packing | None) -> Result:
-        """Return what the caller gets, without a tape; `packing`: how steps were moved together before. Rows that met
-        the stop condition are shorter from here on. Raises ShapeError: a stop condition that cannot be one."""
+        """Return the caller's result, without a tape; `packing`: how steps were packed before.
+
+        Rows that met the stop condition are shorter from here on. Raises ShapeError: an invalid stop condition.
+        """
         setup, stopped = self.setup, np.zeros(self.rows.B, bool)
         if setup.stop is not None:
             stopped = self._stop_rows(setup.stop)
@@ -106,7 +110,7 @@ class ForwardPass:
         return Result(shaped(y, setup.cell.output_size), final, None, recorded, rows.lengths, stopped)
 
     def output(self) -> np.ndarray:
-        """y [T, B, n], zero where a row takes no step."""
+        """Return y [T, B, n], zero where a row takes no step."""
         rows, device, place = self.rows, self.setup.device, self.plan.outputs["y"]
         array = self.arrays[place.name]
         if place.kind != "after":
@@ -115,12 +119,12 @@ class ForwardPass:
         y = array[: rows.T] if rows.reverse else array[1:]
         begins = any(place.name == array_names.state(name) for name in self._start)
         if self.setup.stop is not None or (rows.reverse and begins and (rows.lengths < rows.T).any()):
-            y = y.copy()  # a state lies where a shorter row's output must be zero
+            y = y.copy()  # there is a state where a shorter row's output must be zero
             device.clear_ended(y, rows.lengths, rows.threads)
         return y
 
     def _of_steps(self, name: str) -> Any:
-        """Return a noted value of all steps, [T, (S,) B, (n)]; what lies where a row takes no step is arbitrary."""
+        """Return a noted value of all steps, [T, (S,) B, (n)]; entries where a row takes no step are arbitrary."""
         place = self.plan.outputs[array_names.noted(name)]
         array = self.arrays[place.name]
         if place.kind == "after":
@@ -128,8 +132,8 @@ class ForwardPass:
         return array
 
     def _recorded(self, name: str) -> Any:
-        """Return a noted value as the caller gets it: a copy, with an axis for its features, zero where a row takes no
-        step or has no source position."""
+        """Return a noted value for the caller: a copy, with an axis for its features, zero where a row takes no step or
+        has no source position."""
         rows, xp, place = self.rows, self.setup.device.xp, self.plan.outputs[array_names.noted(name)]
         array = self._of_steps(name).copy()
         there = np.arange(rows.T)[:, None] < rows.lengths
@@ -140,7 +144,7 @@ class ForwardPass:
         return array[..., None] if place.width is None else array
 
     def _stop_rows(self, name: str) -> np.ndarray:
-        """Make rows as long as their stop condition has let them become; which have met it, bool [B]."""
+        """Shorten rows to the step at which they met their stop condition; return which rows met it, bool [B]."""
         rows, checks = self.rows, self.setup.checks
         if rows.reverse:
             raise ShapeError(f"{checks.name}: reverse must be False with a stop condition, got True")
@@ -155,5 +159,5 @@ class ForwardPass:
 
 
 def pick(setup: ScanSetup, slots: Any, at: np.ndarray) -> Any:
-    """Of [slots, B, n] each row's slot at[row]."""
+    """Return, for each row of [slots, B, n], its slot at[row]."""
     return slots[setup.device.index(at), setup.device.index(identity(len(at)))]

@@ -1,4 +1,4 @@
-"""What a step reads that is constant over time: computed once per sequence, and gradients through it once as well."""
+"""Values of a step that are constant over time: computed once per sequence, and their gradients once as well."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nmt.rnn.rows import Rows
 
 
 class Invariants:
-    """The small step of a trace (see `compiler.trace`), on one device; None where a cell has none."""
+    """The small step of a trace (see `compiler.trace`), on one device; None if a cell has none."""
 
     def __init__(self, executable: Executable | None, device: Device, threads: int) -> None:
         self.executable, self.device, self.threads = executable, device, threads
 
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> Arrays:
-        """Add what it computes to `arrays`, from the captured arrays among them; returns what `backward` needs."""
+        """Add the values to `arrays`, computed from the captured arrays in it; return what `backward` needs."""
         if self.executable is None:
             return {}
         plan = self.executable.plan
@@ -45,7 +45,9 @@ class Invariants:
         gradients: Arrays,
     ) -> Arrays:
         """Return gradients of the captured arrays by the arrays' names; those of parameters are added to `gradients`.
-        `places` say where among `arrays` the step has left its share."""
+
+        `places` locate the step's own contribution among `arrays`.
+        """
         direct = {name: arrays[place.name] for name, place in places.items()}
         if self.executable is None or self.executable.plan.backward is None:
             return direct
@@ -71,7 +73,7 @@ class Invariants:
             self.executable.weight_gradients(own, weights, self._rows(rows), allocate, gradients)
 
     def _rows(self, rows: Rows) -> Rows:
-        """Return one step, over the source positions that are there."""
+        """Return rows of one step, over the real source positions."""
         return Rows(
             1,
             rows.B,
@@ -86,7 +88,7 @@ class Invariants:
         )
 
     def _real(self, array: np.ndarray, rows: Rows) -> np.ndarray:
-        """Return a gradient [S, B, n], cleared where a row has no source position."""
+        """Return a gradient [S, B, n], zeroed where a row has no source position."""
         if array.ndim == 3:
             self.device.clear_ended(array, rows.source_lengths, rows.threads)
         return array

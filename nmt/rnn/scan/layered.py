@@ -1,8 +1,8 @@
 """A stack of cells over finished sequences, one layer after another.
 
-A stack is one step of all its layers; over a sequence that is known, and where no layer feeds a lower one, every layer
-can run to the end before the next begins. A product that waits for a state of a lower layer, inside the loop of the
-whole step, then reads a finished sequence: it leaves the loop.
+A stack is one step of all its layers. Over a known sequence, if no layer feeds a lower one, every layer can run to the
+end before the next begins. A product that waits for a state of a lower layer, inside the loop of the whole step, then
+reads a finished sequence: it leaves the loop.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class LayeredTape:
 
 
 class LayeredScan:
-    """What `Scan(StackCell(cells))` computes, with the same parameters, layer by layer.
+    """The computation of `Scan(StackCell(cells))`, with the same parameters, layer by layer.
 
-    delays: by how many steps each layer answers late; such a layer is given as many zeros behind every row, and its
-    answers before the row's first are dropped. So layer n's output t may depend on its inputs up to t + delays[n].
+    delays: the number of steps by which each layer's output is late. Such a layer is given as many zeros after every
+    row, and its first outputs are dropped, so layer n's output t may depend on its inputs up to t + delays[n].
     """
 
     def __init__(self, cells: Sequence[Cell], *, delays: Sequence[int] | None = None, **options: Any) -> None:
-        """`options` are those of `Scan`; `keep` has names of the stack, `0.o`."""
+        """Make scans of all cells. `options` are those of `Scan`; `keep` has names of the stack, `0.o`."""
         self.cell = StackCell(list(cells))
         keep = options.pop("keep", None) or {}
-        Scan(self.cell, keep=keep)  # says which names there are
+        Scan(self.cell, keep=keep)  # raises an error for unknown names
         self.scans = [Scan(cell, keep=strip(keep, str(n)), **options) for n, cell in enumerate(cells)]
         self.delays = [0] * len(self.scans) if delays is None else list(delays)
         self.device = options.get("device") or cpu()
@@ -53,8 +53,8 @@ class LayeredScan:
         self.params, self.states, self.captured = self.cell.params(), self.cell.states(), self.cell.captured()
 
     def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """Yield a name, the scan, the steps, and how many of them are added for its delay, of every layer for sequences
-        of T steps."""
+        """Yield, for every layer and sequences of T steps, a name, the scan, its steps, and how many of them its delay
+        adds."""
         for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
             yield str(n), scan, T + delay, delay
 
@@ -73,7 +73,10 @@ class LayeredScan:
         label: str = "scan",
         threads: int | None = None,
     ) -> Result:
-        """See `Scan.forward`; x is zero beyond each row's length where the first layer is late. Raises ShapeError."""
+        """Run the layers as `Scan.forward` runs a cell. Raises ShapeError.
+
+        x is zero beyond each row's length if the first layer has a delay.
+        """
         allocate = allocate or Fresh(self.device.xp)
         captured = captured or {}
         if set(captured) != set(self.captured):
@@ -109,7 +112,7 @@ class LayeredScan:
         d_final: Mapping[str, np.ndarray] | None = None,
         gradients: Arrays | None = None,
     ) -> Gradients:
-        """See `Scan.backward`."""
+        """Return gradients as `Scan.backward` does."""
         d: Any = d_y
         initial: Arrays = {}
         captured: Arrays = {}
@@ -129,7 +132,7 @@ class LayeredScan:
         return Gradients(d, initial, captured)
 
     def _behind(self, x: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
-        """x [T, B, n] and so many steps of zeros."""
+        """Return x [T, B, n] followed by `delay` steps of zeros."""
         if not delay:
             return x
         longer = allocate((len(x) + delay, *x.shape[1:]), self.dtype)
@@ -137,7 +140,7 @@ class LayeredScan:
         return longer
 
     def _before(self, d: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
-        """So many steps of zeros and d [T, B, n]."""
+        """Return `delay` steps of zeros followed by d [T, B, n]."""
         if not delay:
             return d
         longer = allocate((len(d) + delay, *d.shape[1:]), self.dtype)

@@ -1,7 +1,7 @@
-"""How much memory a scan takes, from its plan alone: nothing is compiled or run.
+"""Forecast of a scan's memory, from its plan alone: nothing is compiled or run.
 
-`scan_phases` follows `Scan.forward` and `Scan.backward` piece by piece: what they take from `allocate` is what is
-counted here, tested against the `Workspace` of real batches.
+`scan_phases` follows `Scan.forward` and `Scan.backward` allocation by allocation; tests compare it with the
+`Workspace` of real batches.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONSTANTS, CARRIED, BLOCKS = "constant over time", "gradients of activations", "
 
 
 def piece_bytes(dtype: np.dtype, *shape: int) -> int:
-    """Return bytes a `Workspace` hands out for an array: whole cache lines."""
+    """Return the bytes a `Workspace` uses for an array: whole cache lines."""
     size = int(np.prod(shape)) * dtype.itemsize
     return -(-size // LINE_BYTES) * LINE_BYTES
 
@@ -36,15 +36,17 @@ def piece_bytes(dtype: np.dtype, *shape: int) -> int:
 @dataclass
 class Phase:
     """One pass: bytes that stay in use until the end of the update, by purpose, and bytes of its blocks of time, which
-    it gives back."""
+    it frees."""
 
     kept: Counter[str] = field(default_factory=Counter)
     block: int = 0
 
 
 def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tuple[list[Phase], list[Phase]]:
-    """Return what one run and its way back in training take: T steps, B rows, S source positions. late: how many of the
-    steps a `LayeredScan` adds, which copies what goes in, on either way, into a longer array."""
+    """Return the memory of one run and its backward pass in training: T steps, B rows, S source positions.
+
+    late: how many of the steps a `LayeredScan` adds, which copies its input, in either pass, into a longer array.
+    """
     compiled, dtype = scan.compiled(training=True), scan.dtype
     plan = compiled.step.plan
     block_rows = scan.device.block_rows
@@ -66,8 +68,10 @@ def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tup
 
 
 def peak_bytes(phases: Iterable[Phase]) -> Counter[str]:
-    """Return bytes by purpose of passes one after another. Blocks of time count with what they need at the worst moment
-    beyond what is kept at the end anyway."""
+    """Return the peak bytes by purpose of passes one after another.
+
+    Blocks of time count with what they need at the worst moment beyond what is kept at the end anyway.
+    """
     kept: Counter[str] = Counter()
     most = 0
     for phase in phases:
@@ -77,7 +81,7 @@ def peak_bytes(phases: Iterable[Phase]) -> Counter[str]:
 
 
 def packed_bytes(scan: Scan) -> int:
-    """Return bytes of the packed weights that training with one set of parameters keeps."""
+    """Return the bytes of packed weights that training keeps for one set of parameters."""
     compiled, shapes = scan.compiled(training=True), scan.params
     keys = set()
     for executable in (compiled.step, compiled.constant):
@@ -101,7 +105,7 @@ def _products(one: Pass) -> Iterable[Product]:
 def _executable_phases(
     executable: Executable, dtype: np.dtype, T: int, B: int, S: int, purposes: tuple[str, str], block_rows: int | None
 ) -> tuple[Phase, Phase]:
-    """Return what `Executable.forward` and `backward` take."""
+    """Return the memory of `Executable.forward` and `backward`."""
     plan = executable.plan
     whole = np.full(B, T, np.int64)
     rows = Rows(T, B, S, whole, whole, whole, np.array([0, B]), reverse=False, block_rows=block_rows)

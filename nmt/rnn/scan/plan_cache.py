@@ -1,7 +1,7 @@
 """The cache of plans: a cell's step, compiled once for each kind of run.
 
-The key is what the step computes (see `compiler.identity`), device, dtype, dtype of packed weights, and what a run is
-asked for: never a batch's sizes or lengths. The least recently used plans go.
+The key is what the step computes (see `compiler.identity`), device, dtype, dtype of packed weights, and what a run must
+compute, but never a batch's sizes or lengths. The least recently used plans are evicted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nmt.rnn.device import Device, Executable
 
 @dataclass
 class Compiled:
-    """A plan ready to run, with the plan of what is constant over time."""
+    """A compiled plan, with the plan of the values that are constant over time."""
 
     step: Executable
     constant: Executable | None
@@ -29,7 +29,7 @@ class Compiled:
 
     @cached_property
     def apart(self) -> Compiled:
-        """Return the same, but what gradients of weights are summed from outlives the backward pass (see
+        """Return the same plan with the operands of weight gradients kept after the backward pass (see
         `Scan.backward_weights`)."""
         constant = self.constant and self.make(with_operands(self.constant.plan))
         return Compiled(self.make(with_operands(self.step.plan)), constant, self.make)
@@ -37,7 +37,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class RunKind:
-    """A kind of run: where and in which types, and what it is asked for. single_step: inference with a T of 1."""
+    """A kind of run: device, types, and what it must compute. single_step: inference with a T of 1."""
 
     device: Device
     dtype: np.dtype
@@ -51,7 +51,7 @@ class RunKind:
 
 @lru_cache(maxsize=256)
 def compile_step(step: TracedStep, kind: RunKind) -> Compiled:
-    """Return the plan of a step, and that of what is constant over time in it, ready for a kind of run."""
+    """Return the compiled plans of a step and of its invariants for a kind of run."""
     want, training = kind.want, kind.training
     traced = step.trace(training=training, record=want.record, named=[name for name, _ in kind.keep])
     small = traced.invariants

@@ -1,4 +1,4 @@
-"""The engine: any cell, over time, forward and back, on rows of different lengths, in either direction.
+"""The engine: any cell, over time, forward and backward, on rows of different lengths, in either direction.
 
 `Scan(cell)` compiles the cell's step once (in memory for the process, its code on disk for the next); batch size and
 lengths are free. Rows may come in any order; sorted by length, longest first, a step costs only its active rows.
@@ -27,13 +27,13 @@ from nmt.rnn.scan.tape import Gradients, Prepared, Result, Tape
 
 
 class Scan(ScanSetup):
-    """A cell over time, as the cell was when the scan was made: one that is edited is another for the next scan.
+    """A cell over time, as the cell was when the scan was made: after a change of the cell, make another scan.
 
     Its options: `ScanSetup`.
     """
 
     def around(self, cell: Cell) -> Scan:
-        """Return the same kind of scan of another cell; `keep` speaks of names of this one alone."""
+        """Return the same kind of scan of another cell, without `keep`, whose names belong to this cell."""
         return Scan(
             cell,
             dtype=self.dtype,
@@ -45,8 +45,8 @@ class Scan(ScanSetup):
         )
 
     def runs(self, T: int) -> Iterator[tuple[str, Scan, int, int]]:
-        """Of a sequence of T steps: a name, the scan, its steps, and 0 that are added; as `LayeredScan` has one for
-        each layer."""
+        """Yield, for a sequence of T steps, a name, the scan, its steps, and 0 added steps, like `LayeredScan` for each
+        layer."""
         yield "", self, T, 0
 
     def forward(
@@ -71,17 +71,17 @@ class Scan(ScanSetup):
     ) -> Result:
         """Run the cell over x [T, B, D].
 
-        initial: states [B, n] by name; missing ones start at the parameters the cell has for them, or at zero.
-        lengths: steps of each row, all T where None; or mask, bool [T, B] of the host: the steps that exist, anywhere
-        (see step_packing.py). sequences: what else is read at every step, [T, B, n] by name. captured: arrays that
-        stay the same, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each
-        row's last step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, of
-        its own for every call where None. outputs: memory of y where it is to last longer. single_step: for
-        inference with a T of 1, the program that does it in one call. label: what a profile calls this run and its
-        way back. threads: for this run and its way back, those of the scan where None. Raises ShapeError.
+        initial: states [B, n] by name; missing ones start at the parameters the cell has for them, or at zero. lengths:
+        steps of each row, all T where None; or mask, bool [T, B] of the host: the steps that exist, anywhere (see
+        step_packing.py). sequences: further inputs of each step, [T, B, n] by name. captured: arrays that are constant
+        over time, [S, B, n] or [B, n]; source_lengths: real source positions of each row. reverse: from each row's last
+        step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, new for every
+        call where None. outputs: memory of y if it is to last longer. single_step: for inference with a T of 1, the
+        program that does it in one call. label: the name in a profile of this run and its backward pass. threads: for
+        this run and its backward pass, those of the scan where None. Raises ShapeError.
 
-        Any number of threads may call at once, each with memory of its own; they share the weights, which must stay
-        as they are meanwhile.
+        Any number of threads may call at once, each with separate memory; they share the weights, which must not change
+        meanwhile.
         """
         checks = self.checks
         x = checks.array("x", x, (None, None), self.cell.input_size)
@@ -135,8 +135,8 @@ class Scan(ScanSetup):
         """Return a run for inference over whole rows of x [T, B, D], to be repeated with other numbers in the same
         arrays.
 
-        For cells that read nothing but their input and states, and weights that stay as they are. The run is one
-        caller's at a time. Raises ShapeError.
+        For cells that read only their input and states, with fixed weights. The run must be used by one caller at a
+        time. Raises ShapeError.
         """
         T, B, _ = x.shape
         rows = self.rows(T, B, reverse=reverse, threads=threads)
@@ -166,11 +166,13 @@ class Scan(ScanSetup):
         outputs: Any = None,
         weights_later: bool = False,
     ) -> Gradients:
-        """Return gradients of sum(d_y * y) + sum(d_final * final) + sum(d_recorded * recorded). Those of the parameters
-        are added to `gradients`, where present. d_recorded: by name, of values that `receives` names; shaped as they
-        are. outputs: zeroed memory of x's, where that is to last longer than the tape. weights_later: keep in the tape
-        what those of the parameters are summed from, for `backward_weights`. Raises NMTError after a run that kept no
-        tape, ShapeError."""
+        """Return gradients of sum(d_y * y) + sum(d_final * final) + sum(d_recorded * recorded).
+
+        Those of the parameters are added to `gradients`, where present. d_recorded: by name, of values that `receives`
+        names, in their shapes. outputs: zeroed memory of x's gradient, if that is to last longer than the tape.
+        weights_later: keep in the tape the operands of the parameters' gradients, for `backward_weights`. Raises
+        NMTError after a run that kept no tape, ShapeError.
+        """
         if tape is None:
             name = type(self.cell).__name__
             raise NMTError(f"{name}.backward: the tape must be of a run with training=True, got None; run it so")
@@ -183,10 +185,13 @@ class Scan(ScanSetup):
         return run.run({} if gradients is None else gradients)
 
     def backward_weights(self, tape: Tape, gradients: Arrays) -> None:
-        """Add the gradients of the parameters to `gradients`, where present, after a `backward` with `weights_later`;
-        as often as is asked. They have the bits that one `backward` for all gives, unless a step sums over units, as a
-        layer normalisation does, or gates are computed again: what keeps its operands is another program, whose sums
-        may be grouped otherwise, and whose products be rounded or not before they are added."""
+        """Add the gradients of the parameters to `gradients`, where present, after a `backward` with `weights_later`.
+
+        It may be called repeatedly. The gradients are bit-identical to those of one `backward` for all, unless a step
+        sums over units, as a layer normalisation does, or gates are recomputed: keeping the operands needs another
+        program, whose sums may be grouped differently, and whose products may or may not be rounded before they are
+        added.
+        """
         invariants = self.invariants(tape.compiled, tape.rows.threads)
         with joined(gradients, tape.connections) as shares:
             tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, shares)

@@ -1,4 +1,4 @@
-"""What a scan is, before it runs: a cell, how its numbers are computed and where, and what is asked for."""
+"""The configuration of a scan: a cell, how and where its numbers are computed, and what must be computed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nmt.rnn.scan.plan_cache import Compiled, RunKind, compile_step
 
 
 class ScanSetup:
-    """A cell with its options checked; finds plans, first states and rows for runs."""
+    """A cell with its options checked; provides plans, initial states and rows for runs."""
 
     def __init__(
         self,
@@ -45,27 +45,28 @@ class ScanSetup:
         keep: Mapping[str, bool] | None = None,
         device: Device | None = None,
     ) -> None:
-        """How numbers are computed:
+        """Check a cell and its options. How numbers are computed:
 
-        `compute_dtype`: "bfloat16" rounds both sides of every product of float32 numbers, and adds up in float32;
-        "int8" rounds them to whole numbers with a scale for each row and output channel, for inference on the processor
-        alone; parameters, states and all else stay float32; None is `dtype`. `threads`: all cores where None.
+        `compute_dtype`: "bfloat16" rounds both factors of every product of float32 numbers, and sums in float32; "int8"
+        rounds them to integers with a scale for each row and output channel, for inference on the processor only;
+        parameters, states and everything else stay float32; None is `dtype`. `threads`: all cores where None.
         `division`: what threads share, `rows` of the batch or hidden `units`; None chooses by the sizes of batch and
-        weights. The results are the same bits. `device`: where all arrays lie, None for the processor.
+        weights. The results are bit-identical. `device`: where all arrays are, None for the processor.
 
-        What a training run stores. `recompute` in the backward pass: what is large in `attention` alone, or `gates` as
-        well, so that nothing but the states is stored for each step. `keep`: values that the cell notes, by name, that
-        are an exception to it: stored for the way back, or with False computed again there, together with what they are
-        computed from where that is not stored.
+        What a training run stores: `recompute` selects what the backward pass recomputes, only the large values of
+        `attention`, or `gates` as well, so that only the states are stored for each step. `keep`: exceptions, by the
+        names of values that the cell notes: stored for the backward pass, or with False recomputed there, together with
+        the values they need that are not stored.
 
-        What is asked for beyond y and the final states; what is not is never computed. `needs`: names of what gradients
-        are computed of: `x`, further sequences, captured arrays, parameters; None is all. `receives`: the outputs that
-        have a gradient, `y` where None, of `y` and recorded values. `record`: names of values that the cell notes
-        (`Scope.note`), to be kept for every step. `stop`: the name of one of width 1: a row whose value is positive
-        after a step has taken its last one.
+        What is computed besides y and the final states; the rest is not computed. `needs`: names of the gradients to
+        compute: `x`, further sequences, captured arrays, parameters; None is all. `receives`: the outputs that have an
+        incoming gradient, `y` where None, of `y` and recorded values. `record`: names of values that the cell notes
+        (`Scope.note`), to be returned for every step. `stop`: the name of one of width 1: a row stops after the first
+        step at which its value is positive.
 
-        Raises NMTError where the types do not go together and for another `recompute`, ShapeError for names that the
-        cell does not have. A value of `keep` that cannot be computed again is an NMTError of the first training run."""
+        Raises NMTError for types that do not go together and for an unknown `recompute`, ShapeError for names that the
+        cell does not have. A value of `keep` that cannot be recomputed is an NMTError of the first training run.
+        """
         if recompute not in get_args(Recompute):
             kinds = " or ".join(get_args(Recompute))
             raise NMTError(f"{type(cell).__name__}: recompute must be {kinds}, got {recompute}")
@@ -75,7 +76,7 @@ class ScanSetup:
         self.keep: Keep = tuple(sorted((keep or {}).items()))
         self.traced = traced(cell)
         if self.keep:
-            self.traced.trace(training=True, named=[name for name, _ in self.keep])  # says which names there are
+            self.traced.trace(training=True, named=[name for name, _ in self.keep])  # raises an error for unknown names
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.device = device or cpu()
         check_device(type(cell).__name__, self.packed, self.device.name)
@@ -89,7 +90,7 @@ class ScanSetup:
         self.checks = ArrayChecks(cell, self.dtype, self.device)
 
     def __repr__(self) -> str:
-        """Return the cell and its sizes, and how and where it computes."""
+        """Return the cell and its sizes, its types and its device."""
         sizes = f"{type(self.cell).__name__} {self.cell.input_size} -> {self.cell.output_size}"
         kind = self.compute_dtype or self.dtype
         return f"{type(self).__name__}({sizes}, {kind}, {self.device.name}, threads={self.threads})"
@@ -112,16 +113,16 @@ class ScanSetup:
         return compile_step(self.traced, kind)
 
     def plan(self, training: bool) -> Plan:
-        """Return the programs of a kind of run, to look at."""
+        """Return the programs of a kind of run, for inspection."""
         return self.compiled(training).step.plan
 
     def invariants(self, compiled: Compiled, threads: int) -> Invariants:
-        """Return what of the step is constant over time."""
+        """Return the part of the step that is constant over time."""
         return Invariants(compiled.constant, self.device, threads)
 
     def start(self, weights: Weights, given: Mapping[str, np.ndarray], B: int) -> Arrays:
-        """Return the states of B rows before their first step, [B, n] by name; those that start at zero are missing.
-        Raises ShapeError."""
+        """Return the initial states of B rows, [B, n] by name; those that start at zero are missing. Raises
+        ShapeError."""
         found = {name: given[name] for name in self.states if given.get(name) is not None}
         found = {k: self.checks.array(f"initial {k}", a, (B,), self.states[k]) for k, a in found.items()}
         for name, param in self.cell.learned().items():
@@ -141,7 +142,7 @@ class ScanSetup:
         label: str = "scan",
         threads: int | None = None,
     ) -> Rows:
-        """B rows of at most T steps, divided between threads; what each option means says `Scan.forward`. Raises
+        """Return B rows of at most T steps, divided between threads; for the options see `Scan.forward`. Raises
         ShapeError."""
         steps = self.checks.lengths("lengths", lengths, B, T)
         S = self.checks.source_steps(captured or {})

@@ -1,4 +1,5 @@
-"""Short runs of layers, many times over: what a run needs besides its numbers is found out once for each size."""
+"""Short runs of layers, repeated many times: everything a run needs besides its numbers is prepared once for each
+size."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from nmt.rnn.cell import axes_of
 from nmt.rnn.scan.scan import Scan
 
 Join = Callable[[Sequence[np.ndarray]], Any]
-"""Makes one state of all layers from [1, B, n] of each layer and direction, as new memory."""
+"""A function that makes one state of all layers from [1, B, n] of each layer and direction, in new memory."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Side:
 
 
 class PreparedLayers:
-    """Layers over T steps of B whole rows, in memory of their own, with weights that stay as they are.
+    """Layers over T steps of B whole rows, in separate memory, with fixed weights.
 
     For one thread at a time. A call copies the numbers in, runs the launches of all layers in a fixed order, and copies
     the results out.
@@ -40,7 +41,7 @@ class PreparedLayers:
     def __init__(
         self, layers: Sequence[Sequence[Side]], joins: Sequence[Join], T: int, B: int, threads: int | None = None
     ) -> None:
-        """`joins` by state; threads: those of each scan where None."""
+        """Prepare the layers. `joins` by state; threads: those of each scan where None."""
         scan = layers[0][0].scan
         self.x = below = np.zeros((T, B, scan.cell.input_size), scan.dtype)
         self._steps: list[Callable[[], Any]] = []
@@ -56,13 +57,16 @@ class PreparedLayers:
             runs += found
         self.y = below
         self._first = [[run.initial[name] for run in runs] for name in scan.states]
-        self._start = [[slot.copy() for slot in slots] for slots in self._first]  # zero, or what was learnt
+        self._start = [[slot.copy() for slot in slots] for slots in self._first]  # zero, or learned initial states
         self._last = [[run.final[name][None] for run in runs] for name in scan.states]
         self._joins = joins
 
     def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
-        """x [T, B, D] and, of each state, the initial one of each layer and direction [B, n] or None for the cell's
-        own, checked already; y [T, B, directions * n] and the final states."""
+        """Run the layers over x [T, B, D]; return y [T, B, directions * n] and the final states.
+
+        given: of each state, the initial one of each layer and direction [B, n], checked already, or None for the
+        cell's own.
+        """
         self.x[...] = x
         for array, start, slots in zip(given, self._start, self._first, strict=True):
             for slot, first in zip(slots, start if array is None else array, strict=True):
@@ -73,21 +77,21 @@ class PreparedLayers:
 
 
 class LayersBySize:
-    """`PreparedLayers` by size, made when first asked for; several threads may call at once."""
+    """`PreparedLayers` by size, made at first use; several threads may call at once."""
 
     def __init__(self, make: Callable[[int, int], PreparedLayers], most: int = tuning.LAYER_SIZES) -> None:
         self._make, self._most = make, most
         self._idle: dict[tuple[int, int], list[PreparedLayers]] = {}
 
     def __call__(self, x: np.ndarray, given: Sequence[Sequence[np.ndarray] | None]) -> tuple[Any, ...]:
-        """See `PreparedLayers`."""
+        """Run the layers prepared for this size; see `PreparedLayers`."""
         size = x.shape[0], x.shape[1]
         idle = self._idle.get(size)
         if idle is None:
             if len(self._idle) >= self._most:
                 self._idle = {}
             idle = self._idle.setdefault(size, [])
-        # Taking from and adding to a list are each one step for the interpreter.
+        # Popping from and appending to a list are each atomic in the interpreter.
         try:
             run = idle.pop()
         except IndexError:
@@ -98,29 +102,33 @@ class LayersBySize:
 
 
 class ShortRuns:
-    """Inference with layers of few rows, which finds the run of a size ready as long as weights stay.
+    """Inference with layers of few rows, which reuses the prepared run of a size as long as the weights do not change.
 
-    Any number of threads may call at once. What is prepared holds for one version of the weights: both are kept as one
-    value, so that nobody can meet the runs of one version under the name of another.
+    Any number of threads may call at once. Prepared runs are valid for one version of the weights; both are stored as
+    one value, so that no thread can read the runs of one version under the key of another.
     """
 
     def __init__(self, scans: Sequence[Scan], ends: Sequence[str], joins: Sequence[Join]) -> None:
-        """One scan a layer; ends: what each direction's weights are called below the layer's number (an empty end: the
-        weights themselves, of a single layer), the second direction in reverse. joins: see `PreparedLayers`."""
+        """Make short runs of one scan per layer.
+
+        ends: the name of each direction's weights below the layer's number (an empty end: the weights themselves, of a
+        single layer), the second direction in reverse. joins: see `PreparedLayers`.
+        """
         self._scans, self._ends, self._joins = scans, ends, joins
         cells = [scan.cell for scan in scans]
         widths = [n for cell in cells for n in (cell.input_size, cell.output_size, *cell.states().values())]
         self._plain = scans[0].device.name == "cpu" and all(len(axes_of(n)) == 1 for n in widths)
-        # By threads: a version of the weights, and what holds for it.
+        # By number of threads: a version of the weights, and the runs valid for it.
         self._prepared: dict[int, tuple[object, LayersBySize]] = {}
 
     def takes(self, x: np.ndarray, lengths: np.ndarray) -> bool:
-        """Return whether it does so: few whole rows of x [T, B, D], on the processor, without matrices for states."""
+        """Return whether it accepts x [T, B, D]: few whole rows, on the processor, without matrices as states."""
         T, B = x.shape[:2]
         return self._plain and 0 < T * B <= tuning.SHORT_ROWS and int(lengths.min()) == T
 
     def __call__(self, weights: Weights, x: np.ndarray, threads: int | None = None) -> tuple[Any, ...]:
-        """y [T, B, directions * n] and the final states, each as its join makes it; memory of the caller's own."""
+        """Return y [T, B, directions * n] and the final states, each joined by its join; the caller owns their
+        memory."""
         threads = threads or self._scans[0].threads
         version = weights.version
         known, sizes = self._prepared.get(threads) or (None, None)
@@ -131,6 +139,6 @@ class ShortRuns:
         return sizes(x, [None] * len(self._joins))
 
     def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[Side]:
-        """Return one layer in its directions, each with its own weights."""
+        """Return one layer's directions, each with its weights."""
         names = [(f"{layer}.{end}" if end else "", n == 1) for n, end in enumerate(self._ends)]
         return [Side(scan, weights.view(name) if name else weights, (), "", reverse) for name, reverse in names]

@@ -1,8 +1,8 @@
-"""Which steps exist for each row, where these are not simply its first ones.
+"""Masks: which steps exist for each row, where these are not simply its first ones.
 
-A step that is masked out does not exist: the state before it is the state after it, its output is zero, and whatever
-lies there is never read. So a row with holes is the row of its other steps, moved together, and a scan runs it as any
-row with a length: no loop has to ask at every step, and a masked step costs nothing.
+A step that is masked out does not exist: the state before it is the state after it, its output is zero, and its input
+is never read. So a row with holes is packed into a row of its other steps, and a scan runs it as any row with a length:
+no loop has to check every step, and a masked step costs nothing.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from nmt.rnn.device import Device
 
 
 class Packing:
-    """Moves arrays between the `steps` of a mask and rows without holes, of `T` steps at most."""
+    """Moves arrays between the `steps` of a mask and packed rows, of `T` steps at most."""
 
     def __init__(self, mask: np.ndarray, device: Device) -> None:
-        """mask: bool [T, B], True where a step exists."""
+        """Prepare the indices of a mask, bool [T, B], True where a step exists."""
         self.steps, B = mask.shape
         self.T = int(mask.sum(axis=0).max(initial=0))
         order = np.argsort(~mask, axis=0, kind="stable")[: self.T]  # the steps that exist first, in their order
@@ -29,11 +29,11 @@ class Packing:
         self._holes = device.xp.asarray(~mask)
 
     def pack(self, array: Any) -> Any:
-        """[steps, B, n] or [steps, S, B, n] without the steps that do not exist; padding is arbitrary."""
+        """Return [steps, B, n] or [steps, S, B, n] without the steps that do not exist; padding is arbitrary."""
         return self._take(array, self._from)
 
     def unpack(self, array: Any) -> Any:
-        """Return the other way: zero where no step exists."""
+        """Return an array at the mask's steps again, zero where no step exists."""
         if not self.T:
             return self._xp.zeros((self.steps, *array.shape[1:]), array.dtype)
         spread = self._take(array, self._to)
@@ -42,15 +42,15 @@ class Packing:
         return spread
 
     def _take(self, array: Any, steps: Any) -> Any:
-        """Of each row the steps [T, B], one number a step and row."""
+        """Return the given steps [T, B] of each row."""
         if array.ndim == 4:  # the rows are the third axis
             return self._xp.ascontiguousarray(array.swapaxes(1, 2)[steps, self._rows].swapaxes(1, 2))
         return array[steps, self._rows]
 
 
 def pack_steps(mask: np.ndarray, device: Device) -> tuple[np.ndarray, Packing | None]:
-    """Return the lengths of rows under a mask, bool [T, B] of the host, and how to move them together; None where
-    nothing needs to move."""
+    """Return the lengths of rows under a mask, bool [T, B] of the host, and their packing; None if nothing needs to
+    move."""
     lengths = mask.sum(axis=0).astype(np.int64)
     first = np.arange(len(mask))[:, None] < lengths
     return lengths, None if (mask == first).all() else Packing(mask, device)

@@ -1,4 +1,4 @@
-"""What runs of a scan hand over: results, what the way back needs, gradients."""
+"""Data exchanged by runs of a scan: results, what the backward pass needs, gradients."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ class Gradients:
 
 @dataclass
 class Result:
-    """Outputs of a scan. `y` [T, B, n] is zero where a row takes no step; `final` holds each row's state after its
-    last step; `tape`, after training, is what the way back takes: a `Tape`, or that of several layers; `recorded` the
-    values asked for, [T, B, n] or [T, S, B, n]; lengths, int64 [B], how many steps each row took; stopped, bool [B],
-    whether its stop condition was met."""
+    """Outputs of a scan.
+
+    `y` [T, B, n] is zero where a row takes no step; `final` holds each row's state after its last step; `tape`, after
+    training, is the input of the backward pass: a `Tape`, or that of several layers; `recorded` are the recorded
+    values, [T, B, n] or [T, S, B, n]; lengths, int64 [B], the number of steps of each row; stopped, bool [B], whether
+    its stop condition was met.
+    """
 
     y: np.ndarray
     final: Arrays
@@ -45,7 +48,7 @@ class Result:
 
 @dataclass
 class Tape:
-    """What the backward pass needs from the forward pass."""
+    """The data that the backward pass needs from the forward pass."""
 
     compiled: Compiled
     arrays: Arrays
@@ -61,7 +64,7 @@ class Tape:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run in memory of its own, see `Scan.prepare`: write x and `initial` [B, n] by name, call the launches in turn,
+    """A run in separate memory, see `Scan.prepare`: write x and `initial` [B, n] by name, call the launches in order,
     read `y` and `final`."""
 
     launches: list[Launch]

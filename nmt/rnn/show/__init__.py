@@ -1,5 +1,5 @@
-"""What the compiler makes of a cell, to read: `python -m nmt.rnn.show CELL`.
+"""Reports on what the compiler makes of a cell: `python -m nmt.rnn.show CELL`.
 
-`naming.py` names values, `reading.py` lists what a plan computes where, `text.py` and `picture.py` write it, and
+`naming.py` names values, `reading.py` lists the work of a plan, `text.py` and `picture.py` render it, and
 `loading.py` finds the cell.
 """

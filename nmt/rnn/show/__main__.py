@@ -1,4 +1,4 @@
-"""`python -m nmt.rnn.show CELL`: what the compiler makes of a cell."""
+"""`python -m nmt.rnn.show CELL`: print what the compiler makes of a cell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DTYPES = ("float32", "float64", "bfloat16", "int8")
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the options."""
+    """Return the parser of the options."""
     found = argparse.ArgumentParser(
         prog="python -m nmt.rnn.show",
         description="Shows what the compiler makes of a cell: what it does before, in and after the time loop, what it "
@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print a report; 1 after an error of the user's, which is one line, 2 after a wrong option."""
+    """Print a report; return 1 after a user's error, which is one line, 2 after a wrong option."""
     given = parser().parse_args(arguments)
     try:
         columns = _columns(given.columns)
@@ -67,14 +67,14 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"Error: {error}\n")
         return 1
     except BrokenPipeError:
-        # Whoever read has had enough; nothing is left to say, at the interpreter's end either.
+        # The reader has closed the pipe; print nothing more, not even when the interpreter exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return 0
 
 
 def _columns(given: int | None) -> int:
-    """Return how wide lines may be: as asked, else as wide as the terminal within what reads well."""
+    """Return the width of lines: as given, else the terminal's width within readable limits."""
     if given is None:
         return min(max(shutil.get_terminal_size((100, 24)).columns, _NARROWEST), _WIDEST)
     if not _NARROWEST <= given <= _WIDEST:

@@ -1,4 +1,4 @@
-"""Describe boxes and edges in Graphviz's language, and let its program `dot` draw them as SVG."""
+"""Describing boxes and edges in Graphviz's language, and drawing them as SVG by its program `dot`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nmt.errors import NMTError
 
 Key = Hashable
 
-# Of each kind of box: fill and edge on a light page, fill and edge on a dark one.
+# For each kind of box: fill and edge on a light page, fill and edge on a dark one.
 _COLOURS = {
     "leaf": ("#f1f1f1", "#8a8a8a", "#2c2f33", "#8d949c"),
     "plain": ("#ffffff", "#555555", "#1d2126", "#a8b0b8"),
@@ -26,7 +26,8 @@ _COLOURS = {
 
 @dataclass(frozen=True)
 class Box:
-    """One value: its name, its shape, the lines of its operation. kind: its colour; mark: words on its last line."""
+    """One value: its name, its shape, the lines of its operation. kind: selects its colour; mark: text on its last
+    line."""
 
     key: Key
     rank: int
@@ -39,7 +40,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame around the boxes of ranks `first` to `last`, with a title; `depth` frames lie inside it."""
+    """A frame around the boxes of ranks `first` to `last`, with a title; `depth` levels of frames are inside it."""
 
     first: int
     last: int
@@ -59,7 +60,7 @@ class Panel:
 
 
 def document(title: str, panels: Sequence[Panel], legend: Sequence[tuple[str, str]]) -> str:
-    """Return a DOT document of panels, one below the other. legend: kinds and what their colours mean."""
+    """Return a DOT document of panels, one below the other. legend: kinds and the meanings of their colours."""
     lines = [
         "digraph {",
         f"graph [label={_heading(title, legend)} labelloc=t labeljust=l fontname=monospace fontsize=13 style=dashed]",
@@ -83,7 +84,7 @@ def document(title: str, panels: Sequence[Panel], legend: Sequence[tuple[str, st
 
 
 def drawn(source: str) -> str:
-    """Return the SVG that Graphviz makes of a DOT document, with colours for dark pages too. Raises NMTError."""
+    """Return a DOT document as SVG, drawn by Graphviz, with colours for dark pages too. Raises NMTError."""
     try:
         done = subprocess.run(["dot", "-Tsvg"], input=source, capture_output=True, text=True, check=True)
     except FileNotFoundError:
@@ -123,7 +124,7 @@ def _label(box: Box) -> str:
 
 
 def _heading(title: str, legend: Sequence[tuple[str, str]]) -> str:
-    """Return the title, and below it what the colours mean, as an HTML-like label."""
+    """Return the title, and below it the legend, as an HTML-like label."""
     cells = "".join(
         f'<td bgcolor="{fill}" color="{edge}"><font point-size="10">{escape(words)}</font></td>'
         for (fill, edge, *_), words in ((_COLOURS[kind], words) for kind, words in legend)
@@ -139,12 +140,12 @@ def _colours(kind: str) -> str:
 
 
 def _style() -> str:
-    """Return the colours for a dark page, which take the place of those for a light one."""
+    """Return the colours for a dark page, which replace those for a light one."""
     rules = [".graph>polygon{fill:#0f1215}text{fill:#e6e6e6}.edge path,.edge polygon{stroke:#99a1a9}"]
     rules += [f".{kind} polygon{{fill:{fill};stroke:{edge}}}" for kind, (_, _, fill, edge) in _COLOURS.items()]
     return f"<style>@media(prefers-color-scheme:dark){{{''.join(rules)}}}</style>\n"
 
 
 def _quoted(text: str) -> str:
-    """Return a string of DOT."""
+    """Return a quoted DOT string."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

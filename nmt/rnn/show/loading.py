@@ -1,4 +1,4 @@
-"""The cell that a command names: one of ours, or a class or function of a file."""
+"""Loading the cell that a command names: a built-in one, or a class or function of a file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PAGE = "see docs/add-a-cell.md"
 
 
 def load_cell(name: str, input_size: int, hidden_size: int) -> Cell:
-    """Return the cell of these sizes that `lstm`, another name of the settings, or `my_cells.py:MyCell` names.
+    """Return a cell of these sizes by name: `lstm` or another name of the settings, or `my_cells.py:MyCell`.
 
-    Raises NMTError: there is none such, its file cannot be run, or it makes no cell.
+    Raises NMTError: it does not exist, its file cannot be run, or it makes no cell.
     """
     if name in CELLS_BY_NAME:
         return CELLS_BY_NAME[name](input_size, hidden_size)
@@ -32,10 +32,10 @@ def load_cell(name: str, input_size: int, hidden_size: int) -> Cell:
 
 
 def _from_file(name: str, path: Path, attribute: str) -> Callable[[int, int], Cell]:
-    """Run a file and take a class of cells, or a function written in it, from there."""
+    """Run a file and return a class of cells, or a function, that is written in it."""
     if not path.is_file():
         raise NMTError(f"CELL: {path} must be a file with Python code, got none such; {_PAGE}")
-    # Under a name of its own: a file called json.py must not stand in for Python's.
+    # Under a distinct name: a file called json.py must not stand in for Python's.
     module_name = f"cells of {path.stem}"
     spec = spec_from_file_location(module_name, path.resolve())
     if spec is None or spec.loader is None:
@@ -52,12 +52,12 @@ def _from_file(name: str, path: Path, attribute: str) -> Callable[[int, int], Ce
 
 @contextmanager
 def _importable(folder: Path) -> Iterator[None]:
-    """Modules beside the file can be imported while this lasts, after all others."""
+    """Make modules in the file's folder importable during the block, after all others."""
     sys.path.append(str(folder))
     try:
         yield
     finally:
         if str(folder) in sys.path:
-            sys.path.reverse()  # the last one is ours
+            sys.path.reverse()  # the last one is the entry added above
             sys.path.remove(str(folder))
             sys.path.reverse()

@@ -1,8 +1,8 @@
 """Names, operations and shapes of a plan's values, as people write them.
 
-A value has the name that the cell gives it (a leaf, a state, an output, a noted value), the name of what it is the
-gradient of after a `d`, or its number in the graph, `v12`, which is its name in the generated source too. A state after
-the step has a prime: `h'`.
+A value has the name that the cell gives it (a leaf, a state, an output, a noted value); or, if it is a gradient, `d`
+and the name of the value it is the gradient of; or its number in the graph, `v12`, which is also its name in the
+generated source. A state after the step has a prime: `h'`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _REDUCTIONS = {
 
 
 def leaf_name(v: Value) -> str:
-    """Return a leaf by the name its author uses: `x`, `W_x`, `W_x[3:7]`, a number; incoming gradients as `dy`,
-    `dh_next`."""
+    """Return the author's name of a leaf: `x`, `W_x`, `W_x[3:7]`, a number; incoming gradients are `dy`, `dh_next`."""
     if v.op == "const":
         return f"{v.attrs['value']:g}"
     name = str(v.attrs["name"])
@@ -39,17 +38,18 @@ def leaf_name(v: Value) -> str:
 
 
 def output_name(name: str) -> str:
-    """Return an output of a step, or of a small one, by its author's or the compiler's name for it."""
+    """Return the name of an output of a step, as its author or the compiler named it."""
     return name[2:] if name.startswith((NOTED, CONSTANT)) else name
 
 
 def gradient_name(name: str) -> str:
-    """`dh'` for `h'`; with brackets where the name is a path."""
+    """Return `dh'` for `h'`, with brackets if the name is a path."""
     return f"d({name})" if "." in name else f"d{name}"
 
 
 def shape(v: Value, lead: str = "") -> str:
-    """Return the axes: `[B, 4]`, `[S, B]`; a matrix `[3, 16]`; a number has none. lead: an axis before all others."""
+    """Return the axes as text: `[B, 4]`, `[S, B]`; a matrix `[3, 16]`; empty for a number. lead: an axis before all
+    others."""
     rows = [str(v.attrs["rows"])] if v.kind == "leaf" and "rows" in v.attrs else []
     axes = [*([lead] if lead else []), *rows, *v.axes, *([str(v.width)] if v.width is not None else [])]
     return f"[{', '.join(axes)}]" if axes else ""
@@ -59,7 +59,8 @@ class Naming:
     """The names of one traced step's values."""
 
     def __init__(self, trace: Trace, gradients: Mapping[int, Value] | None = None) -> None:
-        """gradients: of a trace that was differentiated, by the id of what they are the gradient of."""
+        """Name the values of a trace; gradients: those of a differentiated trace, by the id of the value they belong
+        to."""
         self.trace, gradients = trace, gradients or {}
         self._names: dict[int, str] = {}
         self._taken: set[str] = {leaf_name(v) for v in trace.leaves.values()}
@@ -76,7 +77,7 @@ class Naming:
                 self._give(gradients[i], gradient_name(name))
 
     def _give(self, v: Value, name: str) -> None:
-        """Name a value, unless it has a name or the name is another's."""
+        """Name a value, unless it already has a name or the name is taken."""
         inner = through(v)
         if inner.kind == "leaf" or inner.id in self._names or name in self._taken or re.fullmatch(r"v\d+", name):
             return
@@ -84,7 +85,7 @@ class Naming:
         self._taken.add(name)
 
     def name(self, v: Value) -> str:
-        """Return a value as an operand: by its name, a slice by that of its whole."""
+        """Return a value's name as an operand; a slice is named by the value it is a slice of."""
         v = through(v)
         if v.op == "slice":
             start, size = v.attrs["start"], v.attrs["size"]
@@ -92,7 +93,7 @@ class Naming:
         return leaf_name(v) if v.kind == "leaf" else self._names.get(v.id, f"v{v.id}")
 
     def operation(self, v: Value) -> str:
-        """Return what computes a value, of the names of its operands."""
+        """Return the operation that computes a value, in terms of its operands' names."""
         args = [self.name(a) for a in v.args]
         if v.op in _SIGNS:
             return f"{args[0]} {_SIGNS[v.op]} {args[1]}"
@@ -112,7 +113,7 @@ class Naming:
 
 
 def through(v: Value) -> Value:
-    """Return what a value is a copy of, row by row or along its features; itself where it is computed."""
+    """Return the value that this one is a copy of, by rows or features; itself if it is computed."""
     while v.op == "expand":
         v = v.args[0]
     return v

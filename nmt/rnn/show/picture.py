@@ -22,8 +22,10 @@ _LONGEST = 34
 
 
 def plan_picture(title: str, plans: Mapping[str, Plan]) -> str:
-    """Return a DOT document of plans by the word that begins the titles of their panels; one with a word runs once, not
-    for every step."""
+    """Return a DOT document of plans; their names begin the titles of their panels.
+
+    A plan with a non-empty name runs once, not for every step.
+    """
     panels = []
     for word, plan in plans.items():
         runs = dict.fromkeys(PHASES, "once") if word else RUNS
@@ -35,7 +37,7 @@ def plan_picture(title: str, plans: Mapping[str, Plan]) -> str:
 
 
 def source_of(v: Value) -> Value:
-    """Return the value that an operand is taken from: behind copies and slices."""
+    """Return the value that an operand is taken from, through copies and slices."""
     v = through(v)
     while v.op == "slice":
         v = through(v.args[0])
@@ -43,13 +45,15 @@ def source_of(v: Value) -> Value:
 
 
 def is_copy(v: Value) -> bool:
-    """Return whether a value is only another one read differently."""
+    """Return whether a value is only a view or copy of another one."""
     return v.op in ("expand", "slice")
 
 
 class Board:
-    """Boxes and edges of a panel, band below band. What a band reads and no edge is to come from has boxes of its own,
-    near its readers."""
+    """Boxes and edges of a panel, band below band.
+
+    What a band reads and has no edge from an earlier box gets boxes next to its readers.
+    """
 
     def __init__(self, names: Naming, *, params: bool = False) -> None:
         self.names = names
@@ -63,8 +67,10 @@ class Board:
     def band(
         self, tag: Key, values: Iterable[Value], kinds: Mapping[int, str], marks: Mapping[int, str] | None = None
     ) -> tuple[int, int]:
-        """Add boxes, (tag, id) being their keys; returns the ranks of the first and the last. kinds: colours by id, of
-        what is read as well; marks: words on boxes."""
+        """Add boxes with the keys (tag, id); return the ranks of the first and the last.
+
+        kinds: colours by id, also of what is read; marks: text on boxes.
+        """
         drawn = {v.id: v for v in values}
         reads = {i: [source_of(a) for a in v.args] for i, v in drawn.items()}
         reads = {i: [a for a in args if a.op not in self.left_out] for i, args in reads.items()}
@@ -88,7 +94,7 @@ class Board:
     def _leaves(
         self, tag: Key, leaves: Iterable[tuple[int, Value]], ranks: Mapping[int, int], kinds: Mapping[int, str]
     ) -> None:
-        """A box for what is read from memory, near its readers: again where another one is further down."""
+        """Add a box for each value read from memory, near its readers, and another one for readers further down."""
         readers: dict[int, list[int]] = {}
         values = {a.id: a for _, a in leaves}
         for i, a in leaves:
@@ -103,7 +109,7 @@ class Board:
                 self.edges.append(((tag, leaf, at), (tag, i)))
 
     def sums(self, plan: Plan, kind: str) -> None:
-        """The gradients of parameters, sums over all rows and steps, below what they are summed from."""
+        """Add the gradients of parameters, which are sums over all rows and steps, below their operands."""
         for n, placed in enumerate(plan.sinks):
             gradient, operation, size = sum_of(placed, self.names)
             key = ("sum", n)
@@ -114,8 +120,10 @@ class Board:
 
 
 def work_panel(title: str, plan: Plan, done: list[Work], runs: Mapping[str, str] = RUNS) -> Panel:
-    """Return one direction of a plan, step by step of its programs; a value that is computed in two of them has two
-    boxes. runs: what is said of each phase."""
+    """Return one direction of a plan, step by step of its programs; a value computed in two of them has two boxes.
+
+    runs: the text for each phase.
+    """
     board = Board(Naming(plan.trace, plan.gradients))
     kept = plan.memory.kept if plan.memory else frozenset[int]()
     backward = plan.backward is not None and done == works(plan.backward)
@@ -139,8 +147,10 @@ def work_panel(title: str, plan: Plan, done: list[Work], runs: Mapping[str, str]
 
 
 def _ranks(drawn: Mapping[int, Value], reads: Mapping[int, list[Value]], anchors: set[int]) -> dict[int, int]:
-    """Return a line for every value of one step, below all that it reads. What hangs on nothing above is put right
-    above its first reader, so that it does not stand far away from it."""
+    """Return a rank for every value of one step, below everything that it reads.
+
+    A value without operands above is put directly above its first reader, to keep them close.
+    """
     readers: dict[int, set[int]] = {}
     for i, args in reads.items():
         for a in args:

@@ -1,7 +1,7 @@
-"""What a plan computes where, as a list to read: one `Work` for each product and each piece of row work.
+"""The work of a plan as a list to read: one `Work` for each product and each piece of row work.
 
-A program names only what reaches memory; what is computed in registers on the way there is found as the emitters find
-it (`kernels/loops/row_writer.py`).
+A program names only values that reach memory; the values computed in registers on the way are found in the same way as
+the emitters find them (`kernels/loops/row_writer.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ PHASES = ("before", "loop", "after")
 
 @dataclass(frozen=True)
 class Loops:
-    """One loop nest of a row: over source positions (`source_axis`) and features (`width`), what it computes in order,
-    and where which value goes."""
+    """One loop nest of a row: over source positions (`source_axis`) and features (`width`), the values it computes in
+    order, and the destination of each value."""
 
     source_axis: bool
     width: int | None
@@ -39,7 +39,7 @@ class Work:
 
     @property
     def title(self) -> str:
-        """Return what kind of work it is."""
+        """Return the kind of work."""
         if self.product is not None:
             return "product, all rows at once"
         return f"row work, {'one fused loop' if len(self.loops) == 1 else f'{len(self.loops)} loops'} for each row"
@@ -68,14 +68,14 @@ def _works(phase: str, program: Program) -> Iterator[Work]:
 
 
 def _computed(program: Program, nest: Nest) -> Iterator[Value]:
-    """Yield what a nest computes: what its entries need and memory does not have, arguments first."""
+    """Yield the values a nest computes: everything its entries need that is not in memory, arguments first."""
     places, done, found = program.places, set[int](), set[int]()
 
     def visit(v: Value, computing: bool) -> Iterator[Value]:
         base = v.args[0] if v.op == "slice" else v
         if v.id in found or v.op == "const" or (base.id in places and not (computing and base is v)):
             return
-        if v.id in places and not computing:  # a slice kept without its whole
+        if v.id in places and not computing:  # a slice stored without the value it is a slice of
             return
         found.add(v.id)
         for a in v.args:
@@ -90,7 +90,8 @@ def _computed(program: Program, nest: Nest) -> Iterator[Value]:
 
 
 def _joined(program: Program, loops: list[Loops]) -> list[Value]:
-    """Concatenations whose parts these loops write: no code joins them, they lie side by side."""
+    """Return concatenations whose parts these loops write: they need no code, since the parts are adjacent in
+    memory."""
     by_id = {v.id: v for nest in loops for e in nest.entries for v in e.value.graph.values if v.op == "concat"}
     targets = {(e.value.id, e.place.name) for nest in loops for e in nest.entries}
     found = []

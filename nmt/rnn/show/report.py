@@ -1,4 +1,4 @@
-"""A cell compiled as a scan would compile it, and that as text, picture or source. Nothing is run."""
+"""A cell compiled as a scan would compile it, shown as text, picture or source. Nothing is run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ROUNDED = ("bfloat16", "int8")
 
 
 class Report:
-    """What the compiler makes of a cell.
+    """A report on the compilation of a cell.
 
-    `dtype`: float32 or float64 for all numbers; bfloat16 and int8 are what both sides of products are rounded to.
+    `dtype`: float32 or float64 for all numbers; bfloat16 and int8 round the operands of products.
     Raises NMTError: the cell's step does not fit, or training in int8.
     """
 
@@ -41,7 +41,7 @@ class Report:
 
     @property
     def title(self) -> str:
-        """Return the cell, its sizes, and the kind of run."""
+        """Return the title: the cell, its sizes, and the kind of run."""
         kind = "training" if self.training else "inference"
         again = ", gates computed again" if self.training and self.recompute == "gates" else ""
         rounded = "float32, products of bfloat16" if self.told == "bfloat16" else self.told
@@ -49,19 +49,19 @@ class Report:
         return f"{self.name} {self.cell.input_size} -> {self.cell.output_size}, {kind}, {rounded}{again}"
 
     def text(self, columns: int) -> str:
-        """Return the report, no line longer than `columns`."""
+        """Return the report as text, no line longer than `columns`."""
         found = f"{self.title}\n\n"
         if self.constant is not None:
             found += plan_text(self.constant, columns, once=True) + "\n"
         return found + plan_text(self.plan, columns)
 
     def dot(self) -> str:
-        """Return the picture as a DOT document of Graphviz."""
+        """Return the picture as a Graphviz DOT document."""
         plans = {"once per sequence, ": self.constant} if self.constant is not None else {}
         return plan_picture(self.title, {**plans, "": self.plan})
 
     def source(self) -> str:
-        """Return the generated source of both directions. The only part that needs Numba."""
+        """Return the generated source of both directions. Only this needs Numba."""
         from nmt.rnn.kernels.loops.emit_cpu import emit
 
         parts = []

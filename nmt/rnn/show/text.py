@@ -1,4 +1,4 @@
-"""A plan as text: tables of values, and the loops they are computed in."""
+"""A plan as text: tables of values, and the loops that compute them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _INDENT = "  "
 
 
 def plan_text(plan: Plan, columns: int, *, once: bool = False) -> str:
-    """Return the whole report on a plan, no line longer than `columns`. once: its work is done once per sequence, not
-    for every step."""
+    """Return the whole report on a plan, no line longer than `columns`.
+
+    once: its work is done once per sequence, not for every step.
+    """
     title = "once per sequence, " if once else ""
     names = Naming(plan.trace, plan.gradients)
     forward, backward = works(plan.forward), works(plan.backward) if plan.backward else []
@@ -52,7 +54,7 @@ def _section(title: str, columns: int, lines: Iterable[str]) -> str:
 
 
 def _ends(plan: Plan, names: Naming, columns: int) -> list[str]:
-    """Return what a step reads, and what it returns."""
+    """Return the section on what a step reads and returns."""
     masks = {
         array_names.mask(m.name, lasting=m.variational): f"dropout mask, rate {m.rate:g}" for m in plan.trace.masks
     }
@@ -77,7 +79,7 @@ def _ends(plan: Plan, names: Naming, columns: int) -> list[str]:
 
 
 def _values(plan: Plan, names: Naming, done: list[Work], columns: int) -> list[str]:
-    """Return one line a value: name, operation, shape, phase, memory."""
+    """Return one line per value: name, operation, shape, phase, memory."""
     if not done:
         return ["nothing is left to compute"]
     found: dict[int, tuple[Value, list[str], list[str]]] = {}
@@ -89,13 +91,13 @@ def _values(plan: Plan, names: Naming, done: list[Work], columns: int) -> list[s
     rows = [("name", "operation", "shape", "phase", "memory")]
     for v, phases, places in (found[i] for i in sorted(found)):
         if through(v) is not v and names.name(v) == names.operation(v).removeprefix("copy of ") and not places:
-            continue  # a copy that nothing is done for
+            continue  # a copy that takes no work
         rows.append((names.name(v), names.operation(v), shape(v), ", ".join(phases), "; ".join(places) or "register"))
     return table(rows, columns - len(_INDENT))
 
 
 def _order(names: Naming, done: list[Work], columns: int, once: bool) -> list[str]:
-    """Return the steps of all three phases, and which values each computes."""
+    """Return the section on the steps of all three phases, and the values each computes."""
     lines: list[str] = []
     for phase in PHASES:
         here = [work for work in done if work.phase == phase]
@@ -125,7 +127,7 @@ def _steps(names: Naming, work: Work, columns: int) -> list[str]:
 
 
 def _kept(plan: Plan, names: Naming, columns: int, once: bool) -> list[str]:
-    """Return what the forward pass stores for the backward pass, and what is there without that."""
+    """Return the section on what the forward pass stores for the backward pass, and what is in memory anyway."""
     memory = plan.memory
     if memory is None:
         return []
@@ -156,13 +158,13 @@ def _kept(plan: Plan, names: Naming, columns: int, once: bool) -> list[str]:
 
 
 def _is_forward(plan: Plan, v: Value) -> bool:
-    """Return whether a value is one of the forward step's: made before the first incoming gradient."""
+    """Return whether a value belongs to the forward step: made before the first incoming gradient."""
     first = min(c.id for c in plan.trace.graph.values if c.op == "cotangent")
     return v.id < first and v.kind != "leaf"
 
 
 def _operands(plan: Plan, done: list[Work]) -> list[Value]:
-    """Return what the backward pass and the sums of gradients read."""
+    """Return the values that the backward pass and the sums of gradients read."""
     values = [a for work in done for v in work.values for a in v.args]
     values += [v for s in plan.sinks for v in (s.sink.left, s.sink.right) if v is not None]
     return [base for v in values for base in (v, through(v), through(v).args[0] if through(v).op == "slice" else v)]
@@ -174,7 +176,7 @@ def _sums(plan: Plan, names: Naming, columns: int) -> list[str]:
 
 
 def sum_of(placed: PlacedSink, names: Naming) -> tuple[str, str, str]:
-    """Return a gradient of a parameter or of some rows of it, what it is the sum of, and its shape."""
+    """Return the gradient of a parameter or of some of its rows, the expression summed, and its shape."""
     sink, gradient = placed.sink, gradient_name(placed.sink.name)
     if sink.left is None:
         return gradient, names.name(sink.right), f"[{sink.right.width}]"
@@ -185,7 +187,7 @@ def sum_of(placed: PlacedSink, names: Naming) -> tuple[str, str, str]:
 
 
 def _place(place: Place) -> str:
-    """Return where a value is stored, in words."""
+    """Return the place where a value is stored, in words."""
     name = place.name
     match place.kind:
         case "after":
@@ -210,7 +212,7 @@ def _place(place: Place) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], columns: int) -> list[str]:
-    """Return rows of cells side by side; where they do not fit, the widest columns are wrapped and nothing is lost."""
+    """Return rows of cells in columns; where they do not fit, the widest columns are wrapped, without losing text."""
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     gap = 2
     while sum(widths) + gap * (len(widths) - 1) > columns:
@@ -226,14 +228,14 @@ def table(rows: Sequence[Sequence[str]], columns: int) -> list[str]:
 
 
 def wrapped(text: str, columns: int, lead: str = "") -> list[str]:
-    """Return a sentence over as many lines as it takes, each after `lead`, later ones further in."""
+    """Return a sentence wrapped to `columns`, each line after `lead`, later ones indented further."""
     first, *more = wrap(text, columns - len(lead) - len(_INDENT))
     return [lead + first, *(lead + _INDENT + line for line in more)]
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Return lines of at most `width`: broken after a blank where there is one, else within a long name after its
-    points or before its brackets, else anywhere."""
+    """Return lines of at most `width`, broken after a space if there is one, else in a long name after a dot or before
+    a bracket, else anywhere."""
     lines, line = [], ""
     for word in re.findall(r"\S+\s*", text):
         if line and len(line) + len(word.rstrip()) > width:

@@ -1,1 +1,1 @@
-"""A cell one step at a time, for search: rows that come, share and go, or that stay where they are."""
+"""Running a cell one step at a time, for search: with rows that come, share and go, or with fixed rows."""

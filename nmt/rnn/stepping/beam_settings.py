@@ -1,4 +1,4 @@
-"""What a search on the processor is asked for."""
+"""Settings of a search on the processor."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class BeamSettings:
-    """What a search is asked for.
+    """Settings of a search on the processor.
 
-    size: most sentences in work; beam_size: places of each; n_best: translations wanted. eos_id ends a hypothesis;
-    `never` and tokens below first_token are never produced. divisors: float64, what a sum over 0, 1, ... tokens is
-    divided by; word_reward: added for each token, for no more than are expected of a sentence.
+    size: maximum number of sentences in progress; beam_size: hypotheses per sentence; n_best: translations wanted.
+    eos_id ends a hypothesis; the token `never` and tokens below first_token are not produced. divisors: float64, the
+    divisor of a sum over 0, 1, ... tokens; word_reward: added for each token, up to the number expected for the
+    sentence.
     """
 
     size: int

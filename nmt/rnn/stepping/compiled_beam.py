@@ -1,7 +1,7 @@
 """Beam search on the processor as one computation: the loop of `kernels.beam_loop` with its memory and tables.
 
-Whoever searches lets encoded sentences wait, runs the loop, and reads those that have ended; the interpreter is
-needed when new sentences have to be encoded, not from step to step.
+The caller queues encoded sentences, runs the loop, and reads those that have ended; the interpreter is needed when new
+sentences have to be encoded, not for every step.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from nmt.rnn.stepping.prepared_step import Call, Calls, StepInputs
 from nmt.rnn.stepping.stepper import Stepper
 
 _TASKS_THAT_MEET = len(PARTS) + 1
-"""Of the parts of a step, and of the output layer."""
+"""The tasks of the parts of a step, and of the output layer."""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A sentence that has ended: its number, its id with the decoder, and of its hypotheses, in the order in which
-    they ended, tokens (EOS counted where it is finished), sum, score, and whether EOS has ended it."""
+    """A sentence that has ended: its number, its id with the decoder, and for each of its hypotheses, in the order in
+    which they ended, tokens (including EOS if it is finished), sum, score, and whether EOS has ended it."""
 
     sentence: int
     sentence_id: int
@@ -51,23 +51,23 @@ class Ended:
 
 
 class CompiledBeam:
-    """The search of one decoder and output layer; `begin` it anew for each search."""
+    """The search of one decoder and output layer; call `begin` for each search."""
 
     def __init__(self, stepper: Stepper, layer: OutputLayer, threads: int) -> None:
         self._stepper, self._layer, self._threads = stepper, layer, threads
         self._capacity, self._room = 0, (0, 0)  # rows; slots, and places of each
         self._memory = NamedTable(SEARCH)
-        self._joined: tuple[Call | OutputTask | None, ...] = ()  # what the tables are made of
-        self._embedding_of: tuple[np.ndarray | Quantised, float] | None = None  # what its table is made of
+        self._joined: tuple[Call | OutputTask | None, ...] = ()  # the calls that the tables were made for
+        self._embedding_of: tuple[np.ndarray | Quantised, float] | None = None  # the inputs of its table
         self._lines = GroupCounters(_TASKS_THAT_MEET) if threads > FLAT_BARRIER_THREADS else None
 
     @property
     def is_small(self) -> bool:
-        """Return whether its memory is worth keeping when nobody searches."""
+        """Return whether its memory is small enough to keep between searches."""
         return self._capacity <= tuning.KEPT_STEP_ROWS
 
     def begin(self, settings: BeamSettings, embedding: np.ndarray | Quantised, scale: float) -> None:
-        """Nobody is in work. embedding: the table of the tokens read, times `scale`."""
+        """Start a search without sentences. embedding: the table of the tokens read, multiplied by `scale`."""
         self._settings = settings
         slots, K = 2 * settings.size, settings.beam_size
         if self._room != (slots, K):
@@ -88,11 +88,11 @@ class CompiledBeam:
             self._embedding_of = embedding, scale
         memory["embedding_code"], memory["embedding_table"] = self._embedding_task.address, self._embedding.address
         self._states: list[np.ndarray] = []
-        self._output: OutputTask | None = None  # the whole layer's is made when it is known that none is narrower
+        self._output: OutputTask | None = None  # the whole layer's task is made once no narrower layer is given
 
     @property
     def wants_more(self) -> bool:
-        """Return whether no sentence waits."""
+        """Return whether no queued sentence is left."""
         return bool(self._memory["taken"] >= self._memory["num_waiting"])
 
     def wait(
@@ -104,9 +104,11 @@ class CompiledBeam:
         limits: np.ndarray,
         expected: np.ndarray | None = None,
     ) -> None:
-        """Let sentences [B] wait, when no other one does: their ids with the stepper, the states and tokens before
-        the first step, their most tokens, each at least one, and where the word reward is bounded the tokens
-        expected."""
+        """Queue sentences [B], when no other one is queued.
+
+        They are given by their ids with the stepper, the states and tokens before the first step, their maximum numbers
+        of tokens, each at least one, and, if the word reward is bounded, the numbers of tokens expected.
+        """
         if not self.wants_more:
             raise RuntimeError("sentences must wait until none of the last ones does")
         count = len(sentences)
@@ -119,21 +121,27 @@ class CompiledBeam:
         self._memory.update({"taken": 0, "num_waiting": count})
 
     def narrow(self, layer: OutputLayer, lists: CandidateLists, sentence_ids: np.ndarray) -> None:
-        """From now on only these candidates; `sentence_ids` [lists], rising, are of the sentences that have them."""
+        """Restrict the search to these candidates from now on.
+
+        sentence_ids [lists], rising: the sentence of each list.
+        """
         for group in ("slots", "waiting"):
             of = np.searchsorted(sentence_ids, self._memory[f"{group}.sentence_id"])
             self._memory[f"{group}.list"][:] = np.minimum(of, len(sentence_ids) - 1)
         self._use_layer(layer, lists)
 
     def abandon(self, sentences: Sequence[int]) -> None:
-        """Nobody wants these sentences any more: those in work end with the next step."""
+        """Cancel these sentences: those in progress end with the next step."""
         for sentence in sentences:
             self._memory["slots.limit"][self._memory["slots.sentence"] == sentence] = 1
 
     def run(self, *, more: bool, most_steps: int | None = None) -> bool:
-        """Search on until there is something to read or to wait for, or for a while; whether anyone is in work still.
-        more: whether other sentences would come if some of those in work have ended; most_steps: after which it
-        returns, in any case after tuning.ROWS_BETWEEN_LOOKS rows."""
+        """Search until there is something to read or to queue, or for a limited time; return whether any sentence is in
+        progress.
+
+        more: whether other sentences would follow when some of those in progress have ended; most_steps: the number of
+        steps after which it returns; it always returns after tuning.ROWS_BETWEEN_LOOKS rows.
+        """
         memory = self._memory
         self._connect()
         began = moment()
@@ -172,7 +180,7 @@ class CompiledBeam:
     # ------------------------------------------------------------ memory
 
     def _make_memory(self, slots: int, K: int) -> None:
-        """Arrays for so many slots of K places each: of a search that begins, numbers are set by `begin`."""
+        """Allocate arrays for `slots` sentences of K hypotheses each; `begin` sets the numbers of a new search."""
         scan, C = self._stepper.scan, self._capacity
         V = len(self._layer.weights[self._layer.bias])
         sizes = {"room": C, "num_slots": slots, "width": tuning.FIRST_WIDTH, "beam_size": K, "vocab_size": V}
@@ -191,7 +199,7 @@ class CompiledBeam:
         self._joined = ()
 
     def _widen(self) -> None:
-        """Twice the memory for the tokens of hypotheses."""
+        """Double the memory for the tokens of hypotheses."""
         for name in ("words", "hypotheses.words"):
             words = self._memory[name]
             self._memory[name] = np.pad(words, ((0, 0), (0, 0), (0, words.shape[2])))
@@ -200,7 +208,7 @@ class CompiledBeam:
     # ------------------------------------------------------------ tables
 
     def _use_layer(self, layer: OutputLayer, lists: CandidateLists | None = None) -> OutputTask:
-        """Return the output layer's task: over the whole vocabulary, or a narrowed layer over lists."""
+        """Return the output layer's task: over the whole vocabulary, or for a narrowed layer over lists."""
         C, H, dtype, memory = self._capacity, self._stepper.scan.cell.output_size, self._x.dtype, self._memory
         weights = packed_output(layer, self._threads)
         places = min(tokens_wanted(self._settings.beam_size), memory["vocab_size"])
@@ -218,7 +226,7 @@ class CompiledBeam:
         return output
 
     def _connect(self) -> None:
-        """Bring the tables up to date: other memory for the step, sentences that lie elsewhere."""
+        """Update the tables after changes of the step's memory or of the sentences' positions."""
         prepared, C, memory = self._stepper.prepared, self._capacity, self._memory
         output = self._output or self._use_layer(self._layer)
         prepared.read(self._stepper.sources(memory["rows.source"]))
@@ -228,7 +236,7 @@ class CompiledBeam:
         if len(self._joined) != len(joined) or any(a is not b for a, b in zip(self._joined, joined, strict=True)):
             self._joined, self._calls = joined, calls
             self._make_tables(calls, output)
-        if self._lines is not None:  # whoever else runs a step gives it others
+        if self._lines is not None:  # another user of the step may have replaced them
             tables = [None if call is None else call.table.numbers for call in calls]
             for which, table in enumerate([*tables, output.table.words]):
                 if table is not None:
@@ -239,7 +247,8 @@ class CompiledBeam:
         memory["num_states"], memory["continued.waiting"] = len(self._continued), np.array(waiting, np.int64)
 
     def _make_tables(self, calls: Calls, output: OutputTask) -> None:
-        """What the loop reads of the parts of a step: tasks, divisions by rows, what is copied where before a step."""
+        """Make the tables of the parts of a step that the loop reads: tasks, divisions by rows, and copies before a
+        step."""
         memory, step, C = self._memory, calls[-1], self._capacity
         self._bounds = []
         for part, call in zip(self._parts, calls, strict=True):
@@ -263,7 +272,7 @@ class CompiledBeam:
         memory["output_step"] = array.shape[2] * array.itemsize if place.kind == "after" else 0
 
     def _gather(self, step: Call) -> None:
-        """Say what is copied where before a step, which reads it itself."""
+        """Enter the copies before a step of what the step itself reads."""
         columns: dict[str, list[int]] = {"source": [], "target": [], "num_bytes": [], "by_word": []}
         for name in self._stepper.prepared.shared.gathered:
             by_word = name == "x"
@@ -275,7 +284,7 @@ class CompiledBeam:
         self._memory.update({f"gathered.{name}": np.array(column, np.int64) for name, column in columns.items()})
 
     def _record(self, began: Any) -> None:
-        """What a profile wants to know of a run."""
+        """Record a run in the profile."""
         memory = self._memory
         runs = zip(self._calls, (memory[name] for name in RUNS), strict=True)
         step = sum(count * call.table.sharing.row_size for call, count in runs if call is not None)
@@ -295,4 +304,4 @@ _ALLOCATED = [
     for field in SEARCH.fields
     if field.kind == "array" and None not in field.shape and field.name.split(".")[0] not in _GIVEN
 ]
-"""Arrays of the search's own; the others are given to it."""
+"""Arrays that the search allocates; the others are given to it."""

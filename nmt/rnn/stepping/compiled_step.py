@@ -1,4 +1,4 @@
-"""One step of a cell in parts: what rows with one input, or one parent, have in common, and the rest."""
+"""One step of a cell in parts: what is shared by rows with the same input or the same parent, and the rest."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nmt.rnn.device import Device, Executable
 
 @dataclass
 class CompiledStep:
-    """A step and the parts of it that rows share (see `compiler.share`), ready to run; None where there is no such
-    part."""
+    """A compiled step and the parts of it that rows share (see `compiler.share`); a part that does not exist is
+    None."""
 
     shared: Shared
     step: Executable
@@ -27,7 +27,7 @@ class CompiledStep:
 
 @lru_cache(maxsize=64)
 def compile_step(step: TracedStep, device: Device, dtype: np.dtype, packed: np.dtype) -> CompiledStep:
-    """Return the parts of a step; remembered by what the step computes."""
+    """Return the compiled parts of a step, cached by what the step computes."""
     shared = cut_shared(step.trace(training=False))
 
     def executable(part: Trace) -> Executable:

@@ -1,7 +1,7 @@
-"""The engine one step at a time for rows that stay: what search on a GPU does, where nothing may change its place.
+"""Running the engine one step at a time for fixed rows: for search on a GPU, where arrays must not move.
 
-N sentences of K rows each. Beside `stepper.Stepper`: no row comes or goes and nothing is shared, so that every step is
-the same sequence of launches on the same arrays, and the host has no say in it.
+N sentences have K rows each. In contrast to `stepper.Stepper`, no row comes or goes and nothing is shared, so every
+step is the same sequence of launches on the same arrays, without decisions by the host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Arrays = dict[str, Any]
 
 
 class FixedStepper:
-    """A cell without a tape; `x` [N * K, D] is its next input, to be written by the caller."""
+    """A cell run without a tape; the caller writes its next input into `x` [N * K, D]."""
 
     def __init__(
         self,
@@ -33,8 +33,11 @@ class FixedStepper:
         states: Mapping[str, Any],
         K: int,
     ) -> None:
-        """captured [S, N, n] or [N, n] and states [N, n] by name, on the device; missing states are zero.
-        source_lengths [N], of the host. Every row of a sentence begins with its states. Raises ShapeError."""
+        """Allocate arrays for N sentences of K rows.
+
+        captured [S, N, n] or [N, n] and states [N, n] by name, on the device; missing states are zero. source_lengths
+        [N], of the host. Every row of a sentence starts with its states. Raises ShapeError.
+        """
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights, xp = scan, weights, scan.device.xp
         self._compiled = scan.compiled(training=False, single_step=True)
@@ -60,7 +63,7 @@ class FixedStepper:
     def step(self) -> Any:
         """Return the output [N * K, n] for the input `x`. It is overwritten by the next step."""
         arrays = {**self._arrays, "x": self.x[None]}
-        self._memory.reset()  # the same pieces at the same places in every step
+        self._memory.reset()  # the same addresses in every step
         self._compiled.step.forward(arrays, self.weights, self._rows, self._memory)
         place = self._compiled.step.plan.outputs["y"]
         return arrays[place.name][1 if place.kind == "after" else 0]
@@ -70,7 +73,7 @@ class FixedStepper:
         return self._arrays[array_names.state(name)][1]
 
     def follow(self, parents: Any) -> None:
-        """Row r goes on from what row parents[r] (int64 [N * K], of the device) became in the last step."""
+        """Continue row r from the state of row parents[r] after the last step (int64 [N * K], of the device)."""
         for name in self.scan.states:
             stack = self._arrays[array_names.state(name)]
             self.scan.device.take_rows(stack[1], parents, stack[0])

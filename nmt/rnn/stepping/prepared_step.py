@@ -1,7 +1,7 @@
-"""A step for search on the processor: all its parts in one call of the team, prepared once for up to so many rows.
+"""A step for search on the processor: all its parts in one call of the thread team, prepared once for a number of rows.
 
-What a call needs besides its numbers (memory, the tables of generated functions) stays where it is; fewer rows use the
-first part of it. Finding it anew at every step would take longer than some of the products.
+What a call needs besides its numbers (memory, the tables of generated functions) stays in place; fewer rows use the
+first part of it. Preparing it at every step would take longer than some of the products.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ class Call:
     table: Table
     address: int  # of the table
     arrays: Arrays  # with room for all these rows
-    places: dict[str, list[int]]  # where in the table arrays are that change from call to call
+    places: dict[str, list[int]]  # positions in the table of arrays that change from call to call
     capacity: int
     rows: int = 0
-    _given: Arrays = field(default_factory=dict)  # what is there now
+    _given: Arrays = field(default_factory=dict)  # the arrays now in the table
 
     def resize(self, rows: int) -> None:
-        """Run on so many rows from now on."""
+        """Set the number of rows of the next runs."""
         if rows != self.rows:
             self.table.resize(rows)
             self.rows = rows
 
     def array(self, name: str) -> np.ndarray:
-        """Return the array [slots, rows, n] of this name as it lies with the present number of rows."""
+        """Return the array [slots, rows, n] of this name for the present number of rows."""
         whole = self.arrays[name]
         slots, _, width = whole.shape
         return whole.reshape(-1)[: slots * self.rows * width].reshape(slots, self.rows, width)
 
     @property
     def multiply_adds(self) -> int:
-        """Of a run."""
+        """Return the multiply-adds of a run."""
         return self.rows * self.table.sharing.row_size
 
     def replace_array(self, name: str, array: np.ndarray) -> None:
@@ -70,14 +70,16 @@ class Call:
 
     @property
     def task(self) -> tuple[int, int, int]:
-        """See `TaskSequence`."""
+        """Return the part as a task of a `TaskSequence`."""
         return self.function, self.table.parts, self.address
 
 
 @dataclass(frozen=True)
 class StepInputs:
-    """What a step reads: inputs [U, n] and states [P, n] by the names of their arrays; row r reads the input word[r]
-    and continues the states parent[r], both int64 [R]."""
+    """The inputs of a step: inputs [U, n] and states [P, n] by the names of their arrays.
+
+    Row r reads the input word[r] and continues the states parent[r], both int64 [R].
+    """
 
     given: Mapping[str, np.ndarray]
     states: Mapping[str, np.ndarray]
@@ -86,7 +88,7 @@ class StepInputs:
 
 
 class Calls(NamedTuple):
-    """The parts of a step, in the order they run in; those that a step does not have are None."""
+    """The parts of a step, in the order they run; parts that a step does not have are None."""
 
     inputs: Call | None
     states: Call | None
@@ -94,8 +96,10 @@ class Calls(NamedTuple):
 
 
 class PreparedStep:
-    """The parts of a step (see `compiler.share`), whose executables hold a single function each. For one caller at a
-    time, and a number of threads that stays as it is: tables are divided for it."""
+    """The parts of a step (see `compiler.share`), each compiled to a single function.
+
+    For one caller at a time, and a fixed number of threads, for which the tables are divided.
+    """
 
     def __init__(self, scan: Scan, weights: Weights, compiled: CompiledStep, threads: int) -> None:
         self.scan, self.weights, self.shared, self.threads = scan, weights, compiled.shared, threads
@@ -112,8 +116,10 @@ class PreparedStep:
         self._names = {k for part in shared if part for k in part.plan.outputs}
 
     def run(self, inputs: StepInputs, sources: Sources | None = None) -> Arrays:
-        """Return the states' stacks and the array of the output, as `Executable.forward` leaves them, in memory that
-        the next call uses again. sources: None for a cell without captured arrays."""
+        """Return the states' stacks and the array of the output, as `Executable.forward` leaves them.
+
+        Their memory is reused by the next call. sources: None for a cell without captured arrays.
+        """
         if sources is not None:
             self.read(sources)
         given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
@@ -132,12 +138,14 @@ class PreparedStep:
         return arrays
 
     def read(self, sources: Sources) -> None:
-        """Rows read these sentences from the next call on."""
+        """Set the sentences that rows read from the next call on."""
         self._sources = sources
 
     def join(self, inputs: StepInputs, U: int, P: int, R: int) -> Calls:
-        """Return the parts ready for so many inputs, states and rows, and reading these arrays and one another. What is
-        gathered is the caller's business."""
+        """Return the parts ready for U inputs, P states and R rows, connected to these arrays and to one another.
+
+        The caller must gather what the step reads by row.
+        """
         step = self.call("step", R)
         of_inputs = self._shared(step, "inputs", inputs.given, inputs.word, U)
         of_states = self._shared(step, "states", inputs.states, inputs.parent, P)
@@ -151,8 +159,10 @@ class PreparedStep:
     def _shared(
         self, step: Call, kind: str, values: Mapping[str, np.ndarray], index: np.ndarray, count: int
     ) -> Call | None:
-        """Return what rows have in common by `kind`, "inputs" or "states", on `count` of `values`; the step reads it by
-        `index`."""
+        """Prepare the part shared by `kind`, "inputs" or "states", for `count` of `values`, and return it.
+
+        The step reads its results by `index`.
+        """
         part = self._parts[kind]
         if part is None:
             return None
@@ -166,22 +176,26 @@ class PreparedStep:
 
     @property
     def output(self) -> Place:
-        """Return where the step puts its output."""
+        """Return the place of the step's output."""
         return self._compiled.step.plan.outputs["y"]
 
     def forget_rows(self) -> None:
-        """Called when a compiled search has written its numbers of rows into the tables; the next call sets them."""
+        """Forget the numbers of rows after a compiled search has changed them in the tables; the next call sets
+        them."""
         for call in self._calls.values():
             call.rows = 0
 
     def rest(self) -> None:
-        """Called when a search has ended. Frees the memory of many rows, and of sentences; keeps parts of up to
-        tuning.KEPT_STEP_ROWS rows."""
+        """Free the memory of many rows, and of sentences, when a search has ended.
+
+        Parts of up to tuning.KEPT_STEP_ROWS rows are kept.
+        """
         self._calls = {kind: call for kind, call in self._calls.items() if call.capacity <= tuning.KEPT_STEP_ROWS}
         self._sources = Sources({}, identity(1), identity(1), 1)
 
     def call(self, kind: str, rows: int) -> Call:
-        """Return a part of the step, "inputs", "states" or "step", with memory for so many rows and set to them."""
+        """Return a part of the step, "inputs", "states" or "step", with memory for this number of rows and set to
+        it."""
         if self.weights.version is not self._version:
             self._version, self._calls = self.weights.version, {}
         if self._sources.longest > self._longest:
@@ -194,7 +208,7 @@ class PreparedStep:
         return call
 
     def _prepare(self, kind: str, count: int) -> Call:
-        """Return what runs a part on up to so many rows; what changes from call to call is still to be exchanged."""
+        """Return a part prepared for up to `count` rows; the arrays that change from call to call are not yet set."""
         allocate = Fresh()
         scan = self.scan
         part = self._parts[kind]
@@ -221,8 +235,8 @@ class PreparedStep:
         return Call(function, table, address, arrays, places, count)
 
     def _arrays(self, R: int) -> Arrays:
-        """Return the step's own: state stacks, and what it reads itself of its inputs; memory of others is a
-        stand-in."""
+        """Return the step's arrays: state stacks, and the inputs it reads itself; placeholders for arrays given at each
+        call."""
         scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
         arrays = dict(self._sources.arrays)
         arrays |= dict.fromkeys(self._names, _UNKNOWN)
@@ -235,7 +249,7 @@ _UNKNOWN = np.zeros(1)
 
 
 def _on_processor(part: device.Executable | None) -> Executable | None:
-    """Return a part as the processor runs it. Raises RuntimeError: it is another device's."""
+    """Return a part as the processor's executable. Raises RuntimeError: it is another device's."""
     if part is not None and not isinstance(part, Executable):
         raise RuntimeError(f"steps are prepared on the processor alone, got {type(part).__name__}")
     return part

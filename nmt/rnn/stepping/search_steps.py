@@ -1,4 +1,4 @@
-"""What one search after another uses: prepared steps, and the compiled search around them."""
+"""Objects that successive searches share: prepared steps, and the compiled search around them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class SearchSteps:
-    """Steps for one search at a time; `loop` once a search of them has been compiled."""
+    """Steps for one search at a time; `loop` is set once a search with them has been compiled."""
 
     stepper: Stepper
     loop: CompiledBeam | None = None
 
     def rest(self) -> None:
-        """Called when a search has ended: memory of many rows and of sentences goes, what was prepared for few rows is
-        the next search's."""
+        """Free the memory of many rows and of sentences when a search has ended.
+
+        What was prepared for few rows is kept for the next search.
+        """
         self.stepper.rest()
         if self.loop is not None and not self.loop.is_small:
             self.loop = None

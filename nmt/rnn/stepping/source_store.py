@@ -1,4 +1,4 @@
-"""Captured arrays of sentences that come and go, one after another without padding."""
+"""Captured arrays of sentences that come and go, stored one after another without padding."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Sources:
-    """What rows read of their sentences."""
+    """The arrays and positions by which rows read their sentences."""
 
-    arrays: dict[str, Any]  # [positions, n] by name; another dictionary when they lie elsewhere
+    arrays: dict[str, Any]  # [positions, n] by name; another dictionary after they have moved
     starts: np.ndarray  # int64 [R], the first position of each row's sentence
     lengths: np.ndarray  # int64, found at first positions
-    longest: int  # no sentence that is there is longer
+    longest: int  # maximum length of the stored sentences
 
 
 class SourceStore:
-    """Arrays [positions, n] by name in which every sentence has a run of positions of its own.
+    """Arrays [positions, n] by name in which every sentence has a contiguous range of positions.
 
-    widths: n of each array, None where a position has one number. narrow: arrays that have one entry a sentence; it
-    lies at the first position. Sentence ids are never used twice. Memory follows the sentences that are there
-    at a time.
+    widths: n of each array, None where a position has one number. narrow: arrays that have one entry per sentence,
+    stored at its first position. Sentence ids are never reused. The memory is proportional to the sentences stored at a
+    time.
     """
 
     def __init__(self, widths: dict[str, int | None], narrow: set[str], dtype: Any, xp: Any = np) -> None:
-        """`xp`: of the device where the arrays lie."""
+        """Create an empty store. `xp`: of the device where the arrays are."""
         self._xp, self._dtype = xp, dtype
         self.arrays = {k: xp.zeros((0,) if n is None else (0, n), dtype) for k, n in widths.items()}
         self._narrow = narrow
@@ -38,12 +38,12 @@ class SourceStore:
         self._first_id = self._next_id = 0
 
     def emptied(self) -> SourceStore:
-        """Another one for arrays of the same kind."""
+        """Return a new, empty store for arrays of the same kind."""
         widths = {k: a.shape[1] if a.ndim == 2 else None for k, a in self.arrays.items()}
         return SourceStore(widths, self._narrow, self._dtype, self._xp)
 
     def add(self, arrays: dict[str, np.ndarray], lengths: np.ndarray) -> np.ndarray:
-        """Copy the real positions of arrays [S, B, n], narrow ones [B, n]; returns sentence ids, int64 [B]."""
+        """Copy the real positions of arrays [S, B, n], narrow ones [B, n]; return sentence ids, int64 [B]."""
         self._make_room(int(np.maximum(lengths, 1).sum()))
         sentence_ids = np.arange(self._next_id, self._next_id + len(lengths), dtype=np.int64)
         for b, length in enumerate(lengths.tolist()):
@@ -60,24 +60,24 @@ class SourceStore:
         return sentence_ids
 
     def remove(self, sentence_ids: np.ndarray) -> None:
-        """Give the sentences' positions back."""
+        """Free the sentences' positions."""
         for n in sentence_ids.tolist():
             del self._live[n]
 
     def of(self, sentence_ids: np.ndarray) -> Sources:
-        """Return what rows of these sentences [R] read."""
+        """Return the sources for rows that read these sentences [R]."""
         return self.at(self._starts[sentence_ids - self._first_id])
 
     def at(self, starts: np.ndarray) -> Sources:
-        """Return what rows read whose sentences begin at these positions [R]."""
+        """Return the sources for rows whose sentences begin at these positions [R]."""
         return Sources(self.arrays, starts, self._lengths_at, self._longest)
 
     def all_starts(self) -> tuple[np.ndarray, int]:
-        """First positions by sentence id, and the id of the first of them."""
+        """Return first positions by sentence id, and the first of these ids."""
         return self._starts, self._first_id
 
     def _make_room(self, count: int) -> None:
-        """Move what is there to the front, into larger arrays where need be, so that `count` positions follow."""
+        """Move the stored positions to the front, into larger arrays if necessary, so that `count` more fit."""
         capacity = len(self._lengths_at)
         if self._end + count <= capacity:
             return
@@ -96,7 +96,7 @@ class SourceStore:
             self._end += taken
 
     def _index(self) -> None:
-        """Renew what is looked up by sentence: first positions and the greatest length."""
+        """Update the values looked up by sentence: first positions and the maximum length."""
         self._first_id = next(iter(self._live), self._next_id)
         self._starts = np.zeros(self._next_id - self._first_id, np.int64)
         for n, (start, _) in self._live.items():

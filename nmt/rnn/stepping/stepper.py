@@ -1,4 +1,4 @@
-"""The engine one step at a time: search, and whatever else decides on the next input by the last output."""
+"""Running the engine one step at a time: for search, and wherever the last output decides the next input."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from nmt.rnn.stepping.source_store import Sources, SourceStore
 
 
 class Stepper:
-    """A cell, a step at a time, without a tape, for rows that come, share and go.
+    """A cell run one step at a time, without a tape, for rows that come, share and go.
 
-    `admit` takes in sentences (captured arrays, from which it computes once what depends on them alone); any number
-    of rows may read a sentence until `release`. A cell without captured arrays (a language model's) has no sentences
-    to take in: rows are only continued. What rows have in common is computed once: see `compiler.share`. A stepper is
-    one caller's; any number of them may share a scan and weights.
+    `admit` takes in sentences (captured arrays, from which it computes once the values that depend only on them); any
+    number of rows may read a sentence until `release`. A cell without captured arrays (a language model's) has no
+    sentences: its rows are only continued. What rows have in common is computed once: see `compiler.share`. A stepper
+    serves one caller; any number of steppers may share a scan and weights.
     """
 
     def __init__(self, scan: Scan, weights: Weights, threads: int | None = None) -> None:
-        """threads: of all its steps, those of the scan where None."""
+        """Prepare steps of a scan with these weights. threads: None for those of the scan."""
         self.threads = threads or scan.threads
         check_params(type(scan.cell).__name__, scan.params, weights, scan.dtype)
         self.scan, self.weights = scan, weights
@@ -67,27 +67,30 @@ class Stepper:
         return self._sources.add(arrays, rows.source_lengths)
 
     def release(self, sentence_ids: np.ndarray) -> None:
-        """These sentences are not asked for any more; their memory is used again."""
+        """Release these sentences; their memory is reused."""
         self._sources.remove(sentence_ids)
 
     @property
     def prepared(self) -> PreparedStep:
-        """Return the step as the processor runs it. Raises RuntimeError elsewhere."""
+        """Return the prepared step of the processor. Raises RuntimeError on another device."""
         if self._prepared is None:
             raise RuntimeError(f"steps are prepared on the processor alone, not on {self.scan.device.name}")
         return self._prepared
 
     def starts(self) -> tuple[np.ndarray, int]:
-        """Return where captured arrays of sentences begin, int64 by sentence id, and the first of these ids."""
+        """Return the first positions of sentences in captured arrays, int64 by sentence id, and the first of these
+        ids."""
         return self._sources.all_starts()
 
     def sources(self, starts: np.ndarray) -> Sources:
-        """Return what rows read whose sentences begin at `starts`."""
+        """Return the sources for rows whose sentences begin at `starts`."""
         return self._sources.at(starts)
 
     def rest(self) -> None:
-        """Called when a search has ended. Frees memory that grew with its sentences and rows; a prepared step of up to
-        tuning.KEPT_STEP_ROWS rows stays."""
+        """Free, when a search has ended, the memory that grew with its sentences and rows.
+
+        A prepared step of up to tuning.KEPT_STEP_ROWS rows stays.
+        """
         self._sources = self._sources.emptied()
         self._memory.release()
         if self._prepared is not None:
@@ -103,10 +106,10 @@ class Stepper:
         parent: np.ndarray | None = None,
         sequences: Mapping[str, np.ndarray] | None = None,
     ) -> tuple[np.ndarray, Arrays]:
-        """Row r continues states[parent[r]] with the input x[word[r]] and reads the sentence sentence[r].
+        """Run one step: row r continues states[parent[r]] with the input x[word[r]] and reads the sentence sentence[r].
 
-        x [U, D]; sequences [U, n] by name, what else the cell reads at every step; states [P, n] by name; sentence,
-        word, parent int64 [R], the last two 0, 1, ... where None. `sentence` means nothing to a cell without captured
+        x [U, D]; sequences [U, n] by name, further inputs of the cell at this step; states [P, n] by name; sentence,
+        word, parent int64 [R], the last two 0, 1, ... where None. `sentence` is ignored for a cell without captured
         arrays and may then be None. Returns the output [R, n] and the new states, valid until the next call. Raises
         ShapeError.
         """
@@ -145,7 +148,7 @@ class Stepper:
         return counts.pop()
 
     def _launch(self, inputs: StepInputs, sources: Sources | None) -> Arrays:
-        """`PreparedStep.run` on any device, part by part."""
+        """Run a step as `PreparedStep.run` does, on any device, part by part."""
         given, states, word, parent = inputs.given, inputs.states, inputs.word, inputs.parent
         self._memory.reset()
         compiled, scan, R = self._compiled, self.scan, len(word)
@@ -169,7 +172,7 @@ class Stepper:
         return arrays
 
     def _shared(self, part: Executable | None, given: Mapping[str, np.ndarray], index: np.ndarray) -> Arrays:
-        """Return what the rows that `index` points to have in common, and the index to read it by."""
+        """Run a part shared by rows and return its results, with the index by which rows read them."""
         if part is None:
             return {}
         count = len(next(iter(given.values())))

@@ -1,1 +1,1 @@
-"""Cells around other cells."""
+"""Cells that wrap other cells."""

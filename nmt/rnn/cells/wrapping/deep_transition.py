@@ -8,10 +8,10 @@ from nmt.rnn.graph import Value
 
 
 class DeepTransitionGRUCell(Cell):
-    """A GRU step that reads the input, then `transitions - 1` GRU steps that read the state alone (Pascanu et al. 2014;
+    """A GRU step that reads the input, then `transitions - 1` GRU steps that read only the state (Pascanu et al. 2014;
     Miceli Barone et al. 2017, Deep Architectures for Neural Machine Translation, section on deep transition; as in
-    Nematus: Sennrich et al. 2017). The reset acts after the product; z keeps the old state. `0.*` are the parameters
-    of the first, a `GRUCell`."""
+    Nematus: Sennrich et al. 2017). The reset acts after the product; z is the weight of the old state. `0.*` are the
+    parameters of the first, a `GRUCell`."""
 
     def __init__(self, input_size: int, hidden_size: int, transitions: int = 2) -> None:
         if transitions < 1:

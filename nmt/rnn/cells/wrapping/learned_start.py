@@ -1,4 +1,4 @@
-"""First states that are learned."""
+"""Learned initial states."""
 
 from nmt.errors import ShapeError
 from nmt.overriding import override
@@ -8,10 +8,10 @@ from nmt.rnn.graph import Value
 
 
 class LearnedStartCell(Around):
-    """A cell whose states start at vectors of its own, `start_NAME`, where nothing else is given: the same for all
-    rows, and a gradient that is the sum over the rows. The step itself is the cell's, and costs what it did.
+    """A cell whose states start at parameter vectors, `start_NAME`, unless initial states are given.
 
-    `states`: names of those that do, all that may start where None.
+    The vectors are the same for all rows, and their gradients are sums over the rows. The step itself is the inner
+    cell's and costs the same. `states`: names of these states, None for all that may be initialised.
     """
 
     def __init__(self, cell: Cell, states: tuple[str, ...] | None = None) -> None:
@@ -24,7 +24,7 @@ class LearnedStartCell(Around):
                 )
 
     def params(self) -> dict[str, Param]:
-        """Return those of the cell, and the vectors."""
+        """Return the parameters of the cell, and the vectors."""
         return self.cell.params() | {f"start_{k}": Param((int(self.cell.states()[k]),)) for k in self.names}
 
     @override
@@ -32,5 +32,5 @@ class LearnedStartCell(Around):
         return self.cell.learned() | {k: f"start_{k}" for k in self.names}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        """Return the cell's."""
+        """Run the inner cell's step."""
         return self.cell.step(p, x, s)

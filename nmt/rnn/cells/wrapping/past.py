@@ -1,7 +1,7 @@
-"""Steps that read further back than the one before.
+"""Steps that read further back than the previous step.
 
-A value of k steps ago is a state that has been handed on k times. The loop that runs a cell, and its way back, know
-nothing of it: a lag costs one copy of the value for each step it goes back, which is little beside a product with it.
+A value of k steps ago is a state that has been passed on k times. The time loop and its backward pass are unaware of
+this: a lag costs one copy of the value for each step it goes back, which is little compared with a product.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,11 @@ from nmt.rnn.graph import Value
 
 @dataclass(frozen=True)
 class Past:
-    """The last `lag` values of something of this width; to be part of a cell: its `states` among the cell's, `read`
-    what was `push`ed k steps ago, 1 <= k <= lag. State `name` is the newest, `name.2` the one before it, and so on."""
+    """The last `lag` values of a signal of this width, for use within a cell.
+
+    The cell includes its `states` among its own; `read` returns what was `push`ed k steps ago, 1 <= k <= lag. State
+    `name` is the newest, `name.2` the one before it, and so on.
+    """
 
     name: str
     width: int
@@ -27,7 +30,7 @@ class Past:
             raise ShapeError(f"Past: lag of {self.name} must be at least 1, got {self.lag}")
 
     def states(self) -> dict[str, int]:
-        """Return names and widths."""
+        """Return the states' widths by name."""
         return {self._at(k): self.width for k in range(1, self.lag + 1)}
 
     def read(self, s: State, k: int = 1) -> Value:
@@ -46,7 +49,7 @@ class Past:
 
 
 class SkipCell(Around):
-    """A cell whose states come from `lag` steps ago instead of the step before: `lag` recurrences that take turns
+    """A cell whose states come from `lag` steps ago instead of the previous step, so that `lag` recurrences alternate
     (Chang et al. 2017, Dilated Recurrent Neural Networks, section 2.1). Each of its states is a `Past`."""
 
     def __init__(self, cell: Cell, lag: int) -> None:
@@ -57,11 +60,11 @@ class SkipCell(Around):
         self.past = [Past(name, width, lag) for name, width in cell.states().items()]
 
     def states(self) -> dict[str, int]:
-        """Of each state of the cell as many as it goes back."""
+        """Return `lag` states for each state of the cell."""
         return {name: width for past in self.past for name, width in past.states().items()}
 
     def starts(self) -> tuple[str, ...]:
-        """Return all of those the cell lets start."""
+        """Return all states that belong to one the cell allows to be initialised."""
         free = self.cell.starts()
         return tuple(name for past in self.past if past.name in free for name in past.states())
 

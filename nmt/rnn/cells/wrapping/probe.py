@@ -1,4 +1,4 @@
-"""Cells that show what another cell attends to. The plain cell and its program know nothing of them."""
+"""Cells that output another cell's attention weights. The plain cell and its program are unaffected."""
 
 from nmt.errors import ShapeError
 from nmt.overriding import override
@@ -8,11 +8,11 @@ from nmt.rnn.graph import Value, topological
 
 
 class AttentionProbe(Cell):
-    """Any attention cell with the weights of the step behind its output: y = [inner y; weights].
+    """Any attention cell with the weights of the step appended to its output: y = [inner y; weights].
 
-    The weights are read out as an attention reads its memory: `positions` [S, B, n] holds row s of the n x n unit
-    matrix at source position s, so that the weighted sum of it is the weights, zero beyond the source. They are found
-    in the traced step itself, so this serves every cell that normalises scores over S; of several the mean is shown.
+    The weights are read by an attention-like sum: `positions` [S, B, n] holds row s of the n x n unit matrix at source
+    position s, so that its weighted sum is the weights, zero beyond the source. The weights are found in the traced
+    step itself, so this works for every cell that normalises scores over S; of several weights the mean is returned.
     """
 
     def __init__(self, cell: Cell, positions: int) -> None:
@@ -20,23 +20,23 @@ class AttentionProbe(Cell):
         self.input_size, self.output_size = cell.input_size, cell.output_size + positions
 
     def params(self) -> dict[str, Param]:
-        """Return those of the inner cell."""
+        """Return the parameters of the inner cell."""
         return self.cell.params()
 
     def states(self) -> dict[str, int]:
-        """Return those of the inner cell."""
+        """Return the states of the inner cell."""
         return self.cell.states()
 
     def learned(self) -> dict[str, str]:
-        """Return those of the inner cell."""
+        """Return the learned initial states of the inner cell."""
         return self.cell.learned()
 
     def sequences(self) -> dict[str, int]:
-        """Return those of the inner cell."""
+        """Return the further sequences of the inner cell."""
         return self.cell.sequences()
 
     def captured(self) -> dict[str, Captured]:
-        """Return those of the inner cell, and `positions`."""
+        """Return the captured arrays of the inner cell, and `positions`."""
         return self.cell.captured() | {"positions": Captured(self.positions)}
 
     @override
@@ -46,14 +46,14 @@ class AttentionProbe(Cell):
 
 
 class CoverageCell(AttentionProbe):
-    """The same output as the inner cell, and a state `coverage` [B, n]: the sum of all attention weights so far."""
+    """The inner cell with the same output, and a state `coverage` [B, n]: the sum of all attention weights so far."""
 
     def __init__(self, cell: Cell, positions: int) -> None:
         super().__init__(cell, positions)
         self.output_size = cell.output_size
 
     def states(self) -> dict[str, int]:
-        """Return those of the inner cell, and `coverage`."""
+        """Return the states of the inner cell, and `coverage`."""
         return self.cell.states() | {"coverage": self.positions}
 
     @override
@@ -65,8 +65,10 @@ class CoverageCell(AttentionProbe):
 
 
 def _shown(y: Value, new: State, p: Scope) -> Value:
-    """Return the weights of all attentions that a step computes, their mean over heads and layers, spread over the
-    source positions. Raises ShapeError: there is none."""
+    """Return the mean over heads and layers of all attention weights in a step, spread over the source positions.
+
+    Raises ShapeError: there is none.
+    """
     found = [v for v in topological([y, *new.values()]) if v.op == "softmax" and "S" in v.axes]
     if not found:
         raise ShapeError("AttentionProbe: the cell must attend to its source, got one without attention")

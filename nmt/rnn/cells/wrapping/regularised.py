@@ -1,5 +1,6 @@
-"""Cells around a recurrent cell that disturb its recurrence in training: zoneout, dropped states, dropped weights;
-and dropout on what a cell hands on."""
+"""Cells that regularise the recurrence of another cell in training: zoneout, dropout of states, DropConnect on weights;
+and dropout on a cell's output.
+"""
 
 from dataclasses import replace
 
@@ -10,8 +11,8 @@ from nmt.rnn.graph import Value
 
 
 class ZoneoutCell(Around):
-    """Units of a state that keep their old value: in training each with probability `rates[state]`, drawn anew at
-    every step; else the expectation, rate * old + (1 - rate) * new (Krueger et al. 2017, Zoneout, section 3).
+    """A cell whose state units keep their old value at random: in training each with probability `rates[state]`, drawn
+    at every step; else the expectation, rate * old + (1 - rate) * new (Krueger et al. 2017, Zoneout, section 3).
 
     `rates`: a number for all states, or numbers by the states' names. An output that is a state is zoned out with it.
     """
@@ -38,7 +39,7 @@ class ZoneoutCell(Around):
 
 
 class OutputDropoutCell(Around):
-    """Dropout on the output of a cell, not on its states; per step or one mask for all steps, as `DropoutCell` has on
+    """Dropout on the output of a cell, not on its states; per step, or one mask for all steps, as in `DropoutCell` for
     the input (Merity et al. 2018, section 4.2)."""
 
     def __init__(self, cell: Cell, rate: float, variational: bool = False) -> None:
@@ -51,7 +52,7 @@ class OutputDropoutCell(Around):
 
 
 class _Weight:
-    """Stands for a matrix in a step: what is multiplied with it is dropped out first."""
+    """A substitute for a matrix in a step that applies dropout to the other factor of its products."""
 
     def __init__(self, weight: Value, p: Scope, rate: float, variational: bool) -> None:
         self.weight, self.p, self.rate, self.variational = weight, p, rate, variational
@@ -61,8 +62,9 @@ class _Weight:
 
 
 class RecurrentDropoutCell(Around):
-    """Dropout on what the matrices `weights` read, the state: one mask for all steps (Gal and Ghahramani 2016, section
-    4), or one a step with `variational` False. What the state does besides, as in a GRU's z * h, stays whole."""
+    """Dropout on the state where the matrices `weights` read it: one mask for all steps (Gal and Ghahramani 2016,
+    section 4), or one per step with `variational` False. Other uses of the state, as in a GRU's z * h, have no
+    dropout."""
 
     def __init__(self, cell: Cell, rate: float, variational: bool = True, weights: tuple[str, ...] = ("W_h",)) -> None:
         super().__init__(cell)
@@ -78,8 +80,8 @@ class RecurrentDropoutCell(Around):
 
 
 class DropConnectCell(Around):
-    """The matrices `weights` with entries set to zero at `rate`, the same ones for a whole pass, and the rest scaled by
-    1 / (1 - rate), in training (Wan et al. 2013; on the states' matrix Merity et al. 2018, section 2)."""
+    """A cell whose matrices `weights` have entries set to zero at `rate` in training, the same ones for a whole pass,
+    and the rest scaled by 1 / (1 - rate) (Wan et al. 2013; on the states' matrix Merity et al. 2018, section 2)."""
 
     def __init__(self, cell: Cell, rate: float, weights: tuple[str, ...] = ("W_h",)) -> None:
         super().__init__(cell)
@@ -97,7 +99,7 @@ class DropConnectCell(Around):
 
 
 def _check_weights(where: str, cell: Cell, weights: tuple[str, ...]) -> None:
-    """Raises ShapeError: a name that is none of the cell's matrices."""
+    """Raise ShapeError for a name that is not one of the cell's matrices."""
     matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
     for name in weights:
         if name not in matrices:

@@ -9,12 +9,11 @@ from nmt.rnn.graph import Value
 
 
 class UnrolledCell(Around):
-    """`steps` steps of a cell: x [B, steps, ...] -> y [B, steps, ...], states after the last of them.
+    """`steps` steps of a cell as one step: x [B, steps, ...] -> y [B, steps, ...], states after the last of them.
 
-    The same numbers as the cell's own over time; what it costs and gains is the compiler's business. It sees all steps
-    in one graph (`steps` of 1 outside: the whole sequence), so there is that much more to compile and no loop around
-    it; each step's products stay products of their own. Rows come to an end at whole multiples of `steps`. Values that
-    step k has noted are named `stepk.name`.
+    The results are those of the cell itself; the cost depends on the compiler, which sees all steps in one graph. With
+    one outer step for the whole sequence there is more to compile and no loop; each step's products stay separate. Rows
+    end only at multiples of `steps`. Values that step k has noted are named `stepk.name`.
     """
 
     def __init__(self, cell: Cell, steps: int) -> None:
@@ -26,7 +25,7 @@ class UnrolledCell(Around):
         self.output_size = Shape(steps, *axes_of(cell.output_size))
 
     def sequences(self) -> dict[str, int]:
-        """Return those of the cell, `steps` of each at a time."""
+        """Return the further sequences of the cell, with `steps` entries of each per step."""
         return {name: Shape(self.steps, *axes_of(n)) for name, n in self.cell.sequences().items()}
 
     @override

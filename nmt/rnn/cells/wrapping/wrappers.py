@@ -1,4 +1,4 @@
-"""Cells around cells: stack, residual, dropout; and the cell without a state, a linear layer."""
+"""Wrappers around cells: stack, residual, dropout; and the cell without a state, a linear layer."""
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
@@ -7,8 +7,10 @@ from nmt.rnn.graph import Value
 
 
 class StackCell(Cell):
-    """Cells one above the other; each reads the output of the one below. Parameters and states are named `0.W_x`,
-    `1.h`."""
+    """Cells one above the other; each reads the output of the one below.
+
+    Parameters and states are named `0.W_x`, `1.h`.
+    """
 
     def __init__(self, cells: list[Cell]) -> None:
         for below, above in zip(cells, cells[1:], strict=False):
@@ -46,7 +48,7 @@ class StackCell(Cell):
 
 
 class Around(Cell):
-    """A wrapper that shares all its inner cell has and reads, under the same names."""
+    """A wrapper with the same parameters, states and other arrays as its inner cell, under the same names."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell

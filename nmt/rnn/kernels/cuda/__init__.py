@@ -1,1 +1,1 @@
-"""Kernels for NVIDIA GPUs, how they are compiled, and what runs them. Imported only where a GPU is asked for."""
+"""Kernels for NVIDIA GPUs, their compilation and their runtime. Imported only when a GPU is requested."""

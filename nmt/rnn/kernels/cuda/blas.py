@@ -1,4 +1,4 @@
-"""Products of matrices by cuBLAS, called as it is: CuPy has it too, but not while a graph is recorded."""
+"""Matrix products by cuBLAS, called directly: CuPy's wrapper does not work while a graph is recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKSPACE = 32 << 20  # bytes: what cuBLAS's manual recommends for GPUs of capab
 
 @dataclass(frozen=True)
 class GemmLayout:
-    """Sizes of out [rows, columns] = a [rows, inner] @ b [inner, columns], and elements from row to row as stored."""
+    """Sizes of out [rows, columns] = a [rows, inner] @ b [inner, columns], and the strides between stored rows."""
 
     rows: int
     columns: int
@@ -27,7 +27,8 @@ class GemmLayout:
 
 
 def gemm_layout(a: Any, b: Any, out: Any, transpose_a: bool, transpose_b: bool) -> GemmLayout | None:
-    """None where there is nothing to multiply. Raises ShapeError for what does not fit together."""
+    """Return the layout of a product; None if there is nothing to multiply. Raises ShapeError for operands that do not
+    fit."""
     rows, inner = a.shape[::-1] if transpose_a else a.shape
     inner_b, columns = b.shape[::-1] if transpose_b else b.shape
     if inner != inner_b or out.shape != (rows, columns):
@@ -52,10 +53,10 @@ def _stride(matrix: Any) -> int:
 
 
 class Blas:
-    """A handle of cuBLAS that works on one stream, with memory of its own: the same product is the same sum each time.
+    """A cuBLAS handle for one stream, with a separate workspace, so that the same product always has the same bits.
 
     library: libcublas, loaded. stream: address of a stream. workspace: address of WORKSPACE bytes on the GPU.
-    address: of an array's first element. Raises DeviceError where cuBLAS does not start.
+    address: returns the address of an array's first element. Raises DeviceError if cuBLAS does not start.
     """
 
     def __init__(
@@ -68,7 +69,10 @@ class Blas:
         self._check(library.cublasSetWorkspace_v2(self.handle, ctypes.c_void_p(workspace), ctypes.c_size_t(WORKSPACE)))
 
     def gemm(self, a: Any, b: Any, out: Any, transpose_a: bool, transpose_b: bool, accumulate: bool) -> None:
-        """See `Runtime.gemm`. Read by columns, as cuBLAS does, out is out^T = b^T @ a^T with both as they lie."""
+        """Multiply as `Runtime.gemm`.
+
+        cuBLAS reads by columns, so it computes out^T = b^T @ a^T with both as stored.
+        """
         layout = gemm_layout(a, b, out, transpose_a, transpose_b)
         if layout is None:
             if not accumulate:
@@ -105,8 +109,8 @@ class Blas:
 
 
 _ANY_ALGORITHM = -1
-# Element types of the factors and of the result -> cudaDataType of both, cublasComputeType, and the factors' scale.
-# float32 is never rounded to fewer bits on the way in.
+# Element types of the factors and of the result -> cudaDataType of both, cublasComputeType, and the type of scales.
+# float32 factors are never rounded to fewer bits.
 _TYPES: dict[tuple[str, str, str], tuple[int, int, int, Any]] = {
     ("float32", "float32", "float32"): (0, 0, 68, ctypes.c_float),
     ("float64", "float64", "float64"): (1, 1, 70, ctypes.c_double),
@@ -125,7 +129,7 @@ def _types(a: Any, b: Any, out: Any) -> tuple[int, int, int, Any]:
 
 
 def load_library() -> Any:
-    """libcublas of the packages or of the system. Raises DeviceError."""
+    """Load libcublas from the packages or from the system. Raises DeviceError."""
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     try:

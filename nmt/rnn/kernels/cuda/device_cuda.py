@@ -20,7 +20,7 @@ from nmt.rnn.profile import Clock
 
 
 class CudaDevice(ModelOperations):
-    """A GPU, or what stands for one in the tests."""
+    """A GPU, or its substitute in the tests."""
 
     name = "cuda"
     block_rows = tuning.BLOCK_ROWS
@@ -61,7 +61,7 @@ class CudaDevice(ModelOperations):
         return self._buffers[role][:size].view(dtype)
 
     def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        if self._recording:  # the whole is recorded, this being a part of it
+        if self._recording:  # part of a larger recording
             launch()
             return
         whole = (*key, *(getattr(array.data, "ptr", None) or array.ctypes.data for array in arrays))

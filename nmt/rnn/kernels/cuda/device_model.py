@@ -1,4 +1,4 @@
-"""The operations of a model on a GPU, beside those of its cells: embeddings, output layer, optimizer, search."""
+"""The operations of a model on a GPU, besides those of its cells: embeddings, output layer, optimizer, search."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nmt.rnn.kernels.cuda.search import best, choose, ensemble
 
 
 class ModelOperations(GPUBase):
-    """Half of a GPU: see `device_cuda.CudaDevice`. `threads` means nothing here."""
+    """The model operations of `device_cuda.CudaDevice`. `threads` is ignored here."""
 
     def embedding_rows(self, ids: Any, table: Any, out: Any, scale: float, threads: int) -> None:
         rows.embedding_rows(self.runtime, ids, table, out, scale)

@@ -1,8 +1,8 @@
 """Pass 7, emit for a GPU: every piece of row work of a program becomes a kernel, from the same program as on the CPU.
 
-A kernel works on rows [first, last) of all steps, numbered t * B + n: one step's inside the time loop, a block of
-time's outside it. The host launches kernels and products in turn; nothing waits for the host. Sizes are arguments, so
-one compiled kernel serves all batch sizes, lengths and widths of equal structure.
+A kernel works on rows [first, last) of all steps, numbered t * B + n: one step's inside the time loop, those of a block
+of time outside it. The host launches kernels and products in order and never waits. Sizes are arguments, so one
+compiled kernel serves all batch sizes, lengths and widths of equal structure.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ ROWS = ("lengths", "source_lengths", "owner")
 
 @dataclass
 class RowKernel:
-    """A kernel and what to pass after the fixed arguments.
+    """A kernel and its arguments after the fixed ones.
 
-    dims: sizes. arrays: by name. scratch: memory of the call, a piece a row (`rows`) or a block (`row`). serial: a
-    block takes a row's steps one after the other, for it adds to what is constant over time. spread: several blocks
-    may share a row. width: the most features a row has in one loop.
+    dims: sizes. arrays: by name. scratch: memory of the call, a piece per row (`rows`) or per block (`row`). serial: a
+    block processes a row's steps in order, since it accumulates into memory that is constant over time. spread: several
+    blocks may share a row. width: the maximum number of features per row in one loop.
     """
 
     name: str
@@ -60,7 +60,7 @@ class RowKernel:
 
 @dataclass
 class CudaModule:
-    """One pass: kernels and products in order, before, in and after the time loop. `number` tells it from others."""
+    """One pass: kernels and products in order, before, in and after the time loop. `number` identifies it."""
 
     before: list[RowKernel | Product] = field(default_factory=list)
     loop: list[RowKernel | Product] = field(default_factory=list)
@@ -69,7 +69,7 @@ class CudaModule:
 
     @property
     def kernels(self) -> list[RowKernel]:
-        """Return all of them."""
+        """Return all kernels of the pass."""
         return [step for step in (*self.before, *self.loop, *self.after) if isinstance(step, RowKernel)]
 
 
@@ -98,7 +98,7 @@ def emit_cuda(one: Pass, dtype: np.dtype, name: str) -> CudaModule:
 
 
 class _Writer(Names):
-    """Writes one kernel."""
+    """A writer of one kernel's source."""
 
     def __init__(self, program: Program, step: RowWork, name: str, *, in_loop: bool) -> None:
         super().__init__(program, name, {})
@@ -121,7 +121,7 @@ class _Writer(Names):
         return f"(block * S + s){size}" if place.source_axis else f"block{size}"
 
     def source(self) -> str:
-        """Return the kernel's text."""
+        """Return the kernel's source text."""
         rows = CudaRows(self, 2)
         for nest in self.step.nests:
             rows.nest(nest)
@@ -140,7 +140,7 @@ class _Writer(Names):
             lines += ["        c = owner[n]", "        ls = source_lengths[c]"]
         lines += rows.row.lines
         if not self.spread:
-            lines.append(f"        {MEET}")  # before scratch and what the next row reads is written again
+            lines.append(f"        {MEET}")  # before scratch, and memory that the next row reads, is overwritten
         return "\n".join(lines) + "\n"
 
     def _loop_over_rows(self) -> list[str]:
@@ -157,7 +157,7 @@ class _Writer(Names):
         return [*head, "        before, after = t + flip, t + 1 - flip"]
 
     def kernel(self, module: Any, dtype: np.dtype) -> RowKernel:
-        """Return what to launch."""
+        """Return the compiled source as a launchable kernel."""
         function = self.function
         number = types.float32 if dtype == np.float32 else types.float64
         arrays = [types.int64[::1] if a.startswith(INDEX) else number[::1] for a in function.arrays]
@@ -173,13 +173,15 @@ class _Writer(Names):
         return RowKernel(function.name, list(self.dims), *shared, made)
 
     def _threads(self) -> int:
-        """Of a block: known when the code is written, for the width decides how many are of use."""
+        """Return the threads of a block, which are fixed at compile time, since the width limits how many are
+        useful."""
         most = tuning.SHARED_ROW_THREADS if self.spread else tuning.ROW_THREADS
         return min(most, max(32, 1 << (self.width - 1).bit_length()))
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """Return those of training a decoder with attention, at usual sizes, to be compiled and measured by the tests."""
+    """Return the kernels of training a decoder with attention, at usual sizes, for the tests that compile and measure
+    them."""
     cell = AttentionCell(LSTMCell(1024, 512), 1024, 512)
     traced = trace(cell, training=True)
     found = {}

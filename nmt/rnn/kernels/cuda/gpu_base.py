@@ -1,4 +1,4 @@
-"""What everything on a GPU knows of it: where kernels are launched, memory that is used again, recorded launches."""
+"""The parts of a GPU device that all its modules use: kernel launches, reused memory, recorded launches."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from nmt.rnn.kernels.cuda.machine_code.kernel import Runtime
 
 
 class GPUBase(Device):
-    """A GPU as products, runs of cells and the operations of a model see it; whole in `device_cuda.CudaDevice`."""
+    """A GPU as products, runs of cells and the operations of a model use it; `device_cuda.CudaDevice` is the whole."""
 
     runtime: Runtime
 
     def buffer(self, role: str, count: int, dtype: np.dtype) -> Any:
-        """`count` stale elements that are the caller's until it, or another, asks again for the same role."""
+        """Return `count` stale elements, valid until the next request for the same role."""
         raise NotImplementedError
 
     def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        """Do what `launch` does, recorded where the same key and places of the arrays it uses come again.
+        """Do what `launch` does, replaying a recording if the same key and addresses of arrays occur again.
 
-        A key says everything else that decides what is launched; what is in the arrays may change.
+        The key must contain everything else that decides what is launched; the arrays' contents may change.
         """
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Products on a GPU: rows of arrays by weights, and sums over rows; both sides rounded first where in bfloat16."""
+"""Products on a GPU: rows of arrays by weights, and sums over rows; in bfloat16 both factors are rounded first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BFLOAT16 = np.dtype(np.uint16)
 
 @dataclass(frozen=True)
 class Matrix:
-    """Rows [first, first + count) of a 2-D array, and of these some columns."""
+    """Rows [first, first + count) of a 2-D array, and a range of columns."""
 
     array: Array
     first: int
@@ -34,26 +34,26 @@ class Matrix:
 
     @property
     def stride(self) -> int:
-        """Return elements from row to row."""
+        """Return the number of elements from row to row."""
         return int(self.array.shape[-1])
 
     @property
     def size(self) -> int:
-        """Return columns that take part."""
+        """Return the number of columns in the range."""
         return self.stride if self.width < 0 else self.width
 
     @property
     def start(self) -> int:
-        """Return the first element."""
+        """Return the index of the first element."""
         return self.first * self.stride + self.column
 
     def view(self) -> Array:
-        """As an array."""
+        """Return the matrix as an array."""
         return self.array[self.first : self.first + self.count, self.column : self.column + self.size]
 
 
 class Matrices:
-    """What one pass multiplies, and the memory it rounds and gathers into."""
+    """The products of one pass, and the memory for rounded and gathered factors."""
 
     def __init__(self, device: GPUBase, dtype: np.dtype, in_bfloat16: bool, weights: Weights) -> None:
         self.device, self.dtype, self.in_bfloat16, self.weights = device, dtype, in_bfloat16, weights
@@ -62,8 +62,10 @@ class Matrices:
     # ------------------------------------------------------------ by weights
 
     def multiply(self, left: Matrix, key: Weight, out: Matrix, index: np.ndarray | None = None) -> None:
-        """out = left @ rows of a parameter, or the transpose of them. index: the rows that matter; the others' results
-        are arbitrary, or not written."""
+        """Compute out = left @ rows of a parameter, or their transpose.
+
+        index: the rows whose results are needed; the others' are arbitrary, or not written.
+        """
         name, start, rows, transposed = key
         weight = rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
         if index is not None and len(index) >= tuning.GATHER_BELOW * left.count:
@@ -76,27 +78,27 @@ class Matrices:
             self._launch(row_kernels.scatter, c.size, c, *size, self.device.index(index), out.array)
 
     def reserve(self, count: int, width: int, key: Weight) -> list[Array]:
-        """Find the memory of a product of so many rows beforehand; returns what it reads and rounds into."""
+        """Allocate the memory of a product of `count` rows in advance; return the arrays it reads and rounds into."""
         if not self.in_bfloat16:
             return [self.weights[key[0]]]
         weight = rounded(self.device, self.weights, key[0])
         return [weight, self.device.buffer("left", count * width, BFLOAT16)]
 
     def keep(self, array: Array, old: int, t: int, lengths: Array, count: int) -> None:
-        """Of [2, B, n] the first `count` rows that do not take part in step t: slot `old` to the other."""
+        """Copy in [2, B, n] those of the first `count` rows that do not run step t, from slot `old` to the other."""
         _, B, width = array.shape
         self._launch(row_kernels.keep_rows, count * width, array, old, B, width, t, lengths, count)
 
     # ------------------------------------------------------------ sums over rows
 
     def add_outer(self, left: Matrix, right: Matrix, index: np.ndarray | None, out: Array) -> None:
-        """out [K, N] += the sum over the rows in `index` (None: all) of the outer products of left [., K] and right
+        """Add to out [K, N] the sum, over the rows in `index` (None: all), of outer products of left [., K] and right
         [., N]."""
         a, b = self._gathered(left, index, "left"), self._gathered(right, index, "right")
         self.runtime.gemm(a, b, out, transpose_a=True, accumulate=True)
 
     def add_sum(self, rows: Matrix, index: np.ndarray | None, out: Array) -> None:
-        """out [N] += the sum of the rows in `index`: of 64 rows at a time, then of these sums, in order."""
+        """Add to out [N] the sum of the rows in `index`: of 64 rows at a time, then of these sums, in order."""
         if index is not None:
             rows = Matrix(self._take(rows, index, "right"), 0, len(index))
         chunks = -(-rows.count // row_kernels.SUM_ROWS)
@@ -146,7 +148,7 @@ class Matrices:
 
 
 def rounded(device: GPUBase, weights: Weights, name: str) -> Array:
-    """Return a whole parameter in bfloat16, made when first used and after a change."""
+    """Return a whole parameter in bfloat16, made at first use and after a change."""
 
     def make(out: Array | None) -> Array:
         matrix = weights[name]

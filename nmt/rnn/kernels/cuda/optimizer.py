@@ -1,6 +1,6 @@
-"""What happens to parameters and gradients one by one: the norm, Adam, gradient descent, weight decay.
+"""Elementwise updates of parameters from gradients: the norm, Adam, gradient descent, weight decay.
 
-The formulas and their order are those of `kernels.update`, where the papers are named.
+The formulas and their order are those of `kernels.update`, where the papers are cited.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, register
 from nmt.rnn.kernels.cuda.rows.rows import NUMBERS, blocks_for
 
 _PARTS = 256
-"""Blocks, and partial sums, of one array's norm."""
+"""The number of blocks, and partial sums, for one array's norm."""
 
 
 @lru_cache
 def square_norm_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """parts[first + block] = this block's share of the sum of squares of g, in float64."""
+    """Return a kernel: parts[first + block] = this block's part of the sum of squares of g, in float64."""
     number = NUMBERS[dtype]
 
     def square_norm(g, parts, size, first):  # type: ignore[no-untyped-def]
@@ -41,7 +41,7 @@ def square_norm_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 @lru_cache
 def adam_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """Return one step of Adam, as `kernels.update.adam_step`; the factors are prepared on the host."""
+    """Return a kernel for one step of Adam, as `kernels.update.adam_step`; the host prepares the factors."""
     number = NUMBERS[dtype]
 
     def adam_step(p, g, m, v, size, step, keep, b1, c1, b2, c2, root, tiny, scale):  # type: ignore[no-untyped-def]
@@ -59,7 +59,7 @@ def adam_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 @lru_cache
 def sgd_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """Return one step of gradient descent, as `kernels.update.sgd_step`."""
+    """Return a kernel for one step of gradient descent, as `kernels.update.sgd_step`."""
     number = NUMBERS[dtype]
 
     def sgd_step(p, g, velocity, size, has_velocity, rate, keep, inertia, scale):  # type: ignore[no-untyped-def]
@@ -75,7 +75,7 @@ def sgd_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 @lru_cache
 def add_scaled_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """x = x * scale + factor * y."""
+    """Return a kernel: x = x * scale + factor * y."""
     number = NUMBERS[dtype]
 
     def add_scaled(x, y, size, scale, factor):  # type: ignore[no-untyped-def]
@@ -86,7 +86,7 @@ def add_scaled_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 
 def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
-    """Return the sum of squares of all arrays together, in float64; reads it back, once."""
+    """Return the sum of squares of all arrays together, in float64, with a single copy to the host."""
     arrays = [array for array in arrays if array.size]
     kernels = [square_norm_kernel(array.dtype, row_threads(array.size)) for array in arrays]
     counts = [blocks_for(kernel, array.size, _PARTS) for kernel, array in zip(kernels, arrays, strict=True)]
@@ -112,7 +112,7 @@ def adam_step(
     bias_correction2: float,
     gradient_scale: float,
 ) -> None:
-    """One step of Adam on flat arrays, in place; see `kernels.update.adam_step`."""
+    """Apply one step of Adam to flat arrays, in place; see `kernels.update.adam_step`."""
     factors = (
         learning_rate / bias_correction1,
         1.0 - learning_rate * weight_decay,
@@ -135,7 +135,7 @@ def sgd_step(
     weight_decay: float,
     gradient_scale: float,
 ) -> None:
-    """One step of gradient descent, in place; `velocity` may be empty where momentum is 0."""
+    """Apply one step of gradient descent, in place; `velocity` may be empty where momentum is 0."""
     factors = learning_rate, 1.0 - learning_rate * weight_decay, momentum, gradient_scale
     if p.size:
         there = int(velocity.size > 0)
@@ -143,7 +143,7 @@ def sgd_step(
 
 
 def add_scaled(runtime: Runtime, x: Any, y: Any, factor: float, scale: float) -> None:
-    """x = x * scale + factor * y, on flat arrays."""
+    """Compute x = x * scale + factor * y, on flat arrays."""
     if x.size:
         _launch(runtime, add_scaled_kernel, x, y, x.size, scale, factor)
 
@@ -154,6 +154,6 @@ def _launch(runtime: Runtime, make: Any, changed: Any, *others: Any) -> None:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """Return all of them, for the tests that compile."""
+    """Return all kernels of this module, for the tests that compile them."""
     makers = (square_norm_kernel, adam_kernel, sgd_kernel, add_scaled_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

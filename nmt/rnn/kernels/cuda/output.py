@@ -1,5 +1,6 @@
 """The output layer and its cross entropy: products over a chunk of rows, and one kernel that turns their logits into
-losses and gradients."""
+losses and gradients.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +18,18 @@ from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, bl
 from nmt.rnn.kernels.cuda.rows.rows import NUMBERS
 
 CHUNK_BYTES = 256 << 20
-"""Of logits that exist at a time."""
+"""Maximum bytes of logits in memory at a time."""
 
 _LOWEST = float32(-math.inf)
 
 
 @lru_cache
 def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """Return a block a row: bias added to its logits [V], then its losses and, where wanted, its gradient in their
-    place.
+    """Return a kernel with a block per row that adds the bias to logits [V] and computes losses and, optionally,
+    gradients.
 
     The losses are those of `kernels.softmax.row_loss`: sums [3, R] of negative log likelihood, smoothed loss, and 1
-    where the target is the first largest logit.
+    where the target is the first largest logit. The gradient overwrites the logits.
     """
     number = NUMBERS[dtype]
 
@@ -74,7 +75,7 @@ def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 
 def _sum_lines(x, out, size):  # type: ignore[no-untyped-def]
-    """out[block] = the sum of line `block` of x [lines, size]."""
+    """Set out[block] to the sum of line `block` of x [lines, size]."""
     shared = cuda.shared.array(WARPS, float64)
     base = int64(cuda.blockIdx.x) * size
     total = float64(0)
@@ -89,7 +90,7 @@ SUM_LINES = Kernel(_sum_lines, (float64[::1], float64[::1], int64), THREADS, reg
 
 
 def chunk_rows(V: int, itemsize: int, chunk_bytes: int = CHUNK_BYTES) -> int:
-    """Return rows whose logits exist at a time, where there are as many."""
+    """Return the maximum number of rows whose logits are computed at a time."""
     return max(1, chunk_bytes // (V * itemsize))
 
 
@@ -112,8 +113,8 @@ def output_loss(
         targets: int32 [R], each below V.
         label_smoothing: The share of the probability spread evenly over all V classes.
         scale: Factor of the gradients, not of the losses.
-        gradients: Where they go; None for losses alone.
-        chunk_bytes: Of logits that exist at a time, a row at least.
+        gradients: The arrays they are added to; None for losses only.
+        chunk_bytes: Of logits in memory at a time, at least one row.
 
     Returns:
         float64 [3]: sums over the rows, in nats, of negative log likelihood and smoothed loss, and the number of rows
@@ -143,7 +144,7 @@ def output_loss(
 
 
 def output_logits(matrices: Matrices, outputs: Any, layer: OutputLayer, logits: Any) -> None:
-    """logits [R, V] = outputs [R, H] @ W, the bias not yet added."""
+    """Compute logits [R, V] = outputs [R, H] @ W, without the bias."""
     rows = len(outputs)
     if rows:
         matrices.multiply(Matrix(outputs, 0, rows), _weight(layer, layer.tied), Matrix(logits, 0, rows))
@@ -154,5 +155,5 @@ def _weight(layer: OutputLayer, transposed: bool) -> tuple[str, int, int, bool]:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """Return all of them, for the tests that compile."""
+    """Return all kernels of this module, for the tests that compile them."""
     return {f"loss_rows {kind}": loss_rows_kernel(kind) for kind in NUMBERS} | {"sum_lines": SUM_LINES}

@@ -1,7 +1,7 @@
-"""Run plans on a GPU: find memory, launch kernels and products in turn, sum gradients.
+"""Running plans on a GPU: allocate memory, launch kernels and products in order, sum gradients.
 
-Nothing here waits for the GPU. Which rows take part in a step, and with it the size of every launch, is known from
-the lengths on the host.
+Nothing here waits for the GPU. The rows that run a step, and so the size of every launch, are known from the lengths on
+the host.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class CudaExecutable:
             run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
-        """Return shapes of the memory of one step, or of a block of threads, that a pass takes besides its arrays."""
+        """Return the shapes of the memory for one step, or for a block of threads, that a pass takes besides its
+        arrays."""
         module = self.backward_module if backward else self.forward_module
         places = {p.name: p for kernel in (module.kernels if module else ()) for p in kernel.scratch.values()}
         return [_scratch_shape(place, rows, self.device.runtime.multiprocessors) for place in places.values()]
@@ -128,8 +129,10 @@ class _Run:
 
     @contextmanager
     def block_memory(self) -> Iterator[None]:
-        """Memory for what lives in a block of time, as long as the pass lasts: the next one, later in the same stream,
-        takes the same again."""
+        """Allocate memory for the arrays of a block of time, for the duration of the pass.
+
+        The next pass, later in the same stream, reuses it.
+        """
         steps = self.rows.block_steps
         with self.allocate.temporary():
             for name, place in self.local.items():
@@ -166,7 +169,7 @@ class _Run:
                     self._product_of_all(step, program, block)
 
     def _loop(self, block: Block) -> None:
-        """The steps of a block, recorded where the same sizes, lengths and memory come again."""
+        """Run the steps of a block, replaying a recording if the same sizes, lengths and memory occur again."""
         arrays = self._reserve()
 
         def launch() -> None:
@@ -181,11 +184,11 @@ class _Run:
         self.device.repeat((self.module.number, *sizes, counts, rows.lengths.tobytes()), arrays, launch)
 
     def _time(self, step: int) -> int:
-        """Return the place in the sequence of a step of the loop."""
+        """Return the step of the sequence for a step of the loop."""
         return self.rows.T - 1 - step if self.rows.reverse != self.turned else step
 
     def _reserve(self) -> list[Array]:
-        """Find all memory of the loop beforehand, for a recording must not; returns it."""
+        """Allocate all memory of the loop in advance, since a recording must not allocate; return it."""
         arrays = list(self.row_numbers)
         for step in self.module.loop:
             if isinstance(step, RowKernel):
@@ -198,7 +201,7 @@ class _Run:
         return arrays
 
     def _step(self, t: int, old: int, block: Block) -> None:
-        """One step of the time loop, over the fewest first rows that hold all that take part."""
+        """Run one step of the time loop, over the shortest prefix of rows that contains all active ones."""
         count, B = self.prefix[t], self.rows.B
         for step in self.module.loop:
             if isinstance(step, RowKernel):
@@ -235,7 +238,7 @@ class _Run:
         raise RuntimeError(f"no memory for {name}")
 
     def _scratch(self, place: Place) -> Array:
-        """Stale memory: rows that take part write before they read, and what others hold goes nowhere."""
+        """Return stale memory: active rows write before they read, and the contents of other rows are not used."""
         if place.name not in self.scratch:
             shape = _scratch_shape(place, self.rows, self.runtime.multiprocessors)
             self.scratch[place.name] = self.allocate(shape, self.dtype)
@@ -259,7 +262,7 @@ class _Run:
         out = Matrix(self._flat(target), self._first_row(target, t, old, block), count)
         self.matrices.multiply(left.columns(offset, step.x.width or 0), weight_key(step), out)
         if target.kind == "carry_out" and self._some_have_ended(t, count):
-            # The product also ran over rows of the prefix that do not take part: theirs stays.
+            # The product also ran over inactive rows of the prefix, whose values must not change.
             self.matrices.keep(self._memory(target), old, t, self.row_numbers[0], count)
 
     def _some_have_ended(self, t: int, count: int) -> bool:
@@ -289,14 +292,16 @@ class _Run:
     # ------------------------------------------------------------ gradients
 
     def add_gradients(self, plan: Plan, gradients: Arrays, block: Block) -> None:
-        """Add to all gradients that are there, for one block of time."""
+        """Add to all gradients that are present, for one block of time."""
         for placed in plan.sinks:
             if placed.sink.name in gradients:
                 self._add_gradient(placed, gradients[placed.sink.name], block)
 
     def _add_gradient(self, placed: PlacedSink, target: Array, block: Block) -> None:
-        """Add one sink's share of a parameter's gradient for one block of time. Only rows that take part are summed:
-        what lies in padding may be no number."""
+        """Add one sink's contribution to a parameter's gradient for one block of time.
+
+        Only active rows are summed: padding may contain NaN.
+        """
         sink = placed.sink
         index = self._taking_part(placed.right.source_axis, block)
         right = self._rows_of(placed.right, block).columns(placed.right_offset, sink.right.width or 0)
@@ -310,7 +315,7 @@ class _Run:
             self.matrices.add_outer(left, right, index, part)
 
     def _taking_part(self, wide: bool, block: Block) -> np.ndarray | None:
-        """Return numbers of the rows of a block that take part; None for all."""
+        """Return the indices of the active rows of a block; None for all."""
         rows, key = self.rows, (wide, block.low)
         if key not in self.parts:
             steps = np.arange(rows.S) if wide else np.arange(block.low, block.high)
@@ -320,23 +325,23 @@ class _Run:
 
 
 def _most_blocks(rows: Rows, multiprocessors: int) -> int:
-    """Of threads, in a launch where each has scratch of its own."""
+    """Return the maximum number of thread blocks in a launch where each block has separate scratch."""
     return max(rows.B, 4 * multiprocessors)
 
 
 def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int, ...]:
-    """Return memory of one step for all rows, or a piece for each block of threads."""
+    """Return the shape of one step's memory for all rows, or of a piece for each block of threads."""
     if place.kind == "row":
         return (_most_blocks(rows, multiprocessors), *(rows.S,) * place.source_axis, place.width or 1)
     return shape_of_step(place, rows)
 
 
 def _operand(step: Product) -> tuple[Any, int]:
-    """Return the value in memory that a product reads, and the first column of it."""
+    """Return the value in memory that a product reads, and its first column."""
     return (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
 
 
 def _prefixes(rows: Rows) -> list[int]:
-    """For every step the fewest first rows that hold all that take part."""
+    """Return for every step the length of the shortest prefix of rows that contains all active ones."""
     there = np.arange(rows.T)[:, None] < rows.lengths
     return (there * np.arange(1, rows.B + 1)).max(axis=1, initial=0).tolist()

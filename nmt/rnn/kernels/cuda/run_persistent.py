@@ -1,7 +1,7 @@
-"""Run an LSTM or GRU over time by one launch a direction, where the plan is that cell and the GPU can hold it.
+"""Running an LSTM or GRU over time by one launch per direction, if the plan is that cell and the GPU can hold it.
 
 A plan is recognised by the structure of its traced step: that of `LSTMCell` or of `GRUCell` with the reset after the
-product, both with biases. Around the launch lie the products that leave the time loop, as in `run_cuda`.
+product, both with biases. The products outside the time loop run around the launch, as in `run_cuda`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Arrays = dict[str, Array]
 TAPE = "persistent run"
 """The name under which a forward run keeps what its backward run needs."""
 SUMS = "persistent sums"
-"""The name under which a backward run keeps what gradients of weights are summed from."""
+"""The name under which a backward run keeps the operands of the weights' gradients."""
 
 
 def recognise(plan: Plan) -> str | None:
-    """`lstm` or `gru` where the plan's step is that of the cell, else None."""
+    """Return `lstm` or `gru` if the plan's step is that of the cell, else None."""
     found = plan.trace
     if set(found.inputs) != {"x"} or "h" not in found.states:
         return None
@@ -51,7 +51,7 @@ def _structure_of(cell: Callable[[int, int], Cell], D: int, H: int) -> list[str]
 
 
 def _structure(step: Trace) -> list[str]:
-    """Everything that a step computes, and what of it are outputs and states."""
+    """Return everything that a step computes, and which values are outputs and states, as text."""
     results = {**step.outputs, **{f"new {k}": v for k, v in step.new.items()}}
     return [repr(v) for v in topological(results.values())] + [f"{k} v{v.id}" for k, v in results.items()]
 
@@ -67,7 +67,7 @@ class PersistentRun:
         self.dtype = np.dtype(np.float32)
 
     def layer(self, rows: Rows) -> PersistentLayer | None:
-        """Return how the GPU can run these rows, if it can."""
+        """Return how the GPU can run these rows; None if it cannot."""
         if not rows.B or rows.T < 2:
             return None
         kind: Any = self.cell
@@ -76,7 +76,7 @@ class PersistentRun:
     # ------------------------------------------------------------ forward
 
     def forward(self, layer: PersistentLayer, arrays: Arrays, weights: Weights, rows: Rows) -> None:
-        """Fill the stacks of states; keep the rest for the way back."""
+        """Fill the stacks of states; keep the rest for the backward pass."""
         index, xp = self.device.index, self.device.xp
         T, B, H = rows.T, rows.B, self.hidden
         matrices = Matrices(self.device, self.dtype, self.in_bfloat16, weights)
@@ -100,13 +100,13 @@ class PersistentRun:
     # ------------------------------------------------------------ backward
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows) -> None:
-        """Gradients of input and first states; `add_gradients` may follow."""
+        """Compute gradients of input and initial states; `add_gradients` may follow."""
         layer, run, states, matrices, taking = arrays.pop(TAPE)
         d_last = self.device.xp.stack([arrays[array_names.state_gradient(name)][0] for name in self.states])
         lengths = self.device.index(rows.lengths)
         found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
         for name, first in zip(self.states, found.first, strict=True):
-            arrays[array_names.state_gradient(name)][...] = first  # of both slots, whichever is looked at
+            arrays[array_names.state_gradient(name)][...] = first  # into both slots, since either may be read
         d_a = _rows(found.d_a)
         arrays[SUMS] = d_a, _rows(run.before), _rows(found.d_product), found.d_inner, matrices, taking
         if self.wants_inputs:
@@ -115,7 +115,7 @@ class PersistentRun:
             self.device.clear_ended(arrays["d_x"], rows.lengths, 1)
 
     def add_gradients(self, arrays: Arrays, gradients: Arrays) -> None:
-        """Add to those of the parameters, after `backward`."""
+        """Add to the gradients of the parameters, after `backward`."""
         d_a, before, d_product, d_inner, matrices, taking = arrays[SUMS]
         if "W_x" in gradients:
             matrices.add_outer(_rows(arrays["x"]), d_a, taking, gradients["W_x"])
@@ -124,13 +124,13 @@ class PersistentRun:
         if "b" in gradients:
             matrices.add_sum(d_a, taking, gradients["b"])
         if "b_h" in gradients:
-            shared = len(gradients["b_h"]) - self.hidden  # r and z; of n only what the reset lets through
+            shared = len(gradients["b_h"]) - self.hidden  # r and z; for n the gradient after the reset
             matrices.add_sum(d_a.columns(0, shared), taking, gradients["b_h"][:shared])
             matrices.add_sum(_rows(d_inner), taking, gradients["b_h"][shared:])
 
 
 def _rows(array: Array) -> Matrix:
-    """[T, B, n] as a matrix of all rows."""
+    """Return [T, B, n] as a matrix of all rows."""
     flat = array.reshape(-1, array.shape[-1])
     return Matrix(flat, 0, len(flat))
 

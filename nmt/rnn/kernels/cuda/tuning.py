@@ -1,7 +1,7 @@
-"""Numbers that decide how a GPU does its work, never what comes out. No script of benchmarks/ compares what lies on
-both sides of them: they are estimates.
+"""Numbers that affect a GPU's speed and memory, never results. No script of benchmarks/ compares both sides of them:
+they are estimates.
 
-Those that a kernel's registers or shared memory fix stand beside that kernel.
+Those determined by a kernel's registers or shared memory are next to that kernel.
 """
 
 BLOCK_ROWS = 1 << 15
@@ -9,16 +9,16 @@ BLOCK_ROWS = 1 << 15
 with T."""
 
 GATHER_BELOW = 0.75
-"""Share of rows below which copying those that take part costs less than a product of all."""
+"""Share of active rows below which gathering them costs less than a product of all rows."""
 
 KEPT_INDICES = 512
-"""Arrays of whole numbers that stay on the GPU, for the same lengths come again in every layer and direction."""
+"""Integer arrays cached on the GPU, since the same lengths occur in every layer and direction."""
 
 MOST_RECORDED = 128
-"""Recordings that are kept, and keys that are remembered in case they come again."""
+"""Maximum number of cached recordings, and of remembered keys, which are recorded when they occur again."""
 
 ROW_THREADS = 256
 """Threads of a block of row work, at most."""
 
 SHARED_ROW_THREADS = 128
-"""The same of a block that shares its row with others."""
+"""The same for a block that shares its row with others."""

@@ -1,1 +1,1 @@
-"""From kernels to machine code of a GPU, and its launch."""
+"""Compilation of kernels to machine code of a GPU, and their launch."""

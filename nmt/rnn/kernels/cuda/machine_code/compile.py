@@ -1,7 +1,7 @@
-"""Kernels to machine code for a given GPU, without one: Numba to PTX, the linker to machine code, kept on disk.
+"""Compilation of kernels for a given GPU, without one: Numba to PTX, the linker to machine code, cached on disk.
 
-The file on disk is named by everything that goes in: the function's own code and that of all it calls, the types, the
-sources of this package, and the versions of the compilers.
+The file's name is a hash of all inputs: the function's code and that of all it calls, the types, the sources of this
+package, and the versions of the compilers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Capability = tuple[int, int]
 
 @dataclass(frozen=True)
 class Resources:
-    """What machine code uses: registers and bytes of stack and spills a thread, declared shared bytes a block."""
+    """The resources of machine code: registers and bytes of stack and spills per thread, declared shared bytes per
+    block."""
 
     registers: int
     stack: int
@@ -41,7 +42,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Machine code: the name of its entry point, the bytes of each of its parameters, what it uses, and itself."""
+    """Machine code, the name of its entry point, the bytes of each of its parameters, and its resources."""
 
     entry: str
     parameters: tuple[int, ...]
@@ -50,9 +51,9 @@ class Compiled:
 
 
 def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
-    """Machine code for GPUs of this capability, (9, 0) say, from the disk where it is there.
+    """Return machine code for GPUs of this capability, (9, 0) for example, from the disk cache if it is there.
 
-    Raises DeviceError where the compilers are not installed.
+    Raises DeviceError if the compilers are not installed.
     """
     name = f"{kernel.name}-{_key(kernel, capability)}"
     made = _read(name)
@@ -65,7 +66,7 @@ def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
 
 
 def _compile(kernel: Kernel, capability: Capability) -> Compiled:
-    """Return its machine code, made anew."""
+    """Compile a kernel, without the cache."""
     ptx = to_ptx(kernel, capability)
     entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
     if entry is None:
@@ -76,8 +77,11 @@ def _compile(kernel: Kernel, capability: Capability) -> Compiled:
 
 
 def to_ptx(kernel: Kernel, capability: Capability) -> str:
-    """Return what Numba makes of a kernel. Sums are done in the order written and NaN keeps its meaning; a product and
-    a sum may become one rounding. Raises DeviceError where the compilers are not installed."""
+    """Compile a kernel to PTX with Numba.
+
+    Sums are computed in the order written and NaN is handled as usual; a product and a sum may be fused into one
+    operation with one rounding. Raises DeviceError if the compilers are not installed.
+    """
     cuda = _numba_cuda()
     with _lock, _without_gpu(capability):
         text, _ = cuda.compile(
@@ -110,7 +114,7 @@ _lock = RLock()
 
 @contextmanager
 def _without_gpu(capability: Capability) -> Iterator[None]:
-    """Numba asks the driver which GPU it compiles device functions for; here the answer is known."""
+    """Give Numba a fixed capability during the block, where it would ask the driver for that of the present GPU."""
     from numba.cuda import dispatcher
 
     asked = dispatcher.get_current_device
@@ -122,7 +126,7 @@ def _without_gpu(capability: Capability) -> Iterator[None]:
 
 
 def _link(ptx: str, capability: Capability) -> tuple[bytes, str]:
-    """Machine code and the linker's report."""
+    """Link PTX; return machine code and the linker's report."""
     from cuda.bindings import nvjitlink
 
     options = [f"-arch=sm_{capability[0]}{capability[1]}", "-O3", "-verbose"]
@@ -178,7 +182,7 @@ def _key(kernel: Kernel, capability: Capability) -> str:
 
 @lru_cache(maxsize=1)
 def _versions() -> str:
-    """Return the compilers, and the sources beside this file, where `ptx` lies."""
+    """Return the versions of Python and the compilers, and hashes of the sources of `kernels/cuda`."""
     packages = ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink", "llvmlite")
     found = [f"{name} {_version(name)}" for name in packages]
     sources = [
@@ -195,7 +199,7 @@ def _version(name: str) -> str:
 
 
 def _describe(function: Callable[..., Any], seen: set[int]) -> Iterator[str]:
-    """Everything that decides what a function does: its code, what it closes over, the globals it names."""
+    """Yield everything that determines a function's behaviour: its code, its closure, the globals it uses."""
     function = getattr(function, "py_func", function)
     if id(function) in seen:
         return

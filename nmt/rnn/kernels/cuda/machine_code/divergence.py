@@ -1,5 +1,6 @@
-"""R-Drop on a card, by array operations: two passes over a sentence with other dropout should predict alike (Liang et
-al. 2021, section 2.1). The processor's is a part of the output layer's loss (kernels/model/output.py)."""
+"""R-Drop on a GPU, by array operations: two passes over a sentence with different dropout should predict alike (Liang
+et al. 2021, section 2.1). On the processor it is a part of the output layer's loss (kernels/model/output.py).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from nmt.rnn.device import Device, OutputGradients, OutputLayer
 from nmt.rnn.profile import operation
 
 _ROWS = 256
-"""Rows whose distributions over all tokens exist at a time; even, since rows come in pairs."""
+"""Rows whose distributions over all tokens are computed at a time; even, since rows come in pairs."""
 
 
 def add_divergence(
@@ -24,14 +25,14 @@ def add_divergence(
 ) -> Any:
     """Add `weight` times the symmetric Kullback-Leibler divergence of the distributions of rows 2 i and 2 i + 1.
 
-    Half of KL(P || Q) + KL(Q || P) for each pair, as equation 3 has it.
+    This is half of KL(P || Q) + KL(Q || P) for each pair, as in equation 3.
 
     Args:
-        device, layer: Where and what predicts.
+        device, layer: The device, and the output layer on it.
         h: Outputs [R, H] of the decoder, R even.
-        into: Gradients, added to.
-        weight: Of the divergence in the loss.
-        scale: A factor of the gradients alone.
+        into: Gradients, which are added to.
+        weight: The weight of the divergence in the loss.
+        scale: A factor of the gradients only.
         threads: Cores to use.
 
     Returns:

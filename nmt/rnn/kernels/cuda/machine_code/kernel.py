@@ -1,13 +1,14 @@
-"""What a CUDA kernel is here, and what runs it: a GPU (`runtime.CupyRuntime`) or the emulator of the tests.
+"""The definition of a CUDA kernel, and the interface that runs it: a GPU (`runtime.CupyRuntime`) or the tests'
+emulator.
 
-A kernel is a plain Python function over flat arrays and numbers that says `cuda` for `numba.cuda`. It is compiled as
-it stands, or run as it stands on NumPy arrays by the emulator, which gives the name `cuda` another meaning. So a
-kernel names `cuda`, the modules `math` and `ptx`, numba's number types, module constants and `device_function`s, and
-nothing else; it reads no shape of an array: sizes are arguments.
+A kernel is a plain Python function over flat arrays and numbers that refers to `numba.cuda` as `cuda`. It is compiled
+unchanged, or run unchanged on NumPy arrays by the emulator, which replaces `cuda`. So a kernel uses only `cuda`, the
+modules `math` and `ptx`, numba's number types, module constants and `device_function`s, and it reads no shape of an
+array: sizes are arguments.
 
-Every `Kernel` that is a global name of a module in this package, and every one that a function `example_kernels()`
-of such a module returns by name, or `chosen_kernels(capability)` for a GPU, is compiled and its resources are held
-to bounds by the tests.
+Every `Kernel` that is a global name of a module in this package, and every one that a function `example_kernels()` of
+such a module returns by name, or `chosen_kernels(capability)` for a GPU, is compiled by the tests, which check its
+resources against bounds.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ Size = int | tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A function to be compiled, and how it is launched. Make it once: a runtime knows it by its identity.
+    """A function to be compiled, and how it is launched. Make it once: a runtime recognises it by its identity.
 
-    signature: one numba type an argument: C-contiguous 1-D arrays (`float32[::1]`) and numbers (int32, int64, uint32,
-    uint64, float32, float64).
-    threads: of a block. shared_bytes: dynamic shared memory of a block, `cuda.shared.array(0, ...)`, beside what the
-    function declares itself. cooperative: all blocks run at once (they wait for one another); a launch of more blocks
-    than fit is an error then. registers: how many a thread may use; the tests hold it to that, without spills.
+    signature: one numba type per argument: C-contiguous 1-D arrays (`float32[::1]`) and numbers (int32, int64, uint32,
+    uint64, float32, float64). threads: of a block. shared_bytes: dynamic shared memory of a block,
+    `cuda.shared.array(0, ...)`, in addition to what the function declares itself. cooperative: all blocks run at once
+    (they wait for one another); a launch of more blocks than fit is then an error. registers: the maximum per thread;
+    the tests check it, and that nothing is spilled.
     """
 
     function: Callable[..., None]
@@ -44,7 +45,7 @@ class Kernel:
 
     @property
     def name(self) -> str:
-        """For errors, profiles and tables."""
+        """Return the name for errors, profiles and tables."""
         return self.function.__name__
 
     @property
@@ -54,35 +55,35 @@ class Kernel:
 
     @property
     def block_threads(self) -> int:
-        """Return all threads of a block."""
+        """Return the total number of threads of a block."""
         return prod(self.block)
 
 
 def whole_size(size: Size) -> tuple[int, int, int]:
-    """Return a grid or block along x, y and z; what is not named is 1."""
+    """Return a grid or block along x, y and z; missing sizes are 1."""
     given = (size,) if isinstance(size, int) else tuple(size)
     x, y, z = (*given, 1, 1, 1)[:3]
     return x, y, z
 
 
 def device_function(function: Callable[..., Any]) -> Any:
-    """Return a function that kernels call."""
+    """Mark a function as one that kernels call."""
     from numba import cuda
 
     return cuda.jit(device=True)(function)
 
 
 def argument_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return what a kernel's function calls its arguments, in their order."""
+    """Return the names of a kernel function's arguments, in order."""
     code = function.__code__
     return code.co_varnames[: code.co_argcount]
 
 
 class Runtime(Protocol):
-    """A GPU, or what stands for one. Arrays are `xp` arrays, C-contiguous where not said otherwise.
+    """A GPU, or its substitute. Arrays are `xp` arrays, C-contiguous unless stated otherwise.
 
-    Work is done in the order in which it was given, behind the caller's back; `download` and `synchronize` wait.
-    Raises DeviceError where the GPU or its memory does not suffice.
+    Work is done asynchronously in the order of submission; `download` and `synchronize` wait. Raises DeviceError if the
+    GPU or its memory does not suffice.
     """
 
     xp: Any
@@ -92,8 +93,11 @@ class Runtime(Protocol):
     memory: int
 
     def launch(self, kernel: Kernel, grid: Size, *arguments: Any) -> None:
-        """Run a kernel over `grid` blocks. Arrays of the signature's element types and any shape, C-contiguous, which
-        the kernel sees flat; numbers are converted."""
+        """Run a kernel over `grid` blocks.
+
+        Array arguments have the signature's element types and any shape, C-contiguous, and the kernel sees them flat;
+        numbers are converted.
+        """
 
     def gemm(
         self,
@@ -105,32 +109,32 @@ class Runtime(Protocol):
         transpose_b: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """out [M, N] = a [M, K] @ b [K, N], added to what out holds with `accumulate`.
+        """Compute out [M, N] = a [M, K] @ b [K, N], added to the contents of out with `accumulate`.
 
-        A transposed operand is given as [K, M] or [N, K]. All are 2-D arrays or views with rows apart by any stride
-        of at least their columns. float32 (sums and products in float32) or float64 throughout, or a and b bfloat16
-        numbers held as uint16 and out float32.
+        A transposed operand is given as [K, M] or [N, K]. All are 2-D arrays or views whose row stride is at least the
+        number of columns. float32 (sums and products in float32) or float64 throughout, or a and b bfloat16 numbers
+        stored as uint16 and out float32.
         """
 
     def upload(self, array: np.ndarray) -> Any:
         """Return a copy on the device."""
 
     def download(self, array: Any) -> np.ndarray:
-        """Return a copy on the host, once all work given before is done."""
+        """Return a copy on the host, after all submitted work is done."""
 
     def synchronize(self) -> None:
-        """Wait for all work given before; raises DeviceError for what went wrong in it."""
+        """Wait for all submitted work; raises DeviceError for errors in it."""
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Return what does again what `function` launches, without calling it, as long as somebody holds it; nothing is
-        done yet.
+        """Return a callable that repeats the launches of `function`, without calling it; nothing is launched yet.
 
-        It may launch kernels and products on arrays that stay where they are, each of them for the second time at
-        least, and nothing else: no allocation, no copy to or from the host.
+        `function` may launch kernels and products on arrays at fixed addresses, each of them launched at least once
+        before, and nothing else: no allocation, no copy to or from the host. The recording exists as long as it is
+        referenced.
         """
 
     def now(self) -> Any:
-        """Return a moment: when all work given before is done."""
+        """Return a moment: the point at which all submitted work is done."""
 
     def seconds(self, began: Any, ended: Any) -> float:
-        """Between two moments, by the GPU's clock; waits for the second."""
+        """Return the time between two moments, by the GPU's clock; waits for the second."""

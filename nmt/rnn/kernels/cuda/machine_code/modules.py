@@ -1,4 +1,4 @@
-"""Modules of generated kernels: run once in a process under the name of their content."""
+"""Modules of generated kernels: run once per process, under a name derived from their content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nmt.system.interruption import forkable
 
 
 def load_module(source: str, key: str) -> ModuleType:
-    """Return the module of generated source; `key` names its content. The same key is run once per process."""
+    """Return the module of generated source; `key` identifies its content. A key is run once per process."""
     name = f"nmt_{key}"
     with _loading:
         if name not in _loaded:
@@ -21,14 +21,14 @@ def load_module(source: str, key: str) -> ModuleType:
 
 _loading = forkable(RLock())
 _loaded: dict[str, ModuleType] = {}
-"""Modules that have run to their end; `sys.modules` would also have one that an interruption has cut short."""
+"""Modules that have run completely; `sys.modules` would also contain one that was interrupted."""
 
 
 def _run(source: str, name: str) -> ModuleType:
     place = f"<{name}>"
-    # For tracebacks, for whoever asks for a function's source, and for the name of its code.
+    # For tracebacks, for `inspect.getsource`, and for the name of its code.
     linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
     module = ModuleType(name)
-    sys.modules[name] = module  # Numba looks functions of its own there
+    sys.modules[name] = module  # Numba looks up functions there
     exec(compile(source, place, "exec"), vars(module))  # noqa: S102
     return module

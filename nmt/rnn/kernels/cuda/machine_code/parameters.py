@@ -1,4 +1,4 @@
-"""A kernel's arguments as the driver takes them."""
+"""A kernel's arguments in the driver's format."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _ARRAY = "qqqqQqq"
 
 
 class Parameters:
-    """The words that a kernel compiled by Numba takes, and where each lies.
+    """The words of a kernel's arguments as Numba compiled it, and the address of each.
 
-    Every word has 8 bytes of the same memory for all launches, of which the driver copies `sizes` at the launch.
+    The words have 8 bytes each, in the same memory for all launches; the driver copies `sizes` of them at a launch.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -42,7 +42,8 @@ class Parameters:
         self._address = int(self.places.ctypes.data)
 
     def fill(self, arguments: tuple[Any, ...]) -> int:
-        """Write them, and return the address of their addresses. Raises TypeError for what the signature has not."""
+        """Write the arguments; return the address of their addresses. Raises TypeError for a mismatch with the
+        signature."""
         if len(arguments) != len(self.kinds):
             raise TypeError(f"{self.kernel.name}: {len(self.kinds)} arguments, got {len(arguments)}")
         values: list[Any] = []

@@ -1,7 +1,7 @@
-"""Instructions that Numba has no name for, by inline assembly: the one place where it is written.
+"""PTX instructions for which Numba has no function, by inline assembly, which is used only here.
 
-What each does is in the PTX manual (Parallel Thread Execution ISA, version 9.0) under the instruction's name. The
-emulator has its own meaning of each, by the function's name. Values that kernels hand over as bits are uint32.
+They are described in the PTX manual (Parallel Thread Execution ISA, version 9.0) under the instruction's name. The
+emulator has its own implementation of each, by the function's name. Values that kernels exchange as bits are uint32.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _KINDS = {"f": (types.float32, _F32), "r": (types.uint32, _I32)}
 
 
 def _plain(name: str, text: str, results: str, operands: str) -> Any:
-    """Return an instruction on registers; one letter a value, f float32, r uint32."""
+    """Return an instruction on registers; one letter per value, f float32, r uint32."""
     kinds = [_KINDS[letter][0] for letter in operands]
     result = _KINDS[results[0]][0]
     returned = result if len(results) == 1 else types.UniTuple(result, len(results))
@@ -46,7 +46,7 @@ def _plain(name: str, text: str, results: str, operands: str) -> Any:
 
 
 def _memory(name: str, text: str, results: str, value: str = "") -> Any:
-    """Return an instruction on an address in global memory, given as array and index, and perhaps a value."""
+    """Return an instruction on an address in global memory, given as array and index, with an optional value."""
     result = _KINDS[results[0]][0] if results else types.void
     returned = types.UniTuple(result, len(results)) if len(results) > 1 else result
     constraints = ",".join(["=" + letter for letter in results] + ["l", *value, "~{memory}"])
@@ -78,7 +78,7 @@ def _address(context: Any, builder: ir.IRBuilder, kinds: Any, args: Any) -> ir.V
 
 
 def _as_array(builder: ir.IRBuilder, struct: ir.Value, values: list[ir.Type]) -> ir.Value:
-    """Return what Numba takes for a tuple of equal types, from what an instruction with several results gives."""
+    """Return the results of an instruction in the form that Numba uses for a tuple of equal types."""
     made = ir.Constant(ir.ArrayType(values[0], len(values)), ir.Undefined)
     for i in range(len(values)):
         made = builder.insert_value(made, builder.extract_value(struct, i), i)
@@ -86,7 +86,7 @@ def _as_array(builder: ir.IRBuilder, struct: ir.Value, values: list[ir.Type]) ->
 
 
 def _with_arity(name: str, count: int, typed: Callable[..., Any]) -> Any:
-    # Numba reads an intrinsic's parameters from its Python signature, which therefore has to be a real one.
+    # Numba reads an intrinsic's parameters from its Python signature, so they must be spelled out.
     names = ", ".join(f"a{i}" for i in range(count))
     scope: dict[str, Any] = {"typed": typed, "__name__": __name__}
     exec(f"def {name}(typing_context, {names}):\n    return typed({names})\n", scope)  # noqa: S102
@@ -119,7 +119,7 @@ as_bits = _plain("as_bits", "mov.b32 $0, $1;", "r", "f")
 as_float = _plain("as_float", "mov.b32 $0, $1;", "f", "r")
 # array, index -> four words from a multiple of 16 bytes on, from the cache that all multiprocessors share.
 load4 = _memory("load4", "ld.global.cg.v4.u32 {$0,$1,$2,$3}, [$4];", "rrrr")
-# array, index -> a word; what its writer wrote before releasing it is visible after.
+# array, index -> a word; everything its writer wrote before releasing it is visible afterwards.
 load_acquire = _memory("load_acquire", "ld.acquire.gpu.global.u32 $0, [$1];", "r")
 # array, index, word: add it, after everything that the block wrote before its last barrier.
 add_release = _memory("add_release", "red.release.gpu.global.add.u32 [$0], $1;", "", "r")

@@ -1,4 +1,4 @@
-"""A GPU: memory, streams and graphs by CuPy, products by cuBLAS, launches by the driver's own call."""
+"""The runtime of a GPU: memory, streams and graphs by CuPy, products by cuBLAS, launches by the driver API."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
 __all__ = ["CupyRuntime"]
 
 OLDEST = (8, 0)  # bfloat16 products
-STATIC_SHARED = 48 * 1024  # more has to be asked for
+STATIC_SHARED = 48 * 1024  # more must be requested
 
 
 class CupyRuntime:
-    """The `Runtime` of the first GPU that the driver shows. Raises DeviceError where there is none that suffices.
+    """The `Runtime` of the driver's first GPU. Raises DeviceError if there is none that suffices.
 
-    free_memory: bytes of the GPU's memory that must be free. All work goes to one stream of its own, which is
-    CuPy's current stream from then on.
+    free_memory: bytes of the GPU's memory that must be free. All work goes to a separate stream, which is CuPy's
+    current stream from then on.
     """
 
     def __init__(self, free_memory: int = 1 << 30) -> None:
@@ -54,7 +54,7 @@ class CupyRuntime:
         self._functions: dict[Kernel, _Function] = {}
 
     def launch(self, kernel: Kernel, grid: Size, *arguments: Any) -> None:
-        """Run a kernel over `grid` blocks; see `Runtime`. A grid without blocks is nothing to do."""
+        """Run a kernel over `grid` blocks; see `Runtime`. An empty grid does nothing."""
         function = self._functions.get(kernel) or self._load(kernel)
         size = whole_size(grid)
         if prod(size):
@@ -70,7 +70,7 @@ class CupyRuntime:
         transpose_b: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """out = a @ b by cuBLAS; see `Runtime`."""
+        """Compute out = a @ b with cuBLAS; see `Runtime`."""
         self.blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
 
     def upload(self, array: np.ndarray) -> Any:
@@ -78,12 +78,12 @@ class CupyRuntime:
         return self.xp.array(array, order="C")
 
     def download(self, array: Any) -> np.ndarray:
-        """Return a copy on the host; waits."""
+        """Return a copy on the host; waits for submitted work."""
         with self._errors():
             return self.xp.asnumpy(array, stream=self.stream)
 
     def synchronize(self) -> None:
-        """Wait for everything launched before."""
+        """Wait for all submitted work."""
         with self._errors():
             self.stream.synchronize()
 
@@ -94,7 +94,7 @@ class CupyRuntime:
         return event
 
     def seconds(self, began: Any, ended: Any) -> float:
-        """See `Runtime`."""
+        """Return the seconds between two events; see `Runtime`."""
         with self._errors():
             ended.synchronize()
             return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
@@ -126,7 +126,7 @@ class CupyRuntime:
 
 
 class _Errors:
-    """What failed on the GPU after it was launched shows where somebody waits."""
+    """A context that raises DeviceError for errors of earlier launches, which CUDA reports when the host waits."""
 
     def __init__(self, gpu: str, kind: type[Exception]) -> None:
         self.gpu_name, self.kind = gpu, kind
@@ -141,7 +141,7 @@ class _Errors:
 
 
 class _Function:
-    """A kernel's code on the GPU, and how it is called."""
+    """A kernel's code loaded on the GPU, and its launch parameters."""
 
     def __init__(self, kernel: Kernel, runtime: CupyRuntime) -> None:
         from cuda.bindings import driver
@@ -196,7 +196,7 @@ def _import_cupy() -> Any:
 
 
 def _first_gpu(cupy: Any) -> tuple[str, Callable[[str], int]]:
-    """Return the first GPU's name, and what the driver says of it."""
+    """Return the first GPU's name, and a function that queries its attributes."""
     runtime = cupy.cuda.runtime
     try:
         if runtime.getDeviceCount() < 1:

@@ -1,6 +1,6 @@
-"""What an LSTM and a GRU compute for one hidden unit of one sentence in one step: all in which their loops differ.
+"""The computation of an LSTM and a GRU for one hidden unit of one sentence in one step, where their loops differ.
 
-Sources: nmt/rnn/cells/lstm.py and nmt/rnn/cells/gru.py, the reset after the product.
+Sources: nmt/rnn/cells/lstm.py and nmt/rnn/cells/gru.py, with the reset after the product.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["CELLS", "CellSteps", "cell_steps"]
 
 
 class CellSteps(NamedTuple):
-    """A cell as device functions over local arrays of a thread, whose q-th element is worked on.
+    """A cell as device functions over local arrays of a thread; they work on the q-th element.
 
-    now: the states, or their gradients, `states` numbers an element, h first. `inner` is the number a step that the
-    way back needs besides gates and y: c of an LSTM; of a GRU h W_n + b_n, before the reset.
+    now: the states, or their gradients, `states` numbers per element, h first. `inner` is the number per step that the
+    backward pass needs besides gates and y: c of an LSTM; h W_n + b_n, before the reset, of a GRU.
     """
 
     states: int
@@ -30,25 +30,26 @@ class CellSteps(NamedTuple):
     backward: Any
     """(gates, inner, before, d_y, d_now, q) -> the gradient of the last gate's product. gates [gates] in: after their
     functions, out: the gradients of x W_x + b; before: c of an LSTM or h of a GRU before the step; d_y: the gradient
-    of y, d_now added. Changes `d_now`, but for what comes through h W_h."""
+    of y, d_now added. Updates `d_now`, except for the part through h W_h."""
     inner_takes_gradient: bool
-    """Whether the last gate's product has a gradient of its own, which `inner` takes up on the way back: a GRU's."""
+    """Whether the last gate's product has a separate gradient, which the backward pass stores in `inner`: true for a
+    GRU."""
 
 
 def cell_steps(name: str, tile: Tile) -> CellSteps:
-    """Return the steps of a cell of CELLS for a tile."""
+    """Return the step functions of a cell of CELLS for a tile."""
     if name == "lstm":
         return CellSteps(2, _lstm_forward, _lstm_backward, False)
     return CellSteps(1, _make_gru_forward(tile.hidden), _gru_backward, True)
 
 
 CELLS: dict[str, int] = {"lstm": 4, "gru": 3}
-"""The gates of each cell."""
+"""The number of gates of each cell."""
 
 
 @device_function
 def _sigmoid(x):
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
     return float32(1) / (float32(1) + math.exp(-x))
 
 

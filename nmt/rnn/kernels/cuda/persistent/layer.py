@@ -1,7 +1,7 @@
-"""Run a recurrent layer by the persistent kernels: memory, launches, and when it can be done.
+"""Running a recurrent layer by the persistent kernels: memory, launches, and when it is possible.
 
-Arrays are the runtime's: float32, C-contiguous, time-major. Rows may have any lengths in any order; a launch goes over
-groups of neighbouring rows, each as long as its longest row, so that sorted rows cost least.
+Arrays are the runtime's: float32, C-contiguous, time-major. Rows may have any lengths in any order; a launch processes
+groups of neighbouring rows, each as long as its longest row, so sorted rows cost least.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Cell = Literal["lstm", "gru"]
 
 @dataclass(frozen=True)
 class Forward:
-    """What a forward run gives and its backward run needs.
+    """The results of a forward run, which its backward run needs.
 
     gates: the array a of `forward`, overwritten. inner: c of an LSTM, h W_n + b_n of a GRU [T, B, H]. before: h before
-    each step [T, B, H], as the product has it: bfloat16 as uint16, or float32; what `d_product` is to be multiplied
-    with for the gradient of W_h. last [n, B, H]: h, and c of an LSTM.
+    each step [T, B, H], as the product reads it: bfloat16 as uint16, or float32; multiplied with `d_product` it gives
+    the gradient of W_h. last [n, B, H]: h, and c of an LSTM.
     """
 
     y: Any
@@ -39,8 +39,9 @@ class Forward:
 
 @dataclass(frozen=True)
 class Backward:
-    """Gradients: d_a [T, B, G*H] of x W_x + b, d_product [T, B, G*H] of h W_h as the products have it (of an LSTM the
-    same numbers rounded), d_inner [T, B, H] of a GRU's h W_n + b_n, None of an LSTM; first [n, B, H] of the states."""
+    """Gradients of a run: d_a [T, B, G*H] of x W_x + b, d_product [T, B, G*H] of h W_h in the products' type (of an
+    LSTM the same numbers rounded), d_inner [T, B, H] of a GRU's h W_n + b_n, None for an LSTM; first [n, B, H] of the
+    states."""
 
     d_a: Any
     d_product: Any
@@ -50,7 +51,7 @@ class Backward:
 
 @dataclass(frozen=True)
 class PersistentLayer:
-    """A layer's two divisions into blocks on one GPU; see `plan_layer`."""
+    """A layer's tiles, forward and backward, on one GPU; see `plan_layer`."""
 
     runtime: Runtime
     cell: Cell
@@ -60,9 +61,11 @@ class PersistentLayer:
     def forward(
         self, W_h: Any, a: Any, lengths: Any, states: Any, *, b_h: Any = None, reverse: bool = False
     ) -> Forward:
-        """W_h [H, G*H]; a [T, B, G*H] = x W_x + b, overwritten; lengths [B] int64; states [n, B, H]: h_0, and c_0 of
-        an LSTM; b_h [3H] of a GRU. y is zero beyond a row's length, and where reversed, rows begin at their last
-        step."""
+        """Run the layer forward.
+
+        W_h [H, G*H]; a [T, B, G*H] = x W_x + b, overwritten; lengths [B] int64; states [n, B, H]: h_0, and c_0 of
+        an LSTM; b_h [3H] of a GRU. y is zero beyond a row's length; with `reverse`, rows start at their last step.
+        """
         tile, xp, H = self.forward_tile, self.runtime.xp, self.forward_tile.hidden
         T, B = a.shape[:2]
         y, inner = xp.empty((T, B, H), np.float32), xp.empty((T, B, H), np.float32)
@@ -91,7 +94,7 @@ class PersistentLayer:
         return Backward(run.gates, handed, None if is_lstm else run.inner, d_last)
 
     def _launch(self, kernel: Kernel, tile: Tile, given: tuple[Any, ...], sizes: tuple[int, int, int]) -> None:
-        """As many groups of rows at once as the GPU holds: one block on a multiprocessor."""
+        """Launch a kernel over as many groups of rows at once as the GPU holds, with one block per multiprocessor."""
         slices, together = tile.slices(sizes[1]), max(1, self.runtime.multiprocessors // tile.blocks)
         flags = self.runtime.xp.zeros(slices * tile.blocks, np.uint32)
         for slice_ in range(0, slices, together):
@@ -104,7 +107,7 @@ def _handed_type(tile: Tile) -> Any:
 
 
 def plan_layer(runtime: Runtime, cell: Cell, hidden: int, batch: int, *, exact: bool) -> PersistentLayer | None:
-    """Return how to run a layer, or None where the GPU cannot hold its weights or the sizes do not divide.
+    """Return how to run a layer, or None if the GPU cannot hold its weights or the sizes do not divide.
 
     cell: `lstm`, or `gru` with the reset after the product. exact: products of nearly float32 precision, else of
     bfloat16.

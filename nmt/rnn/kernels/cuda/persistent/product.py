@@ -1,8 +1,8 @@
-"""The product of every step, and what makes blocks wait for one another: the parts that all layers share.
+"""The product of every step, and the synchronisation of blocks: the parts that all layers share.
 
-A thread's share of an operand of a tensor core instruction is spread over the inner axis; as the sum does not mind its
-order, neighbours in memory are given to the places that one thread holds, so that it reads 16 bytes at a time and
-needs no shared memory for it. Weights are laid out in the same order.
+A thread's share of an operand of a tensor core instruction is spread over the inner axis. Since the order of the sum
+does not matter, adjacent numbers in memory are assigned to the elements of one thread, so that it reads 16 bytes at a
+time and needs no shared memory for it. Weights are laid out in the same order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Product(NamedTuple):
 
 
 def state_type(tile: Tile) -> Any:
-    """Return how states are handed over: float32 as bits, or bfloat16."""
+    """Return the type in which states are exchanged: float32 as bits, or bfloat16."""
     return uint32[::1] if tile.exact else uint16[::1]
 
 
@@ -67,7 +67,7 @@ def _wait(flags, low, high, lane, wanted):
 
 
 def _make_load_weights(tile: Tile) -> Any:
-    """Written out: where it is a loop that the compiler does not unroll, weights do not stay in registers."""
+    """Return the function that loads weights, unrolled in its source, since a loop would not keep them in registers."""
     width = tile.hidden * tile.gates
     along, across = (1, width) if tile.backward else (width, 1)  # between neighbours on the inner axis, between rows
     lines = [
@@ -81,13 +81,13 @@ def _make_load_weights(tile: Tile) -> Any:
             names = ", ".join(f"weights[{(m * tile.loads + p) * 8 + i}]" for i in range(8))
             further = p * 4 * tile.run * along
             lines.append(f"    {names} = words(W_h, start + {low + further}, start + {high + further})")
-            # Else all loads are done first, which takes more registers than there are.
+            # Otherwise all loads are scheduled first, which takes too many registers.
             lines.append("    cuda.syncwarp()")
     return _function("load_weights", lines, words=_make_words(tile.exact, along))
 
 
 def _make_words(exact: bool, along: int) -> Any:
-    # Unsigned: Numba takes a negative index to count from the end, and looks.
+    # Unsigned: for a signed index Numba adds a check for negative values.
     @device_function
     def single(W_h, low, high, i):
         return ptx.as_bits(W_h[uint64(low + i * along)]), ptx.as_bits(W_h[uint64(high + i * along)])
@@ -129,20 +129,23 @@ def _make_sources(tile: Tile) -> Any:
 
 @device_function
 def _rest(bits):
-    """Return what a tensor core does not read of a float32."""
+    """Return the part of a float32 that a tensor core does not read."""
     return ptx.as_bits(ptx.as_float(bits) - ptx.as_float(bits & uint32(_TF32)))
 
 
 @device_function
 def _exact_multiply_add(w0, w1, w2, w3, s0, s1, c0, c1, c2, c3):
-    """(w + w') (s + s') without w' s', the smallest first."""
+    """Return (w + w') (s + s') without w' s', added to the sums, smallest terms first."""
     c0, c1, c2, c3 = ptx.mma_tf32(_rest(w0), _rest(w1), _rest(w2), _rest(w3), s0, s1, c0, c1, c2, c3)
     c0, c1, c2, c3 = ptx.mma_tf32(w0, w1, w2, w3, _rest(s0), _rest(s1), c0, c1, c2, c3)
     return ptx.mma_tf32(w0, w1, w2, w3, s0, s1, c0, c1, c2, c3)
 
 
 def _make_multiply(tile: Tile) -> Any:
-    """Written out too. Columns beyond the last sentence are given the last one's states: nobody reads their sums."""
+    """Return the multiplication, unrolled too.
+
+    Columns beyond the last sentence get the last one's states; their sums are not read.
+    """
     per_word = tile.run // 4
     lines = ["def multiply(words, first_row, column, columns, weights, parts, warp, lane):"]
     for j in range(tile.column_tiles):

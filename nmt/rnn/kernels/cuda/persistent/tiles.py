@@ -1,4 +1,4 @@
-"""How a layer is divided among blocks and warps, and which division to take."""
+"""Tiles: how a layer is divided among blocks and warps, and the choice of a division."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Capability = tuple[int, int]
 
 WARP = 32
 REGISTERS = 65536  # of a multiprocessor
-OTHER_REGISTERS = 36  # of a thread, for addresses and what a step computes; seen in compiled code
-STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block has without asking
+OTHER_REGISTERS = 36  # per thread, for addresses and a step's own values; observed in compiled code
+STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block may use by default
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A block holds `units` hidden units of `columns` sentences; its `warps` divide the inner axis of the product.
+    """A block computes `units` hidden units of `columns` sentences; its `warps` divide the inner axis of the product.
 
-    hidden: H. gates: G of the cell. backward: the product is d_a [B, G*H] @ W_h^T, else h [B, H] @ W_h. exact:
-    products as three of tensor-float-32 parts, about 21 bits of each factor; else of bfloat16. The inner axis must be
-    warps * loads * 32 numbers long (16 with exact), and rows of weights come in sixteens.
+    hidden: H. gates: G of the cell. backward: the product is d_a [B, G*H] @ W_h^T, else h [B, H] @ W_h. exact: products
+    as three of tensor-float-32 parts, about 21 bits of each factor; else of bfloat16. The length of the inner axis must
+    be warps * loads * 32 (16 with exact), and the rows of weights must be a multiple of sixteen.
     """
 
     hidden: int
@@ -40,83 +40,83 @@ class Tile:
 
     @property
     def rows(self) -> int:
-        """Return rows of the transposed weights in a block."""
+        """Return the number of rows of the transposed weights in a block."""
         return self.units * (1 if self.backward else self.gates)
 
     @property
     def run(self) -> int:
-        """Neighbours along the inner axis in a thread's load of 16 bytes."""
+        """Return the number of adjacent elements of the inner axis in a thread's load of 16 bytes."""
         return 4 if self.exact else 8
 
     @property
     def loads(self) -> int:
-        """Such loads a thread and column; four threads share a column."""
+        """Return the number of such loads per thread and column; four threads share a column."""
         return self.inner // (self.warps * 4 * self.run)
 
     @property
     def share(self) -> int:
-        """Return a warp's part of the inner axis."""
+        """Return the length of a warp's part of the inner axis."""
         return self.loads * 4 * self.run
 
     @property
     def row_tiles(self) -> int:
-        """Return rows in sixteens."""
+        """Return the number of row tiles of sixteen."""
         return self.rows // 16
 
     @property
     def column_tiles(self) -> int:
-        """Return columns in eights."""
+        """Return the number of column tiles of eight."""
         return self.columns // 8
 
     @property
     def weight_words(self) -> int:
-        """Return words of weights in a thread's registers."""
+        """Return the words of weights in a thread's registers."""
         return self.row_tiles * self.loads * 8
 
     @property
     def state_words(self) -> int:
-        """Return words of states that a thread loads in a step."""
+        """Return the words of states that a thread loads in a step."""
         return self.column_tiles * self.loads * 4
 
     @property
     def sums(self) -> int:
-        """Sums that a thread holds."""
+        """Return the number of sums per thread."""
         return self.row_tiles * self.column_tiles * 4
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Return the threads of a block."""
         return self.warps * WARP
 
     @property
     def cells(self) -> int:
-        """(unit, sentence) pairs a thread works on, the last perhaps none."""
+        """Return the number of (unit, sentence) pairs per thread; the last may be empty."""
         return -(-self.units * self.columns // self.threads)
 
     @property
     def blocks(self) -> int:
-        """Blocks that share a sentence's units."""
+        """Return the number of blocks that share a sentence's units."""
         return self.hidden // self.units
 
     def fits(self, capability: Capability) -> bool:
-        """Return whether registers and shared memory suffice, by estimate; the tests hold examples to it."""
+        """Return whether registers and shared memory suffice, by an estimate that the tests check on examples."""
         registers = self.weight_words + self.state_words + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
         if capability < (9, 0):
-            # There a tensor core's first operand lies in every other four registers, and not all between find a use:
+            # A tensor core's first operand uses every other group of four registers there and wastes some of the rest:
             # in code compiled for 8.0, layers that fit by the sum alone spill their weights.
             registers += self.weight_words
-            if self.cells > 1:  # and every address of a second cell takes a register, too
+            if self.cells > 1:  # every address of a second cell takes a register, too
                 return False
-        # A multiprocessor hands out registers to four warps at a time.
+        # A multiprocessor allocates registers for four warps at a time.
         allowed = min(255, REGISTERS // (-(-self.warps // 4) * 4 * WARP) // 8 * 8)
         return registers <= allowed and self.sums * self.threads * 4 <= STATIC_SHARED
 
     def slices(self, batch: int) -> int:
-        """Groups of `columns` sentences."""
+        """Return the number of groups of `columns` sentences."""
         return -(-batch // self.columns)
 
     def cycles(self, batch: int, multiprocessors: int) -> float:
-        """Return a step's estimated time: waiting, loading states, multiplying, and adding what the warps have."""
+        """Return a step's estimated time: waiting, loading states, multiplying, and adding the warps' sums."""
         rounds = -(-self.slices(batch) * self.blocks // multiprocessors)
         loading = self.columns * self.inner * (4 if self.exact else 2) / 64
         instructions = self.row_tiles * self.column_tiles * self.loads * 2 * (3 if self.exact else 1)
@@ -135,7 +135,7 @@ def choose_tile(
     backward: bool,
     exact: bool,
 ) -> Tile | None:
-    """Return the division with the shortest estimated step, or None where no division fits the GPU.
+    """Return the division with the shortest estimated step, or None if no division fits the GPU.
 
     The estimate's constants are published latencies and rates, not measured here.
     """
@@ -156,11 +156,11 @@ def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Til
 
 
 EXAMPLE_GPUS: dict[Capability, int] = {(8, 0): 108, (9, 0): 132}
-"""Multiprocessors of an A100 and an H100."""
+"""The number of multiprocessors of an A100 and an H100."""
 
 
 def example_tiles(gates: int, capability: Capability) -> Iterator[tuple[str, Tile]]:
-    """Yield what is chosen on such a GPU for some hidden sizes and batches."""
+    """Yield the tiles chosen on such a GPU for some hidden sizes and batches, with names."""
     for hidden, batch, exact in ((512, 128, False), (800, 20, False), (256, 64, True)):
         for backward in (False, True):
             multiprocessors = EXAMPLE_GPUS[capability]

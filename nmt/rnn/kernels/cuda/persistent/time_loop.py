@@ -1,8 +1,7 @@
 """A recurrent layer's time loop in one launch, forward and backward, for the cells of `cell_steps`.
 
-Arrays are flat. Step t finds h before it in slot t of `states` [T+1, B, H], reversed in slot t+1, and leaves the one
-after it in the other. A row's states stay what they are at steps beyond its length; its y, and its gradients, are zero
-there.
+Arrays are flat. Step t reads h from slot t of `states` [T+1, B, H], reversed from slot t+1, and writes the new one to
+the other slot. Beyond a row's length its states do not change; its y, and its gradients, are zero there.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["backward_kernel", "forward_kernel"]
 
 
 class _Place(NamedTuple):
-    """Device functions that say what a thread works on."""
+    """Device functions that compute which elements a thread works on."""
 
     thread: Any  # (slice, lengths, B) -> warp, lane, group of sentences, first sentence, first unit, steps
     element: Any  # (q, first sentence, first unit, B) -> column, row, sentence, unit; the sentence is -1: none
@@ -52,7 +51,7 @@ def _make_place(tile: Tile) -> _Place:
 
 @device_function
 def _announce(flags, at):
-    """Say that this block is done with a step; its threads have met before."""
+    """Signal that this block has finished a step; its threads must have passed a barrier before."""
     if cuda.threadIdx.x == 0:
         ptx.add_release(flags, at, uint32(1))
 
@@ -156,7 +155,7 @@ def backward_kernel(cell: str, tile: Tile) -> Kernel:
 
     @device_function
     def clear(a, inner, d_product, position, k):
-        """The gradients of a step in which a row takes no part."""
+        """Zero the gradients of a step that a row does not run."""
         zero, at = float32(0), position * G * H + k
         for gate in range(G):
             a[uint64(at + gate * H)] = zero
@@ -215,7 +214,7 @@ def backward_kernel(cell: str, tile: Tile) -> Kernel:
 
 
 def chosen_kernels(capability: Capability) -> dict[str, Kernel]:
-    """Return what is chosen on a GPU of this capability, for the tests that compile."""
+    """Return the kernels chosen on a GPU of this capability, for the tests that compile."""
     return {
         f"{cell} {name}": (backward_kernel if tile.backward else forward_kernel)(cell, tile)
         for cell, gates in CELLS.items()

@@ -1,1 +1,1 @@
-"""Work on rows, for a GPU."""
+"""Kernels for row work on a GPU."""

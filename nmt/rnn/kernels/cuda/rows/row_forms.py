@@ -1,13 +1,13 @@
-"""The loops of a row on a GPU: a block of threads a row, or several where its features are independent.
+"""The loops of a row on a GPU: a block of threads per row, or several blocks where its features are independent.
 
-| nest over | threads take | positions |
+| nest over | threads process | positions |
 |---|---|---|
 | features | features | |
 | source positions | positions | |
 | both | features | one after the other, in each thread |
-| both, sums over features | a warp's lanes take features | one a warp |
+| both, sums over features | features, by a warp's lanes | one per warp |
 
-Between nests the block meets, for a thread may read what another has written.
+There is a barrier between nests, since a thread may read what another has written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEET = "cuda.syncthreads()"
 
 
 def features_are_independent(step: RowWork) -> bool:
-    """Return whether no feature of a row waits for another, so that several blocks may share a row."""
+    """Return whether no feature of a row depends on another, so that several blocks may share a row."""
     (nest, *more) = step.nests
     entries = nest.entries
     plain = nest.width is not None and not nest.source_axis and all(e.value.width is not None for e in entries)
@@ -28,13 +28,13 @@ def features_are_independent(step: RowWork) -> bool:
 
 
 class CudaRows(RowWriter):
-    """Writes the nests of one row."""
+    """A writer of the nests of one row."""
 
     uses_parts = False
     """Whether a sum over the block needs shared memory."""
 
     def nest(self, nest: Nest) -> None:
-        """Write one nest, after a meeting of the block if it is not the first."""
+        """Write one nest, after a barrier if it is not the first."""
         if self.row.lines:
             self.row.add(MEET)
         self.begin(nest)
@@ -45,7 +45,7 @@ class CudaRows(RowWriter):
         if not (nest.source_axis and nest.width is not None):
             self._loops(nest, nest.entries)
             return
-        # Sums over features come last: what they read and the rest computes is in memory by then.
+        # Sums over features come last: the other entries have stored their operands by then.
         sums = [e for e in nest.entries if e.value.op == "sum_last" and self.computes(e)]
         rest = [e for e in nest.entries if e not in sums]
         if rest:
@@ -58,7 +58,7 @@ class CudaRows(RowWriter):
     # ------------------------------------------------------------ forms
 
     def _loops(self, nest: Nest, entries: list[Entry]) -> None:
-        """Threads take features or positions; or all do the same, where there are neither."""
+        """Write loops in which threads process features or positions; without either, all do the same."""
         self.begin(nest)
         looped = nest.source_axis or nest.width is not None
         self.inner = Block(self.row.indent + 1) if looped else self.row
@@ -105,12 +105,12 @@ class CudaRows(RowWriter):
     # ------------------------------------------------------------ numbers and sums
 
     def put(self, block: Block, place: Place, at: Terms, value: str) -> None:
-        """Write a number where the loops are; one thread does, where all have it."""
+        """Write a number at the loops' present position; only one thread writes if all compute it."""
         line = self.w.store(place, at, value)
         block.add(f"if thread == 0: {line}" if block is self.row else line)
 
     def sum_last(self, v: Value, place: Place) -> None:
-        """Write a sum over features: of a warp for each source position, else of the block."""
+        """Write a sum over features: by a warp for each source position, else by the block."""
         total = f"x{v.id}"
         if "S" in v.axes:
             self.s_block.add(f"{total} = ZERO")
@@ -124,7 +124,7 @@ class CudaRows(RowWriter):
         self._over_block(v, place, total)
 
     def sum_s(self, v: Value, place: Place) -> None:
-        """Write a sum over source positions: of the block, or in each thread for its features."""
+        """Write a sum over source positions: by the block, or in each thread for its features."""
         total = f"x{v.id}"
         if v.width is None:
             self.row.add(f"{total} = ZERO")

@@ -1,6 +1,6 @@
-"""What generated kernels call: activations, and sums over a block of threads in an order that is always the same.
+"""Functions that generated kernels call: activations, and sums over a block of threads in a fixed order.
 
-Threads of a block are numbered along x; a warp is 32 neighbours.
+Threads of a block are numbered along x; a warp is 32 adjacent threads.
 """
 
 import math
@@ -16,8 +16,10 @@ WARP = 32
 
 
 def activations(number: Any) -> tuple[Any, ...]:
-    """sigmoid, tanh, exp, relu, sqrt, softplus and maximum of numbers of a type; NaN stays NaN, infinities give the
-    limits."""
+    """Return sigmoid, tanh, exp, relu, sqrt, softplus and maximum for a type of number.
+
+    NaN stays NaN, infinities give the limits.
+    """
     zero, one = number(0), number(1)
 
     @device_function
@@ -62,7 +64,7 @@ def warp_sum(value):  # type: ignore[no-untyped-def]
 
 @device_function
 def block_sum(value, parts):  # type: ignore[no-untyped-def]
-    """Return the sum of all threads' values, in all threads. parts: shared, one number a warp, free before and
+    """Return the sum of all threads' values, in all threads. parts: shared, one number per warp, free before and
     after."""
     thread, threads = cuda.threadIdx.x, cuda.blockDim.x
     value = warp_sum(value)
@@ -78,7 +80,7 @@ def block_sum(value, parts):  # type: ignore[no-untyped-def]
 
 @device_function
 def block_max(value, parts):  # type: ignore[no-untyped-def]
-    """Return the largest of all threads' values, in all threads; parts as above."""
+    """Return the largest of all threads' values, in all threads; parts as in `block_sum`."""
     thread, threads = cuda.threadIdx.x, cuda.blockDim.x
     for distance in (16, 8, 4, 2, 1):
         value = max(value, cuda.shfl_xor_sync(0xFFFFFFFF, value, distance))

@@ -1,6 +1,6 @@
 """Kernels over rows of arrays that are the same for every cell: rounding, gathering, sums, zeroing, dropout.
 
-Matrices are given flat, with the first element, the elements from row to row and the columns that take part.
+A matrix is given flat, with its first element, the row stride and the number of columns.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = [
 _I, _INDEX, _BITS, _HALVES = int64, int64[::1], uint32[::1], uint16[::1]
 _THREADS, _FEW = 256, 32
 _GRID = 4096
-"""Blocks of a kernel whose threads take several numbers each where there are more."""
+"""Maximum number of blocks; with more work each thread processes several numbers."""
 
 SUM_ROWS = 64
-"""Rows that one thread sums before the sums of all are joined."""
+"""Rows that one thread sums before the sums of all threads are added."""
 
 
 def grid_of(kernel: Kernel, count: int) -> int:
-    """Blocks for a kernel that takes a number a thread."""
+    """Return the number of blocks for a kernel with one number per thread."""
     return min(_GRID, -(-count // kernel.block_threads))
 
 
@@ -48,7 +48,7 @@ def _number(dtype: np.dtype) -> Any:
 
 
 def threads_for(count: int) -> int:
-    """Return the block for work on `count` numbers: small where they are few, for the sake of who emulates it."""
+    """Return the block size for work on `count` numbers: small for few numbers, which makes emulation faster."""
     return _FEW if count <= _FEW else _THREADS
 
 
@@ -57,8 +57,10 @@ def threads_for(count: int) -> int:
 
 @device_function
 def _upper_half(bits):  # type: ignore[no-untyped-def]
-    """Return the bits of a float32 -> of the nearest bfloat16, ties to even; what is no normal number becomes zero, NaN
-    stays (kernels/products/bfloat16.py)."""
+    """Convert the bits of a float32 to those of the nearest bfloat16, ties to even.
+
+    Subnormal numbers become zero, NaN stays (kernels/products/bfloat16.py).
+    """
     half = bits >> uint32(16)
     magnitude = bits & uint32(0x7FFFFFFF)
     if magnitude > uint32(0x7F800000):
@@ -82,17 +84,17 @@ def _round_gathered(source, start, stride, columns, count, index, out):  # type:
 
 @lru_cache
 def round_rows(threads: int) -> Kernel:
-    """out [count, columns] = a matrix of float32, given as bits, rounded to bfloat16."""
+    """Return a kernel: out [count, columns] = a matrix of float32, given as bits, rounded to bfloat16."""
     return Kernel(_round_rows, (_BITS, _I, _I, _I, _I, _HALVES), threads)
 
 
 @lru_cache
 def round_gathered(threads: int) -> Kernel:
-    """Return the same of the rows in `index`."""
+    """Return the same kernel for the rows in `index`."""
     return Kernel(_round_gathered, (_BITS, _I, _I, _I, _I, _INDEX, _HALVES), threads)
 
 
-# ---------------------------------------------------------------- rows that take part
+# ---------------------------------------------------------------- active rows
 
 
 def _gather(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
@@ -103,7 +105,7 @@ def _gather(source, start, stride, columns, count, index, out):  # type: ignore[
 
 @lru_cache
 def gather(dtype: np.dtype, threads: int) -> Kernel:
-    """out [count, columns] = the rows in `index` of a matrix."""
+    """Return a kernel: out [count, columns] = the rows in `index` of a matrix."""
     number = _number(dtype)
     return Kernel(_gather, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
 
@@ -116,7 +118,7 @@ def _scatter(source, start, stride, columns, count, index, out):  # type: ignore
 
 @lru_cache
 def scatter(dtype: np.dtype, threads: int) -> Kernel:
-    """Return the rows in `index` of a matrix = source [count, columns]."""
+    """Return a kernel: the rows in `index` of a matrix = source [count, columns]."""
     number = _number(dtype)
     return Kernel(_scatter, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
 
@@ -129,7 +131,8 @@ def _keep_rows(array, old, B, width, t, lengths, count):  # type: ignore[no-unty
 
 @lru_cache
 def keep_rows(dtype: np.dtype, threads: int) -> Kernel:
-    """Of [2, B, width] the first `count` rows that do not take part in step t: slot `old` to the other."""
+    """Return a kernel that copies, in [2, B, width], those of the first `count` rows that do not run step t, from slot
+    `old` to the other."""
     return Kernel(_keep_rows, (_number(dtype)[::1], _I, _I, _I, _I, _INDEX, _I), threads)
 
 
@@ -143,7 +146,7 @@ def _clear_ended(array, steps, B, width, lengths, zero):  # type: ignore[no-unty
 
 @lru_cache
 def clear_ended(dtype: np.dtype, threads: int) -> Kernel:
-    """Zero each row of [steps, B, width] from its length on."""
+    """Return a kernel that zeroes each row of [steps, B, width] from its length on."""
     number = _number(dtype)
     return Kernel(_clear_ended, (number[::1], _I, _I, _I, _INDEX, number), threads)
 
@@ -172,14 +175,14 @@ def _add_columns(parts, columns, count, out):  # type: ignore[no-untyped-def]
 
 @lru_cache
 def sum_columns(dtype: np.dtype, threads: int) -> Kernel:
-    """out [chunks, columns] = the sums of `chunk` rows each; the grid is (columns, chunks)."""
+    """Return a kernel: out [chunks, columns] = the sums of `chunk` rows each; the grid is (columns, chunks)."""
     number = _number(dtype)
     return Kernel(_sum_columns, (number[::1], _I, _I, _I, _I, _I, number, number[::1]), threads)
 
 
 @lru_cache
 def add_columns(dtype: np.dtype, threads: int) -> Kernel:
-    """out [columns] += the sum of the rows of parts [count, columns], the first row first."""
+    """Return a kernel: out [columns] += the sum of the rows of parts [count, columns], the first row first."""
     number = _number(dtype)
     return Kernel(_add_columns, (number[::1], _I, _I, number[::1]), threads)
 
@@ -206,13 +209,13 @@ def _dropout_mask(out, count, kept, dropped, threshold, seed, offset):  # type: 
 
 @lru_cache
 def dropout_mask(dtype: np.dtype, threads: int) -> Kernel:
-    """`update.dropout_mask` with its numbers made beforehand: kept, dropped, and the threshold of 32 bits."""
+    """Return a kernel for `update.dropout_mask` with prepared numbers: kept, dropped, and the threshold of 32 bits."""
     number, word = _number(dtype), uint64
     return Kernel(_dropout_mask, (number[::1], _I, number, number, word, word, word), threads)
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """Return one of each, to be compiled and measured by the tests."""
+    """Return one kernel of each kind, for the tests that compile and measure them."""
     typed = (gather, scatter, keep_rows, clear_ended, sum_columns, add_columns, dropout_mask)
     found = [round_rows(_THREADS), round_gathered(_THREADS)]
     found += [make(np.dtype(np.float32), _THREADS) for make in typed]

@@ -1,4 +1,4 @@
-"""Moving rows: embedding lookup and its gradient, rows taken by an index."""
+"""Gathering rows: embedding lookup and its gradient, rows selected by an index."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GRID = 2048
 """Blocks of a loop over all numbers: enough for any GPU, and few enough that each has something to do."""
 
 _COLUMNS, _LANES, _FEW_LANES = 32, 16, 2
-"""A block that sums over rows: neighbouring columns, and rows at a time where there are many, or few."""
+"""Shape of a block that sums over rows: adjacent columns, and rows at a time where there are many, or few."""
 
 
 def blocks_for(kernel: Kernel, size: int, most: int = _GRID) -> int:
@@ -28,7 +28,7 @@ def blocks_for(kernel: Kernel, size: int, most: int = _GRID) -> int:
 
 @lru_cache
 def embedding_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """out[i] = table[ids[i]] * scale; ids [N], table [V, E], out [N, E]."""
+    """Return a kernel: out[i] = table[ids[i]] * scale; ids [N], table [V, E], out [N, E]."""
     number = NUMBERS[dtype]
 
     def embedding_rows(ids, table, out, scale, size, E):  # type: ignore[no-untyped-def]
@@ -41,8 +41,10 @@ def embedding_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 @lru_cache
 def embedding_gradient_kernel(dtype: np.dtype, lanes: int = _LANES) -> Kernel:
-    """table[ids[u]] += scale * (sum of d[order[i]] for i from starts[u] to starts[u + 1]): a block a word and
-    _COLUMNS columns."""
+    """Return a kernel: table[ids[u]] += scale * (sum of d[order[i]] for i from starts[u] to starts[u + 1]).
+
+    A block computes one word and _COLUMNS columns.
+    """
     number, tile = NUMBERS[dtype], _COLUMNS * lanes
 
     def embedding_gradient(ids, starts, order, d, table, scale, E):  # type: ignore[no-untyped-def]
@@ -67,8 +69,10 @@ def embedding_gradient_kernel(dtype: np.dtype, lanes: int = _LANES) -> Kernel:
 
 @lru_cache
 def take_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """out[o, r] = x[o, index[r]], zero where index[r] is negative; x [outer, before, width], out [outer, rows,
-    width]."""
+    """Return a kernel: out[o, r] = x[o, index[r]], zero where index[r] is negative.
+
+    x [outer, before, width], out [outer, rows, width].
+    """
     number = NUMBERS[dtype]
 
     def take_rows(x, index, out, outer, before, rows, width):  # type: ignore[no-untyped-def]
@@ -86,7 +90,7 @@ def take_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 
 def embedding_rows(runtime: Runtime, ids: Any, table: Any, out: Any, scale: float) -> None:
-    """out[i] = table[ids[i]] * scale; ids int32 [N], table [V, E], out [N, E]."""
+    """Compute out[i] = table[ids[i]] * scale; ids int32 [N], table [V, E], out [N, E]."""
     size, E = out.size, table.shape[1]
     if size:
         kernel = embedding_rows_kernel(table.dtype, row_threads(size))
@@ -95,7 +99,7 @@ def embedding_rows(runtime: Runtime, ids: Any, table: Any, out: Any, scale: floa
 
 
 def embedding_gradient(runtime: Runtime, ids: np.ndarray, d: Any, table: Any, scale: float) -> None:
-    """table[ids[i]] += d[i] * scale; ids int32 [N] on the host, d [N, E] and table [V, E] on the device.
+    """Add d[i] * scale to table[ids[i]]; ids int32 [N] on the host, d [N, E] and table [V, E] on the device.
 
     The host sorts the ids, so that each row of the table has one writer, and the order of its sum is fixed.
     """
@@ -118,7 +122,7 @@ def embedding_gradient(runtime: Runtime, ids: np.ndarray, d: Any, table: Any, sc
 
 
 def take_rows(runtime: Runtime, x: Any, index: Any, out: Any) -> None:
-    """out[..., r, :] = x[..., index[r], :], zero where the index is negative; index int64 [rows] on the device."""
+    """Set out[..., r, :] to x[..., index[r], :], or zero if the index is negative; index int64 [rows] on the device."""
     *outer, rows, width = out.shape
     count = int(np.prod(outer, dtype=np.int64))
     if out.size:
@@ -129,6 +133,6 @@ def take_rows(runtime: Runtime, x: Any, index: Any, out: Any) -> None:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """Return all of them, for the tests that compile."""
+    """Return all kernels of this module, for the tests that compile them."""
     makers = (embedding_rows_kernel, embedding_gradient_kernel, take_rows_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

@@ -1,6 +1,6 @@
-"""Beam search on a GPU: one step of all sentences' beams, and how the translations are read.
+"""Beam search on a GPU: one step of all sentences' beams, and the reading of translations.
 
-N sentences of K rows each. Rows of a sentence that have no hypothesis are computed along; nobody reads them.
+N sentences of K rows each. Rows without a hypothesis are computed too; their results are ignored.
 """
 
 from __future__ import annotations
@@ -35,9 +35,12 @@ _wins = device_function(search_rules.wins)
 
 @lru_cache
 def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
-    """Return a warp a sentence: the best continuations of its rows together, and what `decode.beam.BeamCell` does with
-    them, by the same rules: those that ended leave, a sentence that cannot improve any more leaves altogether.
-    Arguments are the step's, those of `BeamChoice` and the arrays of `BeamState`, by their names."""
+    """Return a kernel with a warp per sentence that selects the best continuations of its rows together.
+
+    It treats them as `decode.beam.BeamCell` does, by the same rules: ended hypotheses leave, and a sentence that cannot
+    improve any more ends. Arguments are the step's, those of `BeamChoice` and the arrays of `BeamState`, by their
+    names.
+    """
     number = NUMBERS[dtype]
     candidates = K * places
 
@@ -86,7 +89,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
         cuda.syncthreads()
         if cuda.threadIdx.x != 0 or rows == 0:
             return
-        # The rows' candidates are sorted: only the first that is left of each competes.
+        # The rows' candidates are sorted: only the first remaining one of each competes.
         count = int64(0)
         for row in range(rows):
             heads[row] = int32(0)
@@ -109,7 +112,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
             count += 1
         step, limit = int64(steps[n]) + 1, int64(limits[n])
         steps[n] = int32(step)
-        # Those that end, in order.
+        # Ended hypotheses, in order.
         former = int64(K) - int64(room[n])
         ended, kept = former, int64(0)
         for c in range(count):
@@ -158,11 +161,11 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
 
 _KINDS: dict[str, Any] = {"int32": int32, "int64": int64, "float64": float64}
 _CHOICE: dict[str, Any] = {"eos_id": int32, "never": int32, "n_best": int64, "word_reward": float64, "T": int64}
-"""Numbers of a step, by the names of the kernel's arguments."""
+"""Types of the step's numbers, by the names of the kernel's arguments."""
 
 
 def _trace_back(end_steps, end_tokens, end_parents, history, T, R, words):  # type: ignore[no-untyped-def]
-    """words[h, :end_steps[h]] = the tokens of ended hypothesis h, read backwards from where it ended."""
+    """Set words[h, :end_steps[h]] to the tokens of ended hypothesis h, read backwards from its end."""
     h = int64(cuda.grid(1))
     if h < R:
         step = int64(end_steps[h])
@@ -190,7 +193,7 @@ def beam_step(runtime: Runtime, tokens: Any, scores: Any, plain: Any, state: Bea
 
 
 def trace_back(runtime: Runtime, state: BeamState) -> Any:
-    """Return the tokens of all ended hypotheses, int32 [N * K, T], the last one included; what lies behind is
+    """Return the tokens of all ended hypotheses, int32 [N * K, T], including the last one; later entries are
     arbitrary."""
     _, T, R = state.history.shape
     words = runtime.xp.zeros((R, T), np.int32)
@@ -201,7 +204,7 @@ def trace_back(runtime: Runtime, state: BeamState) -> Any:
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """Usual beams, for the tests that compile."""
+    """Return kernels of usual beams, for the tests that compile them."""
     found = {"trace_back": TRACE_BACK}
     for kind in NUMBERS:
         for K in (1, 5, 10):

@@ -14,13 +14,13 @@ from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, re
 from nmt.rnn.kernels.cuda.rows.rows import NUMBERS
 
 ALL_LANES = 0xFFFFFFFF
-LOWEST = float32(-3.0e38)  # a number, so that the exponential of a difference of two is one
-NOBODY = int64(1 << 62)  # behind every token
+LOWEST = float32(-3.0e38)  # finite, so that the difference of two is not NaN
+NOBODY = int64(1 << 62)  # after every token
 
 
 @lru_cache
 def add_power_of(dtype: np.dtype) -> Any:
-    """(top, total), the largest number so far and the sum of exp(number - top), with one number more."""
+    """Return a function that adds one number to (top, total), the maximum so far and the sum of exp(number - top)."""
     number = NUMBERS[dtype]
 
     @device_function
@@ -34,8 +34,10 @@ def add_power_of(dtype: np.dtype) -> Any:
 
 @device_function
 def block_log_sum(top, total, shared, sums):  # type: ignore[no-untyped-def]
-    """Return the logarithm of the sum of exponentials of all threads' numbers, in every thread; `shared` and `sums`
-    hold WARPS numbers."""
+    """Return the logarithm of the sum of exponentials of all threads' numbers, in every thread.
+
+    `shared` and `sums` have WARPS numbers.
+    """
     for offset in (16, 8, 4, 2, 1):
         other = cuda.shfl_xor_sync(ALL_LANES, top, offset)
         its = cuda.shfl_xor_sync(ALL_LANES, total, offset)
@@ -53,17 +55,17 @@ def block_log_sum(top, total, shared, sums):  # type: ignore[no-untyped-def]
     total = sums[0] * math.exp(shared[0] - top)
     for warp in range(1, cuda.blockDim.x >> 5):
         total += sums[warp] * math.exp(shared[warp] - top)
-    cuda.syncthreads()  # both may be written again
+    cuda.syncthreads()  # both may be overwritten now
     return top + math.log(total)
 
 
 @lru_cache
 def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS, *, normalise: bool = True) -> Kernel:
-    """Return a block a row, one pass over its logits [V]: the `places` best tokens from `first` on and their
-    log-probabilities; without `normalise` their scores as they are, and no bias is added.
+    """Return a kernel with a block per row and one pass over its logits [V].
 
-    Every thread keeps the sum of exponentials relative to its largest logit, and the best of its own in registers;
-    then the block takes the best of all, a place at a time.
+    It finds the `places` best tokens from `first` on and their log-probabilities; without `normalise` their scores
+    unchanged, and no bias is added. Every thread keeps the sum of exponentials relative to its largest logit, and its
+    best tokens in registers; then the block selects the best of all, one place at a time.
     """
     number, add_power = NUMBERS[dtype], add_power_of(dtype)
 
@@ -109,7 +111,8 @@ def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS, *, 
 
 @lru_cache
 def log_probs_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """Return a block a row: logits [V] to log-probabilities in their place, the bits that `best_tokens` gives."""
+    """Return a kernel with a block per row: logits [V] to log-probabilities in place, bit-identical to
+    `best_tokens`."""
     number, add_power = NUMBERS[dtype], add_power_of(dtype)
 
     def log_probs(logits, bias, V):  # type: ignore[no-untyped-def]
@@ -127,7 +130,7 @@ def log_probs_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 
 def best_tokens(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any) -> None:
-    """The K best tokens of each row and their log-probabilities, best first; of equal ones the lower token.
+    """Find the K best tokens of each row and their log-probabilities, best first; of equal ones the lower token.
 
     logits [R, V] (without bias), bias [V]; tokens int32 [R, K], scores [R, K]. Tokens below `first` count for the
     normalisation but are never chosen; unused places have token -1.
@@ -136,7 +139,7 @@ def best_tokens(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: An
 
 
 def top_tokens(runtime: Runtime, rows: Any, tokens: Any, scores: Any) -> None:
-    """The best tokens of rows of scores [R, V], -inf never; see `kernels.choose.top_tokens`."""
+    """Find the best tokens of rows of scores [R, V], never one with -inf; see `kernels.choose.top_tokens`."""
     _best(runtime, rows, rows, 0, tokens, scores, normalise=False)
 
 
@@ -148,14 +151,14 @@ def _best(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: Any, sco
 
 
 def log_probs(runtime: Runtime, logits: Any, bias: Any) -> None:
-    """logits [R, V] (without bias) to log-probabilities, in place."""
+    """Convert logits [R, V] (without bias) to log-probabilities, in place."""
     R, V = logits.shape
     if R:
         runtime.launch(log_probs_kernel(logits.dtype, row_threads(V)), R, logits, bias, V)
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """For usual beams, for the tests that compile."""
+    """Return kernels for usual beams, for the tests that compile them."""
     found = {f"log_probs {kind}": log_probs_kernel(kind) for kind in NUMBERS}
     for kind in NUMBERS:
         for K in (1, 5, 10):

@@ -1,7 +1,7 @@
-"""Search rules on a GPU: what may not come next, what counts less, and tokens drawn at random.
+"""Search rules on a GPU: forbidden tokens, penalties, and tokens drawn at random.
 
-The meaning of each rule is that of `decode.rules`, the numbers of a drawing those of `kernels.choose.draw_tokens` and
-`decode.sampling`; a sum over all tokens adds up in another order here.
+The rules are those of `decode.rules`, the random numbers those of `kernels.choose.draw_tokens` and `decode.sampling`; a
+sum over all tokens is computed in another order here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ _UNIT = 2.0**-53
 
 @lru_cache
 def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """Return a block a row: scores [V] from log-probabilities [V], maybe the same memory, in the order of
-    `SearchOptions.rules`."""
+    """Return a kernel with a block per row: scores [V] from log-probabilities [V], in the order of
+    `SearchOptions.rules`.
+
+    Both may be the same memory.
+    """
     number = NUMBERS[dtype]
 
     def apply_rules(  # type: ignore[no-untyped-def]
@@ -56,7 +59,7 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         num_phrases,
         longest,
     ):
-        me, all_of_us = int64(cuda.threadIdx.x), int64(cuda.blockDim.x)
+        me, num_threads = int64(cuda.threadIdx.x), int64(cuda.blockDim.x)
         row = int64(cuda.blockIdx.x)
         n, base = row // K, row * V
         step = int64(steps[n])
@@ -67,8 +70,8 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         kept = number(0)
         if forced >= 0:
             kept = log_probs[base + forced]
-        cuda.syncthreads()  # whoever reads it has read it
-        for j in range(me, V, all_of_us):
+        cuda.syncthreads()  # all threads have read the forced token's value
+        for j in range(me, V, num_threads):
             x = log_probs[base + j]
             if forced >= 0 or not _may_come(j, first, never):
                 x = number(_NEVER)
@@ -79,7 +82,7 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
                 scores[base + forced] = kept
             return
         if factor != number(1):
-            for i in range(me, step, all_of_us):
+            for i in range(me, step, num_threads):
                 token, again = words[line + i], False
                 for before in range(i):
                     if words[line + before] == token:
@@ -88,16 +91,16 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
                     scores[base + int64(token)] *= factor
             cuda.syncthreads()
         if size > 0:
-            for i in range(me, step - size + 1, all_of_us):
+            for i in range(me, step - size + 1, num_threads):
                 same = True
                 for j in range(size - 1):
                     if words[line + i + j] != words[line + step - size + 1 + j]:
                         same = False
                 if same:
                     scores[base + int64(words[line + i + size - 1])] = number(_NEVER)
-        for i in range(me, count, all_of_us):
+        for i in range(me, count, num_threads):
             scores[base + int64(forbidden[i])] = number(_NEVER)
-        for p in range(me, num_phrases, all_of_us):
+        for p in range(me, num_phrases, num_threads):
             start = int64(starts[p])
             before = int64(starts[p + 1]) - start - 1
             same = before <= step
@@ -118,7 +121,7 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 @device_function
 def mix(x):  # type: ignore[no-untyped-def]
-    """As `decode.sampling.mix`."""
+    """Mix the bits of x as `decode.sampling.mix` does."""
     x = x + uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> uint64(27))) * uint64(0x94D049BB133111EB)
@@ -127,16 +130,17 @@ def mix(x):  # type: ignore[no-untyped-def]
 
 @lru_cache
 def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """Return a block a row: one token drawn from its scores [V]; -1 where all are -inf.
+    """Return a kernel with a block per row that draws one token from its scores [V]; -1 where all are -inf.
 
-    From all tokens it is found by partial sums. Of the best few (top_k, top_p) the next best one is looked for again
-    and again, so that a drawing takes as many looks over the row as tokens are kept.
+    Among all tokens it is found by partial sums. Among the best few (top_k, top_p) the next best one is searched
+    repeatedly, so that a drawing takes as many passes over the row as tokens are kept.
     """
     number = NUMBERS[dtype]
 
     @device_function
     def next_best(scores, base, V, value, index, shared, at):  # type: ignore[no-untyped-def]
-        """Of the tokens behind (value, index) in the order of scores the first, and its score; NOBODY if none."""
+        """Return the token that follows (value, index) in the order of scores, and its score; NOBODY if there is
+        none."""
         best, place = number(LOWEST), NOBODY
         for j in range(int64(cuda.threadIdx.x), V, int64(cuda.blockDim.x)):
             x = scores[base + j]
@@ -220,7 +224,7 @@ def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 @lru_cache
 def pick_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
-    """out[r, k] = x[r, tokens[r, k]], 0 where there is no token; x [R, V], out [R, places]."""
+    """Return a kernel: out[r, k] = x[r, tokens[r, k]], 0 where there is no token; x [R, V], out [R, places]."""
     number = NUMBERS[dtype]
 
     def pick(x, tokens, out, size, places, V):  # type: ignore[no-untyped-def]
@@ -235,7 +239,8 @@ def pick_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
 
 def _extend_words(words, parents, tokens, steps, live, K, width):  # type: ignore[no-untyped-def]
-    """A warp a row, after a step: the words of its parent and its own token, in the half that the step did not read."""
+    """Write each row's words after a step, by a warp: its parent's words and its own token, into the half not just
+    read."""
     row = int64(cuda.blockIdx.x)
     n = row // K
     step, rows = int64(steps[n]), int64(cuda.gridDim.x)
@@ -256,7 +261,7 @@ EXTEND_WORDS = Kernel(
 def choose_tokens(
     runtime: Runtime, log_probs: Any, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
 ) -> tuple[Any, Any, Any]:
-    """See `Device.choose_tokens`."""
+    """Return the best or drawn tokens; see `Device.choose_tokens`."""
     R, V = log_probs.shape
     kind, (N, width) = log_probs.dtype, (len(state.live), rules.words.shape[-1])
     K, threads = R // N, row_threads(V)
@@ -284,13 +289,13 @@ def choose_tokens(
 
 
 def extend_words(runtime: Runtime, rules: BeamRules, state: BeamState) -> None:
-    """After a beam's step: the words of every row."""
+    """Update the words of every row after a beam's step."""
     R, width = len(state.tokens), rules.words.shape[-1]
     given = state.parents, state.tokens, state.steps, state.live
     runtime.launch(EXTEND_WORDS, R, rules.words, *given, R // len(state.live), width)
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """Return all of them, for the tests that compile."""
+    """Return all kernels of this module, for the tests that compile them."""
     makers = (rules_kernel, draw_kernel, pick_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

@@ -1,4 +1,4 @@
-"""What several models say of the next token, as one on a GPU; and what a hypothesis has left of its source."""
+"""Averages of several models' predictions on a GPU; and the coverage term of a hypothesis's score."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, row_threads
 from nmt.rnn.kernels.cuda.rows.rows import NUMBERS, blocks_for
 
-_LEAST = 1e-10  # as decode.penalty: a word that nothing attends to counts as so much
+_LEAST = 1e-10  # as in decode.penalty: the minimum coverage of a word that receives no attention
 
 
 @lru_cache
 def join_kernel(dtype: np.dtype, probabilities: bool, threads: int = THREADS) -> Kernel:
-    """total += x, of log-probabilities or of what they are the logarithm of; then, unless `count` is 0, their mean."""
+    """Return a kernel: total += x, of log-probabilities or of probabilities; then, unless `count` is 0, their mean."""
     number = NUMBERS[dtype]
 
     def join(total, x, size, count):  # type: ignore[no-untyped-def]
@@ -43,8 +43,10 @@ def join_kernel(dtype: np.dtype, probabilities: bool, threads: int = THREADS) ->
 
 @lru_cache
 def coverage_kernel(dtype: np.dtype, threads: int = 32) -> Kernel:
-    """Return a block a row: out[r] = factor * the sum of log(min(coverage, 1)) over its n source words; a negative
-    coverage is no word (see decode.penalty.final_scores)."""
+    """Return a kernel with a block per row: out[r] = factor * the sum of log(min(coverage, 1)) over its n source words.
+
+    A negative coverage marks padding (see decode.penalty.final_scores).
+    """
     number = NUMBERS[dtype]
 
     def coverage(seen, out, n, factor):  # type: ignore[no-untyped-def]
@@ -73,12 +75,12 @@ def average(runtime: Runtime, arrays: Sequence[Any], kind: Literal["log_prob", "
 
 
 def coverage_bonus(runtime: Runtime, coverage: Any, factor: float, out: Any) -> None:
-    """See `Device.coverage_bonus`."""
+    """Compute the coverage term of scores; see `Device.coverage_bonus`."""
     R, n = coverage.shape
     runtime.launch(coverage_kernel(coverage.dtype, row_threads(n)), R, coverage, out, n, factor)
 
 
 def example_kernels() -> dict[str, Kernel]:
-    """Return all of them, for the tests that compile."""
+    """Return all kernels of this module, for the tests that compile them."""
     found = {f"coverage {kind}": coverage_kernel(kind) for kind in NUMBERS}
     return found | {f"join {kind} {p}": join_kernel(kind, p) for kind in NUMBERS for p in (False, True)}
