@@ -66,9 +66,9 @@ class Front(Command, click.Group):
 @click.command(cls=Front, context_settings={"max_content_width": 100})
 @version_option()
 def front() -> None:
-    """Train, use and measure small recurrent translators.
+    """Train, use and measure small recurrent translation models.
 
-    `nmt COMMAND --help` explains a command. Each is also a program of its own: `nmt train` is `nmt-train`.
+    `nmt COMMAND --help` explains a command. Each command is also a separate program: `nmt train` is `nmt-train`.
 
     \b
     Examples:

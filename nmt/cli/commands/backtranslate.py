@@ -25,29 +25,33 @@ _PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "che
     required=True,
     help="Prefix of the two files to write.",
 )
+@click.option("--tag", metavar="WORD", default="<bt>", help="Tag of these pairs in the lines for the config.")
+@click.option("--sampling", is_flag=True, help="Sample translations instead of running beam search.")
 @click.option(
-    "--tag", metavar="WORD", default="<bt>", help="What the lines for the config name as the tag of these pairs."
+    "--sampling-topk",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Sample from the N most likely subwords; 0 means all.",
 )
-@click.option("--sampling", is_flag=True, help="Draw translations instead of searching for the best.")
-@click.option("--sampling-topk", type=click.IntRange(min=0), metavar="N", help="Draw among the N likeliest subwords.")
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Start of the numbers that are drawn.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Random seed for sampling.")
 @click.option("--beam-size", type=click.IntRange(min=1), metavar="N", show_default="as the model's config")
 @click.option("--batch-size", type=click.IntRange(min=1), metavar="N", show_default="as the model's config")
-@click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint of the model.")
+@click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint to load.")
 @threads_option()
 @device_option()
 @compute_dtype_option()
 @version_option()
 def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: Any) -> None:
-    """Translate TEXT by the model in MODEL_DIR into pairs to train on: PREFIX.SRC and PREFIX.TGT, named by the model's
+    """Translate TEXT with the model in MODEL_DIR into training pairs: PREFIX.SRC and PREFIX.TGT, named by the model's
     languages.
 
-    Back-translation (Sennrich et al. 2016): TEXT is of the language that is to be learned, and the model translates out
-    of it; its translations become sources. Distillation (Kim and Rush 2016): TEXT is the source of a training text, and
-    the model is a larger one of the same direction; its translations become targets.
+    Back-translation (Sennrich et al. 2016): TEXT is in the target language of the model to be trained, and MODEL_DIR
+    translates from that language; its translations become sources. Distillation (Kim and Rush 2016): TEXT is the source
+    side of a training text, and MODEL_DIR is a larger model for the same direction; its translations become targets.
 
-    The same command goes on where it stopped. The file with the copy of TEXT appears last: while it is missing, no
-    training takes the pairs for whole. Standard output gets the number of pairs, standard error the lines for a config.
+    Run the same command again to resume. The file with the copy of TEXT is written last, so that training never reads
+    an incomplete set of pairs. The number of pairs goes to standard output, and the lines for a config to standard
+    error.
 
     \b
     Examples:

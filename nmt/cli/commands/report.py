@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     type=OutputFile(),
     metavar="FILE",
     default="report.html",
-    help="The page to write; - is stdout.",
+    help="Output page; - is stdout.",
 )
-@click.option("--title", metavar="TEXT", default="Training report", help="The page's heading.")
+@click.option("--title", metavar="TEXT", default="Training report", help="Title of the page.")
 @click.option(
     "--attention",
     type=click.IntRange(min=0),
     default=2,
-    help="Sample sentences whose attention to draw, with each best model; 0 loads no model.",
+    help="Number of sample sentences to plot attention for, with each run's best model; 0 loads no model.",
 )
 @version_option()
 def report(folders: tuple[str, ...], output: str, title: str, attention: int) -> None:
-    """Write one page about the runs in MODEL_DIR...: curves, scores with intervals, translations.
+    """Write a page about the runs in MODEL_DIR...: curves, scores with intervals, translations.
 
-    The page is one file that any browser shows without a network: curves to zoom into, validation
-    scores with 95 % intervals, sample translations as they changed, attention, speed, machine,
-    settings and where they differ, and what was found in the corpus. Runs may still be going on.
+    The page is one HTML file that any browser shows without a network: zoomable curves, validation scores with 95 %
+    intervals, sample translations over time, attention, speed, machine, settings and their differences, and problems
+    found in the corpus. Runs may still be in progress.
 
     \b
     Examples:

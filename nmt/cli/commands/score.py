@@ -27,17 +27,25 @@ _CHUNK = 2048
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
 @click.option(
-    "--src", type=InputPath(), metavar="FILE", help="Source text, a sentence a line; a language model has none."
+    "--src", type=InputPath(), metavar="FILE", help="Source text, one sentence per line; not for language models."
 )
-@click.option("--tgt", type=InputPath(), metavar="FILE", required=True, help="Its translations, line by line; or text.")
-@click.option("--independent", is_flag=True, help="Language models: score each line by itself, not after the others.")
-@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Where to write; - is stdout.")
-@click.option("--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Columns or JSON objects.")
+@click.option(
+    "--tgt",
+    type=InputPath(),
+    metavar="FILE",
+    required=True,
+    help="Translations to score, one per line; for a language model, the text.",
+)
+@click.option("--independent", is_flag=True, help="Language models only: score each line without the lines before it.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Output file; - is stdout.")
+@click.option(
+    "--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Write columns or JSON objects."
+)
 @click.option(
     "--batch-size",
     type=WholeSetting("decoding.batch_size", 1, 100_000),
-    show_default="decoding.batch_size of the config, there 64",
-    help="Sentences scored together: speed, not results.",
+    show_default="decoding.batch_size of the config, or 64",
+    help="Number of sentences scored together; affects speed, not results.",
 )
 @language_model_options()
 @checkpoint_option()
@@ -56,14 +64,13 @@ def score(
 ) -> None:
     """Score translations with the model in MODEL_DIR: the natural logarithm of their probability.
 
-    Each pair gives a line of four columns between tabs: number of the line (from 0), log-probability,
-    number of subwords with the end of the sentence, perplexity of a subword. With --output-format
-    json it gives an object, which has the subwords and their log-probabilities too. Standard error
-    gets the perplexity of the whole. With --lm what is added up is not the logarithm of a probability
-    but what a search with --lm ranks by.
+    Each pair gives a line of four tab-separated columns: number of the line (from 0), log-probability, number of
+    subwords including the end of the sentence, perplexity per subword. With --output-format json it gives an object
+    that also contains the subwords and their log-probabilities. The total perplexity goes to standard error. With --lm
+    the sum is not the logarithm of a probability but the score by which a search with --lm ranks.
 
-    A language model (task: lm) scores text: --tgt alone. Each line is read after those before it, as
-    in training, unless --independent; a blank line has nothing to score.
+    A language model (task: lm) scores text, given by --tgt alone. Each line is read after the lines before it, as in
+    training, unless --independent is given; a blank line has nothing to score.
 
     \b
     Examples:

@@ -48,48 +48,52 @@ Ids = tuple[list[list[int]], list[list[int]]]
     type=InputPath(),
     metavar="FILE",
     show_default="data.dev of the config",
-    help="Source text to measure with.",
+    help="Source text to tune and measure with.",
 )
 @click.option(
     "--dev-tgt", type=InputPath(), metavar="FILE", show_default="data.dev of the config", help="Its translations."
 )
-@click.option("--pairs", type=click.IntRange(min=1), default=200_000, help="Pairs of lines to learn from, at most.")
+@click.option(
+    "--pairs", type=click.IntRange(min=1), default=200_000, help="Maximum number of sentence pairs to learn from."
+)
 @click.option(
     "--translated",
     type=click.IntRange(min=0),
     default=50_000,
-    help="So many of them, at most, are also translated, to learn what the model says itself.",
+    help="Maximum number of those pairs to translate as well, to learn from the model's own output.",
 )
-@click.option("--per-source", type=click.IntRange(min=1), default=20, help="Most target subwords of a source subword.")
+@click.option(
+    "--per-source", type=click.IntRange(min=1), default=20, help="Maximum number of target subwords per source subword."
+)
 @click.option(
     "--mass",
     type=FiniteRange(0.0, 1.0, min_open=True),
     default=1.0,
-    help="As few of them as have this share of the source subword's attention.",
+    help="Keep the fewest target subwords with this share of a source subword's attention.",
 )
 @click.option(
     "--frequent",
     type=click.IntRange(min=0),
-    show_default="as few as keep to --most-missed",
-    help="Most frequent target subwords, for all sentences.",
+    show_default="as few as --most-missed permits",
+    help="Number of frequent target subwords to allow in every sentence.",
 )
 @click.option(
     "--most-missed",
     type=FiniteRange(0.0, 100.0),
     default=1.0,
-    help="Percent of what the model says that the shortlist may leave out, on the second text.",
+    help="Maximum percentage of the model's own output on the second text that the shortlist may miss.",
 )
 @compute_dtype_option()
 @threads_option()
 @cells_option()
 @version_option()
 def shortlist(model_dir: str, **options: Any) -> None:
-    """Learn a shortlist of output words for the model in MODEL_DIR, and write it there for nmt-translate --shortlist.
+    """Learn a shortlist of output words for the model in MODEL_DIR, and save it there for nmt-translate --shortlist.
 
-    The training text is put through the model once, and once more the model's own translations of it; each target
-    subword counts for the source subwords it attends to. Then a second text, which the model was not trained on,
-    decides how many frequent subwords are candidates of every sentence, and says how many subwords the shortlist
-    misses: of the reference, and of what the model says with its whole vocabulary. Standard output gets these figures.
+    The model reads the training text once, and then its own translations of that text; each target subword counts for
+    the source subwords it attends to. A second text, on which the model was not trained, then decides how many frequent
+    subwords are candidates in every sentence, and shows how many subwords the shortlist misses: of the reference, and
+    of the model's output with its whole vocabulary. These figures go to standard output.
 
     \b
     Example:

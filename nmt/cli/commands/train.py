@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     "overrides",
     metavar="KEY.PATH=VALUE",
     multiple=True,
-    help="Replace one setting of the config; may be given several times.",
+    help="Override one setting of the config; may be repeated.",
 )
 @threads_option()
 @device_option()
 @click.option(
     "--seed",
     type=WholeSetting("seed", 0),
-    show_default="seed of the config, there 42",
-    help="Start of all random numbers.",
+    show_default="seed of the config, or 42",
+    help="Random seed.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),
     metavar="N",
     show_default=False,
-    help="Train N times, with this seed and those after it, in folders of model_dir; print mean and deviation.",
+    help="Train N times with consecutive seeds, in subfolders of model_dir; print mean and deviation.",
 )
 @click.option(
     "--preset",
     type=Setting("preset", "NAME"),
     show_default=False,
-    help="Start from settings of this name, which those of CONFIG.yaml replace: that may then say texts alone.",
+    help="Start from this preset; CONFIG.yaml overrides it and may then name only the texts.",
 )
 @click.option(
     "--budget",
     metavar="TIME",
     show_default=False,
-    help="Train for this time, such as 2h or 90m: updates, schedule and validations are fitted to it on this machine.",
+    help="Train for this time, such as 2h or 90m; updates, schedule and validations are fitted to this machine's speed.",
 )
 @click.option(
     "--profile",
@@ -60,12 +60,12 @@ if TYPE_CHECKING:
     flag_value=20,
     metavar="[N]",
     show_default=False,
-    help="Train nothing: run N updates (20) and print where their time goes, by name of operation.",
+    help="Do not train: run N updates (20) and print the time spent in each operation.",
 )
 @click.option(
     "--plan",
     is_flag=True,
-    help="Train nothing: run a few batches and print parameters, memory, speed and how long training will take.",
+    help="Do not train: run a few batches and print parameters, memory, speed and estimated training time.",
 )
 @click.option(
     "--ranks",
@@ -73,13 +73,13 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1, max=100_000),
     metavar="N",
     show_default="1",
-    help="With --plan, also predict an update by N ranks (mpiexec -n N), over networks of several speeds.",
+    help="With --plan, also predict the time of an update on N ranks (mpiexec -n N) at several network speeds.",
 )
-@click.option("--show-config", is_flag=True, help="Train nothing: print all settings, as YAML.")
+@click.option("--show-config", is_flag=True, help="Do not train: print all settings as YAML.")
 @click.option(
     "--check-data",
     is_flag=True,
-    help="Train nothing: look at all texts and print what is wrong with them; exit code 1 where training cannot work.",
+    help="Do not train: check all texts and print the problems found; exit code 1 if training cannot work.",
 )
 @click.option(
     "--check-resume",
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     flag_value=5,
     metavar="[N]",
     show_default=False,
-    help="Train 2 N updates (N: 5) elsewhere, in one go and with an interruption; exit code 1 if any bit differs.",
+    help="Train 2 N updates (N: 5) in a temporary folder, with and without a break; exit code 1 if any bit differs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 @version_option()
@@ -110,13 +110,13 @@ def train(
     resume_updates: int | None,
     as_json: bool,
 ) -> None:
-    """Train a translator, or a language model, as CONFIG.yaml says.
+    """Train a translation model or a language model with the settings in CONFIG.yaml.
 
-    CONFIG.yaml has our settings or JoeyNMT's, which are told as ours (docs/import.md). The model goes to the folder its
-    model_dir names. The same command goes on where an earlier run stopped. Ctrl-C or SIGTERM finishes the update under
-    way, saves and exits (130, 143); a second one exits at once. Progress goes to standard error, and with more detail
-    to train.log and metrics.jsonl in the folder; standard output gets the results. --seeds is the sweep of nmt-sweep
-    over seeds alone. --plan, --profile, --show-config, --check-data and --check-resume leave model_dir alone.
+    CONFIG.yaml contains our settings or JoeyNMT's, which are converted (docs/import.md). The model is written to the
+    folder given by model_dir. Run the same command again to resume an interrupted run. Ctrl-C or SIGTERM finishes the
+    current update, saves and exits (130, 143); a second one exits at once. Progress goes to standard error, and in
+    more detail to train.log and metrics.jsonl in the folder; results go to standard output. --seeds runs nmt-sweep
+    over seeds only. --plan, --profile, --show-config, --check-data and --check-resume do not touch model_dir.
 
     \b
     Examples:

@@ -32,101 +32,106 @@ _CHUNK_BATCHES = 32
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=InputPath())
-@writes("-o", "--output", kind=OutputPlace(), default="-", text="A file, or a folder (see above); - is stdout.")
-@click.option("--shard", type=Shard(), metavar="I/N", help="Translate part I of N of the input, into a folder.")
+@writes("-o", "--output", kind=OutputPlace(), default="-", text="Output file or folder (see above); - is stdout.")
+@click.option("--shard", type=Shard(), metavar="I/N", help="Translate only part I of N of the input, into a folder.")
 @click.option(
     "--input-format",
     type=click.Choice(TABLE_FORMATS),
-    show_default="by the name: .jsonl, .parquet, else text",
-    help="What INPUT holds: lines, objects of JSON, or a table.",
+    show_default="from the file name: .jsonl, .parquet, else text",
+    help="Format of INPUT: lines of text, JSON objects, or a Parquet table.",
 )
-@click.option("--column", metavar="NAME", default="text", help="The column of a table to translate.")
-@click.option("--output-column", metavar="NAME", default="translation", help="The column of its translations.")
+@click.option("--column", metavar="NAME", default="text", help="Table column to translate.")
+@click.option("--output-column", metavar="NAME", default="translation", help="Table column for the translations.")
 @beam_options()
 @click.option(
     "--n-best",
     type=WholeSetting("decoding.n_best", 1, 10_000),
-    show_default="decoding.n_best of the config, there 1; one where text is written",
-    help="Write up to this many translations of each line, as columns (see above).",
+    show_default="decoding.n_best of the config, or 1; always 1 for text output",
+    help="Write up to this many translations per line, as columns (see above).",
 )
-@click.option("--scores", is_flag=True, help="Write the score beside each translation, as columns.")
+@click.option("--scores", is_flag=True, help="Write the score next to each translation, as columns.")
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
     show_default="text, or tsv with --n-best or --scores",
-    help="Text, columns, or a JSON object for each line of INPUT (see above).",
+    help="Write text, columns, or one JSON object per line of INPUT (see above).",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(["lines", "auto", "text", "html", "xml", "srt", "po", "xliff", "docx"]),
     default="lines",
-    help="What INPUT is: a sentence a line, or a document (see above); auto goes by the ending of its name.",
+    help="Type of INPUT: one sentence per line, or a document (see above); auto uses the file extension.",
 )
-@click.option("--split/--no-split", default=True, help="Cut a document's paragraphs into sentences, or lines are such.")
-@writes("--alignments", text="Also write which words belong together, as 0-0 1-2 ...")
+@click.option(
+    "--split/--no-split", default=True, help="Split paragraphs of a document into sentences, or treat each as one."
+)
+@writes("--alignments", text="Also write word alignments, as 0-0 1-2 ...")
 @click.option(
     "--alignment-type",
     type=click.Choice(["hard", "soft"]),
     default="hard",
-    help="Pairs of words, or how much each word attends to every source word.",
+    help="hard: pairs of words; soft: the attention of each word over all source words.",
 )
 @writes(
     "--plot-attention",
     kind=OutputFolder(),
     metavar="DIR",
-    text="Also write a picture of each line's attention, DIR/LINE.svg.",
+    text="Also plot the attention of each line, as DIR/LINE.svg.",
 )
-@click.option("--replace-unk", is_flag=True, help="Put the source word attended to in the place of an unknown one.")
-@reads("--dictionary", text="What --replace-unk puts for a word: lines of word, tab, word.")
-@click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
-@reads("--prefix", text="What each translation begins with, line by line, in whole words.")
-@click.option("--prefix-text", metavar="TEXT", show_default="none", help="What every translation begins with.")
-@reads("--constraints", text="Phrases each translation must hold: in a line, between tabs.")
+@click.option(
+    "--replace-unk", is_flag=True, help="Replace each unknown word by the source word with the most attention."
+)
+@reads("--dictionary", text="Translations for --replace-unk: one source word, a tab and its translation per line.")
+@click.option(
+    "--shortlist", is_flag=True, help="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist."
+)
+@reads("--prefix", text="Forced beginnings of the translations, one per line, in whole words.")
+@click.option("--prefix-text", metavar="TEXT", show_default="none", help="Forced beginning of every translation.")
+@reads("--constraints", text="Phrases that each translation must contain: one line per sentence, separated by tabs.")
 @click.option(
     "--constraint-text",
     metavar="TEXT",
     multiple=True,
     show_default="none",
-    help="A phrase every translation must hold; may be repeated.",
+    help="A phrase that every translation must contain; may be repeated.",
 )
-@reads("--glossary", text="Preferred translations: lines of a phrase, a tab, its translation.")
-@reads("--forbid", text="Words or phrases that no translation holds, one a line.")
-@click.option("--no-unk", is_flag=True, help="Never produce the unknown subword (decoding.generate_unk: false).")
+@reads("--glossary", text="Preferred translations: one phrase, a tab and its translation per line.")
+@reads("--forbid", text="Words or phrases that no translation may contain, one per line.")
+@click.option("--no-unk", is_flag=True, help="Never produce the unknown-word token (decoding.generate_unk: false).")
 @search_options()
-@reads("--ensemble", metavar="DIR", multiple=True, text="Translate with this model too; may be repeated.")
+@reads("--ensemble", metavar="DIR", multiple=True, text="Add this model to the ensemble; may be repeated.")
 @click.option(
     "--ensemble-average",
     type=click.Choice(["log_prob", "prob"]),
     default="log_prob",
-    help="What of the models of an ensemble is averaged.",
+    help="Average the ensemble's log-probabilities or probabilities.",
 )
 @language_model_options()
-@click.option("--resume", is_flag=True, help="Write to the output file as it goes, and continue one half done.")
+@click.option("--resume", is_flag=True, help="Write the output file as lines finish, and continue a partial one.")
 @running_options()
 def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
-    """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train), or in a file of
-    nmt-bundle.
+    """Translate INPUT, one sentence per line, with the model in MODEL_DIR: a folder written by nmt-train, or a file
+    written by nmt-bundle.
 
-    INPUT is a text file in UTF-8, plain or .gz, or a pipe; - or none is standard input. Each line
-    gives one line of detokenised text, in order; a blank line gives an empty line. Lines of a pipe or
-    a terminal are answered when they come: those that are there are translated together.
+    INPUT is a UTF-8 text file, plain or .gz, or a pipe; - or no INPUT is standard input. Each line gives one line of
+    detokenised text, in order; a blank line gives an empty line. Lines from a pipe or a terminal are translated as they
+    arrive, in batches of those that are waiting.
 
-    With --n-best, --scores or --output-format tsv each translation is a line of four columns between
-    tabs: number of the input line (from 0), rank (from 1), score, text. The score is the natural
-    logarithm of the probability after the length penalty; higher is better. With --output-format
-    json each input line gives an object with its translations: text, score, log_prob, and of each
-    the subwords with their log-probabilities, the alignment of words and warnings.
+    With --n-best, --scores or --output-format tsv each translation is a line of four tab-separated columns: number of
+    the input line (from 0), rank (from 1), score, text. The score is the natural logarithm of the probability after the
+    length penalty; higher is better. With --output-format json each input line gives a JSON object with its
+    translations: text, score, log_prob, the subwords with their log-probabilities, the word alignment and warnings.
 
-    With --format INPUT is a document, and so is the output: paragraphs are cut into sentences and put together again,
-    tags and placeholders follow their words, all else stays byte for byte (docs/serving.md).
+    With --format INPUT is a document, and so is the output: paragraphs are split into sentences and joined again, tags
+    and placeholders follow their words, and all else is kept byte for byte (docs/serving.md).
 
-    Several files, a folder, or a table (.jsonl, .parquet) are translated file by file, each into one of the same name
-    in the folder that -o names; a table keeps its columns and gets translation, translation_error (what is wrong with
-    a row) and, with --scores, translation_score. A file appears when it is whole; what is there already is not done
-    again. With --shard I/N this command does one part of N (docs/many-machines.md).
+    Several files, a folder, or a table (.jsonl, .parquet) are translated file by file, each into a file of the same
+    name in the folder given by -o. A table keeps its columns and gets translation, translation_error (what is wrong
+    with a row) and, with --scores, translation_score. A file appears only when it is complete; files that exist are not
+    translated again. With --shard I/N this command does one part of N (docs/many-machines.md).
 
-    What the options of the search mean, and where they come from, is told in docs/decoding.md.
+    docs/decoding.md explains the search options and where they come from.
 
     \b
     Examples:

@@ -179,8 +179,8 @@ def checkpoint_option() -> Callable[[Any], Any]:
     return click.option(
         "--checkpoint",
         metavar="NAME",
-        show_default="best, or last where there is no best yet",
-        help="Which parameters of the model folder to use: best, last, or a numbered one such as best-600.",
+        show_default="best, or last if there is no best yet",
+        help="Checkpoint to load: best, last, or a numbered one such as best-600.",
     )
 
 
@@ -190,7 +190,7 @@ def cells_option() -> Callable[[Any], Any]:
         "--cells",
         metavar="MODULE",
         multiple=True,
-        help="Let the model name cells of this module, whose code then runs; may be repeated.",
+        help="Import this module for cells that the model names (this runs its code); may be repeated.",
     )
 
 
@@ -221,7 +221,7 @@ def threads_option() -> Callable[[Any], Any]:
         "--threads",
         type=WholeSetting("threads", 1, 1024),
         show_default="threads of the config, or all cores",
-        help="Processor cores to use.",
+        help="Number of CPU cores to use.",
     )
 
 
@@ -230,8 +230,8 @@ def device_option() -> Callable[[Any], Any]:
     return click.option(
         "--device",
         type=click.Choice(["cpu", "cuda", "auto"]),
-        show_default="device of the config, there cpu",
-        help="Where to compute: the processor, a GPU, or the GPU if there is a usable one.",
+        show_default="device of the config, or cpu",
+        help="Device to compute on; auto uses the GPU if a usable one is found.",
     )
 
 
@@ -240,8 +240,8 @@ def compute_dtype_option() -> Callable[[Any], Any]:
     return click.option(
         "--compute-dtype",
         type=click.Choice(["float32", "bfloat16", "int8"]),
-        show_default="compute_dtype of the config, there float32",
-        help="What is multiplied: bfloat16 is faster on a processor that has instructions for it, int8 on any.",
+        show_default="compute_dtype of the config, or float32",
+        help="Number format of matrix products: bfloat16 is faster on CPUs with instructions for it, int8 on any CPU.",
     )
 
 
@@ -256,21 +256,21 @@ def beam_options() -> Callable[[Any], Any]:
         click.option(
             "--beam-size",
             type=WholeSetting("decoding.beam_size", 1, 1000),
-            show_default="decoding.beam_size of the config, there 5",
-            help="Hypotheses kept at each step; 1 is greedy search.",
+            show_default="decoding.beam_size of the config, or 5",
+            help="Number of hypotheses kept at each step; 1 is greedy search.",
         ),
         click.option(
             "--length-penalty",
             type=Setting("decoding.length_penalty", "none|average|ALPHA"),
-            show_default="decoding.length_penalty of the config, there 1.0",
-            help="How hypotheses of different lengths are compared: by the sum or the mean of "
-            "their log-probabilities, or by GNMT's penalty to the power ALPHA.",
+            show_default="decoding.length_penalty of the config, or 1.0",
+            help="Score hypotheses by the sum (none) or mean (average) of their log-probabilities, or with "
+            "GNMT's length penalty to the power ALPHA.",
         ),
         click.option(
             "--batch-size",
             type=WholeSetting("decoding.batch_size", 1, 100_000),
-            show_default="decoding.batch_size of the config, there 64",
-            help="Sentences translated together: speed, not results.",
+            show_default="decoding.batch_size of the config, or 64",
+            help="Number of sentences translated together; affects speed, not results.",
         ),
         checkpoint_option(),
     )

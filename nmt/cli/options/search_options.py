@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def _option(name: str, kind: Any, text: str, key: str, default: object) -> tuple[str, Callable[[Any], Any]]:
     """kind: What makes a type for the path of a setting, or a type of click's."""
-    shown = f"decoding.{key} of the config, there {default}"
+    shown = f"decoding.{key} of the config, or {default}"
     kind = kind(f"decoding.{key}") if isinstance(kind, partial) else kind
     return key, click.option(name, key, type=kind, default=None, show_default=shown, help=text)
 
@@ -32,30 +32,74 @@ _TEMPERATURE = partial(NumberSetting, least=0.001, most=1000)
 
 _MEASURE = click.Choice(["none", "chrf", "bleu"])
 _OPTIONS = [
-    _option("--min-length", _LENGTH, "Least subwords of a translation.", "min_length", 0),
-    _option("--max-length-ratio", _RATIO, "Most subwords for each one of the source ...", "max_length_ratio", 2.0),
-    _option("--max-length-extra", _LENGTH, "... and so many more.", "max_length_extra", 10),
-    _option("--word-reward", _ANY, "Added to the score for each subword.", "word_reward", 0.0),
+    _option("--min-length", _LENGTH, "Minimum length of a translation, in subwords.", "min_length", 0),
+    _option(
+        "--max-length-ratio",
+        _RATIO,
+        "Maximum length of a translation, in subwords per source subword ...",
+        "max_length_ratio",
+        2.0,
+    ),
+    _option("--max-length-extra", _LENGTH, "... plus this many subwords.", "max_length_extra", 10),
+    _option("--word-reward", _ANY, "Bonus added to the score for each subword.", "word_reward", 0.0),
     _option(
         "--word-reward-bounded/--word-reward-unbounded",
         None,
-        "No reward beyond the length that the training text expects.",
+        "Stop the word reward at the length expected from the training text.",
         "word_reward_bounded",
         "false",
     ),
-    _option("--coverage-penalty", _WEIGHT, "GNMT's beta: source left out lowers the score.", "coverage_penalty", 0.0),
-    _option("--no-repeat-ngram-size", _LENGTH, "No sequence of so many subwords twice.", "no_repeat_ngram_size", 0),
-    _option("--repetition-penalty", _ABOVE, "Above 1: repeated subwords are less likely.", "repetition_penalty", 1.0),
-    _option("--beam-groups", _BEAM, "Groups of a diverse beam; divides --beam-size.", "beam_groups", 1),
-    _option("--diversity-strength", _WEIGHT, "What a group pays for others' subwords.", "diversity_strength", 0.5),
-    _option("--sampling/--no-sampling", None, "Draw translations instead of searching.", "sampling", "false"),
-    _option("--sampling-temperature", _TEMPERATURE, "Below 1: nearer to the likeliest.", "sampling_temperature", 1.0),
-    _option("--sampling-topk", _COUNT, "Sample among so many likeliest subwords; 0: all.", "sampling_topk", 0),
-    _option("--sampling-topp", _NUCLEUS, "Sample among a nucleus of this probability.", "sampling_topp", 1.0),
-    _option("--seed", _COUNT, "Start of sampling's random numbers.", "sampling_seed", 0),
-    _option("--mbr", _MEASURE, "Give the candidate that agrees best with the others.", "mbr", "none"),
-    _option("--mbr-samples", _SAMPLES, "With --mbr and --sampling: samples of each line.", "mbr_samples", 32),
-    _option("--glossary-bonus", _WEIGHT, "Score for each phrase of a glossary.", "glossary_bonus", 8.0),
+    _option(
+        "--coverage-penalty", _WEIGHT, "Penalty for untranslated source words (GNMT's beta).", "coverage_penalty", 0.0
+    ),
+    _option(
+        "--no-repeat-ngram-size",
+        _LENGTH,
+        "Never repeat an n-gram of this many subwords; 0 allows repeats.",
+        "no_repeat_ngram_size",
+        0,
+    ),
+    _option(
+        "--repetition-penalty",
+        _ABOVE,
+        "Above 1, makes subwords that were already produced less likely.",
+        "repetition_penalty",
+        1.0,
+    ),
+    _option(
+        "--beam-groups", _BEAM, "Number of groups for diverse beam search; must divide --beam-size.", "beam_groups", 1
+    ),
+    _option(
+        "--diversity-strength",
+        _WEIGHT,
+        "Penalty for choosing tokens that earlier beam groups chose.",
+        "diversity_strength",
+        0.5,
+    ),
+    _option(
+        "--sampling/--no-sampling", None, "Sample translations instead of running beam search.", "sampling", "false"
+    ),
+    _option(
+        "--sampling-temperature",
+        _TEMPERATURE,
+        "Sampling temperature; below 1 favours likely subwords.",
+        "sampling_temperature",
+        1.0,
+    ),
+    _option("--sampling-topk", _COUNT, "Sample from the K most likely subwords; 0 means all.", "sampling_topk", 0),
+    _option(
+        "--sampling-topp",
+        _NUCLEUS,
+        "Sample from the smallest set of subwords with this total probability.",
+        "sampling_topp",
+        1.0,
+    ),
+    _option("--seed", _COUNT, "Random seed for sampling.", "sampling_seed", 0),
+    _option("--mbr", _MEASURE, "Choose the candidate closest to the others (minimum Bayes risk).", "mbr", "none"),
+    _option("--mbr-samples", _SAMPLES, "With --mbr and --sampling: number of samples per line.", "mbr_samples", 32),
+    _option(
+        "--glossary-bonus", _WEIGHT, "Bonus added to the score for each glossary phrase used.", "glossary_bonus", 8.0
+    ),
 ]
 
 
@@ -118,15 +162,15 @@ def _is_typed(context: click.Context, param: click.Parameter) -> bool:
 def language_model_options() -> Callable[[Any], Any]:
     """Return the options of a language model beside the translator, which all commands that put probabilities to
     translations share."""
-    _, weight = _option("--lm-weight", _WEIGHT, "What the language model's say counts; 0: nothing.", "lm_weight", 0.1)
+    _, weight = _option("--lm-weight", _WEIGHT, "Weight of the language model; 0 turns it off.", "lm_weight", 0.1)
 
     def decorate(function: Any) -> Any:
         lm = click.option(
             "--lm",
             type=InputPath(),
             metavar="MODEL",
-            show_default="decoding.lm of the config, there none",
-            help="Language model with the target's subwords that is heard too: a folder or a file of nmt-bundle.",
+            show_default="decoding.lm of the config, or none",
+            help="Target-side language model for shallow fusion (must share the target vocabulary).",
         )
         return lm(weight(function))
 
