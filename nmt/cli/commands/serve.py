@@ -78,14 +78,13 @@ from nmt.cli.options.path_types import InputPath
 @cells_option()
 @version_option()
 def serve(models: tuple[str, ...], **options: Any) -> None:
-    """Serve translations over HTTP with MODELs, folders of nmt-train or files of nmt-bundle, until SIGTERM.
+    """Serve translations over HTTP with MODELs: folders of nmt-train or files of nmt-bundle.
 
     Each model's settings give its languages. The first model of a language pair is its default; others are requested by
     name. SIGHUP reloads all models and keys without losing requests.
 
     The web page is at http://HOST:PORT/ and the API at /docs: LibreTranslate's, DeepL's version 2, and the routes of
-    OPUS-CAT and OpenNMT-py. /health, /ready and /metrics are for the operator. The log goes to stderr, one JSON object
-    per line.
+    OPUS-CAT and OpenNMT-py. /health, /ready and /metrics are for the operator. The log on stderr is JSON.
 
     docs/serving.md explains how to run it in production.
 

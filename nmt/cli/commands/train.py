@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     "--budget",
     metavar="TIME",
     show_default=False,
-    help="Train for this time, such as 2h or 90m; updates, schedule and validations are fitted to this machine's speed.",
+    help="Train for this time, such as 2h or 90m; fits updates, schedule and validations to this machine's speed.",
 )
 @click.option(
     "--profile",
