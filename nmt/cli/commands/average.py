@@ -1,4 +1,4 @@
-"""nmt-average: one model from several checkpoints of a run."""
+"""nmt-average: average several checkpoints of a run into one model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nmt-backtranslate: text of one language and a model to pairs to train another model on."""
+"""nmt-backtranslate: translate monolingual text into training pairs."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
 
 
 def _check_output(prefix: str, made: Path) -> None:
-    """Raise DataError where the pairs cannot go to that place."""
+    """Raise DataError if the pairs cannot be written to that place."""
     from nmt.cli.lines.resume import RECORD_SUFFIX
     from nmt.errors import DataError
 
@@ -96,7 +96,7 @@ def _check_output(prefix: str, made: Path) -> None:
 
 
 def _same_lines(copy: Path, text: str) -> bool:
-    """Return whether a file holds the lines of a text, no more and no fewer."""
+    """Return whether a file contains exactly the lines of a text."""
     from itertools import zip_longest
 
     from nmt.system.lines import read_lines
@@ -105,7 +105,7 @@ def _same_lines(copy: Path, text: str) -> bool:
 
 
 def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -> None:
-    """Run nmt-translate, which knows how to go on."""
+    """Run nmt-translate, which can resume."""
     from nmt.cli.commands.translate import translate
 
     words = [model_dir, text, "-o", str(made), "--resume"]
@@ -119,9 +119,9 @@ def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -
 
 
 def _copy(text: str, copy: Path, made: Path) -> int:
-    """Write the lines of the text beside their translations, unless it lies there itself; returns how many there are.
+    """Write the lines of the text next to their translations, unless the text is that file itself; return their number.
 
-    Raises DataError where there are not as many translations.
+    Raises DataError if the number of translations differs.
     """
     from nmt.cli.lines.streams import write_errors
     from nmt.system.files import replacing
@@ -142,7 +142,7 @@ def _copy(text: str, copy: Path, made: Path) -> int:
 
 
 def _check(count: int, found: int, text: str, made: Path) -> None:
-    """Raise DataError where a text of so many lines has another number of translations."""
+    """Raise DataError if the text and its translations differ in their numbers of lines."""
     from nmt.errors import DataError
 
     if count != found:

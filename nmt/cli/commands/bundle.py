@@ -1,4 +1,4 @@
-"""nmt-bundle: a model folder as one file."""
+"""nmt-bundle: write a model folder as one file."""
 
 from __future__ import annotations
 

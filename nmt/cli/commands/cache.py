@@ -1,4 +1,4 @@
-"""nmt-cache: the machine code that is kept for later processes."""
+"""nmt-cache: manage the store of compiled machine code."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class MetricNames(click.ParamType):
-    """Names of metrics between commas."""
+    """A comma-separated list of metrics."""
 
     name = "NAME,NAME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Return the names, each once."""
+        """Return the names without duplicates."""
         names = tuple(dict.fromkeys(part.strip() for part in str(value).split(",")))
         for name in names:
             if name not in ALL_METRICS:
@@ -155,7 +155,7 @@ def _check_usage(
     ref: tuple[str, ...],
     options: dict[str, Any],
 ) -> None:
-    """Raise click.UsageError where options do not go together."""
+    """Raise click.UsageError for options that cannot be combined."""
     if compare and (hyp is not None or model_dir or options["output"] or options["tsv"]):
         raise click.UsageError(
             "Give either --compare, or --hyp, or MODEL_DIR and --src; -o and --tsv go without --compare."
@@ -171,8 +171,8 @@ def _check_usage(
 
 
 def _beside(files: tuple[str, str], as_json: bool) -> str:
-    """Return the scores of two files of --json side by side. Raises DataError where they are none, or not computed
-    alike."""
+    """Return the scores of two files of --json side by side. Raises DataError if they are no such files, or their
+    signatures differ."""
     import json
 
     from nmt.errors import DataError
@@ -198,7 +198,7 @@ def _beside(files: tuple[str, str], as_json: bool) -> str:
 
 
 def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -> list[str]:
-    """Return the translations of the text `name`; the references become what the model was taught to write."""
+    """Return the translations of the text `name`; clean the references like the model's training targets."""
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.streams import output_lines, tell, telling_notices
     from nmt.data.corpora.corpus import clean_line
@@ -229,7 +229,7 @@ def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -
 
 
 def _cleaning(side: SideConfig) -> str:
-    """Return a line that says how references are cleaned before they are compared."""
+    """Return a message on how references are cleaned before the comparison."""
     done = ["with single spaces"]
     if side.normalize in ("nfc", "nfkc"):
         done.append(f"in Unicode form {side.normalize.upper()}")
@@ -239,7 +239,7 @@ def _cleaning(side: SideConfig) -> str:
 
 
 def _check_counts(src: str, num_sources: int, ref: str, num_references: int) -> None:
-    """Find out before minutes go into translating."""
+    """Check that files have equal numbers of lines, before minutes are spent on translation."""
     from nmt.errors import DataError
 
     if num_sources != num_references:

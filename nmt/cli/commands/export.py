@@ -1,4 +1,4 @@
-"""nmt-export: a model in forms that need nothing of ours."""
+"""nmt-export: write a model in formats that do not need nmt."""
 
 from __future__ import annotations
 

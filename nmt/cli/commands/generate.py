@@ -1,4 +1,4 @@
-"""nmt-generate: go on with lines, or write new ones, by a language model."""
+"""nmt-generate: continue or generate lines with a language model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nmt.system.lines import Lines
 
 _CHUNK_BATCHES = 8
-"""Batches of prompts read at a time."""
+"""Number of batches of prompts to read at a time."""
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -110,7 +110,7 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
 
 
 def _prompts(source: str | None, given: tuple[str, ...]) -> Lines[str]:
-    """Return those of the command line, then those of the file; an empty one where there are none."""
+    """Return the prompts of the command line, then those of the file; one empty prompt if there are none."""
     from nmt.system.lines import Lines, open_lines
 
     if source is None:

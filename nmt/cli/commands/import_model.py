@@ -1,4 +1,4 @@
-"""nmt-import: models that other systems trained."""
+"""nmt-import: import models trained with other systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nmt-quantize: a model in int8."""
+"""nmt-quantize: convert a model to int8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nmt-report: runs as one page for a browser."""
+"""nmt-report: summarise runs in an HTML page."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int) ->
 
 
 def _check_page(output: str) -> None:
-    """Raise DataError where the file to write is there and is no page: somebody's config, say."""
+    """Raise DataError if the output file exists and is not an HTML page, for example a config."""
     from nmt.errors import DataError
     from nmt.system.files import explain
     from nmt.system.paths import is_file, shown
@@ -75,8 +75,8 @@ def _check_page(output: str) -> None:
 
 
 def _pictures(run: Run, most: int) -> list[str]:
-    """Return the attention of the best model on its first sample sentences; none, and a word why, where that cannot
-    be."""
+    """Return plots of the best model's attention on its first sample sentences; none, with a warning, if that is
+    impossible."""
     from nmt.cli.lines.streams import tell
     from nmt.errors import NMTError
     from nmt.inference.translator import Translator

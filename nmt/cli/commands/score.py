@@ -1,4 +1,4 @@
-"""nmt-score: what a model thinks of given translations or, a language model, of text."""
+"""nmt-score: compute a model's probability of given translations, or of text for a language model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nmt.system.notices import Notices
 
 _CHUNK = 2048
-"""Pairs read at a time."""
+"""Number of pairs to read at a time."""
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -101,14 +101,14 @@ def score(
 
 @dataclass
 class _Report:
-    """Writes what is found of each line, and adds it up."""
+    """Writes the scores of each line, and sums them."""
 
     writer: LineWriter
     notices: Notices
     form: str
-    total: float = 0.0  # of log-probabilities
-    count: int = 0  # of subwords
-    number: int = 0  # of the next line
+    total: float = 0.0  # sum of log-probabilities
+    count: int = 0  # number of subwords
+    number: int = 0  # number of the next line
 
     def add(self, tokens: list[str], log_probs: list[float], warnings: Iterable[str], more: dict[str, Any]) -> None:
         self.writer.write(_line(self.form, self.number, tokens, log_probs, more))
@@ -123,7 +123,8 @@ class _Report:
 def _score_pairs(
     report: _Report, model_dir: str, src: str, tgt: str, how: dict[str, Any], loading: dict[str, Any]
 ) -> None:
-    """Score translations, pair by pair. how: arguments of `Translator.score`; loading: those of `Translator.load`."""
+    """Score translations, pair by pair. `how`: arguments of `Translator.score`; `loading`: those of
+    `Translator.load`."""
     from nmt.cli.lines.streams import in_step, tell
     from nmt.inference.translation import CUT, NOT_A_NUMBER
     from nmt.inference.translator import Translator
@@ -135,7 +136,7 @@ def _score_pairs(
         targets = [beside[tgt] for _, beside in chunk]
         for detail in translator.score([line for line, _ in chunk], targets, **how):
             more = {"alignment": [list(pair) for pair in detail.alignment]}
-            # What else a detail warns of, such as words never attended to, is true of half the lines of any text.
+            # Other warnings of a detail, such as words without attention, apply to half the lines of any text.
             warnings = [text for text in detail.warnings if text in (CUT, NOT_A_NUMBER)]
             report.add(detail.tokens, detail.log_probs, warnings, more)
         report.writer.flush()
@@ -143,7 +144,7 @@ def _score_pairs(
 
 
 def _score_text(report: _Report, model_dir: str, text: str, carry: bool, loading: dict[str, Any]) -> None:
-    """Score lines by a language model; with `carry` each is read after those before it."""
+    """Score lines with a language model; with `carry` each is read after the lines before it."""
     from nmt.cli.lines.streams import tell
     from nmt.inference.generator import Generator
     from nmt.system.lines import open_lines
@@ -160,13 +161,14 @@ def _score_text(report: _Report, model_dir: str, text: str, carry: bool, loading
 
 
 def perplexity(log_prob: float, count: int) -> float:
-    """Return the perplexity of a token, of `count` whose log-probabilities sum to `log_prob`; infinite if too large."""
+    """Return the perplexity per token of `count` tokens whose log-probabilities sum to `log_prob`; infinite if too
+    large."""
     mean = -log_prob / max(1, count)
     return math.inf if mean >= 700 else math.exp(mean)
 
 
 def _line(form: str, number: int, tokens: list[str], log_probs: list[float], more: dict[str, Any]) -> str:
-    """Return a scored line as columns between tabs, or as a JSON object with `more`."""
+    """Return a scored line as tab-separated columns, or as a JSON object with `more`."""
     total, count = sum(log_probs), len(tokens)
     if form == "tsv":
         return f"{number}\t{total:.6f}\t{count}\t{perplexity(total, count):.6f}"

@@ -1,4 +1,4 @@
-"""nmt-serve: trained models as a service."""
+"""nmt-serve: serve trained models over HTTP."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     from nmt.errors import NMTError
 
     try:
-        import langcodes  # noqa: F401 - all of the extra, or a line that says what to do
+        import langcodes  # noqa: F401 - check that the whole extra is installed
         import prometheus_client  # noqa: F401
         import python_multipart  # noqa: F401
         import starlette  # noqa: F401

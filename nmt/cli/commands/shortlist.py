@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nmt.inference.translator import Translator
 
 _CHUNK = 4096
-"""Pairs read at a time."""
+"""Number of pairs to read at a time."""
 
 Ids = tuple[list[list[int]], list[list[int]]]
 
@@ -143,8 +143,8 @@ def shortlist(model_dir: str, **options: Any) -> None:
 
 
 def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> tuple[list[int], list[int]]:
-    """Put the training text through the model, and its translations of the first lines; returns the subwords of each
-    line of both sides."""
+    """Run the model on the training text, and on its own translations of the first lines; return the subwords of each
+    line on both sides."""
     from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import learn_from, translated
 
@@ -163,7 +163,7 @@ def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str,
 
 
 def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
-    """Return a text the model was not trained on: `source`, `reference`, and the model's `translation`."""
+    """Return a text on which the model was not trained: `source`, `reference`, and the model's `translation`."""
     from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import translated
 
@@ -177,7 +177,7 @@ def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list
 
 
 def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
-    """Raise DataError where a shortlist leaves out more than --most-missed allows, unless --frequent has been given."""
+    """Raise DataError if a shortlist misses more than --most-missed permits, unless --frequent is given."""
     from nmt.errors import DataError
 
     if options["frequent"] is None and rate > options["most_missed"]:
@@ -189,7 +189,7 @@ def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Raise CheckpointError for a bundle: a shortlist is written into a folder."""
+    """Raise CheckpointError for a bundle, since a shortlist is written into a folder."""
     from nmt.errors import CheckpointError
     from nmt.system.paths import is_folder
 
@@ -202,8 +202,8 @@ def _check_folder(folder: Path) -> None:
 def _pairs(
     translator: Translator, part: str, src: str | None, tgt: str | None, most: int | None = None
 ) -> Iterator[Ids]:
-    """At most so many pairs of two files, else of the config's `part`, as ids, a chunk at a time, without those that
-    training leaves out."""
+    """Yield at most `most` pairs of ids from two files, or else from the config's `part`, read in chunks, without the
+    pairs that training skips."""
     from nmt.cli.lines.streams import check_apart, in_step, telling_notices
     from nmt.inference.translation import CUT
     from nmt.system.lines import chunks, open_lines
@@ -229,8 +229,7 @@ def _pairs(
 
 
 def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tuple[str, str]:
-    """Return the files to read: those that were given, else those of the config. Raises DataError where it names no
-    prefix."""
+    """Return the files to read: the given ones, else those of the config. Raises DataError if the config names none."""
     from nmt.data.corpora.sources import LineFiles, name_of, sources_of
     from nmt.errors import DataError
 
@@ -245,7 +244,8 @@ def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tup
 
 
 def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:
-    """Learn how long translations are from source and target lengths, and write it. Raises DataError without lines."""
+    """Fit the model of translation lengths to source and target lengths, and save it. Raises DataError without
+    lines."""
     import numpy as np
 
     from nmt.errors import DataError

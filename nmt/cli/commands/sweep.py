@@ -1,4 +1,4 @@
-"""nmt-sweep: one config, many settings."""
+"""nmt-sweep: train one config with many settings."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def sweep(
 
 
 def run_sweep(config_file: str, folder: Path, jobs: list[Job], options: list[str], *, processes: int) -> None:
-    """Run what is planned and print the table. Ends with code 1 where a run failed, 128 + n after signal n."""
+    """Run the planned jobs and print the table. Exits with code 1 if a run failed, 128 + n after signal n."""
     from nmt.cli.lines.streams import say, tell
     from nmt.system.terminal import is_live, live
     from nmt.train.sweep import Sweep, summary

@@ -1,4 +1,4 @@
-"""nmt-train: from a config and text to a model folder."""
+"""nmt-train: train a model folder from a config and text."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def train(
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
-    from nmt.train.distributed.launch import join_ranks  # what is slow to load waits until there is work to do
+    from nmt.train.distributed.launch import join_ranks  # imported late because it is slow to load
 
     keep_little()
     own = {"preset": preset, "seed": seed}
@@ -148,7 +148,9 @@ def train(
     ranks = join_ranks()
     _check_alone(given, ranks.size)
     with ranks.together():
-        config = load_config(config_file, overrides, tell if ranks.rank == 0 else None)  # one line, not one a seed
+        config = load_config(
+            config_file, overrides, tell if ranks.rank == 0 else None
+        )  # print messages once, not once per seed
         if seeds is None:
             config = with_model_of_start(config)
         if seeds is not None:
@@ -166,8 +168,8 @@ def train(
 
 
 def _check_alone(given: dict[str, bool], ranks: int) -> None:
-    """Raise UsageError where more than one is given of options that each do another thing than to train once, or one of
-    them to several ranks."""
+    """Raise UsageError if several options are given that each replace normal training, or one of them with several
+    ranks."""
     found = [name for name, is_given in given.items() if is_given]
     if len(found) > 1:
         raise click.UsageError(f"{found[0]} goes without {' and '.join(found[1:])}.")
@@ -176,7 +178,7 @@ def _check_alone(given: dict[str, bool], ranks: int) -> None:
 
 
 def _fitted(config: Config, budget: str, threads: int | None, device: str | None) -> Config:
-    """Return the settings of a run that takes so long on this machine."""
+    """Return settings fitted to the time budget on this machine."""
     from nmt.cli.lines.streams import tell
     from nmt.train.planning.budget import fit_to_budget, measured_pace
 
@@ -184,7 +186,7 @@ def _fitted(config: Config, budget: str, threads: int | None, device: str | None
 
 
 def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks) -> None:
-    """Train; the process ends by the signal that has ended training."""
+    """Train; if a signal ended training, exit with its exit code."""
     from nmt.train.run.trainer import Trainer
 
     terminal = sys.stderr if ranks.rank == 0 else None
@@ -196,7 +198,7 @@ def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks
 
 
 def _tell(result: TrainingResult) -> None:
-    """Write what came of a run to standard output."""
+    """Write the results of a run to standard output."""
     from nmt.cli.lines.streams import say
 
     if result.best_path is not None:
@@ -209,7 +211,7 @@ def _tell(result: TrainingResult) -> None:
 def _train_seeds(
     config_file: str, overrides: tuple[str, ...], seeds: int, threads: int | None, device: str | None
 ) -> None:
-    """Train with several seeds, one after another, and print what came of them."""
+    """Train with several seeds, one after another, and print the results."""
     from nmt.cli.commands.sweep import run_sweep
     from nmt.train.sweep import plan
 
@@ -221,7 +223,7 @@ def _train_seeds(
 
 
 def _check_data(config: Config, as_json: bool) -> None:
-    """Print what is wrong with the texts. Ends with code 1 where training cannot work with them."""
+    """Print the problems found in the texts. Exits with code 1 if training cannot work with them."""
     import json
 
     from nmt.cli.lines.meter import showing
@@ -236,7 +238,7 @@ def _check_data(config: Config, as_json: bool) -> None:
 
 
 def _check_resume(config: Config, updates: int, threads: int | None, device: str | None) -> None:
-    """Print what came to the same bits with an interruption as without."""
+    """Print what is bit-identical with and without an interruption."""
     from nmt.cli.lines.streams import say, tell
     from nmt.train.run.resume_check import check_resume
 
@@ -246,7 +248,8 @@ def _check_resume(config: Config, updates: int, threads: int | None, device: str
 def _try(
     config: Config, threads: int | None, device: str | None, profile_updates: int | None, planned_ranks: int | None
 ) -> None:
-    """Print what some updates tell; nothing is saved. `planned_ranks`: for the plan, None for no plan."""
+    """Print the measurements of a few updates; nothing is saved. `planned_ranks`: ranks for --plan, None for no
+    plan."""
     from nmt.cli.lines.streams import say, tell
     from nmt.train.planning.cost_report import cost_report
     from nmt.train.planning.dry_run import DryRun

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nmt.system.notices import Notices
 
 _CHUNK_BATCHES = 32
-"""Batches read at a time: enough to put lines of like lengths together, and little memory."""
+"""Number of batches to read at a time: enough to batch lines of similar lengths, with little memory."""
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -174,11 +174,11 @@ _LINES_ONLY = (
     *("alignments", "plot_attention", "prefix", "prefix_text", "constraints", "constraint_text", "glossary"),
     *("forbid", "n_best", "output_format", "resume", "replace_unk", "dictionary"),
 )
-"""Options that tables, folders and shards do not go with."""
+"""Options that cannot be combined with tables, folders and shards."""
 
 
 def _translate_document(job: _Job, model_dir: str, source: str, options: dict[str, Any]) -> None:
-    """What --format asks for."""
+    """Translate a document, for --format."""
     from nmt.cli.lines.documents import translate_document
 
     translator = _load(model_dir, options)
@@ -228,13 +228,13 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
 
 @dataclass
 class _Job:
-    """What is read and written, and how."""
+    """The inputs, outputs and search settings of a translation."""
 
     form: str
     search: dict[str, Any]
-    others: dict[str, str]  # files that go line by line with the input, by option
-    prefix: str | None  # of all
-    constraints: list[str]  # of all
+    others: dict[str, str]  # files parallel to the input, by option
+    prefix: str | None  # for all lines
+    constraints: list[str]  # for all lines
     glossary: list[tuple[str, str]]
     forbidden: list[str]
     plots: Path | None
@@ -242,13 +242,13 @@ class _Job:
     alignments: LineWriter | None = None
     notices: Notices | None = None
     continued: Continued | None = None
-    soft: bool = False  # alignments
-    number: int = 0  # of the next input line
+    soft: bool = False  # whether alignments are soft
+    number: int = 0  # number of the next input line
 
 
 def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
-    """Raise DataError where -o cannot be written, or one file is written over another that is read; UsageError for
-    options that are not of documents. Tell of those that change nothing."""
+    """Raise DataError if -o cannot be written or an output is also an input, and UsageError for options that do not
+    apply to documents. Warn about options without effect."""
     from nmt.cli.lines.documents import check_document_options
     from nmt.cli.lines.streams import check_apart
     from nmt.storage.model_folder import model_files
@@ -269,7 +269,7 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
 
 
 def _job(options: dict[str, Any]) -> _Job:
-    """Return the options sorted out; raises UsageError where they do not go together."""
+    """Return the options as a job. Raises UsageError if they cannot be combined."""
     n_best, beam_size = options.pop("n_best"), options["beam_size"]
     if n_best is not None and beam_size is not None and n_best > beam_size and not options["sampling"]:
         raise click.UsageError(f"--n-best {n_best} needs --beam-size {n_best} or more.")
@@ -285,7 +285,7 @@ def _job(options: dict[str, Any]) -> _Job:
     if options["no_unk"]:
         options["generate_unk"] = False
     plots = options["plot_attention"]
-    from nmt.inference.translator import SearchSettings  # Numba loads only when there is work to do
+    from nmt.inference.translator import SearchSettings  # imported late, because it loads Numba
 
     search = {name: options[name] for name in SearchSettings.__annotations__ if name in options}
     if options["dictionary"] is not None and not options["replace_unk"]:
@@ -309,7 +309,7 @@ def _job(options: dict[str, Any]) -> _Job:
 
 
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:
-    """Load the translator, and those that make an ensemble of it."""
+    """Load the translator, and the other models of its ensemble."""
     from nmt.inference.translator import Translator
 
     kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
@@ -322,10 +322,10 @@ def _load(model_dir: str, options: dict[str, Any]) -> Translator:
 
 
 def _settle(job: _Job, translator: Translator) -> None:
-    """Fill in what is configured, and tell of options that change nothing then."""
+    """Fill in settings from the config, and warn about options that then have no effect."""
     decoding, search = translator.config.decoding, job.search
     tell_unused(search, decoding)
-    if search["n_best"] is None:  # lines of text are one for each input line, whatever the config says
+    if search["n_best"] is None:  # text output has one line per input line, whatever the config says
         search["n_best"] = 1 if job.form == "text" else decoding.n_best
     search["beam_size"] = search["beam_size"] or decoding.beam_size
     if not (decoding.sampling if search["sampling"] is None else search["sampling"]):
@@ -334,7 +334,7 @@ def _settle(job: _Job, translator: Translator) -> None:
 
 
 def _run(job: _Job, source: str, records: Lines[Record], translator: Translator, meter: Meter) -> None:
-    """Translate all records of a source, chunk by chunk, and write each chunk before the next one is read."""
+    """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
     from nmt.system.lines import chunks, source_name
 
@@ -355,7 +355,7 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator,
 
 
 def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | None:
-    """Return what the files beside the input say of a chunk."""
+    """Return the constraints that files parallel to the input set for a chunk."""
     from nmt.inference.translator import Wishes
 
     def column(name: str) -> list[str] | None:
@@ -373,7 +373,7 @@ def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | 
 
 
 def _write(job: _Job, line: str, found: list[Translation]) -> None:
-    """Write what was found for one line, wherever the options want it."""
+    """Write the translations of one line to all requested outputs."""
     if job.notices is not None:
         job.notices.add(job.number, [text for one in found[:1] for text in one.warnings])
     if job.writer is not None:

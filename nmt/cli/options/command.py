@@ -1,4 +1,4 @@
-"""The one place where errors become a line on the terminal, and an exit code."""
+"""The base class of commands, which turns errors into a message and an exit code, and the types of options."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nmt.system.compile_notice import telling_of_compilation
 
 
 class Command(click.Command):
-    """Shows an NMTError as `Error: ...` and exits 1; bugs keep their traceback.
+    """A click command that prints an NMTError as `Error: ...` and exits with 1; bugs keep their traceback.
 
-    Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
-    SIGINT, 143 by SIGTERM, 141 where whoever read standard output closed it.
+    Exit codes: 0 done, 1 an error in the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
+    SIGINT, 143 by SIGTERM, 141 if the reader of standard output closed it.
 
     Args:
-        functions: How many functions of machine code it needs, about (see nmt.system.compile_notice).
+        functions: Approximate number of compiled functions that it needs (see nmt.system.compile_notice).
     """
 
     def __init__(self, *arguments: Any, functions: int = 30, **extra: Any) -> None:
@@ -33,7 +33,8 @@ class Command(click.Command):
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, and refuse an option given twice that takes one value: the first would be passed over in silence."""
+        """Parse the arguments; reject a single-value option given twice, whose first value would be silently
+        ignored."""
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(args=list(args))
             for param in order:
@@ -43,14 +44,14 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
-        """Parse; --help and --version write here."""
+        """Parse the arguments; --help and --version print here."""
         from nmt.cli.lines.streams import STDOUT_NAME, write_errors
 
         with _one_line(), write_errors(STDOUT_NAME):
             return super().make_context(*arguments, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command, with signals and errors handled."""
         from nmt.cli.lines.streams import tell
 
         former = end_by_signals()
@@ -63,10 +64,10 @@ class Command(click.Command):
 
 
 class Refusal(click.ClickException):
-    """A user's mistake, written as click would, in the colours of all that is told.
+    """An error of the user, printed with click's text in the colours of all messages.
 
     Args:
-        error: What click would write.
+        error: The exception that click would print.
     """
 
     def __init__(self, error: click.ClickException) -> None:
@@ -75,7 +76,7 @@ class Refusal(click.ClickException):
         self.exit_code = error.exit_code  # type: ignore[misc]  # click reads it of the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Write it to standard error."""
+        """Print it to standard error."""
         from nmt.cli.lines.streams import tell
 
         text = io.StringIO()
@@ -86,7 +87,8 @@ class Refusal(click.ClickException):
 
 @contextlib.contextmanager
 def _one_line() -> Iterator[None]:
-    """Let a user's mistake end the command with one line, and a reader who has had enough without any."""
+    """Turn errors of the user and the system into a one-line `Refusal`; end silently if the reader of the output is
+    gone."""
     try:
         yield
     except Refusal:
@@ -122,22 +124,22 @@ _OF_THE_MACHINE = frozenset(
         "EAGAIN",
     )
 ) - {None}
-"""What the system refuses whatever a program does right."""
+"""System errors that a correct program can meet, such as missing permissions or a full disk."""
 
 
 class Setting(click.ParamType):
-    """A value for one setting of a config: whatever the schema allows there, and nothing else.
+    """An option for one setting of a config, with the values that the schema allows.
 
     Args:
-        path: Of the setting, such as `decoding.beam_size`.
-        name: What --help shows in the place of a value.
+        path: The path of the setting, such as `decoding.beam_size`.
+        name: What --help shows as its value.
     """
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.name = path, name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value; the schema is read only now, for --help has no time for it."""
+        """Return the validated value. The schema is loaded only here, since --help must be fast."""
         from nmt.config import checked_text, checked_value
 
         try:
@@ -147,8 +149,8 @@ class Setting(click.ParamType):
 
 
 class WholeSetting(Setting, click.IntRange):
-    """One that is a whole number. --help shows the bounds given here, for it has no time for the schema; a test holds
-    them to it. None is a bound that only a slip of the finger meets."""
+    """A setting that is an integer. --help shows the bounds given here, since loading the schema is slow; a test
+    compares them with the schema. A bound that only a typing error would exceed is None."""
 
     def __init__(self, path: str, least: int, most: int | None = None) -> None:
         click.IntRange.__init__(self, least, most)
@@ -156,7 +158,7 @@ class WholeSetting(Setting, click.IntRange):
 
 
 class NumberSetting(Setting, click.FloatRange):
-    """One that is a number of at least 0, or above it; bounds as of `WholeSetting`."""
+    """A setting that is a number of at least `least`, or above it; bounds as in `WholeSetting`."""
 
     def __init__(self, path: str, least: float = 0, most: float | None = None, *, above: bool = False) -> None:
         click.FloatRange.__init__(self, least, most, min_open=above)
@@ -164,7 +166,7 @@ class NumberSetting(Setting, click.FloatRange):
 
 
 class FiniteRange(click.FloatRange):
-    """A range that a value which is no number is not in: click compares, and every comparison with NaN is false."""
+    """A float range that rejects NaN and infinity: click compares, and every comparison with NaN is false."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
@@ -175,7 +177,7 @@ class FiniteRange(click.FloatRange):
 
 
 def checkpoint_option() -> Callable[[Any], Any]:
-    """Return the `--checkpoint` option: which parameters of a model folder."""
+    """Return the `--checkpoint` option, which selects the parameters to load."""
     return click.option(
         "--checkpoint",
         metavar="NAME",
@@ -185,7 +187,7 @@ def checkpoint_option() -> Callable[[Any], Any]:
 
 
 def cells_option() -> Callable[[Any], Any]:
-    """Return the `--cells` option of all commands that compute with a model somebody trained."""
+    """Return the `--cells` option of all commands that run a trained model."""
     return click.option(
         "--cells",
         metavar="MODULE",
@@ -195,7 +197,7 @@ def cells_option() -> Callable[[Any], Any]:
 
 
 def version_option() -> Callable[[Any], Any]:
-    """Return the `--version` option; the number is looked up only when asked for."""
+    """Return the `--version` option; the version is looked up only when requested."""
 
     def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if not value or ctx.resilient_parsing:
@@ -246,12 +248,12 @@ def compute_dtype_option() -> Callable[[Any], Any]:
 
 
 def running_options() -> Callable[[Any], Any]:
-    """Return the options of all commands that run a model: how and where, whose cells, and `--version`."""
+    """Return the options of all commands that run a model: number format, threads, device, cells, and `--version`."""
     return _together(compute_dtype_option(), threads_option(), device_option(), cells_option(), version_option())
 
 
 def beam_options() -> Callable[[Any], Any]:
-    """Return the options of the search that several commands share."""
+    """Return the search options that several commands share."""
     return _together(
         click.option(
             "--beam-size",
@@ -277,7 +279,7 @@ def beam_options() -> Callable[[Any], Any]:
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what decorates a command with all of these, in this order."""
+    """Return a decorator that applies all of these options, in this order."""
 
     def decorate(function: Any) -> Any:
         for option in reversed(options):

@@ -1,4 +1,4 @@
-"""Options of nmt-translate and nmt-generate that say how to search; each stands for a key of the `decoding` section."""
+"""Search options of nmt-translate and nmt-generate, each for a key of the `decoding` section."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def _option(name: str, kind: Any, text: str, key: str, default: object) -> tuple[str, Callable[[Any], Any]]:
-    """kind: What makes a type for the path of a setting, or a type of click's."""
+    """Return the key and the click option for it. `kind`: a type of click, or a partial that is called with the
+    setting's path."""
     shown = f"decoding.{key} of the config, or {default}"
     kind = kind(f"decoding.{key}") if isinstance(kind, partial) else kind
     return key, click.option(name, key, type=kind, default=None, show_default=shown, help=text)
@@ -112,11 +113,11 @@ _NEEDED = {
     "diversity_strength": ("--beam-groups", "beam_groups", 1),
     "word_reward_bounded": ("--word-reward", "word_reward", 0.0),
 }
-"""Options that change nothing without another one: which that is, and the setting and value of its being left out."""
+"""Options that have no effect without another one: that option, its setting, and the value that means it is off."""
 
 
 def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
-    """Tell of each option that was given and changes nothing; `given` by key of the section, None where not."""
+    """Warn about options that were given but have no effect; `given` has None for a key whose option was not given."""
     from nmt.cli.lines.streams import tell
 
     for key, (needed, setting, left_out) in _NEEDED.items():
@@ -141,11 +142,11 @@ _NEEDED_BESIDE: dict[str, tuple[str, str | None]] = {
     "differences": ("--compare", "compare"),
     **dict.fromkeys(_OF_A_MODEL, ("MODEL_DIR", "model_dir")),
 }
-"""By parameter: what it does nothing without, and the parameter that is; None where the command at work has none."""
+"""For each parameter: what it needs to have an effect, and the parameter for that, None if the command has none."""
 
 
 def tell_needs() -> None:
-    """Tell of each option of the running command that was typed and changes nothing without another one."""
+    """Warn about options on the command line of the running command that have no effect without another one."""
     from nmt.cli.lines.streams import tell
 
     context = click.get_current_context()
@@ -160,8 +161,7 @@ def _is_typed(context: click.Context, param: click.Parameter) -> bool:
 
 
 def language_model_options() -> Callable[[Any], Any]:
-    """Return the options of a language model beside the translator, which all commands that put probabilities to
-    translations share."""
+    """Return the language model options, shared by all commands that compute probabilities of translations."""
     _, weight = _option("--lm-weight", _WEIGHT, "Weight of the language model; 0 turns it off.", "lm_weight", 0.1)
 
     def decorate(function: Any) -> Any:
@@ -178,7 +178,7 @@ def language_model_options() -> Callable[[Any], Any]:
 
 
 def search_options(*keys: str) -> Callable[[Any], Any]:
-    """Return options of the search beside those of `beam_options`: for some keys of the section, or for all."""
+    """Return the search options other than `beam_options`: for these keys of the section, or for all."""
 
     def decorate(function: Any) -> Any:
         for key, option in reversed(_OPTIONS):
