@@ -190,7 +190,7 @@ class Engine:
         # While searches keep every core busy, a team of threads would spend more time waiting than computing.
         self._single_threaded = copy.copy(translator)
         self._single_threaded.num_threads = 1
-        self._threads = [Thread(target=self._aside, name="nmt-serve-aside", daemon=True)]
+        self._threads = [Thread(target=self._run_side, name="nmt-serve-aside", daemon=True)]
         if self._live is not None:
             self._threads += [
                 Thread(target=self._search, args=(self._live,), name=f"nmt-serve-{n}", daemon=True)
@@ -312,12 +312,12 @@ class Engine:
     # ------------------------------------------------------------ the side thread
 
     @property
-    def _beside(self) -> Translator:
+    def _side_translator(self) -> Translator:
         """Return the translator for the side thread: with all its threads while the live search is idle, else with
         one."""
         return self._single_threaded if self._live is not None and self._live.is_at_work else self.translator
 
-    def _aside(self) -> None:
+    def _run_side(self) -> None:
         """Answer what the live search cannot: the body of the side thread."""
         while (taken := self._side.take(_SIDE_BATCH - _SIDE_BULK, _SIDE_BULK, wait=True)) is not None:
             if all(one.is_bulk for one in taken):
@@ -340,7 +340,7 @@ class Engine:
         """Return the best translations that the live search found, with details."""
         found = [one.hypotheses or [] for one in group]
         texts, ids = [one.text for one in group], [one.src_ids for one in group]
-        detailed = self._beside.with_details(self.translator.model_with(None), texts, ids, found, None)
+        detailed = self._side_translator.with_details(self.translator.model_with(None), texts, ids, found, None)
         return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
 
     def _phrases_for(self, text: str, glossary: tuple[tuple[str, str], ...]) -> list[str]:
@@ -359,6 +359,6 @@ class Engine:
         if ask.glossary:
             wishes = Wishes(glossary=[self._phrases_for(text, ask.glossary) for text in texts])
         beam = max(int(self._chosen["beam_size"]), ask.n_best)
-        return self._beside.translate_nbest(
+        return self._side_translator.translate_nbest(
             texts, n_best=ask.n_best, beam_size=beam, details=ask.details, wishes=wishes, shortlist=self._shortlist
         )

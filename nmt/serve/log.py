@@ -32,11 +32,11 @@ class JSONFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line of JSON."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told: dict[str, Any] = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
-        told |= getattr(record, "fields", {})
+        entry: dict[str, Any] = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
+        entry |= getattr(record, "fields", {})
         if record.exc_info:
-            told["traceback"] = self.formatException(record.exc_info)[-_MOST_TRACEBACK:]
-        return json.dumps(told, ensure_ascii=False)
+            entry["traceback"] = self.formatException(record.exc_info)[-_MOST_TRACEBACK:]
+        return json.dumps(entry, ensure_ascii=False)
 
 
 class LogWriter(logging.Handler):
@@ -87,22 +87,22 @@ class LoopErrors:
     most one in ten seconds, with the number suppressed."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[float, int]] = {}
+        self._last: dict[str, tuple[float, int]] = {}
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log one error, or count it as suppressed."""
         error = context.get("exception")
         what = f"{context.get('message', 'error')!s:.200}: {type(error).__name__} {error!s:.200}"
         now = time.monotonic()
-        last, kept_back = self._told.get(what, (now - _QUIET_SECONDS, 0))
+        last, kept_back = self._last.get(what, (now - _QUIET_SECONDS, 0))
         if now - last < _QUIET_SECONDS:
-            self._told[what] = last, kept_back + 1
+            self._last[what] = last, kept_back + 1
             return
-        if len(self._told) >= _MOST_KINDS:
-            self._told.clear()
-        self._told[what] = now, 0
+        if len(self._last) >= _MOST_KINDS:
+            self._last.clear()
+        self._last[what] = now, 0
         fields: dict[str, Any] = {"kept_back": kept_back} if kept_back else {}
-        if error is not None and not isinstance(error, OSError):  # a mistake of ours
+        if error is not None and not isinstance(error, OSError):  # a bug
             fields["traceback"] = "".join(traceback.format_exception(error))[-_MOST_TRACEBACK:]
         _logger.error("event loop: %s", what, extra={"fields": fields})
 

@@ -65,8 +65,8 @@ class MetricNames(click.ParamType):
     "metrics",
     type=MetricNames(),
     default=",".join(METRICS),
-    help="What to compute, between commas: bleu, chrf, chrf++, ter; where a line is a word, wer (lines that are "
-    "wrong), per (edits for 100 units), accuracy.",
+    help="Metrics, separated by commas: bleu, chrf, chrf++, ter; and for texts of one word per line, wer (percentage of "
+    "wrong lines), per (edits per 100 tokens), accuracy.",
 )
 @click.option("--confidence", is_flag=True, help="Also print 95 % confidence intervals, by bootstrap over the lines.")
 @click.option("--buckets", is_flag=True, help="Also print scores by reference length and by word frequency.")
@@ -125,7 +125,7 @@ def evaluate(
 
     _check_usage(model_dir, src, hyp, compare, ref, options)
     if compare and not ref:
-        say(_beside(compare, options["as_json"]))
+        say(_side_by_side(compare, options["as_json"]))
         return
     tell_needs()
     given = {name: file for name, file in zip(("A", "B"), compare or (), strict=False)}
@@ -170,7 +170,7 @@ def _check_usage(
         raise click.UsageError("Missing option '--ref'.")
 
 
-def _beside(files: tuple[str, str], as_json: bool) -> str:
+def _side_by_side(files: tuple[str, str], as_json: bool) -> str:
     """Return the scores of two files of --json side by side. Raises DataError if they are no such files, or their
     signatures differ."""
     import json

@@ -133,7 +133,7 @@ def _score_pairs(
     pairs = in_step(open_lines(src), {tgt: open_lines(tgt)})
     translator = Translator.load(model_dir, **loading)
     for chunk in chunks(pairs, _CHUNK):
-        targets = [beside[tgt] for _, beside in chunk]
+        targets = [parallel[tgt] for _, parallel in chunk]
         for detail in translator.score([line for line, _ in chunk], targets, **how):
             more = {"alignment": [list(pair) for pair in detail.alignment]}
             # Other warnings of a detail, such as words without attention, apply to half the lines of any text.

@@ -84,7 +84,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     name. SIGHUP reloads all models and keys without losing requests.
 
     The web page is at http://HOST:PORT/ and the API at /docs: LibreTranslate's, DeepL's version 2, and the routes of
-    OPUS-CAT and OpenNMT-py. /health, /ready and /metrics are for the operator. The log on stderr is JSON.
+    OPUS-CAT and OpenNMT-py. /health, /ready and /metrics are for the operator. Logs are JSON lines on stderr.
 
     docs/serving.md explains how to run it in production.
 

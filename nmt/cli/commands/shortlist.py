@@ -219,7 +219,7 @@ def _pairs(
             for place in sorted(cut):
                 notices.add(done + place, [CUT])
             done += len(chunk)
-            targets = translator.target_ids([beside[tgt] for _, beside in chunk])
+            targets = translator.target_ids([parallel[tgt] for _, parallel in chunk])
             kept = [
                 (s, t)
                 for s, t in zip(sources, targets, strict=True)

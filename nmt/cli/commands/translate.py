@@ -259,9 +259,9 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
         check_document_options(source, options)
     if options["output"] != "-":
         check_output(options["output"], "-o")
-    beside = ("prefix", "constraints", "glossary", "forbid", "dictionary")
+    parallel = ("prefix", "constraints", "glossary", "forbid", "dictionary")
     inputs: dict[str, str | list[Path]] = {"INPUT": source}
-    inputs |= {f"--{name}": options[name] for name in beside if options[name] is not None}
+    inputs |= {f"--{name}": options[name] for name in parallel if options[name] is not None}
     models = [model_dir, *filter(None, [options["lm"]]), *options["ensemble"]]
     inputs["a file of the model"] = [path for place in models for path in model_files(Path(place))]
     outputs = {"-o": options["output"], "--alignments": options["alignments"]}
@@ -360,7 +360,7 @@ def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | 
 
     def column(name: str) -> list[str] | None:
         path = job.others.get(name)
-        return None if path is None else [beside[path] for _, beside in chunk]
+        return None if path is None else [parallel[path] for _, parallel in chunk]
 
     constraints, glossary = column("constraints"), None
     if job.glossary:

@@ -42,8 +42,8 @@ class Continued:
         self._record_path = Path(f"{path}{RECORD_SUFFIX}")
         self._run = json.loads(json.dumps(run))  # in the form in which JSON returns it
         self._lines, self._digest = 0, hashlib.sha256()  # of the input read so far
-        noted = Lines(self._noted(records), records.ready)
-        self.answered, self.rest = self._go_on(noted, tsv) if os.fstat(stream.fileno()).st_size else (0, noted)
+        counted = Lines(self._counted(records), records.ready)
+        self.answered, self.rest = self._resume(counted, tsv) if os.fstat(stream.fileno()).st_size else (0, counted)
         self.writer = LineWriter(stream, str(path))
 
     def save(self) -> None:
@@ -52,14 +52,14 @@ class Continued:
         with write_errors(str(self._record_path)):
             write_bytes(self._record_path, (json.dumps(record, indent=1) + "\n").encode())
 
-    def _noted(self, records: Iterator[Record]) -> Iterator[Record]:
+    def _counted(self, records: Iterator[Record]) -> Iterator[Record]:
         """Yield the records unchanged, while counting them and adding them to the input's digest."""
-        for line, beside in records:
+        for line, parallel in records:
             self._lines += 1
-            self._digest.update(json.dumps([line, *beside.values()]).encode())
-            yield line, beside
+            self._digest.update(json.dumps([line, *parallel.values()]).encode())
+            yield line, parallel
 
-    def _go_on(self, records: Lines[Record], tsv: bool) -> tuple[int, Lines[Record]]:
+    def _resume(self, records: Lines[Record], tsv: bool) -> tuple[int, Lines[Record]]:
         """Truncate a partial answer; return the number of answered lines, and the lines that remain."""
         record = self._read()
         self._check_run(record["run"])
@@ -69,7 +69,7 @@ class Continued:
             if self._lines > answered:
                 left.append(one)
         if (self._lines, self._digest.hexdigest()) != (record["lines"], record["digest"]) or answered > self._lines:
-            raise self._another(f"{max(answered, record['lines'])} lines of another input")
+            raise self._mismatch(f"{max(answered, record['lines'])} lines of another input")
         with write_errors(str(self._path)):
             self._stream.truncate(end)
             self._stream.seek(end)
@@ -95,9 +95,9 @@ class Continued:
             if before != now:
                 is_digest = isinstance(before, str) and isinstance(now, str) and len(before) == len(now) == 64
                 fact = f"another {name}" if is_digest else f"{name} {before}, now {now}"
-                raise self._another(fact if len(fact) < _SHOWN else f"another {name}")
+                raise self._mismatch(fact if len(fact) < _SHOWN else f"another {name}")
 
-    def _another(self, fact: str) -> DataError:
+    def _mismatch(self, fact: str) -> DataError:
         """Return the error for answers of a different run; `fact` states the difference."""
         return DataError(
             f"{self._path}: must have answers of this very run to go on with, got some made with {fact}; give the same "

@@ -186,11 +186,11 @@ def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Re
     it goes on."""
     count = 0
     for count, line in enumerate(lines, start=1):
-        beside = {name: next(other, None) for name, other in others.items()}
-        for name, other in beside.items():
+        parallel = {name: next(other, None) for name, other in others.items()}
+        for name, other in parallel.items():
             if other is None:
                 raise DataError(f"{name}: must have a line for each of the input, got {count - 1}; add what is missing")
-        yield line, {name: other for name, other in beside.items() if other is not None}
+        yield line, {name: other for name, other in parallel.items() if other is not None}
     for name, lines_left in others.items():
         if next(lines_left, None) is not None:
             raise DataError(f"{name}: must have as many lines as the input, {count}, got more; cut it to them")

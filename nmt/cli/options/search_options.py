@@ -132,7 +132,7 @@ _OF_A_MODEL = (
     *("shortlist", "lm", "lm_weight", "beam_size", "length_penalty", "batch_size", "checkpoint"),
     *("compute_dtype", "threads", "device", "cells"),
 )
-_NEEDED_BESIDE: dict[str, tuple[str, str | None]] = {
+_NEEDED_PARAMETERS: dict[str, tuple[str, str | None]] = {
     "column": ("a table", None),
     "output_column": ("a table", None),
     "alignment_type": ("--alignments", "alignments"),
@@ -151,8 +151,8 @@ def tell_needs() -> None:
 
     context = click.get_current_context()
     typed = {one.name: one for one in context.command.params if _is_typed(context, one)}
-    for key, (needed, beside) in _NEEDED_BESIDE.items():
-        if key in typed and beside not in typed:
+    for key, (needed, parameter) in _NEEDED_PARAMETERS.items():
+        if key in typed and parameter not in typed:
             tell(f"warning: {max(typed[key].opts, key=len)} changes nothing without {needed}")
 
 
@@ -170,7 +170,8 @@ def language_model_options() -> Callable[[Any], Any]:
             type=InputPath(),
             metavar="MODEL",
             show_default="decoding.lm of the config, or none",
-            help="Target-side language model for shallow fusion (must share the target vocabulary).",
+            help="Target-side language model for shallow fusion (must share the target vocabulary): "
+            "a model folder or a file of nmt-bundle.",
         )
         return lm(weight(function))
 

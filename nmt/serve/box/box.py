@@ -106,10 +106,10 @@ class Box:
             is_whole = False
             try:
                 await self._send(worker, frame((job.name, job.args, job.seconds, job.memory)))
-                pieces, kind, told = await self._answer(worker, job)
+                pieces, kind, value = await self._answer(worker, job)
                 is_whole = kind == "end"
             except (asyncio.IncompleteReadError, ConnectionError):
-                pieces, kind, told = [], "ended", None
+                pieces, kind, value = [], "ended", None
             finally:
                 if is_whole and not worker.reader.at_eof():
                     self._idle.append(worker)
@@ -117,7 +117,7 @@ class Box:
                     self._kill(worker)
         if is_whole:
             return pieces
-        raise _refusal(job, kind, told)
+        raise _refusal(job, kind, value)
 
     @staticmethod
     async def _send(worker: _Worker, whole: bytes) -> None:
@@ -161,13 +161,13 @@ class Box:
                 self._control.send(f"kill {worker.name}".encode())
 
 
-def _refusal(job: Job, kind: str, told: Any) -> RequestError:
+def _refusal(job: Job, kind: str, value: Any) -> RequestError:
     if kind == "refused":
-        return RequestError(400, str(told))
+        return RequestError(400, str(value))
     if kind == "too deep":
         return RequestError(400, f"{job.what}: must nest less deeply, got too many levels; send simpler markup")
     if kind == "failed":
-        reason, traceback = told
+        reason, traceback = value
         _logger.error("a text could not be handled: %s", reason, extra={"fields": {"traceback": traceback}})
         return RequestError(400, f"{job.what}: must be one that can be read, got one that fails ({reason}); check it")
     return RequestError(

@@ -88,35 +88,35 @@ def _forked(handle: int, others: tuple[socket.socket, int, int]) -> int:
             os.close(one)
         os.nice(_NICENESS)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with socket.socket(fileno=handle) as plug:
-            _live(plug)
+        with socket.socket(fileno=handle) as connection:
+            _serve_jobs(connection)
         code = 0
     finally:
         os._exit(code)
 
 
-def _live(plug: socket.socket) -> None:
+def _serve_jobs(connection: socket.socket) -> None:
     from nmt.serve.box import text_work
 
     began = _largest()
-    stream = plug.makefile("rb")
+    stream = connection.makefile("rb")
     while len(head := stream.read(LENGTH.size)) == LENGTH.size:
         name, args, seconds, memory = pickle.loads(stream.read(LENGTH.unpack(head)[0]))
         _limit(seconds, memory)
         try:
             for piece in getattr(text_work, name)(*args):
-                plug.sendall(frame(("piece", piece)))
+                connection.sendall(frame(("piece", piece)))
             answer, is_well = ("end", None), True
         except Exception as error:  # noqa: BLE001 - it is reported to the server, which raises or logs it
-            answer, is_well = _told(error), False
+            answer, is_well = _report(error), False
         del args
         with contextlib.suppress(OSError):  # the server has stopped listening
-            plug.sendall(frame(answer))
+            connection.sendall(frame(answer))
         if not is_well or _largest() - began > _MOST_GROWN:
             return
 
 
-def _told(error: Exception) -> tuple[str, Any]:
+def _report(error: Exception) -> tuple[str, Any]:
     """Return the report of an error for the server: its message for a mistake in the text, its traceback for a bug."""
     from nmt.errors import NMTError
 

@@ -142,14 +142,14 @@ def _shown(part: Sentence, translations: Sequence[Translation]) -> dict[str, Any
     """Return a sentence for the web page: its translation and alternatives, each with its words."""
     whole = [part.translated(one) for one in translations]
     bare = [one[len(part.before) : len(one) - len(part.after)] for one in whole]
-    told: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after, "translation": bare[0]}
-    told["alternatives"] = [
+    result: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after, "translation": bare[0]}
+    result["alternatives"] = [
         {"translation": text} | _words(part.text, text, one.detail)
         for n, (text, one) in enumerate(zip(bare, translations, strict=True))
         if n and text.strip() and text not in bare[:n]
     ]
-    told["warnings"] = list(translations[0].warnings)
-    return told | _words(part.text, bare[0], translations[0].detail)
+    result["warnings"] = list(translations[0].warnings)
+    return result | _words(part.text, bare[0], translations[0].detail)
 
 
 def _words(source: str, translation: str, detail: Detail | None) -> dict[str, Any]:

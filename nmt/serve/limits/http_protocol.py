@@ -112,25 +112,25 @@ class Departures:
 
     def __init__(self) -> None:
         self.has_been = False
-        self._told: list[Callable[[], object]] = []
+        self._callbacks: list[Callable[[], object]] = []
 
     def add(self, tell: Callable[[], object]) -> None:
         """Register `tell`; call it at once if the client has already disconnected."""
         if self.has_been:
             tell()
         else:
-            self._told.append(tell)
+            self._callbacks.append(tell)
 
     def remove(self, tell: Callable[[], object]) -> None:
         """Unregister a callback."""
-        if tell in self._told:
-            self._told.remove(tell)
+        if tell in self._callbacks:
+            self._callbacks.remove(tell)
 
     def happen(self) -> None:
         """Record the disconnection and run the callbacks."""
         self.has_been = True
-        told, self._told = self._told, []
-        for tell in told:
+        callbacks, self._callbacks = self._callbacks, []
+        for tell in callbacks:
             tell()
 
 

@@ -139,11 +139,11 @@ async def translate(request: Request) -> Response:
     found = await while_connected(request, service.translate(model, texts, wanted, client))
     request.scope["nmt.texts"] = texts
     language = model.source.upper()
-    told = [
+    content = [
         {"detected_source_language": language, "text": one[0], "billed_characters": len(text)}
         for text, one in zip(texts, found, strict=True)
     ]
-    return CompactJSON({"translations": told})
+    return CompactJSON({"translations": content})
 
 
 def _names(given: Any) -> frozenset[str]:

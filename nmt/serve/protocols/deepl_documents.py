@@ -145,10 +145,10 @@ async def status(request: Request) -> Response:
     if found.name is not None:
         return CompactJSON({"document_id": name, "status": "done", "billed_characters": found.characters})
     done, count = service_of(request).files.progress(found.ticket)
-    told: dict[str, Any] = {"document_id": name, "status": "translating" if count else "queued"}
+    content: dict[str, Any] = {"document_id": name, "status": "translating" if count else "queued"}
     if done:
-        told["seconds_remaining"] = round((time.monotonic() - found.began) * (count - done) / done)
-    return CompactJSON(told)
+        content["seconds_remaining"] = round((time.monotonic() - found.began) * (count - done) / done)
+    return CompactJSON(content)
 
 
 async def result(request: Request) -> Response:

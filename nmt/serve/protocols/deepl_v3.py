@@ -22,8 +22,8 @@ _FORM_FIELD = re.compile(r"dictionaries\[(\d{1,3})\]\.(\w+)")
 
 
 def _about(one: Glossary) -> dict[str, Any]:
-    told = [_about_dictionary(pair, entries) for pair, entries in one.dictionaries.items()]
-    return {"glossary_id": one.id, "name": one.name, "creation_time": one.created, "dictionaries": told}
+    content = [_about_dictionary(pair, entries) for pair, entries in one.dictionaries.items()]
+    return {"glossary_id": one.id, "name": one.name, "creation_time": one.created, "dictionaries": content}
 
 
 def _about_dictionary(pair: Pair, entries: Entries) -> dict[str, Any]:
@@ -94,8 +94,8 @@ async def entries(request: Request) -> Response:
     fields, client = await deepl_fields(request)
     one = _store(request).get(client, request.path_params["name"])
     pair = _pair(one, fields)
-    told = {"source_lang": pair[0], "target_lang": pair[1], "entries": tsv_of(one.dictionaries[pair])}
-    return CompactJSON({"dictionaries": [told | {"entries_format": "tsv"}]})
+    content = {"source_lang": pair[0], "target_lang": pair[1], "entries": tsv_of(one.dictionaries[pair])}
+    return CompactJSON({"dictionaries": [content | {"entries_format": "tsv"}]})
 
 
 async def dictionaries(request: Request) -> Response:

@@ -101,7 +101,7 @@ def _described(one: _Route, method: str) -> dict[str, Any]:
     in_path = re.findall(r"{(\w+)}", one.path)
     parameters = [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in in_path]
     fields = {name: _KINDS.get(name, _TEXT) for name in (*one.needed, *one.more)}
-    told: dict[str, Any] = {"summary": one.does, "tags": [one.group]}
+    operation: dict[str, Any] = {"summary": one.does, "tags": [one.group]}
     if method in ("get", "delete"):
         parameters += [
             {"name": name, "in": "query", "required": name in one.needed, "schema": schema}
@@ -110,13 +110,13 @@ def _described(one: _Route, method: str) -> dict[str, Any]:
     elif fields:
         schema = {"type": "object", "properties": fields, "required": list(one.needed)}
         kinds = [one.kind, *(["application/x-www-form-urlencoded"] if one.kind == "application/json" else [])]
-        told["requestBody"] = {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
+        operation["requestBody"] = {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
     elif one.path in _BODIES:
-        told["requestBody"] = {"required": True, "content": {one.kind: {"example": _BODIES[one.path][1]}}}
+        operation["requestBody"] = {"required": True, "content": {one.kind: {"example": _BODIES[one.path][1]}}}
     if parameters:
-        told["parameters"] = parameters
+        operation["parameters"] = parameters
     answers = {"200": one.answer} | _ERRORS
-    return told | {"responses": {status: {"description": meaning} for status, meaning in answers.items()}}
+    return operation | {"responses": {status: {"description": meaning} for status, meaning in answers.items()}}
 
 
 # ---------------------------------------------------------------- for people
@@ -142,8 +142,8 @@ def _command(one: _Route, address: str, examples: dict[str, Any]) -> str:
 def _article(one: _Route, address: str, examples: dict[str, Any]) -> str:
     """Return a route as HTML."""
     fields = "".join(
-        f'<p class="fields"><span class="{kind}">{told}</span> {" ".join(f"<code>{name}</code>" for name in names)}</p>'
-        for kind, told, names in (("needed", "Required", one.needed), ("more", "Optional", one.more))
+        f'<p class="fields"><span class="{kind}">{word}</span> {" ".join(f"<code>{name}</code>" for name in names)}</p>'
+        for kind, word, names in (("needed", "Required", one.needed), ("more", "Optional", one.more))
         if names
     )
     example = ""

@@ -133,8 +133,8 @@ async def file(request: Request) -> Response:
         ticket,
     )
     name = await while_connected(request, translate_file_of(service, wish, client))
-    told = {"url": f"download_file/{name}", "name": service.files.get(name)[0], "seconds": SECONDS_KEPT}
-    return CompactJSON(told)
+    content = {"url": f"download_file/{name}", "name": service.files.get(name)[0], "seconds": SECONDS_KEPT}
+    return CompactJSON(content)
 
 
 async def progress(request: Request) -> Response:
