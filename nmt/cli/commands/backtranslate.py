@@ -34,8 +34,20 @@ _PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "che
     help="Sample from the N most likely subwords; 0 means all.",
 )
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Random seed for sampling.")
-@click.option("--beam-size", type=click.IntRange(min=1), metavar="N", show_default="as the model's config")
-@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", show_default="as the model's config")
+@click.option(
+    "--beam-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="as the model's config",
+    help="Number of hypotheses kept at each step; 1 is greedy search.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="as the model's config",
+    help="Number of sentences translated together; affects speed, not results.",
+)
 @click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint to load.")
 @threads_option()
 @device_option()
