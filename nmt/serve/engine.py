@@ -139,7 +139,7 @@ class _Sentence:
 
     @property
     def gone(self) -> bool:
-        """Return whether its request has been cancelled."""
+        """Return whether its request has been cancelled or has failed."""
         return self.job.gone
 
     @property

@@ -65,7 +65,7 @@ class MetricNames(click.ParamType):
     "metrics",
     type=MetricNames(),
     default=",".join(METRICS),
-    help="Metrics, separated by commas: bleu, chrf, chrf++, ter; for texts of one word per line also wer (percentage of "
+    help="Metrics, separated by commas: bleu, chrf, chrf++, ter; for texts of one word per line, wer (percentage of "
     "wrong lines), per (edits per 100 tokens), accuracy.",
 )
 @click.option("--confidence", is_flag=True, help="Also print 95 % confidence intervals, by bootstrap over the lines.")

@@ -13,7 +13,7 @@ class Ticket(Protocol):
 
     @property
     def gone(self) -> bool:
-        """Return whether its request has been cancelled."""
+        """Return whether its request has been cancelled or has failed."""
 
     @property
     def is_bulk(self) -> bool:
