@@ -1,1 +1,1 @@
-"""The commands: parse, call, print. Errors become one line in `command.py` alone."""
+"""The commands: parse arguments, call the library, print results. Only `command.py` turns errors into messages."""

@@ -1,8 +1,8 @@
-"""Where each command begins: what signals mean, from the first moment to the last, and streams that are closed.
+"""Entry points of all commands: signal handling from start to exit, and closed standard streams.
 
-Nothing heavy is imported before that. A signal ends the process at once, by its exit code and not by an exception: one
-could come up anywhere, within an import or compiled code, and be lost or tell of nothing but itself. What was being
-written aside is removed first.
+Nothing heavy is imported before that. A signal ends the process at once with its exit code, not with an exception,
+which could be raised anywhere, such as in an import or compiled code, and be lost or hide its cause. Unfinished output
+files are removed first.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 def end_by_signals() -> dict[int, Any]:
-    """Let each of SIGNALS end the process with exit code 128 + its number, SIGINT with a word; but for those that are
-    ignored, as `nohup` wants it. Handlers belong to the main thread: in any other one this does nothing.
+    """Make each of SIGNALS end the process with exit code 128 + its number, SIGINT with a message, except signals that
+    are ignored (`nohup`). Only the main thread can set handlers: in any other this does nothing.
 
     Returns:
-        The handlers there were, for `signal.signal`.
+        The previous handlers, for `signal.signal`.
     """
     former: dict[int, Any] = {}
     for number in SIGNALS:
@@ -34,12 +34,12 @@ def end_by_signals() -> dict[int, Any]:
             try:
                 former[number] = signal.signal(number, _end)
             except ValueError:
-                break  # another thread
+                break  # not the main thread
     return former
 
 
 def ignore_signals() -> None:
-    """Let nothing end a process that has done its work: the interpreter would die of the signal while it ends."""
+    """Ignore signals once the work is done, which would otherwise kill the interpreter while it exits."""
     for number in SIGNALS:
         try:
             signal.signal(number, signal.SIG_IGN)
@@ -48,19 +48,20 @@ def ignore_signals() -> None:
 
 
 def hold_standard_streams() -> None:
-    """Put /dev/null where a standard stream is closed, lest the next file opened take its number and be written to by
-    whoever writes to the stream. `sys.stdin` and `sys.stdout` stay None, which tells that they were closed."""
+    """Open /dev/null in place of closed standard streams, so that the next opened file does not get their number and
+    the output meant for them. `sys.stdin` and `sys.stdout` stay None, which shows that they were closed."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - as long as the process
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open until the process exits
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Handle a signal: remove half-written files, say so and leave at once with the signal's exit status."""
+    """Handle a signal: remove unfinished files, print a message for SIGINT, and exit at once with the signal's exit
+    status."""
     if (files := sys.modules.get("nmt.system.files")) is not None and (
         remove := getattr(files, "remove_unfinished", None)
     ):
@@ -69,7 +70,7 @@ def _end(number: int, frame: FrameType | None) -> None:
         try:
             os.write(2, b"\ninterrupted\n" if os.isatty(2) else b"interrupted\n")
         except OSError:
-            pass  # nobody listens
+            pass  # standard error is closed
     os._exit(128 + number)
 
 
@@ -77,15 +78,15 @@ _end.never_raises = True  # type: ignore[attr-defined]  # see nmt.system.interru
 
 
 COMMANDS: dict[str, str] = {}
-"""Where each command is defined: the module of `nmt.cli.commands` that has the click command under its own name."""
+"""The module of `nmt.cli.commands` for each command; it defines a click command of the module's name."""
 
 
 def _run(module: str, program: str) -> Any:
-    """Run a command of nmt.cli so that signals end it properly from its first import to its last line.
+    """Run a command of nmt.cli, with signals handled from its first import to its last line.
 
     Args:
-        module: Of nmt.cli; the command in it has the same name.
-        program: What the command is called in its messages.
+        module: A module of nmt.cli that defines a command of the same name.
+        program: The name of the command in its messages.
     """
     hold_standard_streams()
     end_by_signals()
@@ -97,11 +98,11 @@ def _run(module: str, program: str) -> Any:
 
 
 def _command(name: str, module: str | None = None) -> Any:
-    """Put a command into COMMANDS, and return what runs it as `nmt-NAME`.
+    """Register a command in COMMANDS, and return the function that runs it as `nmt-NAME`.
 
     Args:
-        name: As typed.
-        module: Where the command is defined, where its name cannot be a module's.
+        name: The name as typed.
+        module: The module that defines the command, if it differs from `name`.
     """
     COMMANDS[name] = module or name
 

@@ -1,4 +1,4 @@
-"""nmt: one command before all others. `nmt train ...` is `nmt-train ...`."""
+"""The command nmt, in which `nmt train ...` is `nmt-train ...`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def load_command(name: str) -> click.Command:
     """Import a command.
 
     Args:
-        name: As typed, such as `train`.
+        name: The name as typed, such as `train`.
 
     Returns:
-        What `nmt-NAME` runs.
+        The click command that `nmt-NAME` runs.
 
     Raises:
-        KeyError: There is none of that name.
-        TypeError: Its module has something else under its name.
+        KeyError: There is no command of that name.
+        TypeError: Its module defines something else under that name.
     """
     module = COMMANDS[name]
     command = getattr(import_module(f"nmt.cli.commands.{module}"), module)
@@ -32,29 +32,29 @@ def load_command(name: str) -> click.Command:
 
 
 class Front(Command, click.Group):
-    """A group whose commands are those of `entry.COMMANDS`, each imported when it is asked for: `nmt train` loads what
-    `nmt-train` does, and the list of commands loads all, which import nothing heavy."""
+    """A group of the commands in `entry.COMMANDS`, each imported when it is used: `nmt train` loads what `nmt-train`
+    does, and the list of commands loads all of them, which import nothing heavy."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse; without a word show the list of commands."""
+        """Parse the arguments; without any, show the list of commands."""
         if not args and not ctx.resilient_parsing:
             click.echo(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order in which they are defined: training comes first."""
+        """Return the names in their order of definition: training comes first."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, or None where there is none of that name."""
+        """Return a command, or None if there is none of that name."""
         return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first word names; `nmt nmt-train` is understood. An unknown one ends with the
-        nearest name."""
+        """Find the command that the first argument names; `nmt nmt-train` works too. For an unknown name, suggest the
+        nearest one."""
         name = args[0].removeprefix("nmt-")
         if name not in COMMANDS and not name.startswith("-"):
             near = get_close_matches(name, COMMANDS, n=1)
@@ -66,9 +66,9 @@ class Front(Command, click.Group):
 @click.command(cls=Front, context_settings={"max_content_width": 100})
 @version_option()
 def front() -> None:
-    """Train, use and measure small recurrent translators.
+    """Train, use and measure small recurrent translation models.
 
-    `nmt COMMAND --help` explains a command. Each is also a program of its own: `nmt train` is `nmt-train`.
+    `nmt COMMAND --help` explains a command. Each command is also a separate program: `nmt train` is `nmt-train`.
 
     \b
     Examples:

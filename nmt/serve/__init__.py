@@ -1,4 +1,4 @@
-"""Trained models as a service: the requests that clients of today's translation servers already send.
+"""Serve trained models over HTTP, with the protocols that clients of existing translation servers already speak.
 
-An `Engine` is one model at work for many clients at once; around it lie protocols (one file each), limits, measures.
+An `Engine` runs one model for many clients at once; protocols (one file each), limits and metrics are built around it.
 """

@@ -1,4 +1,5 @@
-"""The application: routes, and around each request its id, its measures, a line of log and errors in its protocol."""
+"""The ASGI application: routes, and for every request an id, metrics, a log line, and errors in its protocol's
+format."""
 
 from __future__ import annotations
 
@@ -39,12 +40,12 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
 
 
 async def health(request: Request) -> Response:
-    """GET /health: the process answers."""
+    """Answer GET /health: the process is running."""
     return CompactJSON({"status": "ok"})
 
 
 async def ready(request: Request) -> Response:
-    """GET /ready: requests are welcome."""
+    """Answer GET /ready: the server accepts requests."""
     service: Service = request.app.state.service
     if service.is_ending:
         return CompactJSON({"status": "ending"}, status_code=503, headers={"Retry-After": "5"})
@@ -54,7 +55,7 @@ async def ready(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """GET /metrics, for Prometheus."""
+    """Answer GET /metrics, for Prometheus."""
     service: Service = request.app.state.service
     return Response(service.measures.text(), media_type="text/plain; version=0.0.4")
 
@@ -74,22 +75,22 @@ ROUTES = [
 ]
 
 
-# Most requests are for a path that is written out, which is looked up: a router tries one expression after another, and
+# Most requests are for a fixed path, which is looked up here: a router tries one regular expression after another, and
 # wraps each handler in two more functions.
 _BY_PATH = {(route.path, method): route for route in ROUTES if "{" not in route.path for method in route.methods or ()}
 _HOSTLESS = "1.0"
-"""The version of HTTP that knows no Host (RFC 9112, section 3.2)."""
+"""The version of HTTP without a Host header (RFC 9112, section 3.2)."""
 _PATHS = {path for path, _ in _BY_PATH}
 
 
 class Around:
-    """What every request has in common."""
+    """Middleware for what all requests share."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -97,7 +98,7 @@ class Around:
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         name = given if given and _REQUEST_ID.fullmatch(given) else b"%016x" % random.getrandbits(64)
         started = False
-        # One slash at the end of a path is the same path: nobody is sent elsewhere, which would be to a given Host.
+        # Ignore a trailing slash instead of redirecting, since a redirect would go to the Host that the client named.
         if scope["path"] not in _PATHS and scope["path"][:-1] in _PATHS and scope["path"].endswith("/"):
             scope["path"] = scope["path"][:-1]
 
@@ -121,7 +122,7 @@ class Around:
                 await response(scope, receive, sending)
             else:
                 await self._app(scope, receive, sending)
-        except asyncio.CancelledError:  # the server ends, and has waited long enough
+        except asyncio.CancelledError:  # the server is shutting down, and its grace period is over
             if not started:
                 await _refusal(scope, RequestError(503, "server: is ending; try again later", 5))(
                     scope, receive, sending
@@ -143,7 +144,7 @@ class Around:
 
 
 def _refusal(scope: Scope, error: Exception) -> Response:
-    """Return an error as the protocol of the request tells it."""
+    """Return an error in the format of the request's protocol."""
     found = error if isinstance(error, RequestError) else RequestError(500, "server: has failed; its log says why")
     key = "message" if scope["path"].startswith(_DEEPL) else "error"
     headers = dict(found.headers)
@@ -153,7 +154,7 @@ def _refusal(scope: Scope, error: Exception) -> Response:
 
 
 def route_of(scope: Scope) -> str:
-    """Return the route of a request for measures: few names, whatever clients ask for."""
+    """Return the route of a request as a metric label: few distinct names, whatever clients request."""
     if scope["path"] in _PATHS:
         path: str = scope["path"]
         return path
@@ -164,7 +165,7 @@ def route_of(scope: Scope) -> str:
 
 
 async def _known_error(request: Request, error: Exception) -> Response:
-    """Return an answer to what no route answers."""
+    """Return the answer to a request that matches no route."""
     status = getattr(error, "status_code", 500)
     messages = {404: "path: must be one of /docs, got another", 405: "method: must be another one for this path"}
     headers = dict(getattr(error, "headers", None) or {})
@@ -173,7 +174,7 @@ async def _known_error(request: Request, error: Exception) -> Response:
 
 
 def make_app(service: Service) -> Starlette:
-    """Yield the application of a service."""
+    """Return the application of a service."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -217,7 +218,7 @@ async def _tidying(service: Service) -> None:
 
 
 async def _reloading(service: Service) -> None:
-    """Load models anew at each SIGHUP."""
+    """Reload the models at each SIGHUP."""
     import signal
 
     came = asyncio.Event()

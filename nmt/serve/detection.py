@@ -1,4 +1,4 @@
-"""Which language a text is in: by py3langid, a classifier of 97 languages."""
+"""Detect the language of a text with py3langid, a classifier of 97 languages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nmt.serve.errors import RequestError
 
 
 class Detector:
-    """Loaded when it is first asked; one thread at a time."""
+    """A language detector, loaded on first use; one thread at a time runs it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -24,9 +24,10 @@ class Detector:
         return find_spec("py3langid") is not None
 
     def ranked(self, text: str, among: Sequence[str] | None = None) -> list[tuple[str, float]]:
-        """Languages with their probabilities, the most probable first; `among`: no others. The probabilities are those
-        among all languages, so that of a text in another language is low. Raises RequestError: 501 without the
-        library."""
+        """Return languages with their probabilities, most probable first; with `among`, only those languages. The
+        probabilities are over all languages, so a text in another language gets low ones. Raises RequestError: 501
+        without the library.
+        """
         if not self.is_there:
             raise RequestError(501, "source: must be a language, got auto and no py3langid to detect it; name one")
         with self._lock:
@@ -41,7 +42,7 @@ class Detector:
         return found
 
     def best(self, text: str, among: Sequence[str]) -> tuple[str, float]:
-        """Return the most probable of some languages."""
+        """Return the most probable of the languages `among`, and its probability."""
         if len(among) == 1 and not self.is_there:
             return among[0], 0.0
         return self.ranked(text, among)[0]

@@ -1,7 +1,7 @@
-"""One model at work for many callers: their sentences share a search that never ends.
+"""Run one model for many callers, whose sentences share a search that never ends.
 
 What the live search cannot do (several translations, details, glossaries, models without a compiled search) is done by
-one more thread, in small batches, by the same fair turns.
+one more thread, in small batches, with the same fair turns.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("nmt.serve")
 
 BULK = 16
-"""Sentences of a request from which it is a long text, which gives way to others."""
+"""Number of sentences from which a request counts as a long text, which gives way to others."""
 _SIDE_BATCH = 16
-"""Requests beyond the plain search are answered so many sentences at a time, so that nobody waits for long."""
+"""Sentences in a batch of the side thread; small, so that no request waits long."""
 _SIDE_BULK = 4
-"""Of these, those of long texts while others wait."""
+"""Sentences of long texts in such a batch while others wait."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What is wanted of each sentence of a request. glossary: pairs of phrases."""
+    """What a request wants for each of its sentences. `glossary`: pairs of phrases."""
 
     n_best: int = 1
     details: bool = False
@@ -53,13 +53,13 @@ class Ask:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the live search finds it; a detail can be made of what it has found."""
+        """Return whether the live search can answer it; details can be computed from its result."""
         return self.n_best == 1 and not self.glossary
 
 
 class _Outbox:
-    """Requests that are done, on their way to the loop that waits for them. The loop is woken once for all that have
-    come since it last looked: a wake-up is a call of the system, in which a search waits."""
+    """Finished requests on their way to the event loop that waits for them. The loop is woken once for all requests
+    since it last emptied the outbox: each wake-up is a system call, during which a search waits."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -67,22 +67,22 @@ class _Outbox:
         self._is_woken = False
 
     def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether it wakes this loop."""
+        """Return whether it belongs to this loop."""
         return self._loop is loop
 
     def put(self, job: _Job, error: BaseException | None) -> None:
-        """One is done. For any thread."""
+        """Add a finished request. May be called from any thread."""
         self._done.append((job, error))
-        # Two threads may both find it not woken: it is then woken twice, and finds nothing the second time.
+        # Two threads may both see False here: the loop is then woken twice, and finds nothing the second time.
         if not self._is_woken:
             self._is_woken = True
             try:
                 self._loop.call_soon_threadsafe(self._empty)
             except RuntimeError:
-                pass  # the loop is closed: nobody waits
+                pass  # the loop is closed, so no caller waits
 
     def _empty(self) -> None:
-        self._is_woken = False  # before it looks: whoever comes later wakes it again
+        self._is_woken = False  # cleared first, so that a later request wakes the loop again
         while self._done:
             job, error = self._done.popleft()
             job.settle(error)
@@ -90,7 +90,7 @@ class _Outbox:
 
 @dataclass
 class _Job:
-    """A request's sentences, and who waits for them."""
+    """The sentences of one request, and the future on which its caller waits."""
 
     ask: Ask
     is_bulk: bool
@@ -102,7 +102,7 @@ class _Job:
     lock: Lock = field(default_factory=Lock)
 
     def answer(self, index: int, translations: list[Translation]) -> None:
-        """One sentence is done; the last one wakes the caller."""
+        """Store the result of one sentence; the last one wakes the caller."""
         with self.lock:
             self.found[index] = translations
             self.missing -= 1
@@ -111,7 +111,7 @@ class _Job:
             self._wake(None)
 
     def fail(self, error: BaseException) -> None:
-        """The request cannot be answered."""
+        """Fail the whole request with an error."""
         self.gone = True
         self._wake(error)
 
@@ -119,14 +119,14 @@ class _Job:
         self.outbox.put(self, error)
 
     def settle(self, error: BaseException | None) -> None:
-        """In the caller's loop: it goes on."""
+        """Complete the future. Runs in the caller's event loop."""
         if not self.future.done():
             self.future.set_exception(error) if error is not None else self.future.set_result(None)
 
 
 @dataclass
 class _Sentence:
-    """A sentence of a job, as the live search wants it and as the side thread does."""
+    """A sentence of a job, as a ticket for the live search and the side thread."""
 
     job: _Job
     index: int
@@ -135,30 +135,31 @@ class _Sentence:
     is_cut: bool
     engine: Engine
     expected: float | None = None
-    hypotheses: list[Hypothesis] | None = None  # where only the detail is missing
+    hypotheses: list[Hypothesis] | None = None  # set if only the details are missing
 
     @property
     def gone(self) -> bool:
-        """Return whether nobody wants it any more."""
+        """Return whether its request has been cancelled or has failed."""
         return self.job.gone
 
     @property
     def is_bulk(self) -> bool:
-        """Return whether it is of a long text."""
+        """Return whether it belongs to a long text."""
         return self.job.is_bulk
 
     def found(self, hypotheses: list[Hypothesis]) -> None:
-        """What the live search calls."""
+        """Take the result of the live search, which calls this."""
         self.engine.live_found(self, hypotheses)
 
     def failed(self, error: BaseException) -> None:
-        """What the live search calls."""
+        """Take an error of the live search, which calls this."""
         self.job.fail(error)
 
 
 @lru_cache(maxsize=8)
 def _by_first_word(glossary: tuple[tuple[str, str], ...], lowercase: bool, normalize: Any) -> dict[str, list[int]]:
-    """Return the numbers of a glossary's entries by the first word of their source, cleaned as text is."""
+    """Return the indices of a glossary's entries by the first word of their source, after the same cleaning as the
+    text."""
     found: dict[str, list[int]] = {}
     for n, (source, _) in enumerate(glossary):
         if words := clean_line(source, lowercase, normalize).split():
@@ -167,13 +168,13 @@ def _by_first_word(glossary: tuple[tuple[str, str], ...], lowercase: bool, norma
 
 
 class Engine:
-    """A translator that answers any number of requests at once, each as `translate_nbest` would.
+    """A translator that answers any number of requests at once, each with the result of `translate_nbest`.
 
     Args:
-        translator: Whose settings hold; its number of threads is ignored.
-        threads: Searches at a time, a core each.
-        most_waiting: Sentences that may wait.
-        shortlist: Choose among the words of the model's shortlist.
+        translator: The model and its settings; its number of threads is ignored.
+        threads: Number of parallel searches, one per core.
+        most_waiting: Maximum number of waiting sentences.
+        shortlist: Whether to restrict the output words to the model's shortlist.
     """
 
     def __init__(
@@ -185,11 +186,11 @@ class Engine:
         self._queue: FairQueue[_Sentence] = FairQueue(most_waiting)
         self._side: FairQueue[_Sentence] = FairQueue(most_waiting)
         self._live = self._live_search(size)
-        self._outbox: _Outbox | None = None  # of the loop that asked last
-        # Beside searches that keep every core busy, a team of threads would wait for each other more than compute.
+        self._outbox: _Outbox | None = None  # of the event loop that called last
+        # While searches keep every core busy, a team of threads would spend more time waiting than computing.
         self._single_threaded = copy.copy(translator)
         self._single_threaded.num_threads = 1
-        self._threads = [Thread(target=self._aside, name="nmt-serve-aside", daemon=True)]
+        self._threads = [Thread(target=self._run_side, name="nmt-serve-aside", daemon=True)]
         if self._live is not None:
             self._threads += [
                 Thread(target=self._search, args=(self._live,), name=f"nmt-serve-{n}", daemon=True)
@@ -200,7 +201,7 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """Return sentences that wait."""
+        """Return how many sentences wait."""
         return len(self._queue) + len(self._side)
 
     async def translate(
@@ -212,10 +213,11 @@ class Engine:
         accepted: bool = False,
         is_bulk: bool = False,
     ) -> list[list[Translation]]:
-        """For each sentence its translations, the best first, at least one. Cancelled, it leaves the search. accepted:
-        the sentences go on with a request that has begun; is_bulk: they are of a long text, however few.
+        """Return the translations of each sentence, best first, at least one each. Cancelling it removes the sentences
+        from the search. `accepted`: the sentences continue a request that has already started; `is_bulk`: they belong
+        to a long text, even if there are few.
 
-        Raises FullError: Too many wait. ClosedError: The engine has ended. NMTError: The model cannot do what is asked.
+        Raises FullError: Too many wait. ClosedError: The engine is closed. NMTError: The model cannot do what is asked.
         """
         ask = ask or Ask()
         cut: set[int] = set()
@@ -245,7 +247,7 @@ class Engine:
         return job.found
 
     def close(self) -> None:
-        """Answer what has come, then end; blocks until then."""
+        """Finish all accepted requests, then stop the threads; blocks until then."""
         self._queue.close()
         for thread in self._threads[1:]:
             thread.join()
@@ -255,8 +257,8 @@ class Engine:
     # ------------------------------------------------------------ the live search
 
     def _live_search(self, size: int) -> LiveSearch | None:
-        """Return the search of this model for sentences that come and go; None where it has no such search, which the
-        log says with the reason."""
+        """Return this model's live search, which sentences enter and leave at any time; None if the model cannot have
+        one, which is logged with the reason."""
         chosen = self._chosen
         beam_size, n_best = candidate_counts(chosen, 1)
         options = search_options(chosen, self._learnt([]))
@@ -283,12 +285,12 @@ class Engine:
         return {name: value for name, value in learnt.items() if name != "expected_lengths"}
 
     def _expected(self, src_ids: list[list[int]]) -> Sequence[float] | None:
-        """Expected lengths of translations, where the word reward is bounded."""
+        """Return the expected lengths of the translations if the word reward is bounded, else None."""
         learnt = self.translator.learnt_for(self._chosen, False, src_ids)
         return None if "expected_lengths" not in learnt else list(learnt["expected_lengths"])
 
     def _search(self, live: LiveSearch) -> None:
-        """A thread's life: an error is that of the requests in work, not of those to come."""
+        """Run the live search: the body of a search thread. An error fails the requests in progress, not later ones."""
         while True:
             try:
                 live.run(self._queue)
@@ -297,7 +299,7 @@ class Engine:
                 _logger.exception("a search has failed; its requests are told so")
 
     def live_found(self, sentence: _Sentence, hypotheses: list[Hypothesis]) -> None:
-        """A sentence has left the search."""
+        """Pass on the result of a sentence that has left the live search."""
         if sentence.gone:
             return
         if sentence.job.ask.details and hypotheses:
@@ -307,15 +309,16 @@ class Engine:
         found = self.translator.translations_of(hypotheses)
         sentence.job.answer(sentence.index, with_warnings(found, cut=sentence.is_cut))
 
-    # ------------------------------------------------------------ beside it
+    # ------------------------------------------------------------ the side thread
 
     @property
-    def _beside(self) -> Translator:
-        """Return the translator for what is not plain: on all threads while the live search has nothing to do."""
+    def _side_translator(self) -> Translator:
+        """Return the translator for the side thread: with all its threads while the live search is idle, else with
+        one."""
         return self._single_threaded if self._live is not None and self._live.is_at_work else self.translator
 
-    def _aside(self) -> None:
-        """The life of the thread for all that is not plain."""
+    def _run_side(self) -> None:
+        """Answer what the live search cannot: the body of the side thread."""
         while (taken := self._side.take(_SIDE_BATCH - _SIDE_BULK, _SIDE_BULK, wait=True)) is not None:
             if all(one.is_bulk for one in taken):
                 taken += self._side.take(0, _SIDE_BATCH - len(taken), wait=False) or []
@@ -334,14 +337,14 @@ class Engine:
                         one.job.fail(error)
 
     def _detailed(self, group: list[_Sentence]) -> list[list[Translation]]:
-        """With details of what the live search has found."""
+        """Return the best translations that the live search found, with details."""
         found = [one.hypotheses or [] for one in group]
         texts, ids = [one.text for one in group], [one.src_ids for one in group]
-        detailed = self._beside.with_details(self.translator.model_with(None), texts, ids, found, None)
+        detailed = self._side_translator.with_details(self.translator.model_with(None), texts, ids, found, None)
         return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
 
     def _phrases_for(self, text: str, glossary: tuple[tuple[str, str], ...]) -> list[str]:
-        """Return what `Translator.phrases_for` says; entries whose first word is not in the text are not looked at."""
+        """Return `Translator.phrases_for`, skipping entries whose first word is not in the text."""
         side = self.translator.config.data.src
         index = _by_first_word(glossary, side.lowercase, side.normalize)
         bare = self.translator.src_subwords.bare(text)
@@ -350,12 +353,12 @@ class Engine:
         return self.translator.phrases_for(text, [glossary[n] for n in numbers])
 
     def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[Translation]]:
-        """By the translator's own search."""
+        """Return translations by the translator's own search."""
         texts = [one.text for one in group]
         wishes = None
         if ask.glossary:
             wishes = Wishes(glossary=[self._phrases_for(text, ask.glossary) for text in texts])
         beam = max(int(self._chosen["beam_size"]), ask.n_best)
-        return self._beside.translate_nbest(
+        return self._side_translator.translate_nbest(
             texts, n_best=ask.n_best, beam_size=beam, details=ask.details, wishes=wishes, shortlist=self._shortlist
         )

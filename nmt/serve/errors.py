@@ -1,11 +1,10 @@
-"""What a client is told when a request cannot be answered."""
+"""The error that a client gets when a request cannot be answered."""
 
 from __future__ import annotations
 
 
 class RequestError(Exception):
-    """A mistake of the client, or a moment at which it cannot be served. retry_after: seconds after which it is worth
-    another try."""
+    """A client's mistake, or a temporary overload of the server. `retry_after`: seconds after which to try again."""
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -13,5 +12,5 @@ class RequestError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of the answer."""
+        """Return the HTTP headers of the answer."""
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}

@@ -1,4 +1,4 @@
-"""A file in, its translation in the store of files."""
+"""Translate a file and put the translation into the store of files."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from nmt.serve.models import ServedModel
 from nmt.serve.service import Service
 
 _SECONDS, _BYTES_A_SECOND = 15.0, 2**18
-"""Of the processor, for a file of any size, and more for each byte."""
+"""CPU time for any file in seconds, and the bytes that allow one second more."""
 _MEMORY = 512 * 2**20
 
 
 @dataclass(frozen=True)
 class FileWish:
-    """A file, and what is to become of it. source: may be auto; model: its name, where it is not the first of the pair;
-    ticket: under which progress is told."""
+    """A request to translate a file. `source` may be auto; `model` is a model's name, None for the first model of the
+    pair; `ticket` is the key under which progress is reported."""
 
     name: str
     content: bytes
@@ -35,7 +35,7 @@ class FileWish:
 
 
 async def translate_file(service: Service, wish: FileWish, client: str) -> str:
-    """Translate a file; the name by which it is fetched. Raises RequestError."""
+    """Translate a file; return the key by which it is fetched. Raises RequestError."""
     try:
         form = format_of(wish.name)
     except NMTError as error:
@@ -52,7 +52,7 @@ async def translate_file(service: Service, wish: FileWish, client: str) -> str:
 
 
 def _job(name: str, wish: FileWish, args: tuple[Any, ...]) -> Job:
-    """Work on a file in the box: more of it for larger ones."""
+    """Return a job on a file for the box, with limits that grow with the file's size."""
     size = len(wish.content)
     seconds = _SECONDS + size / _BYTES_A_SECOND
     return Job(name, args, wish.name[:80], seconds, _MEMORY, _MEMORY + 4 * size, is_long=True)
@@ -68,8 +68,8 @@ async def _model_of(service: Service, wish: FileWish, form: str, client: str) ->
 async def _answers(
     service: Service, model: ServedModel, wish: FileWish, rows: list[tuple[str, bytes]], client: str
 ) -> list[tuple[bool, str]]:
-    """For each row whether it is finished, and its text in the other language. What only a finished sentence does not
-    need is gone as soon as its piece is done."""
+    """Return for each row whether its text is final, and its translation. Details of translations are freed as soon as
+    their piece is done."""
     answers: list[tuple[bool, str]] = [(False, "")] * len(rows)
     done = 0
 

@@ -1,4 +1,4 @@
-"""Files that are translated, and kept for a while until somebody fetches them."""
+"""Translated files, kept for a while until the client fetches them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_BYTES = 256 * 2**20
 
 
 class Files:
-    """Translated files, in memory, for ten minutes and up to 256 MiB; their names cannot be guessed."""
+    """Translated files in memory, for ten minutes and up to 256 MiB; their keys cannot be guessed."""
 
     formats = [name.lstrip(".") for name in SUFFIXES]
 
@@ -29,7 +29,7 @@ class Files:
         self._progress: Shelf[tuple[int, int]] = Shelf(_MOST, _MOST)
 
     def get(self, name: str) -> tuple[str, bytes, str]:
-        """Return name, content and media type of a file that was translated. Raises RequestError."""
+        """Return name, content and media type of a translated file. Raises RequestError."""
         self._forget()
         found = self._kept.get(name)
         if found is None:
@@ -37,16 +37,16 @@ class Files:
         return found
 
     def progress(self, ticket: str) -> tuple[int, int]:
-        """Return how many of a file's sentences are done, and how many there are."""
+        """Return how many of a file's sentences are done, and how many there are in total."""
         return self._progress.get(ticket) or (0, 0)
 
     def note(self, client: str, ticket: str, done: int, count: int) -> None:
-        """So many of a file's sentences are done; nothing is noted without a ticket."""
+        """Record that `done` of `count` sentences of a file are done; does nothing without a ticket."""
         if ticket:
             self._progress.put(client, ticket, (done, count))
 
     def keep(self, client: str, name: str, content: bytes, media_type: str) -> str:
-        """Return the name by which a file is fetched from now on."""
+        """Store a file; return the key by which it is fetched."""
         self._forget()
         key = f"{secrets.token_urlsafe(18)}.{PurePath(name).suffix.lstrip('.') or 'txt'}"
         self._kept.put(client, key, (name, content, media_type), len(content))
@@ -60,8 +60,8 @@ class Files:
 
 
 def translated_name(name: str, target: str) -> str:
-    """Return the name of a file's translation: letters of any language stay; what a path, a header or a shell takes for
-    something else, and signs that cannot be seen, become underscores."""
+    """Return the file name of a translation. Letters of any language are kept; characters that are special in a path, a
+    header or a shell, and invisible ones, become underscores."""
     path = PurePath(name)
     stem = "".join(c if c.isprintable() else "_" for c in path.stem)
     stem = re.sub(r"[/\\:*?\"<>|;%]+", "_", stem)[:80].strip(" _.") or "file"
@@ -69,7 +69,8 @@ def translated_name(name: str, target: str) -> str:
 
 
 def attachment(name: str) -> dict[str, str]:
-    """Headers of an answer that a browser saves under a name (RFC 6266): in ASCII for old clients, and as it is."""
+    """Return the headers of an answer that a browser saves under `name` (RFC 6266): an ASCII name for old clients, and
+    the full name."""
     plain = re.sub("^_+", "file_", re.sub(r"[^A-Za-z0-9._-]+", "_", name))
     more = "" if plain == name else f"; filename*=UTF-8''{quote(name, safe='')}"
     return {"Content-Disposition": f'attachment; filename="{plain}"{more}', "X-Content-Type-Options": "nosniff"}

@@ -1,4 +1,4 @@
-"""A line of JSON for each request and event, on stderr; no text and no address of a client unless it is asked for."""
+"""The log on stderr: one line of JSON per request and event, without texts (unless enabled) and client addresses."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ _logger = logging.getLogger("nmt.serve")
 _access = logging.getLogger("nmt.serve.access")
 
 _MOST_TRACEBACK = 8_000
-"""Characters, the last ones."""
+"""Characters of a traceback to log, counted from its end."""
 _QUIET_SECONDS, _MOST_KINDS = 10.0, 100
 _GATHERED_SECONDS = 0.05
-"""For which lines of the log are gathered before they are written."""
+"""Seconds for which log lines are collected before they are written."""
 
 
 class JSONFormatter(logging.Formatter):
-    """Records as JSON; `fields` of a record are its own."""
+    """Formats records as JSON, including the entries of a record's `fields`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
+        """Return one line of JSON."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told: dict[str, Any] = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
-        told |= getattr(record, "fields", {})
+        entry: dict[str, Any] = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
+        entry |= getattr(record, "fields", {})
         if record.exc_info:
-            told["traceback"] = self.formatException(record.exc_info)[-_MOST_TRACEBACK:]
-        return json.dumps(told, ensure_ascii=False)
+            entry["traceback"] = self.formatException(record.exc_info)[-_MOST_TRACEBACK:]
+        return json.dumps(entry, ensure_ascii=False)
 
 
 class LogWriter(logging.Handler):
-    """Writes records to a stream by a thread of its own, those of a moment together: whoever logs does not wait for the
-    stream, and lets the interpreter go no more often than it must. A warning and worse is written at once, with all
-    before it; what is left is written when the process ends."""
+    """Writes records to a stream from a background thread, in small batches: callers do not wait for the stream, and
+    rarely release the interpreter lock. A warning or error is written at once, with all records before it; the rest is
+    written when the process exits.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -52,10 +53,10 @@ class LogWriter(logging.Handler):
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Let a record be written."""
+        """Queue a record for writing."""
         try:
             self._lines.append(self.format(record))
-        except Exception:  # noqa: BLE001 - as every handler of the library does: a record that fails ends nobody's work
+        except Exception:  # noqa: BLE001 - like the handlers of the library: a bad record must not stop the caller
             self.handleError(record)
         if record.levelno >= logging.WARNING:
             self.flush()
@@ -63,7 +64,7 @@ class LogWriter(logging.Handler):
             self._came.set()
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write all queued records."""
         with self._writing:
             lines = [self._lines.popleft() for _ in range(len(self._lines))]
             if lines:
@@ -71,7 +72,7 @@ class LogWriter(logging.Handler):
                     self._stream.write("\n".join(lines) + "\n")
                     self._stream.flush()
                 except (OSError, ValueError):
-                    pass  # nobody reads the log any more; requests go on
+                    pass  # the log's reader is gone; requests go on
 
     def _write_on(self) -> None:
         while True:
@@ -82,26 +83,26 @@ class LogWriter(logging.Handler):
 
 
 class LoopErrors:
-    """What the event loop tells of errors outside of requests: a line of each kind, and then one in ten seconds, with
-    how many there were."""
+    """Exception handler of the event loop, for errors outside requests: logs the first error of each kind, and then at
+    most one in ten seconds, with the number suppressed."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[float, int]] = {}
+        self._last: dict[str, tuple[float, int]] = {}
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """One error."""
+        """Log one error, or count it as suppressed."""
         error = context.get("exception")
         what = f"{context.get('message', 'error')!s:.200}: {type(error).__name__} {error!s:.200}"
         now = time.monotonic()
-        last, kept_back = self._told.get(what, (now - _QUIET_SECONDS, 0))
+        last, kept_back = self._last.get(what, (now - _QUIET_SECONDS, 0))
         if now - last < _QUIET_SECONDS:
-            self._told[what] = last, kept_back + 1
+            self._last[what] = last, kept_back + 1
             return
-        if len(self._told) >= _MOST_KINDS:
-            self._told.clear()
-        self._told[what] = now, 0
+        if len(self._last) >= _MOST_KINDS:
+            self._last.clear()
+        self._last[what] = now, 0
         fields: dict[str, Any] = {"kept_back": kept_back} if kept_back else {}
-        if error is not None and not isinstance(error, OSError):  # a mistake of ours
+        if error is not None and not isinstance(error, OSError):  # a bug
             fields["traceback"] = "".join(traceback.format_exception(error))[-_MOST_TRACEBACK:]
         _logger.error("event loop: %s", what, extra={"fields": fields})
 
@@ -113,8 +114,8 @@ def _tell_uncaught(kind: type[BaseException], error: BaseException | None, trace
 
 
 def begin_log(*, requests: bool = True) -> None:
-    """Write the log of server and libraries to stderr, warnings of Python and errors of threads among it: each line is
-    JSON, whoever writes it."""
+    """Set up the log on stderr for the server and its libraries, including Python's warnings and uncaught errors of
+    threads; every line is JSON."""
     handler = LogWriter(sys.stderr)
     handler.setFormatter(JSONFormatter())
     for name in ("nmt", "uvicorn", "uvicorn.error"):
@@ -134,7 +135,7 @@ def begin_log(*, requests: bool = True) -> None:
 
 
 def log_request(scope: Any, request_id: str, status: int, seconds: float, texts: Sequence[str] | None) -> None:
-    """One request."""
+    """Log one request."""
     if _access.disabled:
         return
     fields: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What Prometheus is told."""
+"""Metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300
 
 
 class Measures:
-    """Counters of one server. waiting: how many sentences wait."""
+    """Counters of one server. `waiting` returns how many sentences wait."""
 
     def __init__(self, waiting: Callable[[], int]) -> None:
-        # What is counted under a route and status, or model, is looked up once: the library checks labels each time.
+        # Labelled counters are looked up once and kept, since the library checks the labels at every lookup.
         self._answers: dict[tuple[str, int], tuple[Any, Any]] = {}
         self._translations: dict[str, tuple[Any, Any]] = {}
         self._registry = CollectorRegistry()
@@ -31,7 +31,7 @@ class Measures:
         )
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        """A request is over."""
+        """Count an answered request and its duration."""
         found = self._answers.get((route, status))
         if found is None:
             found = self._requests.labels(route, str(status)), self._seconds.labels(route)
@@ -40,7 +40,7 @@ class Measures:
         found[1].observe(seconds)
 
     def translated(self, model: str, sentences: int, characters: int) -> None:
-        """A model has translated."""
+        """Count sentences and source characters translated by a model."""
         found = self._translations.get(model)
         if found is None:
             found = self._sentences.labels(model), self._characters.labels(model)
@@ -49,5 +49,5 @@ class Measures:
         found[1].inc(characters)
 
     def text(self) -> bytes:
-        """Return all of them in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)

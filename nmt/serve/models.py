@@ -1,4 +1,4 @@
-"""The models that a server has: which pairs of languages, by which names, and how one set replaces another."""
+"""The models of a server: their language pairs and names, and how they are loaded and replaced."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _logger = logging.getLogger("nmt.serve")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """One model at work. scores: of validation, as training has left them; generation: no other model has this number,
-    whatever its name."""
+    """A loaded model. `scores`: validation scores saved by training; `generation`: a number unique to this load, even
+    among models of the same name."""
 
     name: str
     source: str
@@ -42,7 +42,7 @@ class ServedModel:
 
     @property
     def about(self) -> dict[str, object]:
-        """Return what people are told of it."""
+        """Return the public description of the model."""
         return {
             "name": self.name,
             "source": self.source,
@@ -56,14 +56,14 @@ class ServedModel:
 
 
 class Models:
-    """A set of models; the first of a pair is its default."""
+    """A set of models; the first model of a language pair is its default."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
         self.all = tuple(models)
 
     @cached_property
     def targets(self) -> dict[str, list[str]]:
-        """Languages translated into, by source language."""
+        """Return the target languages by source language."""
         found: dict[str, list[str]] = {}
         for one in self.all:
             targets = found.setdefault(one.source, [])
@@ -73,11 +73,11 @@ class Models:
 
     @property
     def waiting(self) -> int:
-        """Return sentences that wait."""
+        """Return how many sentences wait."""
         return sum(one.engine.waiting for one in self.all)
 
     def find(self, source: str, target: str, name: str | None = None) -> ServedModel:
-        """Return the model of a pair, by its name where one is given. Codes may have regions: de-AT. Raises
+        """Return the model of a language pair, the one named `name` if given. Codes may have regions: de-AT. Raises
         RequestError."""
         pairs = (source.lower(), target.lower()), (base(source), base(target))
         for wanted in pairs:
@@ -89,26 +89,26 @@ class Models:
         raise RequestError(400, f"{what} is not supported; there are {known}")
 
     def close(self) -> None:
-        """Answer what has come, then end."""
+        """Finish all accepted requests, then stop the engines."""
         for one in self.all:
             one.engine.close()
 
 
 def base(code: str) -> str:
-    """Return a language without its region: pt of pt-BR or pt_BR."""
+    """Return a language code without its region: pt for pt-BR or pt_BR."""
     return code.replace("_", "-").split("-")[0].lower()
 
 
 @cache
 def bleu_signature() -> str:
-    """Return how training computes the BLEU that it keeps (Post 2018, section 4)."""
+    """Return the sacrebleu signature of the validation BLEU (Post 2018, section 4)."""
     from nmt.evaluate import score_translations
 
     return score_translations(["a"], ["a"], metrics=("bleu",))["bleu"].signature
 
 
 def load_models(settings: ServerSettings) -> Models:
-    """Load all models and translate a line with each, so that the first request is as fast as others. Raises
+    """Load all models and translate a line with each, so that the first request is as fast as later ones. Raises
     NMTError."""
     found: list[ServedModel] = []
     for path in settings.models:
@@ -119,16 +119,16 @@ def load_models(settings: ServerSettings) -> Models:
 
 
 def _warm_up(translator: Translator) -> None:
-    """Compile what only some requests need, while others are answered."""
+    """Compile the code of less common requests, while others are answered."""
     try:
         translator.translate_nbest(["."], n_best=2, beam_size=5, details=True)
         translator.session(".").complete("")
     except NMTError:
-        pass  # whoever asks for it is told
+        pass  # a request for it gets the error
 
 
 def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
-    # Read twice, and freed once: this is for what the file says of the model.
+    # The file is read twice: this copy, freed at once, gives the description of the model.
     with reading_whole():
         saved = load_saved_model(path, settings.checkpoint, task="translation", cells=settings.cells)
     translator = Translator.load(

@@ -1,4 +1,4 @@
-"""The server: a socket, signals, and the loop in between."""
+"""Run the server: listening socket, signals, and event loop."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ from nmt.system.heap import keep_little
 _logger = logging.getLogger("nmt.serve")
 
 _KEEP_ALIVE = 75
-"""Seconds for which an idle connection is kept: longer than the 60 of a usual proxy, which would else lose requests."""
+"""Seconds to keep an idle connection: longer than the usual 60 of a proxy, which would otherwise lose requests."""
 _GRACE = 30
-"""Seconds after SIGTERM in which requests that have begun are answered."""
+"""Seconds after SIGTERM in which current requests may finish."""
 
 
 _SWITCH_SECONDS = 0.001
-"""For which a thread that cuts a long text keeps the interpreter while a search waits for it: Python's 0.005 are as
-long as some steps."""
+"""Interpreter switch interval: how long a thread that splits a long text holds the interpreter lock while a search
+waits for it. Python's default of 0.005 is as long as some decoder steps."""
 
 
 class _Server(uvicorn.Server):
-    """One that says when it ends, and leaves the process to end by itself."""
+    """A uvicorn server that reports its address, marks the service as ending, and does not re-raise signals."""
 
     def __init__(self, config: uvicorn.Config, service: Service, address: str) -> None:
         super().__init__(config)
         self._service, self._address = service, address
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say where it listens as soon as it does."""
+        """Start, and log the address."""
         await super().startup(sockets)
         _logger.info("listening on %s", self._address)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT end it when all is answered; a second SIGINT at once."""
+        """Shut down on SIGTERM and SIGINT after answering current requests; on a second SIGINT at once."""
         loop = asyncio.get_running_loop()
         numbers = (signal.SIGINT, signal.SIGTERM)
 
@@ -68,9 +68,9 @@ class _Server(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there. Raises DeviceError."""
+    """Return a socket bound to the address. Raises DeviceError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio sets TCP_NODELAY on each connection. Without it an answer's second packet waits
+    # With an explicit protocol, asyncio sets TCP_NODELAY on each connection. Without it an answer's second packet waits
     # for the client's acknowledgement of the first, 40 ms on Linux.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -85,11 +85,11 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def serve(settings: ServerSettings) -> None:
-    """Load the models, then answer until SIGTERM or SIGINT. Raises NMTError."""
+    """Load the models, then answer requests until SIGTERM or SIGINT. Raises NMTError."""
     keep_little()
     begin_log()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    # The place is taken first: whoever starts a second server by mistake hears of it before models are loaded.
+    # The address is bound first, so that a second server started by mistake fails before models are loaded.
     with bind(settings.host, settings.port) as place:
         _logger.info(
             "loading %d models; where this version has not run on this machine before, their code is compiled first, "

@@ -1,4 +1,4 @@
-"""What all protocols share: texts in, texts out, within the limits."""
+"""What all protocols share: translate texts within the limits."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from nmt.serve.sessions import Sessions
 from nmt.serve.settings import ServerSettings
 
 _PIECE = 256
-"""Sentences of a long text that wait at a time, twice."""
+"""Sentences in a piece of a long text; two pieces wait at a time."""
 _SMALL, _SMALL_MARKUP = 2_000, 200
-"""Characters up to which plain texts, and texts with markup, are cut by the loop that answers everybody."""
+"""Characters up to which plain texts, and texts with markup, are split in the event loop instead of the box."""
 _FEW_MARKS = 40
-"""Marks and placeholders of a text up to which it also joins translations."""
+"""Marks and placeholders up to which translations are also joined in the event loop."""
 _SECONDS, _CHARACTERS_A_SECOND = 1.0, 25_000
-"""Of the processor, that any text may take in the box; long ones may take more."""
+"""CPU time in the box for any text, and the characters that allow one second more."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of the texts of a request."""
+    """The options of a request for its texts."""
 
     markup: Markup = "text"
     split: bool = True
     alternatives: int = 0
     glossary: tuple[tuple[str, str], ...] = ()
-    ignored: frozenset[str] = frozenset()  # elements whose content stays as it is
+    ignored: frozenset[str] = frozenset()  # elements whose content is not translated
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Texts as sentences. rows: whether each needs details, and what is translated; passages: what `join` needs, as
-    bytes where the box has made them."""
+    """Texts split into sentences. `rows`: for each sentence whether it needs details, and the text to translate;
+    `passages`: what `join` needs, as bytes if the box made them; `characters`: the total length."""
 
     rows: list[tuple[bool, str]]
     passages: list[Passage] | bytes
@@ -60,7 +60,7 @@ class Cut:
 
 @dataclass
 class Service:
-    """A server's models and what is counted of them."""
+    """The models of a server with its limits, metrics and stores."""
 
     settings: ServerSettings
     models: Models
@@ -83,7 +83,7 @@ class Service:
         """Load all models. Raises NMTError."""
         gate = Gate(settings.read_keys(), settings.limits)
         box = Box()
-        box.start()  # its imports and the loading of models take place at the same time
+        box.start()  # its imports run while the models are loaded
         try:
             found = cls(settings, load_models(settings), gate, Detector(), box=box)
         except BaseException:
@@ -93,15 +93,15 @@ class Service:
         return found
 
     async def reload(self) -> None:
-        """Load all models and the keys anew; requests that have begun end with the former ones. Raises NMTError, and
-        goes on with the former ones."""
+        """Reload all models and the keys; running requests finish with the old models. Raises NMTError, and then keeps
+        the old ones."""
         keys = await asyncio.to_thread(self.settings.read_keys)
         fresh = await asyncio.to_thread(load_models, self.settings)
         self.gate.renew(keys)
         former, self.models = self.models, fresh
         self.sessions.renew({one.generation for one in fresh.all})
         self.measures.models.set(len(fresh.all))
-        # Whoever has found a former model and not asked yet asks the new one, see `_engine`.
+        # A request that has found an old model but not used it yet gets the new one, see `_engine`.
         await asyncio.to_thread(former.close)
         del former
         keep_for_good()
@@ -109,11 +109,11 @@ class Service:
     async def pair(
         self, source: str, target: str, texts: Sequence[str], name: str | None = None
     ) -> tuple[ServedModel, float]:
-        """Return the model for texts in `source`, which may be auto, and how sure that language is, 0 to 1. Raises
-        RequestError."""
+        """Return the model for texts in language `source`, which may be auto, and the confidence in that language, 0 to
+        1. Raises RequestError."""
         if source.lower() != "auto":
             return self.models.find(source, target, name), 1.0
-        # Some thousand characters at most: a few milliseconds, which a thread takes without harm to anybody.
+        # At most 5,000 characters: a few milliseconds, which do not hold up other requests in a thread.
         text, among = " ".join(texts)[:5000], self._sources_of(target)
         code, confidence = await asyncio.to_thread(self.detector.best, text, among)
         return self.models.find(code, target, name), confidence
@@ -124,7 +124,8 @@ class Service:
         return found or list(targets)
 
     async def translate(self, model: ServedModel, texts: Sequence[str], wanted: Wanted, client: str) -> list[list[str]]:
-        """Of each text the translation, and with `alternatives` others, the best first. Raises RequestError."""
+        """Return for each text its translation, followed by up to `alternatives` others, best first. Raises
+        RequestError."""
         self.check(texts, wanted.alternatives)
         count = wanted.alternatives + 1
         async with self.in_time(self.settings.limits.seconds):
@@ -137,8 +138,8 @@ class Service:
     async def cut(
         self, model: ServedModel, texts: Sequence[str], wanted: Wanted, client: str, *, aside: bool = False
     ) -> Cut:
-        """Cut texts into sentences: here what takes no time, however it is made, and in the box all else. aside: in the
-        box in any case. Raises RequestError."""
+        """Split texts into sentences: short ones here, where even the worst case is quick, all others in the box.
+        `aside` forces the box. Raises RequestError."""
         splitter = model.splitter if wanted.split else None
         characters = sum(map(len, texts))
         if not aside and characters <= (_SMALL if wanted.markup == "text" else _SMALL_MARKUP):
@@ -156,7 +157,7 @@ class Service:
     async def join(
         self, cut: Cut, found: list[list[Translation]], count: int, client: str, *, distinct: bool = True
     ) -> list[list[str]]:
-        """Of each text its translations of each rank; see `text_work.joined`. Raises RequestError."""
+        """Return for each text its translations of each rank; see `text_work.joined`. Raises RequestError."""
         if isinstance(cut.passages, list):
             sentences = [one for passage in cut.passages for one in passage.sentences if one.needs_detail]
             if sum(len(one.marks) + len(one.placeholders) for one in sentences) * count <= _FEW_MARKS:
@@ -166,14 +167,15 @@ class Service:
         return await self.box.run(Job("join", (packed, found, count, distinct), "q", seconds), client)
 
     async def ask(self, model: ServedModel, sentences: list[str], ask: Ask, client: str) -> list[list[Translation]]:
-        """Return what a model finds. Raises RequestError: 503 where too many wait, 504 where it takes too long."""
+        """Return a model's translations. Raises RequestError: 503 if too many wait, 504 if it takes too long."""
         async with self.in_time(self.settings.limits.seconds):
             return await self.in_pieces(model, sentences, ask, client)
 
     async def sentences(
         self, model: ServedModel, rows: Sequence[tuple[bool, str]], ask: Ask, client: str
     ) -> list[list[Translation]]:
-        """Return what a model finds for rows of a `Cut`; details for those that need them. Raises RequestError."""
+        """Return a model's translations for the rows of a `Cut`, with details for those that need them. Raises
+        RequestError."""
         found: list[list[Translation]] = [[]] * len(rows)
         for details in (False, True):
             chosen = [n for n, (needed, _) in enumerate(rows) if needed == details]
@@ -185,13 +187,13 @@ class Service:
         return found
 
     def count(self, model: ServedModel, sentences: Sequence[object], client: str, characters: int) -> None:
-        """Note what a client has had translated."""
+        """Record what a client has had translated."""
         self.measures.translated(model.name, len(sentences), characters)
         self.gate.used(client, characters)
 
     @asynccontextmanager
     async def in_time(self, limit: float) -> AsyncIterator[None]:
-        """Within so many seconds, 0 is no limit. Raises RequestError: 504."""
+        """Limit the block to `limit` seconds, 0 for no limit. Raises RequestError: 504."""
         try:
             async with asyncio.timeout(limit or None):
                 yield
@@ -206,9 +208,10 @@ class Service:
         client: str,
         take: Callable[[int, list[list[Translation]]], Awaitable[None]] | None = None,
     ) -> list[list[Translation]]:
-        """Return what a model finds; of a long text two pieces wait at a time, so that little is kept of what nobody
-        may want any more, and nobody else waits until all of it is cut into subwords. take: given each piece, by its
-        place, which is then not kept. Raises RequestError."""
+        """Return a model's translations. A long text is sent in pieces, two at a time, so that little memory is held
+        for a request that may be cancelled, and other requests need not wait until all of it is tokenized. `take`:
+        called with each piece and its offset; pieces are then not kept. Raises RequestError.
+        """
         is_bulk = len(sentences) >= BULK
         if len(sentences) <= _PIECE and take is None:
             return await self._translate(model, sentences, ask, client, accepted=False, is_bulk=is_bulk)
@@ -233,14 +236,14 @@ class Service:
     async def _translate(
         self, model: ServedModel, sentences: list[str], ask: Ask, client: str, **more: bool
     ) -> list[list[Translation]]:
-        """Return what the model of today finds. Raises RequestError."""
+        """Return the translations of the current model. Raises RequestError."""
         try:
             while True:
                 engine = self._engine(model)
                 try:
                     return await engine.translate(sentences, ask, client, **more)
                 except ClosedError:
-                    if engine is self._engine(model):  # no other one has taken its place
+                    if engine is self._engine(model):  # the models were not reloaded
                         raise RequestError(503, "server: is ending; try again later", 5) from None
         except FullError:
             raise RequestError(503, "server: has more to translate than may wait; try again later", 5) from None
@@ -250,14 +253,14 @@ class Service:
             raise RequestError(400, str(error)) from None
 
     def _engine(self, model: ServedModel) -> Engine:
-        """That of the model of today: another one, where models were loaded anew since it was found."""
+        """Return the engine of the current model, which differs from `model`'s if the models were reloaded since."""
         if model in self.models.all:
             return model.engine
         names = {one.name for one in self.models.all if (one.source, one.target) == (model.source, model.target)}
         return self.models.find(model.source, model.target, model.name if model.name in names else None).engine
 
     def check(self, texts: Sequence[str], alternatives: int = 0) -> None:
-        """Raise RequestError for what is beyond the limits, or no text."""
+        """Raise RequestError for texts beyond the limits or with invalid Unicode."""
         limits = self.settings.limits
         checks: list[tuple[str, int, int]] = [
             (

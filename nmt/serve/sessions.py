@@ -1,4 +1,4 @@
-"""Sentences that are being translated with a person, kept between keystrokes."""
+"""Interactive translation sessions, kept between keystrokes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _MOST_KEPT = 64
 _AT_A_TIME = 2
-"""Completions: others wait, and the search has the rest of the processor."""
+"""Completions that run at a time; more wait, so that the search keeps the rest of the CPU."""
 
 
 class Sessions:
-    """Those asked for last, of each client its own."""
+    """The most recently used sessions, separate for each client."""
 
     def __init__(self) -> None:
         self._kept: Shelf[tuple[TypingSession, Lock]] = Shelf(_MOST_KEPT, _MOST_KEPT)
@@ -31,7 +31,7 @@ class Sessions:
         self._threads = ThreadPoolExecutor(_AT_A_TIME, "nmt-serve-complete")
 
     def renew(self, generations: set[int]) -> None:
-        """Forget all: other models are at work from now on."""
+        """Drop all sessions, since the models have been replaced by those of these generations."""
         with self._lock:
             self._generations = generations
             self._kept.clear()
@@ -39,7 +39,7 @@ class Sessions:
     async def complete(
         self, model: ServedModel, client: str, sentence: str, typed: str, count: int
     ) -> list[Translation]:
-        """Translations that begin with what was typed. Clients take turns."""
+        """Return translations that begin with `typed`. Clients take turns."""
         async with self._turns.of(client):
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, self._complete, model, client, sentence, typed, count)

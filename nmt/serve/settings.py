@@ -1,4 +1,4 @@
-"""What a server is told once."""
+"""The settings of a server."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nmt.system.lines import read_text
 
 @dataclass(frozen=True)
 class Limits:
-    """What a request may cost; 0 is no limit. Characters are of all its texts together; all_bytes: of the bodies of all
-    requests at a time, of which a client may have a quarter, or one file."""
+    """Limits of a request; 0 is no limit. `characters` counts all its texts together. `all_bytes` limits the bodies of
+    all concurrent requests, of which one client may have a quarter, or one file."""
 
     characters: int = 50_000
     texts: int = 1_000
@@ -30,7 +30,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """models: folders or bundles; keys: a file of them, None where anybody may ask."""
+    """`models`: folders or bundles; `keys`: a file of keys, None for a server without keys."""
 
     models: tuple[Path, ...]
     host: str = "127.0.0.1"
@@ -46,18 +46,19 @@ class ServerSettings:
     keys: str | None = None
 
     def read_keys(self) -> dict[str, int]:
-        """Requests a minute by the hash of each key, as the file has them now. Raises DataError."""
+        """Return the requests per minute by the hash of each key, from the file's current contents. Raises
+        DataError."""
         return {} if self.keys is None else read_keys(self.keys, self.limits.requests_per_minute)
 
 
 def hash_of(key: str) -> str:
-    """Return what is kept of a key."""
+    """Return the SHA-256 of a key, which is kept in its place."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_keys(path: str, default: int) -> dict[str, int]:
-    """Return keys of a file, one a line, with requests a minute behind a tab where they are not the default. Raises
-    DataError."""
+    """Return the requests per minute by the hash of each key in a file: one key per line, with a tab and its limit if
+    that differs from `default`. Raises DataError."""
     found: dict[str, int] = {}
     for number, line in enumerate(read_text(path), start=1):
         key, _, limit = line.strip().partition("\t")

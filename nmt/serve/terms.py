@@ -1,4 +1,4 @@
-"""Which terms of a glossary a translation has not followed."""
+"""Find glossary terms that a translation does not follow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _WORD = re.compile(r"\w+")
 
 
 def note_terms(parts: list[dict[str, Any]], glossary: Glossary) -> None:
-    """Write into each sentence of a translated text, under not_followed, the terms that stand in it without their
-    translation in its translation. Letter case and punctuation do not count."""
+    """Add to each sentence, under not_followed, the glossary terms in its source whose translations are missing from
+    its translation. Letter case and punctuation are ignored."""
     by_word: dict[str, list[tuple[tuple[str, str], str, str]]] = {}
     for term, wanted in glossary:
         spaced = _spaced(term)
@@ -26,5 +26,5 @@ def note_terms(parts: list[dict[str, Any]], glossary: Glossary) -> None:
 
 
 def _spaced(text: str) -> str:
-    """Return words alone, each between spaces."""
+    """Return the words of a text in lower case, each between spaces, without punctuation."""
     return f" {' '.join(_WORD.findall(text.casefold()))} "

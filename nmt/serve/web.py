@@ -1,4 +1,4 @@
-"""Requests as bytes come: read within limits, whatever a client sends; answered as soon as it stops waiting."""
+"""Read request bodies within the limits, and stop work when a client disconnects."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ T = TypeVar("T")
 _MOST_FIELDS = 10_000
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _MOST_LINE = 1_000
-"""Characters of a phrase of a glossary and its translation."""
+"""Maximum characters of a glossary phrase or its translation."""
 _PARSED = 2**16
-"""Bytes of a form that are parsed before others have their turn."""
+"""Bytes of a form to parse before the event loop runs other requests."""
 _CHARSET = re.compile(r"charset\s{0,9}=\s{0,9}\"?([^\s\";]{1,80})", re.IGNORECASE)
 
 
 class CompactJSON(Response):
-    """JSON as small as it goes."""
+    """A response of compact JSON."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """As bytes."""
+        """Return the content as bytes."""
         return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 async def body_parts(request: Request, service: Service, most: int | None = None) -> AsyncIterator[bytes]:
-    """Yield the body as it comes; what has come counts among the bodies of all requests. Raises RequestError: 413
-    beyond `most` bytes, 408 where it comes too slowly, 429 and 503 where too much is in memory."""
+    """Yield the body as it arrives, and count it towards the bytes of all requests. Raises RequestError: 413 beyond
+    `most` bytes, 408 if it arrives too slowly, 429 and 503 if too much is in memory."""
     limits = service.settings.limits
     most = limits.body_bytes if most is None else most
     check_length(request, most)
@@ -69,7 +69,7 @@ async def body_parts(request: Request, service: Service, most: int | None = None
 
 
 def check_length(request: Request, most: int) -> None:
-    """Refuse a body of which the head says that it is too long. Raises RequestError: 413."""
+    """Raise RequestError (413) if the Content-Length header announces a body that is too long."""
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > most:
         raise _too_much(most)
@@ -85,9 +85,10 @@ async def read_body(request: Request, service: Service, most: int | None = None)
 
 
 async def read_fields(request: Request, service: Service) -> dict[str, Any]:
-    """Return what a client gives, as JSON, form or query string, later ones of these first; a field that comes more
-    than once is a list. Who may not ask is told so before the body is read, where that can be known. Raises
-    RequestError."""
+    """Return the fields of a request, from the query string and from a JSON or form body, which takes precedence; a
+    field given more than once becomes a list. A client without access is rejected before the body is read if possible.
+    Raises RequestError.
+    """
     arrive(request, service)
     query = request.scope.get("query_string", b"")
     fields = _gathered(parse_pairs(decoded(query, "query string"), "query string")) if query else {}
@@ -96,7 +97,7 @@ async def read_fields(request: Request, service: Service) -> dict[str, Any]:
         return fields | await read_multipart(request, service, service.settings.limits.body_bytes)
     body = await read_body(request, service)
     if body.strip():
-        # Some clients send JSON and call it a form, or say nothing.
+        # Some clients label JSON as a form, or send no content type.
         if kind.endswith("json") or body.lstrip()[:1] in (b"{", b"["):
             given = parse_json(body)
             if not isinstance(given, dict):
@@ -108,8 +109,8 @@ async def read_fields(request: Request, service: Service) -> dict[str, Any]:
 
 
 async def read_multipart(request: Request, service: Service, most: int | None = None) -> dict[str, Any]:
-    """Fields of a form with files, which are (name, bytes), read as it comes: at most `most` bytes, or those of a file.
-    Raises RequestError."""
+    """Return the fields of a multipart form, with files as (name, bytes), parsed as it arrives: at most `most` bytes,
+    by default the limit for files. Raises RequestError."""
     from starlette.formparsers import MultiPartException, MultiPartParser
 
     arrive(request, service)
@@ -125,7 +126,7 @@ async def read_multipart(request: Request, service: Service, most: int | None = 
         async for part in body_parts(request, service, most):
             for at in range(0, len(part), _PARSED):
                 yield part[at : at + _PARSED]
-                await asyncio.sleep(0)  # the parser is Python: others go on between pieces
+                await asyncio.sleep(0)  # the parser is slow Python: let other requests run between pieces
 
     try:
         form = await MultiPartParser(request.headers, pieces(), max_files=10, max_fields=1000).parse()
@@ -141,8 +142,8 @@ async def read_multipart(request: Request, service: Service, most: int | None = 
 
 
 def arrive(request: Request, service: Service) -> None:
-    """See who asks before the body is read: by the key in a header, or without keys by the address. Who has a key in
-    the body is known only then; until then its bytes are those of its address. Raises RequestError."""
+    """Identify the client before the body is read: by the key in a header, or by the address if the server has no keys.
+    A key in the body is known only later; until then the body counts for its address. Raises RequestError."""
     scope = request.scope
     if "nmt.room" in scope:
         return
@@ -155,13 +156,13 @@ def arrive(request: Request, service: Service) -> None:
 
 
 def header_key(request: Request) -> str | None:
-    """Return the key in the header of a request; what a proxy asks for (Basic, Digest) is none."""
+    """Return the key in the headers of a request, or None; proxy credentials (Basic, Digest) are not keys."""
     kind, _, key = request.headers.get("authorization", "").strip().rpartition(" ")
     return key if key and kind.strip().lower() in ("", "bearer", "deepl-auth-key") else None
 
 
 def decoded(body: bytes, where: str = "body") -> str:
-    """As text. Raises RequestError."""
+    """Return bytes as UTF-8 text. Raises RequestError."""
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -171,11 +172,11 @@ def decoded(body: bytes, where: str = "body") -> str:
 
 
 def parse_json(body: bytes) -> Any:
-    """Raises RequestError for what is no JSON, or nests too deep."""
+    """Return the value of a JSON body. Raises RequestError if it is not JSON or nested too deeply."""
     text = decoded(body)
     try:
         found = json.loads(text)
-        if _SURROGATE.search(text):  # most are pairs, which is how many clients write what is beyond 16 bits
+        if _SURROGATE.search(text):  # most are pairs, by which many clients encode characters beyond 16 bits
             json.dumps(found, ensure_ascii=False).encode()
         return found
     except RecursionError:
@@ -187,7 +188,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def parse_pairs(text: str, where: str) -> list[tuple[str, str]]:
-    """Fields of a form or query string. Raises RequestError."""
+    """Return the fields of a form or query string. Raises RequestError."""
     try:
         return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
     except UnicodeDecodeError:
@@ -209,7 +210,7 @@ def _gathered(pairs: list[tuple[str, str]]) -> dict[str, Any]:
 
 
 def text_field(fields: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """Return a field that is one text. Raises RequestError: It is missing without a default, or no text."""
+    """Return a field that is a single text. Raises RequestError if it is missing without a default, or not a text."""
     value = fields.get(name, default)
     if value is None:
         raise RequestError(400, f"{name}: must be given, got none")
@@ -243,8 +244,8 @@ def count_field(fields: Mapping[str, Any], name: str, default: int = 0) -> int:
 
 
 def glossary_field(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of phrases of `glossary`: a list of pairs, or lines of `phrase = translation`; none where it is
-    not given. Raises RequestError."""
+    """Return the phrase pairs of the field `glossary`, given as a list of pairs or as lines of `phrase = translation`;
+    none if it is missing. Raises RequestError."""
     given = fields.get("glossary")
     if not given:
         return ()
@@ -267,12 +268,12 @@ def glossary_field(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def name_field(fields: Mapping[str, Any], name: str) -> str | None:
-    """Return a field that is a name, None where it is not given or empty. Raises RequestError."""
+    """Return a field that is a name, or None if it is missing or empty. Raises RequestError."""
     return None if fields.get(name) is None else text_field(fields, name) or None
 
 
 def file_field(fields: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return name and content of `file`. Raises RequestError."""
+    """Return name and content of the field `file`. Raises RequestError."""
     given = fields.get("file")
     if not isinstance(given, tuple):
         raise RequestError(400, "file: must be a file, got none")
@@ -285,8 +286,8 @@ def _kind(value: Any) -> str:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, which is cancelled when the client goes. The body must have been read. Raises
-    RequestError: 499 where it has gone."""
+    """Return the result of `work`, which is cancelled if the client disconnects. The body must have been read. Raises
+    RequestError: 499 if the client has disconnected."""
     departures: Departures = request.scope["nmt.departures"]
     task = asyncio.current_task()
     if task is None:

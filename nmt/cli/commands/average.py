@@ -1,4 +1,4 @@
-"""nmt-average: one model from several checkpoints of a run."""
+"""nmt-average: average several checkpoints of a run into one model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nmt.cli.options.path_types import InputPath, NewFolder
 @click.option(
     "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the averaged model."
 )
-@click.option("--last", type=click.IntRange(min=1), help="Average so many of the newest checkpoints.")
-@click.option("--best", type=click.IntRange(min=1), help="Average so many of the best checkpoints.")
+@click.option("--last", type=click.IntRange(min=1), help="Average this many of the newest checkpoints.")
+@click.option("--best", type=click.IntRange(min=1), help="Average this many of the best checkpoints.")
 @click.option(
     "--checkpoint",
     "files",
@@ -24,15 +24,14 @@ from nmt.cli.options.path_types import InputPath, NewFolder
     metavar="NAME",
     multiple=True,
     show_default="none",
-    help="Average this one, best-600 or a file; may be repeated.",
+    help="Average this checkpoint, such as best-600 or a file; may be repeated.",
 )
 @version_option()
 def average(model_dir: str, output: str, last: int | None, best: int | None, files: tuple[str, ...]) -> None:
-    """Average checkpoints of MODEL_DIR into a model folder of its own, which translates like any other.
+    """Average checkpoints of MODEL_DIR into a new model folder.
 
-    The checkpoints are those that training.keep_last_ckpts or training.keep_best_ckpts left there, by number, by name,
-    or files from elsewhere.
-    The mean of the last of a run often translates better than any of them.
+    The checkpoints are those kept by training.keep_last_ckpts or training.keep_best_ckpts, chosen by number or by name,
+    or files from elsewhere. The average of a run's last checkpoints often translates better than any of them.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""nmt-backtranslate: text of one language and a model to pairs to train another model on."""
+"""nmt-backtranslate: translate monolingual text into training pairs."""
 
 from __future__ import annotations
 
@@ -25,29 +25,45 @@ _PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "che
     required=True,
     help="Prefix of the two files to write.",
 )
+@click.option("--tag", metavar="WORD", default="<bt>", help="Tag of these pairs in the lines for the config.")
+@click.option("--sampling", is_flag=True, help="Sample translations instead of running beam search.")
 @click.option(
-    "--tag", metavar="WORD", default="<bt>", help="What the lines for the config name as the tag of these pairs."
+    "--sampling-topk",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Sample from the N most likely subwords; 0 means all.",
 )
-@click.option("--sampling", is_flag=True, help="Draw translations instead of searching for the best.")
-@click.option("--sampling-topk", type=click.IntRange(min=0), metavar="N", help="Draw among the N likeliest subwords.")
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Start of the numbers that are drawn.")
-@click.option("--beam-size", type=click.IntRange(min=1), metavar="N", show_default="as the model's config")
-@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", show_default="as the model's config")
-@click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint of the model.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Random seed for sampling.")
+@click.option(
+    "--beam-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="as the model's config",
+    help="Number of hypotheses kept at each step; 1 is greedy search.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="as the model's config",
+    help="Number of sentences translated together; affects speed, not results.",
+)
+@click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint to load.")
 @threads_option()
 @device_option()
 @compute_dtype_option()
 @version_option()
 def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: Any) -> None:
-    """Translate TEXT by the model in MODEL_DIR into pairs to train on: PREFIX.SRC and PREFIX.TGT, named by the model's
+    """Translate TEXT with the model in MODEL_DIR into training pairs: PREFIX.SRC and PREFIX.TGT, named by the model's
     languages.
 
-    Back-translation (Sennrich et al. 2016): TEXT is of the language that is to be learned, and the model translates out
-    of it; its translations become sources. Distillation (Kim and Rush 2016): TEXT is the source of a training text, and
-    the model is a larger one of the same direction; its translations become targets.
+    Back-translation (Sennrich et al. 2016): TEXT is in the target language of the model to be trained, and MODEL_DIR
+    translates from that language; its translations become sources. Distillation (Kim and Rush 2016): TEXT is the source
+    side of a training text, and MODEL_DIR is a larger model for the same direction; its translations become targets.
 
-    The same command goes on where it stopped. The file with the copy of TEXT appears last: while it is missing, no
-    training takes the pairs for whole. Standard output gets the number of pairs, standard error the lines for a config.
+    Run the same command again to resume. The file with the copy of TEXT is written last, so that training never reads
+    an incomplete set of pairs. The number of pairs goes to standard output, and the lines for a config to standard
+    error.
 
     \b
     Examples:
@@ -77,7 +93,7 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
 
 
 def _check_output(prefix: str, made: Path) -> None:
-    """Raise DataError where the pairs cannot go to that place."""
+    """Raise DataError if the pairs cannot be written to that place."""
     from nmt.cli.lines.resume import RECORD_SUFFIX
     from nmt.errors import DataError
 
@@ -92,7 +108,7 @@ def _check_output(prefix: str, made: Path) -> None:
 
 
 def _same_lines(copy: Path, text: str) -> bool:
-    """Return whether a file holds the lines of a text, no more and no fewer."""
+    """Return whether a file contains exactly the lines of a text."""
     from itertools import zip_longest
 
     from nmt.system.lines import read_lines
@@ -101,7 +117,7 @@ def _same_lines(copy: Path, text: str) -> bool:
 
 
 def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -> None:
-    """Run nmt-translate, which knows how to go on."""
+    """Run nmt-translate, which can resume."""
     from nmt.cli.commands.translate import translate
 
     words = [model_dir, text, "-o", str(made), "--resume"]
@@ -115,9 +131,9 @@ def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -
 
 
 def _copy(text: str, copy: Path, made: Path) -> int:
-    """Write the lines of the text beside their translations, unless it lies there itself; returns how many there are.
+    """Write the lines of the text next to their translations, unless the text is that file itself; return their number.
 
-    Raises DataError where there are not as many translations.
+    Raises DataError if the number of translations differs.
     """
     from nmt.cli.lines.streams import write_errors
     from nmt.system.files import replacing
@@ -138,7 +154,7 @@ def _copy(text: str, copy: Path, made: Path) -> int:
 
 
 def _check(count: int, found: int, text: str, made: Path) -> None:
-    """Raise DataError where a text of so many lines has another number of translations."""
+    """Raise DataError if the text and its translations differ in their numbers of lines."""
     from nmt.errors import DataError
 
     if count != found:

@@ -1,4 +1,4 @@
-"""nmt-bundle: a model folder as one file."""
+"""nmt-bundle: write a model folder as one file."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from nmt.cli.options.path_types import InputPath, OutputPlace
 @click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
 @click.argument("output", metavar="MODEL.nmt", type=OutputPlace())
 @checkpoint_option()
-@click.option(
-    "--card", is_flag=True, help="Also write MODEL.md, a page that says what the model is, as model hubs have it."
-)
+@click.option("--card", is_flag=True, help="Also write a model card, MODEL.md, as used on model hubs.")
 @version_option()
 def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> None:
-    """Write the model in MODEL_DIR as one file that translates: parameters, settings, subwords, the shortlist and
-    length statistics if there are any, and its scores on the validation text. A file that is there is not written over.
+    """Write the model in MODEL_DIR as one file for translation: parameters, settings, subwords, the shortlist and
+    length statistics if there are any, and its scores on the validation text. An existing file is not overwritten.
 
-    The file is a safetensors container: it holds no code, and any other program can read its arrays. Commands that take
-    a model folder take the file in its place; parameters are mapped into memory, so that loading is quick and
-    processes share them.
+    The file is a safetensors container: it contains no code, and any other program can read its arrays. Commands that
+    take a model folder also take the file. Parameters are mapped into memory, so loading is quick and processes share
+    them.
 
-    With --card a page of Markdown is written beside it: languages, task, scores and settings, for people and for model
-    hubs. Nothing is uploaded, and what the model cannot know, such as its licence, is left for you to add.
+    With --card a Markdown page is written next to it: languages, task, scores and settings, for people and for model
+    hubs. Nothing is uploaded. Add what the model cannot know, such as its licence, yourself.
 
     \b
     Examples:

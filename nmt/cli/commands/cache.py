@@ -1,4 +1,4 @@
-"""nmt-cache: the machine code that is kept for later processes."""
+"""nmt-cache: manage the store of compiled machine code."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from nmt.cli.options.path_types import InputPath
 @threads_option()
 @version_option()
 def cache(work: str, models: tuple[str, ...], threads: int | None) -> None:
-    """Show, empty or fill the store of machine code.
+    """Show, empty or fill the store of compiled machine code.
 
-    What a model runs is compiled when it is first needed and kept for later processes, in NMT_CACHE_DIR or the user's
-    cache folder, under names of all that it is made of: nothing there is ever stale, and to remove it costs no more
-    than to compile it again. What nobody has read for a month goes by itself.
+    The code a model needs is compiled on first use and kept for later processes, in NMT_CACHE_DIR or the user's cache
+    folder. Entries are named by everything they are compiled from, so none is ever stale, and removing one costs only
+    its compilation. Entries that have not been read for a month are removed automatically.
 
     \b
-    list   what is there, a line each, and how much it is
-    clear  remove all of it
-    fill   compile beforehand what models run: those named, to translate with, or without a name what the usual
-           cells and types do in training and translation
+    list   list the entries, one per line, and their total size
+    clear  remove all entries
+    fill   compile in advance: for translation with the models given, or, if none is given, for training and
+           translation with the usual cells and types
 
     \b
     Examples:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class MetricNames(click.ParamType):
-    """Names of metrics between commas."""
+    """A comma-separated list of metrics."""
 
     name = "NAME,NAME"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        """Return the names, each once."""
+        """Return the names without duplicates."""
         names = tuple(dict.fromkeys(part.strip() for part in str(value).split(",")))
         for name in names:
             if name not in ALL_METRICS:
@@ -34,7 +34,7 @@ class MetricNames(click.ParamType):
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="[MODEL_DIR]", required=False, type=InputPath())
 @click.option(
-    "--src", type=InputPath(), metavar="FILE", help="Source text: to translate with MODEL_DIR, or to show beside --hyp."
+    "--src", type=InputPath(), metavar="FILE", help="Source text to translate with MODEL_DIR, or to show next to --hyp."
 )
 @click.option("--hyp", type=InputPath(), metavar="FILE", help="Translations to score, instead of MODEL_DIR and --src.")
 @click.option(
@@ -42,54 +42,56 @@ class MetricNames(click.ParamType):
     type=InputPath(),
     metavar="A B",
     nargs=2,
-    help="Translations of two systems, tested against each other; or two files of --json, set beside each other.",
+    help="Compare the translations of two systems with significance tests, or two files written with --json.",
 )
 @click.option(
     "--ref",
     type=InputPath(),
     metavar="FILE",
     multiple=True,
-    help="What a person wrote, line by line; may be repeated.  [required]",
+    help="Reference translations, one per line; may be repeated.  [required]",
 )
-@click.option("--ref-separator", metavar="TEXT", help="What stands between several references in one line of --ref.")
+@click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Also write the translations to this file.")
-@click.option("--lowercase", is_flag=True, help="Compare without regard to case.")
+@click.option("--lowercase", is_flag=True, help="Ignore case.")
 @click.option(
     "--tokenize",
     type=click.Choice(list(TOKENIZERS)),
     default="13a",
-    help="The words that BLEU counts.",
+    help="Tokenizer for BLEU.",
 )
 @click.option(
     "--metric",
     "metrics",
     type=MetricNames(),
     default=",".join(METRICS),
-    help="What to compute, between commas: bleu, chrf, chrf++, ter; where a line is a word, wer (lines that are "
-    "wrong), per (edits for 100 units), accuracy.",
+    help="Metrics, separated by commas: bleu, chrf, chrf++, ter; for texts of one word per line, wer (percentage of "
+    "wrong lines), per (edits per 100 tokens), accuracy.",
 )
-@click.option("--confidence", is_flag=True, help="Also 95 % confidence intervals, by bootstrap over the lines.")
-@click.option("--buckets", is_flag=True, help="Also by length of the reference, and by frequency of words.")
+@click.option("--confidence", is_flag=True, help="Also print 95 % confidence intervals, by bootstrap over the lines.")
+@click.option("--buckets", is_flag=True, help="Also print scores by reference length and by word frequency.")
 @click.option(
     "--frequencies",
     type=InputPath(),
     metavar="FILE",
-    help="With --buckets: the text whose words are counted, not --ref.",
+    help="With --buckets: count word frequencies in this text instead of --ref.",
 )
 @click.option(
     "--differences",
     type=click.IntRange(min=0),
     default=10,
-    help="With --compare: sentences to show, those that differ most in chrF.",
+    help="With --compare: number of sentences to show, those whose chrF differs most.",
 )
 @click.option(
     "--tsv",
     type=OutputFile(),
     metavar="FILE",
-    help="Also write source, translation, references as columns, for other metrics.",
+    help="Also write source, translation and references as columns, for other metrics.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write JSON instead of tables.")
-@click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
+@click.option(
+    "--shortlist", is_flag=True, help="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist."
+)
 @language_model_options()
 @beam_options()
 @running_options()
@@ -104,13 +106,12 @@ def evaluate(
 ) -> None:
     """Score translations against references: BLEU, chrF and TER, with sacrebleu signatures.
 
-    Either MODEL_DIR and --src, which are translated first, or --hyp, or --compare. With a model,
-    references are cleaned and lower-cased as the model's config says, since it cannot write
-    otherwise; standard error says so. Files are UTF-8, plain or .gz, or - for standard input.
+    Give MODEL_DIR and --src (which is translated first), or --hyp, or --compare. With a model, references are cleaned
+    and lower-cased as the model's config says, since the model cannot write otherwise; standard error says so. Files
+    are UTF-8, plain or .gz, or - for standard input.
 
-    --compare tests whether B is better than A by paired bootstrap and by approximate
-    randomisation. Texts of which one is tokenised and another not are refused, and so are
-    scores of --json whose signatures differ.
+    --compare tests whether B is better than A by paired bootstrap and by approximate randomisation. It is an error if
+    one text is tokenised and the other is not, or if the signatures of --json files differ.
 
     \b
     Examples:
@@ -124,7 +125,7 @@ def evaluate(
 
     _check_usage(model_dir, src, hyp, compare, ref, options)
     if compare and not ref:
-        say(_beside(compare, options["as_json"]))
+        say(_side_by_side(compare, options["as_json"]))
         return
     tell_needs()
     given = {name: file for name, file in zip(("A", "B"), compare or (), strict=False)}
@@ -154,7 +155,7 @@ def _check_usage(
     ref: tuple[str, ...],
     options: dict[str, Any],
 ) -> None:
-    """Raise click.UsageError where options do not go together."""
+    """Raise click.UsageError for options that cannot be combined."""
     if compare and (hyp is not None or model_dir or options["output"] or options["tsv"]):
         raise click.UsageError(
             "Give either --compare, or --hyp, or MODEL_DIR and --src; -o and --tsv go without --compare."
@@ -169,9 +170,9 @@ def _check_usage(
         raise click.UsageError("Missing option '--ref'.")
 
 
-def _beside(files: tuple[str, str], as_json: bool) -> str:
-    """Return the scores of two files of --json side by side. Raises DataError where they are none, or not computed
-    alike."""
+def _side_by_side(files: tuple[str, str], as_json: bool) -> str:
+    """Return the scores of two files of --json side by side. Raises DataError if they are no such files, or their
+    signatures differ."""
     import json
 
     from nmt.errors import DataError
@@ -197,7 +198,7 @@ def _beside(files: tuple[str, str], as_json: bool) -> str:
 
 
 def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -> list[str]:
-    """Return the translations of the text `name`; the references become what the model was taught to write."""
+    """Return the translations of the text `name`; clean the references like the model's training targets."""
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.streams import output_lines, tell, telling_notices
     from nmt.data.corpora.corpus import clean_line
@@ -228,7 +229,7 @@ def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -
 
 
 def _cleaning(side: SideConfig) -> str:
-    """Return a line that says how references are cleaned before they are compared."""
+    """Return a message on how references are cleaned before the comparison."""
     done = ["with single spaces"]
     if side.normalize in ("nfc", "nfkc"):
         done.append(f"in Unicode form {side.normalize.upper()}")
@@ -238,7 +239,7 @@ def _cleaning(side: SideConfig) -> str:
 
 
 def _check_counts(src: str, num_sources: int, ref: str, num_references: int) -> None:
-    """Find out before minutes go into translating."""
+    """Check that files have equal numbers of lines, before minutes are spent on translation."""
     from nmt.errors import DataError
 
     if num_sources != num_references:

@@ -1,4 +1,4 @@
-"""nmt-export: a model in forms that need nothing of ours."""
+"""nmt-export: write a model in formats that do not need nmt."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from nmt.cli.options.path_types import InputPath, NewFolder
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
-@click.option("-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for what is written.")
-@click.option("--to", "form", type=click.Choice(["numpy", "onnx"]), required=True, help="What to write.")
+@click.option(
+    "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the exported model."
+)
+@click.option("--to", "form", type=click.Choice(["numpy", "onnx"]), required=True, help="Export format.")
 @checkpoint_option()
 @version_option()
 def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> None:
-    """Write the model in MODEL_DIR so that it runs without nmt.
+    """Export the model in MODEL_DIR so that it runs without nmt.
 
-    --to numpy writes weights.npz, model.json with settings and units, and plain_numpy.py: one page that needs NumPy
-    alone, translates greedily and scores. It is slow, and there to be read: how a model is computed is no secret of
-    this toolkit. It knows recurrent models of LSTM or GRU cells, in float32.
+    --to numpy writes weights.npz, model.json with settings and tokens, and plain_numpy.py: one page of code that needs
+    only NumPy, translates greedily and scores. It is slow, and meant to be read as an explanation of the model. It
+    supports recurrent models of LSTM or GRU cells, in float32.
 
-    Both read and write units, as the .spm files beside them cut text: spm_encode --model=joint.spm.
+    Both formats read and write tokens, as produced by the .spm files written next to them: spm_encode
+    --model=joint.spm.
 
-    --to onnx writes encoder.onnx, which reads a batch of sources, decoder.onnx, one step of the decoder, and
-    run_onnx.py, one page that translates with them in ONNX Runtime. It needs the package onnx: pip install
-    'recurrent-nmt[onnx]'.
+    --to onnx writes encoder.onnx (a batch of sources), decoder.onnx (one step of the decoder) and run_onnx.py, one page
+    of code that translates with them in ONNX Runtime. It needs the package onnx: pip install 'recurrent-nmt[onnx]'.
 
     \b
     Examples:

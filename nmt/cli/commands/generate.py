@@ -1,4 +1,4 @@
-"""nmt-generate: go on with lines, or write new ones, by a language model."""
+"""nmt-generate: continue or generate lines with a language model."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     from nmt.system.lines import Lines
 
 _CHUNK_BATCHES = 8
-"""Batches of prompts read at a time."""
+"""Number of batches of prompts to read at a time."""
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
 @click.argument("source", metavar="[PROMPTS]", required=False, type=InputPath())
-@click.option("--prompt", metavar="TEXT", multiple=True, help="A beginning to go on with; may be repeated.")
-@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Where to write; - is stdout.")
+@click.option("--prompt", metavar="TEXT", multiple=True, help="Beginning of a line to continue; may be repeated.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Output file; - is stdout.")
 @click.option(
     "-n",
     "--samples",
     type=WholeSetting("decoding.n_best", 1, 10_000),
     default=1,
-    help="Lines to write for each beginning.",
+    help="Number of lines to write per prompt.",
 )
 @click.option(
     "--max-length",
     type=WholeSetting("decoding.max_length_extra", 0, 100_000),
     default=100,
-    help="Most subwords to go on with.",
+    help="Maximum number of subwords to add.",
 )
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
     default="text",
-    help="Text, columns, or a JSON object for each beginning (see above).",
+    help="Write text, columns, or one JSON object per prompt (see above).",
 )
 @search_options(
     "min_length",
@@ -60,20 +60,20 @@ _CHUNK_BATCHES = 8
     "sampling_topp",
     "sampling_seed",
 )
-@click.option("--sampling/--no-sampling", default=True, help="Draw lines, or search the most probable.")
+@click.option("--sampling/--no-sampling", default=True, help="Sample lines, or search for the most probable ones.")
 @beam_options()
 @running_options()
 def generate(model_dir: str, source: str | None, **options: Any) -> None:
-    """Write lines with the language model in MODEL_DIR (written by nmt-train with task: lm).
+    """Generate lines with the language model in MODEL_DIR (written by nmt-train with task: lm).
 
-    Each line of PROMPTS, a text file in UTF-8, plain or .gz, or - for standard input, and each --prompt
-    is the beginning of a line, in whole words; without any of them lines begin with nothing. Lines are
-    drawn from the model's distribution; with --no-sampling the most probable ones are searched for.
-    The same model, beginning and --seed give the same lines.
+    Each line of PROMPTS (a UTF-8 text file, plain or .gz, or - for standard input) and each --prompt is the beginning
+    of a line, in whole words; without prompts, lines start from nothing. Lines are sampled from the model's
+    distribution; --no-sampling searches for the most probable ones. The same model, prompt and --seed give the same
+    lines.
 
-    Text is the whole line, beginning included, --samples of them for each. Columns between tabs are
-    number of the beginning (from 0), rank (from 1), score, text; the score is the natural logarithm of
-    the probability of what was added, with --no-sampling after the length penalty.
+    Text output is the whole line including its prompt, with --samples lines per prompt. The tab-separated columns are
+    number of the prompt (from 0), rank (from 1), score, text. The score is the natural logarithm of the probability of
+    the added text, with --no-sampling after the length penalty.
 
     \b
     Examples:
@@ -110,7 +110,7 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
 
 
 def _prompts(source: str | None, given: tuple[str, ...]) -> Lines[str]:
-    """Return those of the command line, then those of the file; an empty one where there are none."""
+    """Return the prompts of the command line, then those of the file; one empty prompt if there are none."""
     from nmt.system.lines import Lines, open_lines
 
     if source is None:

@@ -1,4 +1,4 @@
-"""nmt-import: models that other systems trained."""
+"""nmt-import: import models trained with other systems."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from nmt.cli.options.path_types import InputPath, NewFolder
 @click.command("import", cls=Command, context_settings={"show_default": True})
 @click.argument("source", metavar="SOURCE", type=InputPath())
 @click.option("-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the model.")
-@click.option("--from", "kind", metavar="KIND", help="What SOURCE is; found out by itself if not given.")
-@click.option("--member", metavar="NAME", help="Which file of a folder or wheel, where there are several.")
-@click.option("--src-lang", metavar="NAME", default="src", help="What the source language is called.")
-@click.option("--tgt-lang", metavar="NAME", default="tgt", help="What the target language is called.")
+@click.option("--from", "kind", metavar="KIND", help="Format of SOURCE; detected if not given.")
+@click.option("--member", metavar="NAME", help="File to import from a folder or wheel with several.")
+@click.option("--src-lang", metavar="NAME", default="src", help="Name of the source language.")
+@click.option("--tgt-lang", metavar="NAME", default="tgt", help="Name of the target language.")
 @version_option()
 def import_model(source: str, output: str, kind: str | None, member: str | None, src_lang: str, tgt_lang: str) -> None:
-    """Make a model that another system trained a folder of ours: a file, a folder, or a package's wheel.
+    """Import a model trained with another system from a file, a folder, or the wheel of a package.
 
-    The model gives the same outputs, and can be translated with, scored, quantised and bundled like any other. What was
-    mapped to what is printed, and kept in the folder as imported.txt. What cannot be represented exactly is an error.
-    No pickle is ever run: files of PyTorch are read as data. docs/import.md says which systems are understood.
+    The imported model gives the same outputs, and can translate, score, be quantized and be bundled like any other. The
+    mapping of its parts is printed, and kept in the folder as imported.txt. Anything that cannot be represented exactly
+    is an error. No pickle is ever run: PyTorch files are read as data. docs/import.md lists the supported systems.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""nmt-quantize: a model in int8."""
+"""nmt-quantize: convert a model to int8."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from nmt.cli.options.path_types import InputPath, NewFolder
 @cells_option()
 @version_option()
 def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[str, ...]) -> None:
-    """Write the model in MODEL_DIR with its matrices in int8: a quarter of the size, several times as fast.
+    """Write the model in MODEL_DIR with int8 matrices: a quarter of the size, several times as fast.
 
-    The new folder translates like any other, with compute_dtype int8 unless --compute-dtype says otherwise, and on any
-    processor. Each output channel of a matrix has a scale of its own; biases and all arithmetic between products stay
-    float32. It cannot be trained further: keep MODEL_DIR. To see what int8 costs, compare nmt-evaluate of both.
+    The new folder is used like any other, on any processor; its compute_dtype is int8 unless --compute-dtype overrides
+    it. Each output channel of a matrix has its own scale; biases and all arithmetic between products stay float32. The
+    quantized model cannot be trained further: keep MODEL_DIR. To see what int8 costs, compare nmt-evaluate of both.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""nmt-report: runs as one page for a browser."""
+"""nmt-report: summarise runs in an HTML page."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     type=OutputFile(),
     metavar="FILE",
     default="report.html",
-    help="The page to write; - is stdout.",
+    help="Output page; - is stdout.",
 )
-@click.option("--title", metavar="TEXT", default="Training report", help="The page's heading.")
+@click.option("--title", metavar="TEXT", default="Training report", help="Title of the page.")
 @click.option(
     "--attention",
     type=click.IntRange(min=0),
     default=2,
-    help="Sample sentences whose attention to draw, with each best model; 0 loads no model.",
+    help="Number of sample sentences to plot attention for, with each run's best model; 0 loads no model.",
 )
 @version_option()
 def report(folders: tuple[str, ...], output: str, title: str, attention: int) -> None:
-    """Write one page about the runs in MODEL_DIR...: curves, scores with intervals, translations.
+    """Write a page about the runs in MODEL_DIR...: curves, scores with intervals, translations.
 
-    The page is one file that any browser shows without a network: curves to zoom into, validation
-    scores with 95 % intervals, sample translations as they changed, attention, speed, machine,
-    settings and where they differ, and what was found in the corpus. Runs may still be going on.
+    The page is one HTML file that any browser shows without a network: zoomable curves, validation scores with 95 %
+    intervals, sample translations over time, attention, speed, machine, settings and their differences, and problems
+    found in the corpus. Runs may still be in progress.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int) ->
 
 
 def _check_page(output: str) -> None:
-    """Raise DataError where the file to write is there and is no page: somebody's config, say."""
+    """Raise DataError if the output file exists and is not an HTML page, for example a config."""
     from nmt.errors import DataError
     from nmt.system.files import explain
     from nmt.system.paths import is_file, shown
@@ -75,8 +75,8 @@ def _check_page(output: str) -> None:
 
 
 def _pictures(run: Run, most: int) -> list[str]:
-    """Return the attention of the best model on its first sample sentences; none, and a word why, where that cannot
-    be."""
+    """Return plots of the best model's attention on its first sample sentences; none, with a warning, if that is
+    impossible."""
     from nmt.cli.lines.streams import tell
     from nmt.errors import NMTError
     from nmt.inference.translator import Translator

@@ -1,4 +1,4 @@
-"""nmt-score: what a model thinks of given translations or, a language model, of text."""
+"""nmt-score: compute a model's probability of given translations, or of text for a language model."""
 
 from __future__ import annotations
 
@@ -21,23 +21,31 @@ if TYPE_CHECKING:
     from nmt.system.notices import Notices
 
 _CHUNK = 2048
-"""Pairs read at a time."""
+"""Number of pairs to read at a time."""
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
 @click.option(
-    "--src", type=InputPath(), metavar="FILE", help="Source text, a sentence a line; a language model has none."
+    "--src", type=InputPath(), metavar="FILE", help="Source text, one sentence per line; not for language models."
 )
-@click.option("--tgt", type=InputPath(), metavar="FILE", required=True, help="Its translations, line by line; or text.")
-@click.option("--independent", is_flag=True, help="Language models: score each line by itself, not after the others.")
-@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Where to write; - is stdout.")
-@click.option("--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Columns or JSON objects.")
+@click.option(
+    "--tgt",
+    type=InputPath(),
+    metavar="FILE",
+    required=True,
+    help="Translations to score, one per line; for a language model, the text.",
+)
+@click.option("--independent", is_flag=True, help="Language models only: score each line without the lines before it.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Output file; - is stdout.")
+@click.option(
+    "--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Write columns or JSON objects."
+)
 @click.option(
     "--batch-size",
     type=WholeSetting("decoding.batch_size", 1, 100_000),
-    show_default="decoding.batch_size of the config, there 64",
-    help="Sentences scored together: speed, not results.",
+    show_default="decoding.batch_size of the config, or 64",
+    help="Number of sentences scored together; affects speed, not results.",
 )
 @language_model_options()
 @checkpoint_option()
@@ -56,14 +64,13 @@ def score(
 ) -> None:
     """Score translations with the model in MODEL_DIR: the natural logarithm of their probability.
 
-    Each pair gives a line of four columns between tabs: number of the line (from 0), log-probability,
-    number of subwords with the end of the sentence, perplexity of a subword. With --output-format
-    json it gives an object, which has the subwords and their log-probabilities too. Standard error
-    gets the perplexity of the whole. With --lm what is added up is not the logarithm of a probability
-    but what a search with --lm ranks by.
+    Each pair gives a line of four tab-separated columns: number of the line (from 0), log-probability, number of
+    subwords including the end of the sentence, perplexity per subword. With --output-format json it gives an object
+    that also contains the subwords and their log-probabilities. The total perplexity goes to standard error. With --lm
+    the sum is not the logarithm of a probability but the score by which a search with --lm ranks.
 
-    A language model (task: lm) scores text: --tgt alone. Each line is read after those before it, as
-    in training, unless --independent; a blank line has nothing to score.
+    A language model (task: lm) scores text, given by --tgt alone. Each line is read after the lines before it, as in
+    training, unless --independent is given; a blank line has nothing to score.
 
     \b
     Examples:
@@ -94,14 +101,14 @@ def score(
 
 @dataclass
 class _Report:
-    """Writes what is found of each line, and adds it up."""
+    """Writes the scores of each line, and sums them."""
 
     writer: LineWriter
     notices: Notices
     form: str
-    total: float = 0.0  # of log-probabilities
-    count: int = 0  # of subwords
-    number: int = 0  # of the next line
+    total: float = 0.0  # sum of log-probabilities
+    count: int = 0  # number of subwords
+    number: int = 0  # number of the next line
 
     def add(self, tokens: list[str], log_probs: list[float], warnings: Iterable[str], more: dict[str, Any]) -> None:
         self.writer.write(_line(self.form, self.number, tokens, log_probs, more))
@@ -116,7 +123,8 @@ class _Report:
 def _score_pairs(
     report: _Report, model_dir: str, src: str, tgt: str, how: dict[str, Any], loading: dict[str, Any]
 ) -> None:
-    """Score translations, pair by pair. how: arguments of `Translator.score`; loading: those of `Translator.load`."""
+    """Score translations, pair by pair. `how`: arguments of `Translator.score`; `loading`: those of
+    `Translator.load`."""
     from nmt.cli.lines.streams import in_step, tell
     from nmt.inference.translation import CUT, NOT_A_NUMBER
     from nmt.inference.translator import Translator
@@ -125,10 +133,10 @@ def _score_pairs(
     pairs = in_step(open_lines(src), {tgt: open_lines(tgt)})
     translator = Translator.load(model_dir, **loading)
     for chunk in chunks(pairs, _CHUNK):
-        targets = [beside[tgt] for _, beside in chunk]
+        targets = [parallel[tgt] for _, parallel in chunk]
         for detail in translator.score([line for line, _ in chunk], targets, **how):
             more = {"alignment": [list(pair) for pair in detail.alignment]}
-            # What else a detail warns of, such as words never attended to, is true of half the lines of any text.
+            # Other warnings of a detail, such as words without attention, apply to half the lines of any text.
             warnings = [text for text in detail.warnings if text in (CUT, NOT_A_NUMBER)]
             report.add(detail.tokens, detail.log_probs, warnings, more)
         report.writer.flush()
@@ -136,7 +144,7 @@ def _score_pairs(
 
 
 def _score_text(report: _Report, model_dir: str, text: str, carry: bool, loading: dict[str, Any]) -> None:
-    """Score lines by a language model; with `carry` each is read after those before it."""
+    """Score lines with a language model; with `carry` each is read after the lines before it."""
     from nmt.cli.lines.streams import tell
     from nmt.inference.generator import Generator
     from nmt.system.lines import open_lines
@@ -153,13 +161,14 @@ def _score_text(report: _Report, model_dir: str, text: str, carry: bool, loading
 
 
 def perplexity(log_prob: float, count: int) -> float:
-    """Return the perplexity of a token, of `count` whose log-probabilities sum to `log_prob`; infinite if too large."""
+    """Return the perplexity per token of `count` tokens whose log-probabilities sum to `log_prob`; infinite if too
+    large."""
     mean = -log_prob / max(1, count)
     return math.inf if mean >= 700 else math.exp(mean)
 
 
 def _line(form: str, number: int, tokens: list[str], log_probs: list[float], more: dict[str, Any]) -> str:
-    """Return a scored line as columns between tabs, or as a JSON object with `more`."""
+    """Return a scored line as tab-separated columns, or as a JSON object with `more`."""
     total, count = sum(log_probs), len(tokens)
     if form == "tsv":
         return f"{number}\t{total:.6f}\t{count}\t{perplexity(total, count):.6f}"

@@ -1,4 +1,4 @@
-"""nmt-serve: trained models as a service."""
+"""nmt-serve: serve trained models over HTTP."""
 
 from __future__ import annotations
 
@@ -26,42 +26,67 @@ from nmt.cli.options.path_types import InputPath
 @threads_option()
 @checkpoint_option()
 @compute_dtype_option()
-@click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each sentence.")
-@click.option("--split/--no-split", default=True, help="Cut paragraphs into sentences, or take each line as one.")
+@click.option(
+    "--shortlist",
+    is_flag=True,
+    help="Restrict the output vocabulary of each sentence to the shortlist from nmt-shortlist.",
+)
+@click.option(
+    "--split/--no-split", default=True, help="Split paragraphs into sentences, or treat each line as one sentence."
+)
 @click.option(
     "--keys",
     type=InputPath(),
     metavar="FILE",
-    help="Answer only who has a key: lines of a key, and a tab and requests a minute.",
+    help="Require an API key: one key per line, with an optional tab and its requests per minute.",
 )
-@click.option("--requests-per-minute", type=click.IntRange(0), default=0, help="Of a client; 0 is no limit.")
-@click.option("--max-characters", type=click.IntRange(0), default=50_000, help="Of a request; 0 is no limit.")
-@click.option("--max-texts", type=click.IntRange(0), default=1_000, help="Of a request; 0 is no limit.")
-@click.option("--max-alternatives", type=click.IntRange(0, 100), default=4, help="Of a text.")
+@click.option("--requests-per-minute", type=click.IntRange(0), default=0, help="Limit per client; 0 is no limit.")
+@click.option("--max-characters", type=click.IntRange(0), default=50_000, help="Characters per request; 0 is no limit.")
+@click.option("--max-texts", type=click.IntRange(0), default=1_000, help="Texts per request; 0 is no limit.")
+@click.option("--max-alternatives", type=click.IntRange(0, 100), default=4, help="Alternatives per text.")
 @click.option(
-    "--max-body", metavar="BYTES", type=click.IntRange(1), default=2 * 2**20, help="Of a request without file."
+    "--max-body",
+    metavar="BYTES",
+    type=click.IntRange(1),
+    default=2 * 2**20,
+    help="Size limit of a request without a file.",
 )
 @click.option(
-    "--max-file", metavar="BYTES", type=click.IntRange(1), default=20 * 2**20, help="Of a request with a file."
+    "--max-file",
+    metavar="BYTES",
+    type=click.IntRange(1),
+    default=20 * 2**20,
+    help="Size limit of a request with a file.",
 )
-@click.option("--max-waiting", type=click.IntRange(1), default=20_000, help="Sentences that may wait; then 503.")
-@click.option("--timeout", metavar="SECONDS", type=FiniteRange(0), default=300.0, help="For a request; 0 is no limit.")
 @click.option(
-    "--file-timeout", metavar="SECONDS", type=FiniteRange(0), default=3600.0, help="For a request with a file."
+    "--max-waiting",
+    type=click.IntRange(1),
+    default=20_000,
+    help="Sentences that may wait in the queue; further requests get a 503.",
 )
-@click.option("--log-texts", is_flag=True, help="Write source texts into the log, too.")
+@click.option(
+    "--timeout", metavar="SECONDS", type=FiniteRange(0), default=300.0, help="Time limit of a request; 0 is no limit."
+)
+@click.option(
+    "--file-timeout",
+    metavar="SECONDS",
+    type=FiniteRange(0),
+    default=3600.0,
+    help="Time limit of a request with a file; 0 is no limit.",
+)
+@click.option("--log-texts", is_flag=True, help="Also write source texts to the log.")
 @cells_option()
 @version_option()
 def serve(models: tuple[str, ...], **options: Any) -> None:
-    """Answer requests for translations by MODELs, folders of nmt-train or files of nmt-bundle, until SIGTERM.
+    """Serve translations over HTTP with MODELs: folders of nmt-train or files of nmt-bundle.
 
-    Languages are those of each model's settings. The first model of a pair is its default; others are asked for by
-    name. SIGHUP loads all models and keys anew, and no request is lost.
+    Each model's settings give its languages. The first model of a language pair is its default; others are requested by
+    name. SIGHUP reloads all models and keys without losing requests.
 
-    The page is at http://HOST:PORT/, the API at /docs: LibreTranslate's, DeepL's version 2, and the routes of OPUS-CAT
-    and OpenNMT-py. /health, /ready and /metrics are for who runs it. The log goes to stderr, a JSON object a line.
+    The web page is at http://HOST:PORT/ and the API at /docs: LibreTranslate's, DeepL's version 2, and the routes of
+    OPUS-CAT and OpenNMT-py. /health, /ready and /metrics are for the operator. Logs are JSON lines on stderr.
 
-    How to run it in earnest is told in docs/serving.md.
+    docs/serving.md explains how to run it in production.
 
     \b
     Examples:
@@ -71,7 +96,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     from nmt.errors import NMTError
 
     try:
-        import langcodes  # noqa: F401 - all of the extra, or a line that says what to do
+        import langcodes  # noqa: F401 - check that the whole extra is installed
         import prometheus_client  # noqa: F401
         import python_multipart  # noqa: F401
         import starlette  # noqa: F401

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nmt.inference.translator import Translator
 
 _CHUNK = 4096
-"""Pairs read at a time."""
+"""Number of pairs to read at a time."""
 
 Ids = tuple[list[list[int]], list[list[int]]]
 
@@ -48,48 +48,52 @@ Ids = tuple[list[list[int]], list[list[int]]]
     type=InputPath(),
     metavar="FILE",
     show_default="data.dev of the config",
-    help="Source text to measure with.",
+    help="Source text to tune and measure with.",
 )
 @click.option(
     "--dev-tgt", type=InputPath(), metavar="FILE", show_default="data.dev of the config", help="Its translations."
 )
-@click.option("--pairs", type=click.IntRange(min=1), default=200_000, help="Pairs of lines to learn from, at most.")
+@click.option(
+    "--pairs", type=click.IntRange(min=1), default=200_000, help="Maximum number of sentence pairs to learn from."
+)
 @click.option(
     "--translated",
     type=click.IntRange(min=0),
     default=50_000,
-    help="So many of them, at most, are also translated, to learn what the model says itself.",
+    help="Maximum number of those pairs to translate as well, to learn from the model's own output.",
 )
-@click.option("--per-source", type=click.IntRange(min=1), default=20, help="Most target subwords of a source subword.")
+@click.option(
+    "--per-source", type=click.IntRange(min=1), default=20, help="Maximum number of target subwords per source subword."
+)
 @click.option(
     "--mass",
     type=FiniteRange(0.0, 1.0, min_open=True),
     default=1.0,
-    help="As few of them as have this share of the source subword's attention.",
+    help="Keep the fewest target subwords with this share of a source subword's attention.",
 )
 @click.option(
     "--frequent",
     type=click.IntRange(min=0),
-    show_default="as few as keep to --most-missed",
-    help="Most frequent target subwords, for all sentences.",
+    show_default="as few as --most-missed permits",
+    help="Number of frequent target subwords to allow in every sentence.",
 )
 @click.option(
     "--most-missed",
     type=FiniteRange(0.0, 100.0),
     default=1.0,
-    help="Percent of what the model says that the shortlist may leave out, on the second text.",
+    help="Maximum percentage of the model's own output on the second text that the shortlist may miss.",
 )
 @compute_dtype_option()
 @threads_option()
 @cells_option()
 @version_option()
 def shortlist(model_dir: str, **options: Any) -> None:
-    """Learn a shortlist of output words for the model in MODEL_DIR, and write it there for nmt-translate --shortlist.
+    """Learn a shortlist of output words for the model in MODEL_DIR, and save it there for nmt-translate --shortlist.
 
-    The training text is put through the model once, and once more the model's own translations of it; each target
-    subword counts for the source subwords it attends to. Then a second text, which the model was not trained on,
-    decides how many frequent subwords are candidates of every sentence, and says how many subwords the shortlist
-    misses: of the reference, and of what the model says with its whole vocabulary. Standard output gets these figures.
+    The model reads the training text once, and then its own translations of that text; each target subword counts for
+    the source subwords it attends to. A second text, on which the model was not trained, then decides how many frequent
+    subwords are candidates in every sentence, and shows how many subwords the shortlist misses: of the reference, and
+    of the model's output with its whole vocabulary. These figures go to standard output.
 
     \b
     Example:
@@ -139,8 +143,8 @@ def shortlist(model_dir: str, **options: Any) -> None:
 
 
 def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str, Any]) -> tuple[list[int], list[int]]:
-    """Put the training text through the model, and its translations of the first lines; returns the subwords of each
-    line of both sides."""
+    """Run the model on the training text, and on its own translations of the first lines; return the subwords of each
+    line on both sides."""
     from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import learn_from, translated
 
@@ -159,7 +163,7 @@ def _learn(translator: Translator, learner: ShortlistLearner, options: dict[str,
 
 
 def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list[list[int]]]:
-    """Return a text the model was not trained on: `source`, `reference`, and the model's `translation`."""
+    """Return a text on which the model was not trained: `source`, `reference`, and the model's `translation`."""
     from nmt.cli.lines.meter import Meter
     from nmt.inference.shortlist_learning import translated
 
@@ -173,7 +177,7 @@ def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list
 
 
 def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
-    """Raise DataError where a shortlist leaves out more than --most-missed allows, unless --frequent has been given."""
+    """Raise DataError if a shortlist misses more than --most-missed permits, unless --frequent is given."""
     from nmt.errors import DataError
 
     if options["frequent"] is None and rate > options["most_missed"]:
@@ -185,7 +189,7 @@ def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
 
 
 def _check_folder(folder: Path) -> None:
-    """Raise CheckpointError for a bundle: a shortlist is written into a folder."""
+    """Raise CheckpointError for a bundle, since a shortlist is written into a folder."""
     from nmt.errors import CheckpointError
     from nmt.system.paths import is_folder
 
@@ -198,8 +202,8 @@ def _check_folder(folder: Path) -> None:
 def _pairs(
     translator: Translator, part: str, src: str | None, tgt: str | None, most: int | None = None
 ) -> Iterator[Ids]:
-    """At most so many pairs of two files, else of the config's `part`, as ids, a chunk at a time, without those that
-    training leaves out."""
+    """Yield at most `most` pairs of ids from two files, or else from the config's `part`, read in chunks, without the
+    pairs that training skips."""
     from nmt.cli.lines.streams import check_apart, in_step, telling_notices
     from nmt.inference.translation import CUT
     from nmt.system.lines import chunks, open_lines
@@ -215,7 +219,7 @@ def _pairs(
             for place in sorted(cut):
                 notices.add(done + place, [CUT])
             done += len(chunk)
-            targets = translator.target_ids([beside[tgt] for _, beside in chunk])
+            targets = translator.target_ids([parallel[tgt] for _, parallel in chunk])
             kept = [
                 (s, t)
                 for s, t in zip(sources, targets, strict=True)
@@ -225,8 +229,7 @@ def _pairs(
 
 
 def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tuple[str, str]:
-    """Return the files to read: those that were given, else those of the config. Raises DataError where it names no
-    prefix."""
+    """Return the files to read: the given ones, else those of the config. Raises DataError if the config names none."""
     from nmt.data.corpora.sources import LineFiles, name_of, sources_of
     from nmt.errors import DataError
 
@@ -241,7 +244,8 @@ def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tup
 
 
 def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:
-    """Learn how long translations are from source and target lengths, and write it. Raises DataError without lines."""
+    """Fit the model of translation lengths to source and target lengths, and save it. Raises DataError without
+    lines."""
     import numpy as np
 
     from nmt.errors import DataError

@@ -1,4 +1,4 @@
-"""nmt-sweep: one config, many settings."""
+"""nmt-sweep: train one config with many settings."""
 
 from __future__ import annotations
 
@@ -21,19 +21,24 @@ if TYPE_CHECKING:
     "--grid",
     metavar="KEY.PATH=V1,V2,...",
     multiple=True,
-    help="Train with each of these values; several grids: with every combination.",
+    help="Train with each of these values; several --grid options give every combination.",
 )
 @click.option(
     "--set",
     "overrides",
     metavar="KEY.PATH=VALUE",
     multiple=True,
-    help="Replace one setting of the config for all runs.",
+    help="Override one setting of the config for all runs.",
 )
-@click.option("--seeds", type=click.IntRange(min=1), default=1, help="Runs of each combination, with seeds in a row.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Runs side by side.")
 @click.option(
-    "--threads", type=click.IntRange(min=1), show_default="all cores, divided by --jobs", help="Cores of each run."
+    "--seeds", type=click.IntRange(min=1), default=1, help="Number of runs per combination, with consecutive seeds."
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=1, help="Number of runs in parallel.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    show_default="all cores, divided by --jobs",
+    help="Number of CPU cores per run.",
 )
 @click.option(
     "-o",
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
     type=OutputFolder(),
     metavar="DIR",
     show_default="model_dir of the config",
-    help="For the runs' folders.",
+    help="Folder for the runs.",
 )
 @version_option()
 def sweep(
@@ -53,13 +58,12 @@ def sweep(
     threads: int | None,
     output: str | None,
 ) -> None:
-    """Train CONFIG.yaml with every combination of some settings, and compare.
+    """Train CONFIG.yaml with every combination of some settings, and compare the results.
 
-    Each run has a folder of its own in DIR, named after its settings. The same command goes on
-    where it stopped: runs that have ended are not repeated, one that was interrupted is resumed.
-    Ctrl-C lets the runs under way save. Standard output gets a table, with mean and standard
-    deviation over seeds; DIR/sweep.tsv has every run. A run that fails ends none of the others;
-    the exit code is 1 then.
+    Each run has its own folder in DIR, named after its settings. Run the same command again to continue: finished runs
+    are not repeated, and an interrupted run is resumed. Ctrl-C lets current runs save first. Standard output gets a
+    table with mean and standard deviation over seeds; DIR/sweep.tsv lists every run. If a run fails, the others
+    continue, and the exit code is 1.
 
     \b
     Examples:
@@ -76,7 +80,7 @@ def sweep(
 
 
 def run_sweep(config_file: str, folder: Path, jobs: list[Job], options: list[str], *, processes: int) -> None:
-    """Run what is planned and print the table. Ends with code 1 where a run failed, 128 + n after signal n."""
+    """Run the planned jobs and print the table. Exits with code 1 if a run failed, 128 + n after signal n."""
     from nmt.cli.lines.streams import say, tell
     from nmt.system.terminal import is_live, live
     from nmt.train.sweep import Sweep, summary

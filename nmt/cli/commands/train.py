@@ -1,4 +1,4 @@
-"""nmt-train: from a config and text to a model folder."""
+"""nmt-train: train a model folder from a config and text."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     "overrides",
     metavar="KEY.PATH=VALUE",
     multiple=True,
-    help="Replace one setting of the config; may be given several times.",
+    help="Override one setting of the config; may be repeated.",
 )
 @threads_option()
 @device_option()
 @click.option(
     "--seed",
     type=WholeSetting("seed", 0),
-    show_default="seed of the config, there 42",
-    help="Start of all random numbers.",
+    show_default="seed of the config, or 42",
+    help="Random seed.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),
     metavar="N",
     show_default=False,
-    help="Train N times, with this seed and those after it, in folders of model_dir; print mean and deviation.",
+    help="Train N times with consecutive seeds, in subfolders of model_dir; print mean and deviation.",
 )
 @click.option(
     "--preset",
     type=Setting("preset", "NAME"),
     show_default=False,
-    help="Start from settings of this name, which those of CONFIG.yaml replace: that may then say texts alone.",
+    help="Start from this preset; CONFIG.yaml overrides it and may then name only the texts.",
 )
 @click.option(
     "--budget",
     metavar="TIME",
     show_default=False,
-    help="Train for this time, such as 2h or 90m: updates, schedule and validations are fitted to it on this machine.",
+    help="Train for this time, such as 2h or 90m; fits updates, schedule and validations to this machine's speed.",
 )
 @click.option(
     "--profile",
@@ -60,12 +60,12 @@ if TYPE_CHECKING:
     flag_value=20,
     metavar="[N]",
     show_default=False,
-    help="Train nothing: run N updates (20) and print where their time goes, by name of operation.",
+    help="Do not train: run N updates (20) and print the time spent in each operation.",
 )
 @click.option(
     "--plan",
     is_flag=True,
-    help="Train nothing: run a few batches and print parameters, memory, speed and how long training will take.",
+    help="Do not train: run a few batches and print parameters, memory, speed and estimated training time.",
 )
 @click.option(
     "--ranks",
@@ -73,13 +73,13 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1, max=100_000),
     metavar="N",
     show_default="1",
-    help="With --plan, also predict an update by N ranks (mpiexec -n N), over networks of several speeds.",
+    help="With --plan, also predict the time of an update on N ranks (mpiexec -n N) at several network speeds.",
 )
-@click.option("--show-config", is_flag=True, help="Train nothing: print all settings, as YAML.")
+@click.option("--show-config", is_flag=True, help="Do not train: print all settings as YAML.")
 @click.option(
     "--check-data",
     is_flag=True,
-    help="Train nothing: look at all texts and print what is wrong with them; exit code 1 where training cannot work.",
+    help="Do not train: check all texts and print the problems found; exit code 1 if training cannot work.",
 )
 @click.option(
     "--check-resume",
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     flag_value=5,
     metavar="[N]",
     show_default=False,
-    help="Train 2 N updates (N: 5) elsewhere, in one go and with an interruption; exit code 1 if any bit differs.",
+    help="Train 2 N updates (N: 5) in a temporary folder, with and without a break; exit code 1 if any bit differs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 @version_option()
@@ -110,13 +110,13 @@ def train(
     resume_updates: int | None,
     as_json: bool,
 ) -> None:
-    """Train a translator, or a language model, as CONFIG.yaml says.
+    """Train a translation model or a language model with the settings in CONFIG.yaml.
 
-    CONFIG.yaml has our settings or JoeyNMT's, which are told as ours (docs/import.md). The model goes to the folder its
-    model_dir names. The same command goes on where an earlier run stopped. Ctrl-C or SIGTERM finishes the update under
-    way, saves and exits (130, 143); a second one exits at once. Progress goes to standard error, and with more detail
-    to train.log and metrics.jsonl in the folder; standard output gets the results. --seeds is the sweep of nmt-sweep
-    over seeds alone. --plan, --profile, --show-config, --check-data and --check-resume leave model_dir alone.
+    CONFIG.yaml contains our settings or JoeyNMT's, which are converted (docs/import.md). The model is written to the
+    folder given by model_dir. Run the same command again to resume an interrupted run. Ctrl-C or SIGTERM finishes the
+    current update, saves and exits (130, 143); a second one exits at once. Progress goes to standard error, and in
+    more detail to train.log and metrics.jsonl in the folder; results go to standard output. --seeds runs nmt-sweep
+    over seeds only. --plan, --profile, --show-config, --check-data and --check-resume do not touch model_dir.
 
     \b
     Examples:
@@ -140,7 +140,7 @@ def train(
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
-    from nmt.train.distributed.launch import join_ranks  # what is slow to load waits until there is work to do
+    from nmt.train.distributed.launch import join_ranks  # imported late because it is slow to load
 
     keep_little()
     own = {"preset": preset, "seed": seed}
@@ -148,7 +148,9 @@ def train(
     ranks = join_ranks()
     _check_alone(given, ranks.size)
     with ranks.together():
-        config = load_config(config_file, overrides, tell if ranks.rank == 0 else None)  # one line, not one a seed
+        config = load_config(
+            config_file, overrides, tell if ranks.rank == 0 else None
+        )  # print messages once, not once per seed
         if seeds is None:
             config = with_model_of_start(config)
         if seeds is not None:
@@ -166,8 +168,8 @@ def train(
 
 
 def _check_alone(given: dict[str, bool], ranks: int) -> None:
-    """Raise UsageError where more than one is given of options that each do another thing than to train once, or one of
-    them to several ranks."""
+    """Raise UsageError if several options are given that each replace normal training, or one of them with several
+    ranks."""
     found = [name for name, is_given in given.items() if is_given]
     if len(found) > 1:
         raise click.UsageError(f"{found[0]} goes without {' and '.join(found[1:])}.")
@@ -176,7 +178,7 @@ def _check_alone(given: dict[str, bool], ranks: int) -> None:
 
 
 def _fitted(config: Config, budget: str, threads: int | None, device: str | None) -> Config:
-    """Return the settings of a run that takes so long on this machine."""
+    """Return settings fitted to the time budget on this machine."""
     from nmt.cli.lines.streams import tell
     from nmt.train.planning.budget import fit_to_budget, measured_pace
 
@@ -184,7 +186,7 @@ def _fitted(config: Config, budget: str, threads: int | None, device: str | None
 
 
 def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks) -> None:
-    """Train; the process ends by the signal that has ended training."""
+    """Train; if a signal ended training, exit with its exit code."""
     from nmt.train.run.trainer import Trainer
 
     terminal = sys.stderr if ranks.rank == 0 else None
@@ -196,7 +198,7 @@ def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks
 
 
 def _tell(result: TrainingResult) -> None:
-    """Write what came of a run to standard output."""
+    """Write the results of a run to standard output."""
     from nmt.cli.lines.streams import say
 
     if result.best_path is not None:
@@ -209,7 +211,7 @@ def _tell(result: TrainingResult) -> None:
 def _train_seeds(
     config_file: str, overrides: tuple[str, ...], seeds: int, threads: int | None, device: str | None
 ) -> None:
-    """Train with several seeds, one after another, and print what came of them."""
+    """Train with several seeds, one after another, and print the results."""
     from nmt.cli.commands.sweep import run_sweep
     from nmt.train.sweep import plan
 
@@ -221,7 +223,7 @@ def _train_seeds(
 
 
 def _check_data(config: Config, as_json: bool) -> None:
-    """Print what is wrong with the texts. Ends with code 1 where training cannot work with them."""
+    """Print the problems found in the texts. Exits with code 1 if training cannot work with them."""
     import json
 
     from nmt.cli.lines.meter import showing
@@ -236,7 +238,7 @@ def _check_data(config: Config, as_json: bool) -> None:
 
 
 def _check_resume(config: Config, updates: int, threads: int | None, device: str | None) -> None:
-    """Print what came to the same bits with an interruption as without."""
+    """Print what is bit-identical with and without an interruption."""
     from nmt.cli.lines.streams import say, tell
     from nmt.train.run.resume_check import check_resume
 
@@ -246,7 +248,8 @@ def _check_resume(config: Config, updates: int, threads: int | None, device: str
 def _try(
     config: Config, threads: int | None, device: str | None, profile_updates: int | None, planned_ranks: int | None
 ) -> None:
-    """Print what some updates tell; nothing is saved. `planned_ranks`: for the plan, None for no plan."""
+    """Print the measurements of a few updates; nothing is saved. `planned_ranks`: ranks for --plan, None for no
+    plan."""
     from nmt.cli.lines.streams import say, tell
     from nmt.train.planning.cost_report import cost_report
     from nmt.train.planning.dry_run import DryRun

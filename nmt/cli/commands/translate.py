@@ -26,107 +26,112 @@ if TYPE_CHECKING:
     from nmt.system.notices import Notices
 
 _CHUNK_BATCHES = 32
-"""Batches read at a time: enough to put lines of like lengths together, and little memory."""
+"""Number of batches to read at a time: enough to batch lines of similar lengths, with little memory."""
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
 @click.argument("inputs", metavar="[INPUT]...", nargs=-1, type=InputPath())
-@writes("-o", "--output", kind=OutputPlace(), default="-", text="A file, or a folder (see above); - is stdout.")
-@click.option("--shard", type=Shard(), metavar="I/N", help="Translate part I of N of the input, into a folder.")
+@writes("-o", "--output", kind=OutputPlace(), default="-", text="Output file or folder (see above); - is stdout.")
+@click.option("--shard", type=Shard(), metavar="I/N", help="Translate only part I of N of the input, into a folder.")
 @click.option(
     "--input-format",
     type=click.Choice(TABLE_FORMATS),
-    show_default="by the name: .jsonl, .parquet, else text",
-    help="What INPUT holds: lines, objects of JSON, or a table.",
+    show_default="from the file name: .jsonl, .parquet, else text",
+    help="Format of INPUT: lines of text, JSON objects, or a Parquet table.",
 )
-@click.option("--column", metavar="NAME", default="text", help="The column of a table to translate.")
-@click.option("--output-column", metavar="NAME", default="translation", help="The column of its translations.")
+@click.option("--column", metavar="NAME", default="text", help="Table column to translate.")
+@click.option("--output-column", metavar="NAME", default="translation", help="Table column for the translations.")
 @beam_options()
 @click.option(
     "--n-best",
     type=WholeSetting("decoding.n_best", 1, 10_000),
-    show_default="decoding.n_best of the config, there 1; one where text is written",
-    help="Write up to this many translations of each line, as columns (see above).",
+    show_default="decoding.n_best of the config, or 1; always 1 for text output",
+    help="Write up to this many translations per line, as columns (see above).",
 )
-@click.option("--scores", is_flag=True, help="Write the score beside each translation, as columns.")
+@click.option("--scores", is_flag=True, help="Write the score next to each translation, as columns.")
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
     show_default="text, or tsv with --n-best or --scores",
-    help="Text, columns, or a JSON object for each line of INPUT (see above).",
+    help="Write text, columns, or one JSON object per line of INPUT (see above).",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(["lines", "auto", "text", "html", "xml", "srt", "po", "xliff", "docx"]),
     default="lines",
-    help="What INPUT is: a sentence a line, or a document (see above); auto goes by the ending of its name.",
+    help="Type of INPUT: one sentence per line, or a document (see above); auto uses the file extension.",
 )
-@click.option("--split/--no-split", default=True, help="Cut a document's paragraphs into sentences, or lines are such.")
-@writes("--alignments", text="Also write which words belong together, as 0-0 1-2 ...")
+@click.option(
+    "--split/--no-split", default=True, help="Split paragraphs of a document into sentences, or treat each as one."
+)
+@writes("--alignments", text="Also write word alignments, as 0-0 1-2 ...")
 @click.option(
     "--alignment-type",
     type=click.Choice(["hard", "soft"]),
     default="hard",
-    help="Pairs of words, or how much each word attends to every source word.",
+    help="hard: pairs of words; soft: the attention of each word over all source words.",
 )
 @writes(
     "--plot-attention",
     kind=OutputFolder(),
     metavar="DIR",
-    text="Also write a picture of each line's attention, DIR/LINE.svg.",
+    text="Also plot the attention of each line, as DIR/LINE.svg.",
 )
-@click.option("--replace-unk", is_flag=True, help="Put the source word attended to in the place of an unknown one.")
-@reads("--dictionary", text="What --replace-unk puts for a word: lines of word, tab, word.")
-@click.option("--shortlist", is_flag=True, help="Choose among the words that nmt-shortlist found for each line.")
-@reads("--prefix", text="What each translation begins with, line by line, in whole words.")
-@click.option("--prefix-text", metavar="TEXT", show_default="none", help="What every translation begins with.")
-@reads("--constraints", text="Phrases each translation must hold: in a line, between tabs.")
+@click.option(
+    "--replace-unk", is_flag=True, help="Replace each unknown word by the source word with the most attention."
+)
+@reads("--dictionary", text="Translations for --replace-unk: one source word, a tab and its translation per line.")
+@click.option(
+    "--shortlist", is_flag=True, help="Restrict the output vocabulary of each line to the shortlist from nmt-shortlist."
+)
+@reads("--prefix", text="Forced beginnings of the translations, one per line, in whole words.")
+@click.option("--prefix-text", metavar="TEXT", show_default="none", help="Forced beginning of every translation.")
+@reads("--constraints", text="Phrases that each translation must contain: one line per sentence, separated by tabs.")
 @click.option(
     "--constraint-text",
     metavar="TEXT",
     multiple=True,
     show_default="none",
-    help="A phrase every translation must hold; may be repeated.",
+    help="A phrase that every translation must contain; may be repeated.",
 )
-@reads("--glossary", text="Preferred translations: lines of a phrase, a tab, its translation.")
-@reads("--forbid", text="Words or phrases that no translation holds, one a line.")
-@click.option("--no-unk", is_flag=True, help="Never produce the unknown subword (decoding.generate_unk: false).")
+@reads("--glossary", text="Preferred translations: one phrase, a tab and its translation per line.")
+@reads("--forbid", text="Words or phrases that no translation may contain, one per line.")
+@click.option("--no-unk", is_flag=True, help="Never produce the unknown-word token (decoding.generate_unk: false).")
 @search_options()
-@reads("--ensemble", metavar="DIR", multiple=True, text="Translate with this model too; may be repeated.")
+@reads("--ensemble", metavar="DIR", multiple=True, text="Add this model to the ensemble; may be repeated.")
 @click.option(
     "--ensemble-average",
     type=click.Choice(["log_prob", "prob"]),
     default="log_prob",
-    help="What of the models of an ensemble is averaged.",
+    help="Average the ensemble's log-probabilities or probabilities.",
 )
 @language_model_options()
-@click.option("--resume", is_flag=True, help="Write to the output file as it goes, and continue one half done.")
+@click.option("--resume", is_flag=True, help="Write the output file as lines finish, and continue a partial one.")
 @running_options()
 def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
-    """Translate INPUT, one sentence a line, with the model in MODEL_DIR (written by nmt-train), or in a file of
-    nmt-bundle.
+    """Translate INPUT, one sentence per line, with the model in MODEL_DIR: a folder written by nmt-train, or a file
+    written by nmt-bundle.
 
-    INPUT is a text file in UTF-8, plain or .gz, or a pipe; - or none is standard input. Each line
-    gives one line of detokenised text, in order; a blank line gives an empty line. Lines of a pipe or
-    a terminal are answered when they come: those that are there are translated together.
+    INPUT is a UTF-8 text file, plain or .gz, or a pipe; - or no INPUT is standard input. Each line gives one line of
+    detokenised text, in order; a blank line gives an empty line. Lines from a pipe or a terminal are translated as they
+    arrive, in batches of those that are waiting.
 
-    With --n-best, --scores or --output-format tsv each translation is a line of four columns between
-    tabs: number of the input line (from 0), rank (from 1), score, text. The score is the natural
-    logarithm of the probability after the length penalty; higher is better. With --output-format
-    json each input line gives an object with its translations: text, score, log_prob, and of each
-    the subwords with their log-probabilities, the alignment of words and warnings.
+    With --n-best, --scores or --output-format tsv each translation is a line of four tab-separated columns: number of
+    the input line (from 0), rank (from 1), score, text. The score is the natural logarithm of the probability after the
+    length penalty; higher is better. With --output-format json each input line gives a JSON object with its
+    translations: text, score, log_prob, the subwords with their log-probabilities, the word alignment and warnings.
 
-    With --format INPUT is a document, and so is the output: paragraphs are cut into sentences and put together again,
-    tags and placeholders follow their words, all else stays byte for byte (docs/serving.md).
+    With --format INPUT is a document, and so is the output: paragraphs are split into sentences and joined again, tags
+    and placeholders follow their words, and all else is kept byte for byte (docs/serving.md).
 
-    Several files, a folder, or a table (.jsonl, .parquet) are translated file by file, each into one of the same name
-    in the folder that -o names; a table keeps its columns and gets translation, translation_error (what is wrong with
-    a row) and, with --scores, translation_score. A file appears when it is whole; what is there already is not done
-    again. With --shard I/N this command does one part of N (docs/many-machines.md).
+    Several files, a folder, or a table (.jsonl, .parquet) are translated file by file, each into a file of the same
+    name in the folder given by -o. A table keeps its columns and gets translation, translation_error (what is wrong
+    with a row) and, with --scores, translation_score. A file appears only when it is complete; files that exist are not
+    translated again. With --shard I/N this command does one part of N (docs/many-machines.md).
 
-    What the options of the search mean, and where they come from, is told in docs/decoding.md.
+    docs/decoding.md explains the search options and where they come from.
 
     \b
     Examples:
@@ -169,11 +174,11 @@ _LINES_ONLY = (
     *("alignments", "plot_attention", "prefix", "prefix_text", "constraints", "constraint_text", "glossary"),
     *("forbid", "n_best", "output_format", "resume", "replace_unk", "dictionary"),
 )
-"""Options that tables, folders and shards do not go with."""
+"""Options that cannot be combined with tables, folders and shards."""
 
 
 def _translate_document(job: _Job, model_dir: str, source: str, options: dict[str, Any]) -> None:
-    """What --format asks for."""
+    """Translate a document, for --format."""
     from nmt.cli.lines.documents import translate_document
 
     translator = _load(model_dir, options)
@@ -223,13 +228,13 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
 
 @dataclass
 class _Job:
-    """What is read and written, and how."""
+    """The inputs, outputs and search settings of a translation."""
 
     form: str
     search: dict[str, Any]
-    others: dict[str, str]  # files that go line by line with the input, by option
-    prefix: str | None  # of all
-    constraints: list[str]  # of all
+    others: dict[str, str]  # files parallel to the input, by option
+    prefix: str | None  # for all lines
+    constraints: list[str]  # for all lines
     glossary: list[tuple[str, str]]
     forbidden: list[str]
     plots: Path | None
@@ -237,13 +242,13 @@ class _Job:
     alignments: LineWriter | None = None
     notices: Notices | None = None
     continued: Continued | None = None
-    soft: bool = False  # alignments
-    number: int = 0  # of the next input line
+    soft: bool = False  # whether alignments are soft
+    number: int = 0  # number of the next input line
 
 
 def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
-    """Raise DataError where -o cannot be written, or one file is written over another that is read; UsageError for
-    options that are not of documents. Tell of those that change nothing."""
+    """Raise DataError if -o cannot be written or an output is also an input, and UsageError for options that do not
+    apply to documents. Warn about options without effect."""
     from nmt.cli.lines.documents import check_document_options
     from nmt.cli.lines.streams import check_apart
     from nmt.storage.model_folder import model_files
@@ -254,9 +259,9 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
         check_document_options(source, options)
     if options["output"] != "-":
         check_output(options["output"], "-o")
-    beside = ("prefix", "constraints", "glossary", "forbid", "dictionary")
+    parallel = ("prefix", "constraints", "glossary", "forbid", "dictionary")
     inputs: dict[str, str | list[Path]] = {"INPUT": source}
-    inputs |= {f"--{name}": options[name] for name in beside if options[name] is not None}
+    inputs |= {f"--{name}": options[name] for name in parallel if options[name] is not None}
     models = [model_dir, *filter(None, [options["lm"]]), *options["ensemble"]]
     inputs["a file of the model"] = [path for place in models for path in model_files(Path(place))]
     outputs = {"-o": options["output"], "--alignments": options["alignments"]}
@@ -264,7 +269,7 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
 
 
 def _job(options: dict[str, Any]) -> _Job:
-    """Return the options sorted out; raises UsageError where they do not go together."""
+    """Return the options as a job. Raises UsageError if they cannot be combined."""
     n_best, beam_size = options.pop("n_best"), options["beam_size"]
     if n_best is not None and beam_size is not None and n_best > beam_size and not options["sampling"]:
         raise click.UsageError(f"--n-best {n_best} needs --beam-size {n_best} or more.")
@@ -280,7 +285,7 @@ def _job(options: dict[str, Any]) -> _Job:
     if options["no_unk"]:
         options["generate_unk"] = False
     plots = options["plot_attention"]
-    from nmt.inference.translator import SearchSettings  # Numba loads only when there is work to do
+    from nmt.inference.translator import SearchSettings  # imported late, because it loads Numba
 
     search = {name: options[name] for name in SearchSettings.__annotations__ if name in options}
     if options["dictionary"] is not None and not options["replace_unk"]:
@@ -304,7 +309,7 @@ def _job(options: dict[str, Any]) -> _Job:
 
 
 def _load(model_dir: str, options: dict[str, Any]) -> Translator:
-    """Load the translator, and those that make an ensemble of it."""
+    """Load the translator, and the other models of its ensemble."""
     from nmt.inference.translator import Translator
 
     kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
@@ -317,10 +322,10 @@ def _load(model_dir: str, options: dict[str, Any]) -> Translator:
 
 
 def _settle(job: _Job, translator: Translator) -> None:
-    """Fill in what is configured, and tell of options that change nothing then."""
+    """Fill in settings from the config, and warn about options that then have no effect."""
     decoding, search = translator.config.decoding, job.search
     tell_unused(search, decoding)
-    if search["n_best"] is None:  # lines of text are one for each input line, whatever the config says
+    if search["n_best"] is None:  # text output has one line per input line, whatever the config says
         search["n_best"] = 1 if job.form == "text" else decoding.n_best
     search["beam_size"] = search["beam_size"] or decoding.beam_size
     if not (decoding.sampling if search["sampling"] is None else search["sampling"]):
@@ -329,7 +334,7 @@ def _settle(job: _Job, translator: Translator) -> None:
 
 
 def _run(job: _Job, source: str, records: Lines[Record], translator: Translator, meter: Meter) -> None:
-    """Translate all records of a source, chunk by chunk, and write each chunk before the next one is read."""
+    """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
     from nmt.system.lines import chunks, source_name
 
@@ -350,12 +355,12 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator,
 
 
 def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | None:
-    """Return what the files beside the input say of a chunk."""
+    """Return the constraints that files parallel to the input set for a chunk."""
     from nmt.inference.translator import Wishes
 
     def column(name: str) -> list[str] | None:
         path = job.others.get(name)
-        return None if path is None else [beside[path] for _, beside in chunk]
+        return None if path is None else [parallel[path] for _, parallel in chunk]
 
     constraints, glossary = column("constraints"), None
     if job.glossary:
@@ -368,7 +373,7 @@ def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | 
 
 
 def _write(job: _Job, line: str, found: list[Translation]) -> None:
-    """Write what was found for one line, wherever the options want it."""
+    """Write the translations of one line to all requested outputs."""
     if job.notices is not None:
         job.notices.add(job.number, [text for one in found[:1] for text in one.warnings])
     if job.writer is not None:

@@ -1,4 +1,4 @@
-"""The attention of a translation as a picture in a file of its own."""
+"""Plot the attention of a translation to a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def write_plot(path: Path, translation: Translation) -> None:
-    """Write the attention of a translation as an SVG file, where there is a detail."""
+    """Write the attention of a translation as an SVG file, if the translation has details."""
     detail = translation.detail
     if detail is None:
         return

@@ -1,7 +1,7 @@
-"""Several files, whole folders, or a part of them: what a job of many machines gives each of its tasks.
+"""Translate several files, whole folders, or one shard of them, as in a job array on a cluster.
 
-Each input file becomes one of the same name below the output folder, or several, one for each shard. A file appears
-when it is whole; what is there already is left alone. So a task that was killed is run again, and that is all.
+Each input file becomes a file of the same name below the output folder, or several, one per shard. A file appears only
+when it is complete, and existing files are kept, so a task that was killed can simply be run again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_RECORD_BYTES = 16 * 2**20
 
 
 class Shard(click.ParamType):
-    """A part of the work, `I/N`: number I, from 1, of N."""
+    """A share of the work, `I/N`: number I, from 1, of N."""
 
     name = "I/N"
 
@@ -53,7 +53,7 @@ class Shard(click.ParamType):
 
 @dataclass(frozen=True)
 class Task:
-    """One file to write: of which rows of which file, all of them where `shards` is 1."""
+    """One file to write: which rows of which file it translates, all of them if `shards` is 1."""
 
     source: Path
     target: Path
@@ -62,16 +62,15 @@ class Task:
 
 
 def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> list[Task]:
-    """Return what a shard has to do. Files are dealt to shards whole where there are enough of them, the largest first
-    to whoever has least; else each is cut into as many parts as there are shards.
+    """Return the tasks of one shard. If there are enough files, whole files are assigned, the largest first to the
+    shard with least work; otherwise each file is split into as many parts as there are shards.
 
     Args:
-        inputs: Files, and folders, of which all files below are taken but those that begin with a dot or underscore.
-        output: The folder to write to.
-        shard: Number and how many there are.
+        inputs: Files, and folders whose files are all taken, except names that begin with a dot or underscore. output:
+        The folder to write to. shard: The shard's number, and the number of shards.
 
     Raises:
-        DataError: There is no such file, or two would be written to one place.
+        DataError: A file does not exist, or two would be written to the same place.
     """
     found: dict[Path, Path] = {}
     for place in inputs:
@@ -97,10 +96,10 @@ def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> lis
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with rows.
+    """How to translate rows.
 
-    form: Of all files, one of FORMATS; None goes by their names. columns: Of tables. translate: What translates. size:
-    Rows at a time.
+    form: The format of all files, one of FORMATS; None detects it by their names. columns: Column names of tables.
+    translate: Translates a list of rows. size: Number of rows at a time.
     """
 
     form: str | None
@@ -110,17 +109,17 @@ class Work:
 
 
 def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | None, work: Work, run: Any) -> None:
-    """Translate files, or this shard of them, into a folder; one table that is not divided into a file.
+    """Translate files, or one shard of them, into a folder; a single table that is not sharded becomes a file.
 
     Args:
         inputs: Files and folders.
-        place: Where to write; a name that ends in a slash is a folder's.
-        shard: Number and how many there are; None for all in one.
-        work: What to do with rows.
-        run: All that translations depend on, which the folder records.
+        place: Where to write; a name that ends in a slash is a folder.
+        shard: The shard's number, and the number of shards; None for everything.
+        work: How to translate rows.
+        run: Everything that translations depend on, which is recorded in the folder.
 
     Raises:
-        DataError: A file cannot be read or written, or the folder holds something else.
+        DataError: A file cannot be read or written, or the folder contains something else.
     """
     one = named(inputs[0])
     if shard is None and len(inputs) == 1 and is_file(one) and not (ends_in_slash(place) or is_folder(Path(place))):
@@ -141,7 +140,7 @@ def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | No
         try:
             bad += _translate(task, work)
         except DataError as error:
-            if isinstance(error.__cause__, OSError):  # it cannot be written: nor can the others
+            if isinstance(error.__cause__, OSError):  # it cannot be written, and neither can the others
                 raise
             failed.append(error)
             tell(f"warning: {error}")
@@ -156,12 +155,12 @@ def translate_all(inputs: Sequence[str], place: str, shard: tuple[int, int] | No
 
 
 def _counted(number: int, what: str) -> str:
-    """`1 row`, `2 rows`."""
+    """Return a count with its noun: `1 row`, `2 rows`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _translate(task: Task, work: Work) -> int:
-    """Write one file; returns how many rows are errors, which are told of."""
+    """Write one file, and warn about rows with errors; return their number."""
     form, first, end = work.form or format_of(task.source), 0, 1 << 62
     if task.shards > 1:
         rows = count_rows(task.source, form)
@@ -176,8 +175,8 @@ def _translate(task: Task, work: Work) -> int:
 
 
 def check_record(output: Path, run: dict[str, Any]) -> None:
-    """Note in the output folder what its translations depend on: model and settings. Raises DataError where files of
-    another model or with other settings are there."""
+    """Record in the output folder what its translations depend on: model and settings. Raises DataError if it contains
+    files of another model or other settings."""
     path, wanted = output / RECORD_NAME, json.loads(json.dumps(run))
     with write_errors(str(output)):
         if output.exists() and not output.is_dir():
@@ -199,13 +198,13 @@ def check_record(output: Path, run: dict[str, Any]) -> None:
 
 
 def is_corpus(inputs: Sequence[str], form: str | None, shard: tuple[int, int] | None) -> bool:
-    """Return whether whole files are asked for, and not lines as they come."""
+    """Return whether whole files are to be translated, instead of a stream of lines."""
     table = (form or format_of(Path(inputs[0]))) in FORMATS[1:]
     return len(inputs) > 1 or shard is not None or table or is_folder(named(inputs[0]))
 
 
 def _files(path: Path) -> list[tuple[Path, Path]]:
-    """Return the files that an argument stands for, with their names below the output. Raises DataError where there is
+    """Return the files that an argument names, each with its path below the output. Raises DataError if there are
     none."""
     if is_file(path):
         return [(path, Path(path.name))]
@@ -226,8 +225,8 @@ def _files(path: Path) -> list[tuple[Path, Path]]:
 
 
 def _cut(name: Path, number: int, count: int) -> Path:
-    """Return the name of a part of a file: `big.jsonl.gz` -> `big-00002-of-00008.jsonl.gz`. Names in order are parts in
-    order."""
+    """Return the name of a part of a file: `big.jsonl.gz` -> `big-00002-of-00008.jsonl.gz`. Sorted names are in the
+    order of the parts."""
     ending = "".join(name.suffixes[-2:] if name.suffix == ".gz" else name.suffixes[-1:])
     stem = name.name.removesuffix(ending)
     return name.with_name(f"{stem}-{number + 1:05}-of-{count:05}{ending}")

@@ -1,4 +1,4 @@
-"""nmt-translate --format: a document in, a document out."""
+"""Translate a document for nmt-translate --format."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _MOST_BYTES = 2**28
 _CHUNK_BATCHES = 32
 _FOR_LINES = ("scores", "n_best", "output_format", "alignments", "plot_attention", "prefix", "constraints", "resume")
-"""Options that are of lines, by their names."""
+"""Names of the options that apply only to lines."""
 
 
 def check_document_options(source: str, options: dict[str, Any]) -> None:
-    """Raise UsageError for what means nothing for a document."""
+    """Raise UsageError for options that do not apply to a document."""
     given = [f"--{name.replace('_', '-')}" for name in _FOR_LINES if options.get(name)]
     if given:
         raise click.UsageError(f"--format {options['form']} goes without {', '.join(given)}, which are for lines.")
@@ -39,7 +39,8 @@ def translate_document(
     search: dict[str, Any],
     phrases: tuple[list[tuple[str, str]], list[str]],
 ) -> None:
-    """Translate a document and write it. phrases: pairs of the glossary, and what is forbidden. Raises DataError."""
+    """Translate a document and write it. `phrases`: the glossary's pairs, and the forbidden phrases. Raises
+    DataError."""
     from nmt.cli.lines.meter import Meter
     from nmt.documents import sentence_splitter
     from nmt.documents.document import format_of, read_document
@@ -76,7 +77,7 @@ def _translated(
     phrases: tuple[list[tuple[str, str]], list[str]],
     meter: Any,
 ) -> list[Translation]:
-    """Return the best translation of each sentence, with what the command's user wishes of all."""
+    """Return the best translation of each sentence, with the constraints that the options set for all sentences."""
     from nmt.inference.translator import Wishes
 
     glossary, forbidden = phrases
@@ -91,7 +92,7 @@ def _translated(
 
 
 def _in_order(chunk: list[Any], found: list[Translation]) -> list[Translation]:
-    """Translations of those without details and then of those with them, in the order of the sentences."""
+    """Return translations in the order of the sentences, given first those without details and then those with them."""
     plain = sum(not one.needs_detail for one in chunk)
     without, with_detail = iter(found[:plain]), iter(found[plain:])
     return [next(with_detail) if one.needs_detail else next(without) for one in chunk]
@@ -116,7 +117,7 @@ def _read(source: str) -> bytes:
 
 
 def _write(target: str, content: bytes) -> None:
-    """Write the document: a file appears whole. Raises DataError."""
+    """Write the document; a file appears only when it is complete. Raises DataError."""
     if target == STDOUT:
         with output_lines(STDOUT), write_errors(STDOUT_NAME):
             sys.stdout.buffer.write(content)

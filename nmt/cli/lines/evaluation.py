@@ -1,4 +1,4 @@
-"""What nmt-evaluate shows of one system or of two: tables, or JSON."""
+"""The output of nmt-evaluate for one system or two: tables, or JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from nmt.system.lines import Lines, open_lines, read_text
 
 @dataclass
 class Evaluation:
-    """References, sources where there are any, and what is asked for.
+    """References, sources if given, and the options of an evaluation.
 
-    references: Texts of them; None where a line has no more. sources: Lines, or none. options: Of the command.
-    frequencies: A text of whose words there are numbers, open.
+    references: The references of each line by text, None where a line has fewer. sources: Source lines, or empty.
+    options: Options of the command. frequencies: An open text from which words are counted.
     """
 
     references: list[list[str | None]]
@@ -32,7 +32,7 @@ class Evaluation:
     def reading(
         cls, refs: Sequence[str], separator: str | None, src: str | None, options: dict[str, Any]
     ) -> Evaluation:
-        """Read the files. Raises DataError where one cannot be read, or where references differ in length."""
+        """Read the files. Raises DataError if one cannot be read, or references differ in length."""
         texts = [read_text(file) for file in refs]
         for file, text in zip(refs, texts, strict=True):
             if len(text) != len(texts[0]):
@@ -47,7 +47,7 @@ class Evaluation:
         return cls(references, [] if src is None else read_text(src), options, frequencies)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
-        """Return the translations of files. Raises DataError where one has another number of lines than the sources."""
+        """Return the translations in files. Raises DataError if one has another number of lines than the sources."""
         found = [read_text(file) for file in files]
         for file, lines in zip(files, found, strict=True):
             if self.sources and len(lines) != len(self.sources):
@@ -58,7 +58,7 @@ class Evaluation:
         return found
 
     def tell(self, systems: list[list[str]]) -> str:
-        """Return what standard output gets; --tsv is written first."""
+        """Return the text for standard output, after writing --tsv."""
         if len(systems) == 2:
             return self._compared(*systems)
         options = self.options
@@ -75,7 +75,7 @@ class Evaluation:
         return "\n\n".join(tables + [_bucket_table(kind, found, ("score",)) for kind, found in buckets.items()])
 
     def _compared(self, a: list[str], b: list[str]) -> str:
-        """Return two systems against each other."""
+        """Return a comparison of two systems."""
         scores = compare(a, b, self.references, metrics=self.options["metrics"], **self._how())
         buckets = self._buckets([a, b])
         rows = differences(a, b, self.references, self.options["differences"])
@@ -99,7 +99,7 @@ class Evaluation:
         return "\n\n".join(tables)
 
     def _line(self, number: int, a: list[str], b: list[str]) -> dict[str, str]:
-        """Return all that is known of one line."""
+        """Return all data about one line."""
         source = {"source": self.sources[number]} if self.sources else {}
         return {**source, "reference": self.references[0][number] or "", "A": a[number], "B": b[number]}
 
@@ -107,7 +107,7 @@ class Evaluation:
         return {"lowercase": self.options["lowercase"], "tokenize": self.options["tokenize"]}
 
     def _buckets(self, systems: list[list[str]]) -> dict[str, list[Bucket]]:
-        """Return scores of parts of the test set, where they are asked for."""
+        """Return the scores of parts of the test set, if requested."""
         if not self.options["buckets"]:
             return {}
         text = self.options["frequencies"]
@@ -120,7 +120,7 @@ class Evaluation:
         }
 
     def _write_columns(self, hypotheses: list[str]) -> None:
-        """Write --tsv: a line of names, then source, translation and references, whose tabs become spaces."""
+        """Write --tsv: a header, then source, translation and references, with tabs replaced by spaces."""
         from nmt.cli.lines.streams import output_lines
 
         texts = [self.sources] if self.sources else []
@@ -133,7 +133,7 @@ class Evaluation:
 
 
 def _paired_table(scores: Sequence[PairedScore]) -> str:
-    """Return both systems' scores with intervals, and how likely such a difference is by chance."""
+    """Return a table of both systems' scores with intervals, and the p-values of their differences."""
     lines = [
         f"{'metric':<9}{'A':>7} {'95 % ±':>7}{'B':>8} {'95 % ±':>7}{'B - A':>8}{'p boot':>9}{'p rand':>9}  signature"
     ]
@@ -159,7 +159,7 @@ def _bucket_table(kind: str, buckets: Sequence[Bucket], names: tuple[str, ...]) 
 
 
 def _bucket_records(buckets: dict[str, list[Bucket]]) -> dict[str, Any]:
-    """Buckets for JSON, which has no NaN."""
+    """Return the buckets for JSON, with null for NaN."""
     if not buckets:
         return {}
     return {

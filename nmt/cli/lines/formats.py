@@ -1,4 +1,4 @@
-"""What nmt-translate writes for a line: text, columns or JSON."""
+"""Format the output of nmt-translate for a line: text, columns or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMATS = ("text", "tsv", "json")
 
 
 def output_of(form: str, number: int, source: str, found: list[Translation]) -> Iterator[str]:
-    """Yield the output lines for input line `number`, whose translations are `found`, the best first."""
+    """Yield the output lines for input line `number`, given its translations `found`, best first."""
     if form == "text":
         yield found[0].text
     elif form == "tsv":
@@ -33,8 +33,8 @@ def alignment_line(found: list[Translation]) -> str:
 
 
 def soft_alignment_line(found: list[Translation]) -> str:
-    """Return the best translation's attention between words: for each target word the weights of all source words and
-    of the source's end between commas; spaces between target words."""
+    """Return the best translation's word attention: for each target word the weights of all source words and of the
+    source's end, separated by commas; spaces separate target words."""
     from nmt.data.alignment.attention_alignment import soft_alignment, words_of
 
     detail = found[0].detail
@@ -46,13 +46,13 @@ def soft_alignment_line(found: list[Translation]) -> str:
 
 
 def _record(translation: Translation) -> dict[str, Any]:
-    """Return a translation as a JSON object, with what its detail knows where it has one."""
+    """Return a translation as a JSON object, including its details if it has any."""
     record: dict[str, Any] = {
         "text": translation.text,
         "score": finite(translation.score),
         "log_prob": finite(translation.log_prob),
     }
-    detail = translation.detail  # None of a blank line
+    detail = translation.detail  # None for a blank line
     record["tokens"] = detail.tokens if detail else []
     record["token_log_probs"] = [finite(x) for x in detail.log_probs] if detail else []
     record["alignment"] = [list(pair) for pair in detail.alignment] if detail else []
@@ -61,5 +61,5 @@ def _record(translation: Translation) -> dict[str, Any]:
 
 
 def finite(number: float) -> float | None:
-    """Return a number with six places for JSON, which lacks infinity and NaN: they become null."""
+    """Return a number with six decimals for JSON, None for infinity and NaN."""
     return round(number, 6) if math.isfinite(number) else None

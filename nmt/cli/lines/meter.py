@@ -1,4 +1,4 @@
-"""How far work on lines is, on standard error: live on a terminal, else a line now and then."""
+"""Progress of work on lines, on standard error: live on a terminal, otherwise an occasional line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE_SECONDS = 30.0
 
 @contextlib.contextmanager
 def showing() -> Iterator[Callable[[str], None]]:
-    """Give a function that shows a text on the terminal's last line, a few times a second at most; without a terminal
+    """Yield a function that shows a text on the terminal's last line, at most a few times a second; without a terminal
     it does nothing."""
     shows, shown_at = is_live(sys.stderr), 0.0
 
@@ -35,10 +35,10 @@ def showing() -> Iterator[Callable[[str], None]]:
 
 
 class Meter:
-    """Counts lines and shows the rate. Quiet without a terminal if all is done within 30 s.
+    """Counts lines and shows the rate. Without a terminal, it is silent if all is done within 30 s.
 
     Args:
-        done: What is done with the lines.
+        done: The past participle for the lines, such as `translated`.
     """
 
     def __init__(self, done: str = "translated") -> None:
@@ -50,7 +50,7 @@ class Meter:
         self._has_shown = False
 
     def add(self, count: int) -> None:
-        """Note that `count` more lines are done."""
+        """Count `count` more lines."""
         self._done += count
         now = time.monotonic()
         if now - self._shown_at < (_LIVE_SECONDS if self._is_live else _LINE_SECONDS):
@@ -59,7 +59,7 @@ class Meter:
         tell(live(self._text()) if self._is_live else self._text(), end="" if self._is_live else "\n")
 
     def close(self) -> None:
-        """Write the last count, if there was one before."""
+        """Print the final count, if a count was printed before."""
         if self._has_shown:
             tell(live(self._text()) if self._is_live else self._text())
 

@@ -1,17 +1,17 @@
-"""Files of phrases that commands are given."""
+"""Read files of phrases."""
 
 from __future__ import annotations
 
 
 def phrases(path: str | None) -> list[str]:
-    """Return lines that are not blank; none of no file."""
+    """Return the non-blank lines of a file; an empty list for None."""
     from nmt.system.lines import read_text
 
     return [] if path is None else [line for line in read_text(path) if line.strip()]
 
 
 def phrase_pairs(path: str | None) -> list[tuple[str, str]]:
-    """Read phrases with their translations, a tab between them. Raises DataError for another line."""
+    """Read phrases and their translations, separated by a tab. Raises DataError for any other line."""
     from nmt.errors import DataError
 
     found = []

@@ -1,8 +1,8 @@
-"""An output file that grows as lines are answered, and the record beside it of what it answers.
+"""An output file that is written as lines are answered, and a record next to it of which input it answers.
 
-The record, `OUTPUT.resume.json`, says which model and settings gave the answers, and has a digest of the lines of input
-up to those that the answers may have come to. It is written, aside and renamed, before a chunk of lines is answered: so
-a run may be killed at any moment, and the next one knows of every answer what it is an answer to.
+The record, `OUTPUT.resume.json`, contains the model and settings, and a digest of the input lines that the output may
+answer so far. It is replaced atomically before a chunk of lines is answered, so a run may be killed at any moment, and
+the next one can check that every answer belongs to its input.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 RECORD_SUFFIX = ".resume.json"
 _MOST_RECORD_BYTES = 16 * 2**20
 _SHOWN = 40
-"""Characters of a setting in an error."""
+"""Maximum characters of a setting in an error message."""
 
 
 class Continued:
-    """What an earlier run answered, and what there is to answer still; made by `continued_lines`.
+    """The answers of an earlier run, and the input that is still to be answered; made by `continued_lines`.
 
-    writer: At the end of the output. answered: Lines of input that need no answer any more. rest: Those that do.
+    writer: Appends to the output. answered: Number of input lines already answered. rest: The other input lines.
     """
 
     def __init__(self, path: Path, stream: BinaryIO, records: Lines[Record], run: dict[str, Any], tsv: bool) -> None:
         self._path, self._stream = path, stream
         self._record_path = Path(f"{path}{RECORD_SUFFIX}")
-        self._run = json.loads(json.dumps(run))  # as it is read
-        self._lines, self._digest = 0, hashlib.sha256()  # of what was read of the input
-        noted = Lines(self._noted(records), records.ready)
-        self.answered, self.rest = self._go_on(noted, tsv) if os.fstat(stream.fileno()).st_size else (0, noted)
+        self._run = json.loads(json.dumps(run))  # in the form in which JSON returns it
+        self._lines, self._digest = 0, hashlib.sha256()  # of the input read so far
+        counted = Lines(self._counted(records), records.ready)
+        self.answered, self.rest = self._resume(counted, tsv) if os.fstat(stream.fileno()).st_size else (0, counted)
         self.writer = LineWriter(stream, str(path))
 
     def save(self) -> None:
@@ -52,15 +52,15 @@ class Continued:
         with write_errors(str(self._record_path)):
             write_bytes(self._record_path, (json.dumps(record, indent=1) + "\n").encode())
 
-    def _noted(self, records: Iterator[Record]) -> Iterator[Record]:
-        """Yield the same records, counted and added to the digest of the input as they go by."""
-        for line, beside in records:
+    def _counted(self, records: Iterator[Record]) -> Iterator[Record]:
+        """Yield the records unchanged, while counting them and adding them to the input's digest."""
+        for line, parallel in records:
             self._lines += 1
-            self._digest.update(json.dumps([line, *beside.values()]).encode())
-            yield line, beside
+            self._digest.update(json.dumps([line, *parallel.values()]).encode())
+            yield line, parallel
 
-    def _go_on(self, records: Lines[Record], tsv: bool) -> tuple[int, Lines[Record]]:
-        """Cut off what is half answered; returns how many lines are answered, and those that are not."""
+    def _resume(self, records: Lines[Record], tsv: bool) -> tuple[int, Lines[Record]]:
+        """Truncate a partial answer; return the number of answered lines, and the lines that remain."""
         record = self._read()
         self._check_run(record["run"])
         answered, end = _answered(self._stream, tsv)
@@ -69,14 +69,14 @@ class Continued:
             if self._lines > answered:
                 left.append(one)
         if (self._lines, self._digest.hexdigest()) != (record["lines"], record["digest"]) or answered > self._lines:
-            raise self._another(f"{max(answered, record['lines'])} lines of another input")
+            raise self._mismatch(f"{max(answered, record['lines'])} lines of another input")
         with write_errors(str(self._path)):
             self._stream.truncate(end)
             self._stream.seek(end)
         return answered, Lines(chain(left, records), records.ready)
 
     def _read(self) -> dict[str, Any]:
-        """Return the record. Raises DataError where there is none: nobody knows then what the answers belong to."""
+        """Return the record. Raises DataError if there is none, since the origin of the answers is then unknown."""
         try:
             record = json.loads(read_small(self._record_path, _MOST_RECORD_BYTES))
             if isinstance(record["run"], dict) and isinstance(record["lines"], int) and record["digest"]:
@@ -89,16 +89,16 @@ class Continued:
         )
 
     def _check_run(self, former: dict[str, Any]) -> None:
-        """Compare what the former run was with this one. Raises DataError where they differ."""
+        """Compare the earlier run with this one. Raises DataError if they differ."""
         for name in sorted(former.keys() | self._run.keys()):
             before, now = former.get(name), self._run.get(name)
             if before != now:
                 is_digest = isinstance(before, str) and isinstance(now, str) and len(before) == len(now) == 64
                 fact = f"another {name}" if is_digest else f"{name} {before}, now {now}"
-                raise self._another(fact if len(fact) < _SHOWN else f"another {name}")
+                raise self._mismatch(fact if len(fact) < _SHOWN else f"another {name}")
 
-    def _another(self, fact: str) -> DataError:
-        """Return the error for answers that are of another run; `fact` says what is different."""
+    def _mismatch(self, fact: str) -> DataError:
+        """Return the error for answers of a different run; `fact` states the difference."""
         return DataError(
             f"{self._path}: must have answers of this very run to go on with, got some made with {fact}; give the same "
             "input, model and options, or remove it to begin again"
@@ -106,8 +106,8 @@ class Continued:
 
 
 def identity(job: Any, translator: Translator, model_dir: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return all that answers depend on, besides the input: for the record of --resume. Threads, batch size and device
-    are not among it."""
+    """Return everything besides the input that answers depend on, for the record of --resume: not threads, batch size
+    and device."""
     from nmt.inference.translation import SearchSettings, chosen_settings
     from nmt.rnn.devices import resolved_dtype
     from nmt.storage.saved_model import load_saved_model
@@ -134,23 +134,23 @@ def identity(job: Any, translator: Translator, model_dir: str, options: dict[str
 
 @contextlib.contextmanager
 def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *, tsv: bool) -> Iterator[Continued]:
-    """Open a file that an earlier run may have begun, to write behind the last whole answer.
+    """Open a file that an earlier run may have started, to write after its last complete answer.
 
-    A line without its end is cut off, once it is certain that the answers are this run's.
+    An incomplete last line is removed, once it is certain that the answers belong to this run.
 
     Args:
         target: The output file.
         records: The lines of input.
         run: What answers depend on besides those: model, settings.
-        tsv: Several lines may answer one line of input, whose number is their first column; the last of these answers
-            may be half there, so it is cut off as well.
+        tsv: Whether several lines may answer one input line, whose number is their first column; the last of these
+            answers may be incomplete, so it is removed as well.
 
     Raises:
-        DataError: It cannot be written, is written by another run at this moment, or holds answers to other lines, of
-            another model or with other settings; it is untouched then.
+        DataError: It cannot be written, another run is writing it, or it contains answers to other lines, of another
+            model or with other settings; it is then unchanged.
     """
     path = named(target)
-    named(f"{target}{RECORD_SUFFIX}")  # may be too long where the name itself is not
+    named(f"{target}{RECORD_SUFFIX}")  # may be too long even if the file's name is not
     if path.exists() and not path.is_file():
         raise DataError(f"{target}: must be a file for --resume, got something else; name a file")
     with write_errors(target):
@@ -164,7 +164,7 @@ def continued_lines(target: str, records: Lines[Record], run: dict[str, Any], *,
 
 
 def _lock(stream: BinaryIO, target: str) -> None:
-    """Keep other runs from writing to the same file of answers. Raises DataError where one does."""
+    """Lock the output file against other runs. Raises DataError if another run holds the lock."""
     if not lock_alone(stream.fileno()):
         raise DataError(
             f"{target}: must not be in use, got another run that writes to it; wait for it, or write elsewhere"
@@ -172,7 +172,7 @@ def _lock(stream: BinaryIO, target: str) -> None:
 
 
 def _answered(stream: BinaryIO, tsv: bool) -> tuple[int, int]:
-    """Return how many input lines a file answers for certain, and the bytes that do it."""
+    """Return how many input lines are certainly answered in a file, and the number of bytes of these answers."""
     answered = end = position = 0
     last = b""
     stream.seek(0)

@@ -1,4 +1,4 @@
-"""Lines out, and lines of several files side by side: standard streams, files and pipes, a piece at a time."""
+"""Write lines to standard output, files and pipes, and read several files in parallel, a chunk at a time."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ STDOUT = "-"
 STDOUT_NAME = "standard output"
 
 Record = tuple[str, dict[str, str]]
-"""A line of the input, and the lines beside it of other files, by their names."""
+"""A line of the input, and the lines of other files at the same position, by file name."""
 
 
 class LineWriter:
-    """Writes lines in UTF-8 to a stream; what goes wrong names the target.
+    """Writes lines in UTF-8 to a stream; errors name the target.
 
     Args:
-        stream: Where bytes go.
-        name: What the user calls it.
+        stream: The binary stream.
+        name: The user's name for it.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
@@ -38,23 +38,23 @@ class LineWriter:
         self._name = name
 
     def write(self, text: str) -> None:
-        """Write one line. Raises DataError if there is no room."""
+        """Write one line. Raises DataError if the disk is full."""
         with write_errors(self._name):
-            # Lone surrogates are bytes of a file's name that are not UTF-8: they are written as they are.
+            # Lone surrogates stand for bytes of a file name that are not UTF-8; the bytes are written unchanged.
             self._stream.write(text.encode(errors="surrogateescape") + b"\n")
 
     def flush(self) -> None:
-        """Let the reader see what was written. Raises DataError if there is no room."""
+        """Flush, so that readers see what was written. Raises DataError if the disk is full."""
         with write_errors(self._name):
             self._stream.flush()
 
 
 @contextlib.contextmanager
 def output_lines(target: str) -> Iterator[LineWriter]:
-    """Give a writer to standard output (`-`), or to a file that appears when all of it is written.
+    """Yield a writer to standard output (`-`), or to a file that appears when all of it is written.
 
     Raises:
-        DataError: It cannot be written. A former file of that name is untouched.
+        DataError: It cannot be written. An existing file of that name is unchanged.
     """
     if target == STDOUT:
         if sys.stdout is None:
@@ -75,7 +75,7 @@ def output_lines(target: str) -> Iterator[LineWriter]:
 
 @contextlib.contextmanager
 def closing_quietly(stream: BinaryIO) -> Iterator[BinaryIO]:
-    """Close a stream at the end of the block. Where that fails something failed before, and says why."""
+    """Close a stream at the end of the block. An error on closing is ignored: an earlier error has the cause."""
     try:
         yield stream
     finally:
@@ -90,7 +90,7 @@ def say(text: str) -> None:
 
 
 def tell(text: str, end: str = "\n") -> None:
-    """Write a line to standard error for whoever reads it; where nobody can, that changes nothing."""
+    """Write a message to standard error; if that fails, it is ignored."""
     try:
         click.echo(coloured(text, sys.stderr) + end, nl=False, err=True)
     except OSError:
@@ -99,7 +99,7 @@ def tell(text: str, end: str = "\n") -> None:
 
 @contextlib.contextmanager
 def telling_notices(source: str) -> Iterator[Notices]:
-    """Collect warnings about the lines of a text, named as on the command line, and tell them at the end."""
+    """Collect warnings about the lines of a text, named as on the command line, and print them at the end."""
     notices = Notices()
     try:
         yield notices
@@ -109,8 +109,8 @@ def telling_notices(source: str) -> Iterator[Notices]:
 
 
 def discard(handle: int) -> None:
-    """Let all that is still written to a standard stream go nowhere: what it holds could not be written, and would be
-    tried again when the interpreter ends."""
+    """Redirect a standard stream to /dev/null: its buffered data could not be written, and the interpreter would try
+    again on exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, handle)
     os.close(nowhere)
@@ -118,8 +118,8 @@ def discard(handle: int) -> None:
 
 @contextlib.contextmanager
 def write_errors(name: str) -> Iterator[None]:
-    """Let what goes wrong when `name` is written be one line. A reader who has had enough is no error: BrokenPipeError
-    stays, and the command ends without a word."""
+    """Turn errors of writing `name` into one-line errors. BrokenPipeError is passed on, since a reader that closes the
+    pipe is no error: the command ends silently."""
     try:
         yield
     except OSError as error:
@@ -132,12 +132,12 @@ def write_errors(name: str) -> Iterator[None]:
 
 
 def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path]]) -> None:
-    """Raise DataError where an output is one of the inputs, by whatever name, link or stream, or another output: it
-    would be written over; or where two inputs are both standard input.
+    """Raise DataError if an output is also an input or another output, by any name, link or stream, since it would be
+    overwritten, or if two inputs are both standard input.
 
     Args:
-        outputs: Paths or `-`, by what the error calls them.
-        inputs: The same; of a list no file must be written to.
+        outputs: Paths or `-`, by their names in the error.
+        inputs: The same, or lists of files that must not be overwritten.
     """
     streams = [name for name, source in inputs.items() if source == STDIN]
     if len(streams) > 1:
@@ -163,8 +163,8 @@ def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path
 
 
 def _identity(path: str | Path, stream: int) -> tuple[int, int] | str | None:
-    """Return which file on which disk a path, or `-` for a standard stream, leads to; its whole name where nothing is
-    there yet; None for what is no plain file."""
+    """Return the device and inode of the file behind a path, or behind `-` for a standard stream; the resolved path if
+    it does not exist; None if it is not a regular file."""
     try:
         found = os.fstat(stream) if path == STDIN else os.stat(path)
     except OSError:
@@ -173,7 +173,7 @@ def _identity(path: str | Path, stream: int) -> tuple[int, int] | str | None:
 
 
 def in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Lines[Record]:
-    """Return each line with the lines of other files that stand at its place; `others` by the files' names.
+    """Return each line with the lines of other files at the same position; `others` maps names to files.
 
     Raises:
         DataError: A file has more or fewer lines.
@@ -182,15 +182,15 @@ def in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Lines[Record
 
 
 def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Record]:
-    """Yield lines with those beside them. Raises DataError as soon as one of the others ends early, or when it goes
-    on."""
+    """Yield lines with those of the other files. Raises DataError as soon as another file ends early, or at the end if
+    it goes on."""
     count = 0
     for count, line in enumerate(lines, start=1):
-        beside = {name: next(other, None) for name, other in others.items()}
-        for name, other in beside.items():
+        parallel = {name: next(other, None) for name, other in others.items()}
+        for name, other in parallel.items():
             if other is None:
                 raise DataError(f"{name}: must have a line for each of the input, got {count - 1}; add what is missing")
-        yield line, {name: other for name, other in beside.items() if other is not None}
+        yield line, {name: other for name, other in parallel.items() if other is not None}
     for name, lines_left in others.items():
         if next(lines_left, None) is not None:
             raise DataError(f"{name}: must have as many lines as the input, {count}, got more; cut it to them")

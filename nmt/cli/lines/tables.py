@@ -1,5 +1,6 @@
-"""Tables of text to translate, row by row: files of JSON lines, Parquet, or plain lines. A file of which a column is
-translated becomes one with further columns, all others as they were; a plain line becomes a line."""
+"""Translate tables row by row: JSON lines, Parquet, or plain lines. A table keeps its columns and gets further ones; a
+plain line becomes its translation.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ FORMATS = ("text", "jsonl", "parquet")
 _SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 Translate = Callable[[list[Any]], Rows]
-"""From the values of a column to what came of them."""
+"""A function that translates the values of a column."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names: of what is read, and of what is added. `scores` may be None for none."""
+    """Names of the column to translate and the columns to add. `scores` may be None for no scores."""
 
     text: str
     output: str
@@ -35,7 +36,7 @@ class Columns:
     scores: str | None
 
     def of(self, rows: Rows, index: int) -> dict[str, Any]:
-        """Return what is added to a row."""
+        """Return the values to add to a row."""
         found: dict[str, Any] = {self.output: rows.texts[index], self.errors: rows.errors[index]}
         if self.scores is not None:
             score = rows.scores[index]
@@ -45,7 +46,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Part:
-    """A run of rows of a file: number `first` and those up to `end`."""
+    """A range of rows of a file: from `first` up to but not including `end`."""
 
     path: Path
     first: int
@@ -53,7 +54,7 @@ class Part:
 
 
 def format_of(path: Path) -> str:
-    """Return what a file holds, by its name; `.gz` behind it is looked through."""
+    """Return the format of a file by its name; a final `.gz` is ignored."""
     plain = path.with_suffix("") if path.suffix == ".gz" else path
     return _SUFFIXES.get(plain.suffix, "text")
 
@@ -67,18 +68,18 @@ def count_rows(path: Path, form: str) -> int:
 
 
 def translate_part(part: Part, form: str, target: Path, columns: Columns, translate: Translate, size: int) -> int:
-    """Translate rows of a file into another one, which appears when it is whole; returns how many are errors.
+    """Translate rows of a file into another file, which appears when it is complete; return how many rows have errors.
 
     Args:
         part: The rows.
-        form: Of both files, one of FORMATS.
-        target: Where to write; with `.gz` it is packed, which Parquet is anyway.
-        columns: Of tables.
-        translate: What translates.
-        size: Rows at a time.
+        form: The format of both files, one of FORMATS.
+        target: Where to write; with `.gz` it is compressed, as Parquet always is.
+        columns: Column names of tables.
+        translate: Translates a list of rows.
+        size: Number of rows at a time.
 
     Raises:
-        DataError: A file cannot be read or written, is not of that form, or has an error in every row: nothing is
+        DataError: A file cannot be read or written, is not of that format, or has an error in every row: nothing is
             written then.
     """
     check_ending(target, form)
@@ -99,7 +100,7 @@ def translate_part(part: Part, form: str, target: Path, columns: Columns, transl
 
 
 def check_ending(target: Path, form: str) -> None:
-    """Raise DataError where the name of a file says that it holds another form."""
+    """Raise DataError if the ending of a file's name belongs to another format."""
     named_form = format_of(target)
     if named_form not in ("text", form):
         raise DataError(
@@ -109,14 +110,14 @@ def check_ending(target: Path, form: str) -> None:
 
 @dataclass
 class _Errors:
-    """How many rows there were, how many of them have an error, and the first of these errors."""
+    """Counts rows and those with errors, and keeps the first error."""
 
     rows: int = 0
     count: int = 0
     first: str = ""
 
     def note(self, errors: list[str]) -> None:
-        """Count rows with their errors, which are empty where there is none."""
+        """Count rows, given the error of each, empty for none."""
         self.rows += len(errors)
         self.count += sum(map(bool, errors))
         self.first = self.first or next(filter(None, errors), "")
@@ -134,7 +135,7 @@ def _translate_text(
 def _translate_json(
     part: Part, stream: BinaryIO, columns: Columns, translate: Translate, size: int, errors: _Errors
 ) -> None:
-    """Each line an object; one that is none becomes an object with an error. What an object has stays."""
+    """Translate JSON lines. A line that is not an object becomes an object with an error; objects keep their fields."""
     lines = islice(_raw_lines(part.path), part.first, part.end)
     while chunk := list(islice(lines, size)):
         records = [_record(line, columns) for line in chunk]
@@ -149,7 +150,8 @@ def _translate_json(
 
 
 def _line(record: dict[str, Any]) -> bytes:
-    """Return an object as a line; where it holds half of a surrogate pair, which UTF-8 lacks, in escapes."""
+    """Return an object as a JSON line; if it contains half a surrogate pair, which UTF-8 cannot encode, with
+    escapes."""
     try:
         return json.dumps(record, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:
@@ -157,7 +159,7 @@ def _line(record: dict[str, Any]) -> bytes:
 
 
 def _record(line: bytes, columns: Columns) -> tuple[dict[str, Any], str]:
-    """Return the object of a line, an empty one where it is none, and what is wrong with it."""
+    """Return the object of a line, empty if it is not an object, and the error."""
     try:
         record = json.loads(line.decode())
     except (ValueError, RecursionError) as error:  # a UnicodeDecodeError is one
@@ -202,7 +204,7 @@ def _translate_parquet(
 
 
 def _check_columns(path: Path, names: list[str], columns: Columns) -> None:
-    """Raise DataError where a table lacks the column to translate, or has one that is to be added."""
+    """Raise DataError if a table lacks the column to translate, or already has one to add."""
     if columns.text not in names:
         raise DataError(
             f"{path}: must have the column {columns.text}, got {', '.join(names)}; name another one with --column"
@@ -213,7 +215,7 @@ def _check_columns(path: Path, names: list[str], columns: Columns) -> None:
 
 
 def _parquet(path: Path) -> Any:
-    """Return a Parquet file to read. Raises DataError: It is none; DeviceError: The package for it is missing."""
+    """Return an open Parquet file. Raises DataError: It is not one; DeviceError: The package for it is missing."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -228,8 +230,8 @@ def _parquet(path: Path) -> Any:
 
 
 def _raw_lines(path: Path) -> Iterator[bytes]:
-    """Yield lines as bytes, without their ends: what is wrong with one is an error of it alone. Raises DataError where
-    the file cannot be read."""
+    """Yield lines as bytes, without line ends, so that an encoding error affects one line only. Raises DataError if the
+    file cannot be read."""
     try:
         with cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as stream:
             number = 0
@@ -247,5 +249,5 @@ def _raw_lines(path: Path) -> Iterator[bytes]:
 
 
 def _packing(path: Path, packed: bool) -> BinaryIO:
-    """Return a file to write to, through gzip without the time of day: the same bytes for the same rows."""
+    """Return a writer through gzip without a timestamp, so that the same rows give the same bytes."""
     return cast(BinaryIO, gzip.GzipFile(path, "wb", mtime=0) if packed else path.open("wb"))

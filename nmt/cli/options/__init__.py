@@ -1,1 +1,1 @@
-"""Options that commands share, and how a command is declared."""
+"""Options that commands share, and the base class of commands."""

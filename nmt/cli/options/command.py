@@ -1,4 +1,4 @@
-"""The one place where errors become a line on the terminal, and an exit code."""
+"""The base class of commands, which turns errors into a message and an exit code, and the types of options."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nmt.system.compile_notice import telling_of_compilation
 
 
 class Command(click.Command):
-    """Shows an NMTError as `Error: ...` and exits 1; bugs keep their traceback.
+    """A click command that prints an NMTError as `Error: ...` and exits with 1; bugs keep their traceback.
 
-    Exit codes: 0 done, 1 an error of the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
-    SIGINT, 143 by SIGTERM, 141 where whoever read standard output closed it.
+    Exit codes: 0 done, 1 an error in the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
+    SIGINT, 143 by SIGTERM, 141 if the reader of standard output closed it.
 
     Args:
-        functions: How many functions of machine code it needs, about (see nmt.system.compile_notice).
+        functions: Approximate number of compiled functions that it needs (see nmt.system.compile_notice).
     """
 
     def __init__(self, *arguments: Any, functions: int = 30, **extra: Any) -> None:
@@ -33,7 +33,8 @@ class Command(click.Command):
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, and refuse an option given twice that takes one value: the first would be passed over in silence."""
+        """Parse the arguments; reject a single-value option given twice, whose first value would be silently
+        ignored."""
         if not ctx.resilient_parsing:
             _, _, order = self.make_parser(ctx).parse_args(args=list(args))
             for param in order:
@@ -43,14 +44,14 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
-        """Parse; --help and --version write here."""
+        """Parse the arguments; --help and --version print here."""
         from nmt.cli.lines.streams import STDOUT_NAME, write_errors
 
         with _one_line(), write_errors(STDOUT_NAME):
             return super().make_context(*arguments, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command, with signals and errors handled."""
         from nmt.cli.lines.streams import tell
 
         former = end_by_signals()
@@ -63,10 +64,10 @@ class Command(click.Command):
 
 
 class Refusal(click.ClickException):
-    """A user's mistake, written as click would, in the colours of all that is told.
+    """An error of the user, printed with click's text in the colours of all messages.
 
     Args:
-        error: What click would write.
+        error: The exception that click would print.
     """
 
     def __init__(self, error: click.ClickException) -> None:
@@ -75,7 +76,7 @@ class Refusal(click.ClickException):
         self.exit_code = error.exit_code  # type: ignore[misc]  # click reads it of the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Write it to standard error."""
+        """Print it to standard error."""
         from nmt.cli.lines.streams import tell
 
         text = io.StringIO()
@@ -86,7 +87,8 @@ class Refusal(click.ClickException):
 
 @contextlib.contextmanager
 def _one_line() -> Iterator[None]:
-    """Let a user's mistake end the command with one line, and a reader who has had enough without any."""
+    """Turn errors of the user and the system into a one-line `Refusal`; end silently if the reader of the output is
+    gone."""
     try:
         yield
     except Refusal:
@@ -122,22 +124,22 @@ _OF_THE_MACHINE = frozenset(
         "EAGAIN",
     )
 ) - {None}
-"""What the system refuses whatever a program does right."""
+"""System errors that a correct program can meet, such as missing permissions or a full disk."""
 
 
 class Setting(click.ParamType):
-    """A value for one setting of a config: whatever the schema allows there, and nothing else.
+    """An option for one setting of a config, with the values that the schema allows.
 
     Args:
-        path: Of the setting, such as `decoding.beam_size`.
-        name: What --help shows in the place of a value.
+        path: The path of the setting, such as `decoding.beam_size`.
+        name: What --help shows as its value.
     """
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.name = path, name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the value; the schema is read only now, for --help has no time for it."""
+        """Return the validated value. The schema is loaded only here, since --help must be fast."""
         from nmt.config import checked_text, checked_value
 
         try:
@@ -147,8 +149,8 @@ class Setting(click.ParamType):
 
 
 class WholeSetting(Setting, click.IntRange):
-    """One that is a whole number. --help shows the bounds given here, for it has no time for the schema; a test holds
-    them to it. None is a bound that only a slip of the finger meets."""
+    """A setting that is an integer. --help shows the bounds given here, since loading the schema is slow; a test
+    compares them with the schema. A bound that only a typing error would exceed is None."""
 
     def __init__(self, path: str, least: int, most: int | None = None) -> None:
         click.IntRange.__init__(self, least, most)
@@ -156,7 +158,7 @@ class WholeSetting(Setting, click.IntRange):
 
 
 class NumberSetting(Setting, click.FloatRange):
-    """One that is a number of at least 0, or above it; bounds as of `WholeSetting`."""
+    """A setting that is a number of at least `least`, or above it; bounds as in `WholeSetting`."""
 
     def __init__(self, path: str, least: float = 0, most: float | None = None, *, above: bool = False) -> None:
         click.FloatRange.__init__(self, least, most, min_open=above)
@@ -164,7 +166,7 @@ class NumberSetting(Setting, click.FloatRange):
 
 
 class FiniteRange(click.FloatRange):
-    """A range that a value which is no number is not in: click compares, and every comparison with NaN is false."""
+    """A float range that rejects NaN and infinity: click compares, and every comparison with NaN is false."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
@@ -175,27 +177,27 @@ class FiniteRange(click.FloatRange):
 
 
 def checkpoint_option() -> Callable[[Any], Any]:
-    """Return the `--checkpoint` option: which parameters of a model folder."""
+    """Return the `--checkpoint` option, which selects the parameters to load."""
     return click.option(
         "--checkpoint",
         metavar="NAME",
-        show_default="best, or last where there is no best yet",
-        help="Which parameters of the model folder to use: best, last, or a numbered one such as best-600.",
+        show_default="best, or last if there is no best yet",
+        help="Checkpoint to load: best, last, or a numbered one such as best-600.",
     )
 
 
 def cells_option() -> Callable[[Any], Any]:
-    """Return the `--cells` option of all commands that compute with a model somebody trained."""
+    """Return the `--cells` option of all commands that run a trained model."""
     return click.option(
         "--cells",
         metavar="MODULE",
         multiple=True,
-        help="Let the model name cells of this module, whose code then runs; may be repeated.",
+        help="Import this module for cells that the model names (this runs its code); may be repeated.",
     )
 
 
 def version_option() -> Callable[[Any], Any]:
-    """Return the `--version` option; the number is looked up only when asked for."""
+    """Return the `--version` option; the version is looked up only when requested."""
 
     def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if not value or ctx.resilient_parsing:
@@ -221,7 +223,7 @@ def threads_option() -> Callable[[Any], Any]:
         "--threads",
         type=WholeSetting("threads", 1, 1024),
         show_default="threads of the config, or all cores",
-        help="Processor cores to use.",
+        help="Number of CPU cores to use.",
     )
 
 
@@ -230,8 +232,8 @@ def device_option() -> Callable[[Any], Any]:
     return click.option(
         "--device",
         type=click.Choice(["cpu", "cuda", "auto"]),
-        show_default="device of the config, there cpu",
-        help="Where to compute: the processor, a GPU, or the GPU if there is a usable one.",
+        show_default="device of the config, or cpu",
+        help="Device to compute on; auto uses the GPU if a usable one is found.",
     )
 
 
@@ -240,44 +242,44 @@ def compute_dtype_option() -> Callable[[Any], Any]:
     return click.option(
         "--compute-dtype",
         type=click.Choice(["float32", "bfloat16", "int8"]),
-        show_default="compute_dtype of the config, there float32",
-        help="What is multiplied: bfloat16 is faster on a processor that has instructions for it, int8 on any.",
+        show_default="compute_dtype of the config, or float32",
+        help="Number format of matrix products: bfloat16 is faster on CPUs with instructions for it, int8 on any CPU.",
     )
 
 
 def running_options() -> Callable[[Any], Any]:
-    """Return the options of all commands that run a model: how and where, whose cells, and `--version`."""
+    """Return the options of all commands that run a model: number format, threads, device, cells, and `--version`."""
     return _together(compute_dtype_option(), threads_option(), device_option(), cells_option(), version_option())
 
 
 def beam_options() -> Callable[[Any], Any]:
-    """Return the options of the search that several commands share."""
+    """Return the search options that several commands share."""
     return _together(
         click.option(
             "--beam-size",
             type=WholeSetting("decoding.beam_size", 1, 1000),
-            show_default="decoding.beam_size of the config, there 5",
-            help="Hypotheses kept at each step; 1 is greedy search.",
+            show_default="decoding.beam_size of the config, or 5",
+            help="Number of hypotheses kept at each step; 1 is greedy search.",
         ),
         click.option(
             "--length-penalty",
             type=Setting("decoding.length_penalty", "none|average|ALPHA"),
-            show_default="decoding.length_penalty of the config, there 1.0",
-            help="How hypotheses of different lengths are compared: by the sum or the mean of "
-            "their log-probabilities, or by GNMT's penalty to the power ALPHA.",
+            show_default="decoding.length_penalty of the config, or 1.0",
+            help="Score hypotheses by the sum (none) or mean (average) of their log-probabilities, or with "
+            "GNMT's length penalty to the power ALPHA.",
         ),
         click.option(
             "--batch-size",
             type=WholeSetting("decoding.batch_size", 1, 100_000),
-            show_default="decoding.batch_size of the config, there 64",
-            help="Sentences translated together: speed, not results.",
+            show_default="decoding.batch_size of the config, or 64",
+            help="Number of sentences translated together; affects speed, not results.",
         ),
         checkpoint_option(),
     )
 
 
 def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what decorates a command with all of these, in this order."""
+    """Return a decorator that applies all of these options, in this order."""
 
     def decorate(function: Any) -> Any:
         for option in reversed(options):

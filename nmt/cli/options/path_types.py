@@ -1,6 +1,7 @@
-"""Types of options that name a file or folder: each is checked by `nmt.system.paths` as it is parsed, before any work.
+"""Types of options that name a file or folder; `nmt.system.paths` checks each while arguments are parsed, before any
+work.
 
-An option without one of these types names no path; a test holds all commands to that.
+An option without one of these types must not name a path; a test checks this for all commands.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from nmt.system.lines import STDIN
 
 
 class PathType(click.ParamType):
-    """A path that a user names; the value stays the text that was typed."""
+    """A path given by the user; its value is the text as typed."""
 
     name = "path"
     check: ClassVar[Callable[[str, str], object]]
@@ -27,11 +28,11 @@ class PathType(click.ParamType):
         return value
 
     takes_streams: ClassVar[bool] = True
-    """Whether `-` is a standard stream."""
+    """Whether `-` means a standard stream."""
 
 
 class InputPath(PathType):
-    """What is read: a text, a model, a folder. Whoever opens it knows what it must be."""
+    """A path to read: a text, a model, a folder. The code that opens it checks its kind."""
 
     check = staticmethod(paths.named)
 
@@ -49,7 +50,7 @@ class OutputPlace(PathType):
 
 
 class OutputPrefix(PathType):
-    """The beginning of the names of files to write."""
+    """A prefix of the names of files to write."""
 
     check = staticmethod(paths.check_prefix)
     takes_streams = False
@@ -63,26 +64,26 @@ class OutputFolder(PathType):
 
 
 class NewFolder(PathType):
-    """A folder to make."""
+    """A folder to create."""
 
     check = staticmethod(paths.check_new_folder)
     takes_streams = False
 
 
 def reads(*names: str, text: str, metavar: str = "FILE", **more: Any) -> Callable[[Any], Any]:
-    """Return an option that names something to read."""
+    """Return an option that names a path to read."""
     return click.option(*names, type=InputPath(), metavar=metavar, help=text, **more)
 
 
 def writes(
     *names: str, text: str, metavar: str = "FILE", kind: PathType | None = None, **more: Any
 ) -> Callable[[Any], Any]:
-    """Return an option that names something to write, a file unless `kind` says something else."""
+    """Return an option that names a path to write, a file unless `kind` is given."""
     return click.option(*names, type=kind or OutputFile(), metavar=metavar, help=text, **more)
 
 
 def _called(param: click.Parameter | None) -> str:
-    """Return what the user calls a parameter: `-o`, `MODEL_DIR`."""
+    """Return the user's name for a parameter: `-o`, `MODEL_DIR`."""
     if param is None:
         return "path"
     return param.opts[0] if isinstance(param, click.Option) else param.human_readable_name.strip("[].")

@@ -1,4 +1,4 @@
-"""Options of nmt-translate and nmt-generate that say how to search; each stands for a key of the `decoding` section."""
+"""Search options of nmt-translate and nmt-generate, each for a key of the `decoding` section."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def _option(name: str, kind: Any, text: str, key: str, default: object) -> tuple[str, Callable[[Any], Any]]:
-    """kind: What makes a type for the path of a setting, or a type of click's."""
-    shown = f"decoding.{key} of the config, there {default}"
+    """Return the key and the click option for it. `kind`: a type of click, or a partial that is called with the
+    setting's path."""
+    shown = f"decoding.{key} of the config, or {default}"
     kind = kind(f"decoding.{key}") if isinstance(kind, partial) else kind
     return key, click.option(name, key, type=kind, default=None, show_default=shown, help=text)
 
@@ -32,30 +33,74 @@ _TEMPERATURE = partial(NumberSetting, least=0.001, most=1000)
 
 _MEASURE = click.Choice(["none", "chrf", "bleu"])
 _OPTIONS = [
-    _option("--min-length", _LENGTH, "Least subwords of a translation.", "min_length", 0),
-    _option("--max-length-ratio", _RATIO, "Most subwords for each one of the source ...", "max_length_ratio", 2.0),
-    _option("--max-length-extra", _LENGTH, "... and so many more.", "max_length_extra", 10),
-    _option("--word-reward", _ANY, "Added to the score for each subword.", "word_reward", 0.0),
+    _option("--min-length", _LENGTH, "Minimum length of a translation, in subwords.", "min_length", 0),
+    _option(
+        "--max-length-ratio",
+        _RATIO,
+        "Maximum length of a translation, in subwords per source subword ...",
+        "max_length_ratio",
+        2.0,
+    ),
+    _option("--max-length-extra", _LENGTH, "... plus this many subwords.", "max_length_extra", 10),
+    _option("--word-reward", _ANY, "Bonus added to the score for each subword.", "word_reward", 0.0),
     _option(
         "--word-reward-bounded/--word-reward-unbounded",
         None,
-        "No reward beyond the length that the training text expects.",
+        "Stop the word reward at the length expected from the training text.",
         "word_reward_bounded",
         "false",
     ),
-    _option("--coverage-penalty", _WEIGHT, "GNMT's beta: source left out lowers the score.", "coverage_penalty", 0.0),
-    _option("--no-repeat-ngram-size", _LENGTH, "No sequence of so many subwords twice.", "no_repeat_ngram_size", 0),
-    _option("--repetition-penalty", _ABOVE, "Above 1: repeated subwords are less likely.", "repetition_penalty", 1.0),
-    _option("--beam-groups", _BEAM, "Groups of a diverse beam; divides --beam-size.", "beam_groups", 1),
-    _option("--diversity-strength", _WEIGHT, "What a group pays for others' subwords.", "diversity_strength", 0.5),
-    _option("--sampling/--no-sampling", None, "Draw translations instead of searching.", "sampling", "false"),
-    _option("--sampling-temperature", _TEMPERATURE, "Below 1: nearer to the likeliest.", "sampling_temperature", 1.0),
-    _option("--sampling-topk", _COUNT, "Sample among so many likeliest subwords; 0: all.", "sampling_topk", 0),
-    _option("--sampling-topp", _NUCLEUS, "Sample among a nucleus of this probability.", "sampling_topp", 1.0),
-    _option("--seed", _COUNT, "Start of sampling's random numbers.", "sampling_seed", 0),
-    _option("--mbr", _MEASURE, "Give the candidate that agrees best with the others.", "mbr", "none"),
-    _option("--mbr-samples", _SAMPLES, "With --mbr and --sampling: samples of each line.", "mbr_samples", 32),
-    _option("--glossary-bonus", _WEIGHT, "Score for each phrase of a glossary.", "glossary_bonus", 8.0),
+    _option(
+        "--coverage-penalty", _WEIGHT, "Penalty for untranslated source words (GNMT's beta).", "coverage_penalty", 0.0
+    ),
+    _option(
+        "--no-repeat-ngram-size",
+        _LENGTH,
+        "Never repeat an n-gram of this many subwords; 0 allows repeats.",
+        "no_repeat_ngram_size",
+        0,
+    ),
+    _option(
+        "--repetition-penalty",
+        _ABOVE,
+        "Above 1, makes subwords that were already produced less likely.",
+        "repetition_penalty",
+        1.0,
+    ),
+    _option(
+        "--beam-groups", _BEAM, "Number of groups for diverse beam search; must divide --beam-size.", "beam_groups", 1
+    ),
+    _option(
+        "--diversity-strength",
+        _WEIGHT,
+        "Penalty for choosing tokens that earlier beam groups chose.",
+        "diversity_strength",
+        0.5,
+    ),
+    _option(
+        "--sampling/--no-sampling", None, "Sample translations instead of running beam search.", "sampling", "false"
+    ),
+    _option(
+        "--sampling-temperature",
+        _TEMPERATURE,
+        "Sampling temperature; below 1 favours likely subwords.",
+        "sampling_temperature",
+        1.0,
+    ),
+    _option("--sampling-topk", _COUNT, "Sample from the K most likely subwords; 0 means all.", "sampling_topk", 0),
+    _option(
+        "--sampling-topp",
+        _NUCLEUS,
+        "Sample from the smallest set of subwords with this total probability.",
+        "sampling_topp",
+        1.0,
+    ),
+    _option("--seed", _COUNT, "Random seed for sampling.", "sampling_seed", 0),
+    _option("--mbr", _MEASURE, "Choose the candidate closest to the others (minimum Bayes risk).", "mbr", "none"),
+    _option("--mbr-samples", _SAMPLES, "With --mbr and --sampling: number of samples per line.", "mbr_samples", 32),
+    _option(
+        "--glossary-bonus", _WEIGHT, "Bonus added to the score for each glossary phrase used.", "glossary_bonus", 8.0
+    ),
 ]
 
 
@@ -68,11 +113,11 @@ _NEEDED = {
     "diversity_strength": ("--beam-groups", "beam_groups", 1),
     "word_reward_bounded": ("--word-reward", "word_reward", 0.0),
 }
-"""Options that change nothing without another one: which that is, and the setting and value of its being left out."""
+"""Options that have no effect without another one: that option, its setting, and the value that means it is off."""
 
 
 def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
-    """Tell of each option that was given and changes nothing; `given` by key of the section, None where not."""
+    """Warn about options that were given but have no effect; `given` has None for a key whose option was not given."""
     from nmt.cli.lines.streams import tell
 
     for key, (needed, setting, left_out) in _NEEDED.items():
@@ -87,7 +132,7 @@ _OF_A_MODEL = (
     *("shortlist", "lm", "lm_weight", "beam_size", "length_penalty", "batch_size", "checkpoint"),
     *("compute_dtype", "threads", "device", "cells"),
 )
-_NEEDED_BESIDE: dict[str, tuple[str, str | None]] = {
+_NEEDED_PARAMETERS: dict[str, tuple[str, str | None]] = {
     "column": ("a table", None),
     "output_column": ("a table", None),
     "alignment_type": ("--alignments", "alignments"),
@@ -97,17 +142,17 @@ _NEEDED_BESIDE: dict[str, tuple[str, str | None]] = {
     "differences": ("--compare", "compare"),
     **dict.fromkeys(_OF_A_MODEL, ("MODEL_DIR", "model_dir")),
 }
-"""By parameter: what it does nothing without, and the parameter that is; None where the command at work has none."""
+"""For each parameter: what it needs to have an effect, and the parameter for that, None if the command has none."""
 
 
 def tell_needs() -> None:
-    """Tell of each option of the running command that was typed and changes nothing without another one."""
+    """Warn about options on the command line of the running command that have no effect without another one."""
     from nmt.cli.lines.streams import tell
 
     context = click.get_current_context()
     typed = {one.name: one for one in context.command.params if _is_typed(context, one)}
-    for key, (needed, beside) in _NEEDED_BESIDE.items():
-        if key in typed and beside not in typed:
+    for key, (needed, parameter) in _NEEDED_PARAMETERS.items():
+        if key in typed and parameter not in typed:
             tell(f"warning: {max(typed[key].opts, key=len)} changes nothing without {needed}")
 
 
@@ -116,17 +161,17 @@ def _is_typed(context: click.Context, param: click.Parameter) -> bool:
 
 
 def language_model_options() -> Callable[[Any], Any]:
-    """Return the options of a language model beside the translator, which all commands that put probabilities to
-    translations share."""
-    _, weight = _option("--lm-weight", _WEIGHT, "What the language model's say counts; 0: nothing.", "lm_weight", 0.1)
+    """Return the language model options, shared by all commands that compute probabilities of translations."""
+    _, weight = _option("--lm-weight", _WEIGHT, "Weight of the language model; 0 turns it off.", "lm_weight", 0.1)
 
     def decorate(function: Any) -> Any:
         lm = click.option(
             "--lm",
             type=InputPath(),
             metavar="MODEL",
-            show_default="decoding.lm of the config, there none",
-            help="Language model with the target's subwords that is heard too: a folder or a file of nmt-bundle.",
+            show_default="decoding.lm of the config, or none",
+            help="Target-side language model for shallow fusion (must share the target vocabulary): "
+            "a model folder or a file of nmt-bundle.",
         )
         return lm(weight(function))
 
@@ -134,7 +179,7 @@ def language_model_options() -> Callable[[Any], Any]:
 
 
 def search_options(*keys: str) -> Callable[[Any], Any]:
-    """Return options of the search beside those of `beam_options`: for some keys of the section, or for all."""
+    """Return the search options other than `beam_options`: for these keys of the section, or for all."""
 
     def decorate(function: Any) -> Any:
         for key, option in reversed(_OPTIONS):

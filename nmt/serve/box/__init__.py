@@ -1,1 +1,1 @@
-"""Processes in which a client's text is parsed, with limits of time and memory."""
+"""Worker processes that parse clients' texts within limits of time and memory."""

@@ -1,5 +1,6 @@
-"""The box in which a stranger's text is parsed: few processes beside the server, each job within limits of processor
-and memory. A job whose client has gone, or whose time is over, ends with its process; another one is forked."""
+"""The sandbox for untrusted texts: a few worker processes, in which each job runs within CPU and memory limits. A job
+that is cancelled or exceeds its limits is killed with its process, and another one is forked.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +25,15 @@ _logger = logging.getLogger("nmt.serve")
 
 _MOST_FRAME = 64 * 2**20
 _WRITTEN = 2**18
-"""Bytes that are handed to a socket at a time."""
+"""Bytes written to a socket at a time."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A function of `text_work` with its arguments. what: the field that messages are about; seconds: of the processor;
-    memory: bytes; output: bytes of its answer. A long one does not keep short ones waiting."""
+    """A function of `text_work` with its arguments. `what`: the field that error messages name; `seconds`: CPU time;
+    `memory`: extra bytes; `output`: maximum bytes of the answer; `is_long`: whether it takes a slot of the long jobs,
+    so that short ones need not wait for it.
+    """
 
     name: str
     args: tuple[Any, ...]
@@ -42,10 +45,10 @@ class Job:
 
 
 class _Plain(pickle.Unpickler):
-    """Reads plain values: what a worker sends names no class."""
+    """Unpickles plain values only: a worker's answer may name no class."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Refuse."""
+        """Raise UnpicklingError for any class."""
         raise pickle.UnpicklingError(f"a worker's answer must be plain values, got {module}.{name}")
 
 
@@ -57,10 +60,10 @@ class _Worker:
 
 
 class Box:
-    """Workers for all requests. places: of short jobs at a time, and as many of long ones."""
+    """The workers for all requests. `places`: how many short jobs run at a time, and as many long ones."""
 
     def __init__(self, places: int = 2) -> None:
-        each = max(1, places - 1)  # one client never has them all
+        each = max(1, places - 1)  # one client never takes all slots
         self._short, self._long = Turns(places, each), Turns(places, each)
         self._names = count()
         self._home: subprocess.Popen[bytes] | None = None
@@ -68,7 +71,7 @@ class Box:
         self._idle: list[_Worker] = []
 
     def start(self) -> None:
-        """Begin the process from which workers are forked; it is ready when its imports are done."""
+        """Start the process from which workers are forked; it is ready when its imports are done."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = f"import sys; sys.path[:] = {sys.path!r}; from nmt.serve.box.home import main; main({theirs.fileno()})"
         single = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -83,9 +86,9 @@ class Box:
         self._control = ours
 
     def close(self) -> None:
-        """End all workers."""
+        """Stop all workers."""
         for worker in self._idle:
-            with suppress(RuntimeError):  # their loop is closed
+            with suppress(RuntimeError):  # their event loop is closed
                 worker.writer.transport.abort()
         self._idle.clear()
         if self._home is not None and self._control is not None:
@@ -94,19 +97,19 @@ class Box:
             self._home = self._control = None
 
     async def run(self, job: Job, client: str) -> list[Any]:
-        """Return what the job's function yields. Cancelled, its process ends.
+        """Return what the job's function yields. Cancelling it kills the process.
 
-        Raises RequestError: The text is refused, or needs more than it may have.
+        Raises RequestError: The text is rejected, or exceeds the limits.
         """
         async with (self._long if job.is_long else self._short).of(client):
             worker = self._idle.pop() if self._idle else await self._fork()
             is_whole = False
             try:
                 await self._send(worker, frame((job.name, job.args, job.seconds, job.memory)))
-                pieces, kind, told = await self._answer(worker, job)
+                pieces, kind, value = await self._answer(worker, job)
                 is_whole = kind == "end"
             except (asyncio.IncompleteReadError, ConnectionError):
-                pieces, kind, told = [], "ended", None
+                pieces, kind, value = [], "ended", None
             finally:
                 if is_whole and not worker.reader.at_eof():
                     self._idle.append(worker)
@@ -114,7 +117,7 @@ class Box:
                     self._kill(worker)
         if is_whole:
             return pieces
-        raise _refusal(job, kind, told)
+        raise _refusal(job, kind, value)
 
     @staticmethod
     async def _send(worker: _Worker, whole: bytes) -> None:
@@ -158,13 +161,13 @@ class Box:
                 self._control.send(f"kill {worker.name}".encode())
 
 
-def _refusal(job: Job, kind: str, told: Any) -> RequestError:
+def _refusal(job: Job, kind: str, value: Any) -> RequestError:
     if kind == "refused":
-        return RequestError(400, str(told))
+        return RequestError(400, str(value))
     if kind == "too deep":
         return RequestError(400, f"{job.what}: must nest less deeply, got too many levels; send simpler markup")
     if kind == "failed":
-        reason, traceback = told
+        reason, traceback = value
         _logger.error("a text could not be handled: %s", reason, extra={"fields": {"traceback": traceback}})
         return RequestError(400, f"{job.what}: must be one that can be read, got one that fails ({reason}); check it")
     return RequestError(

@@ -1,8 +1,9 @@
-"""The process from which workers are forked, and the life of a worker: one job after another, each within limits that
-the kernel enforces.
+"""The process from which workers are forked, and the worker's loop: one job after another, each within limits that the
+kernel enforces.
 
-The server talks to it over a socket: `fork N` with the socket of a new worker, `kill N`. It imports what workers need
-once; forking then takes milliseconds, and the pages are shared. It ends, with all workers, when the server does.
+The server sends it commands over a socket: `fork N` with the socket of a new worker, and `kill N`. It imports the
+workers' modules once, so that forking takes milliseconds and memory pages are shared. It ends, with all workers, when
+the server does.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from typing import Any
 
 LENGTH = struct.Struct("<Q")
 _MOST_GROWN = 64 * 2**10
-"""KiB by which a worker may have grown; one that has grown more ends, and gives its memory back."""
+"""KiB by which a worker may grow; one that has grown more exits, which frees its memory."""
 _NICENESS = 15
-"""Added to the niceness of workers: searches come first. Cutting a text costs milliseconds, unless it is an attack."""
+"""Niceness of workers, so that searches come first: splitting a text takes milliseconds, unless it is an attack."""
 
 
 def frame(value: Any) -> bytes:
-    """Return a value as it goes over a socket."""
+    """Return a value pickled for a socket, with its length in front."""
     body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(body)) + body
 
 
 def main(number: int) -> None:
-    """Fork workers until the server ends. number: of the file descriptor of the socket."""
-    # The server alone decides when its workers end, also where a terminal or systemd signals the whole group.
+    """Fork workers until the server ends. `number` is the file descriptor of the control socket."""
+    # Only the server ends its workers, even if a terminal or systemd signals the whole process group.
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
-    from nmt.serve.box import text_work  # noqa: F401 - what all workers share
+    from nmt.serve.box import text_work  # noqa: F401 - imported once for all workers
 
     gc.freeze()
     control = socket.socket(fileno=number)
@@ -67,14 +68,14 @@ def main(number: int) -> None:
 
 
 def _reap(children: dict[int, int]) -> None:
-    """Forget workers that have ended. Only here a number of a process becomes free for others."""
+    """Remove workers that have ended. Process numbers become free for reuse only here."""
     for name, process in list(children.items()):
         if os.waitpid(process, os.WNOHANG)[0]:
             del children[name]
 
 
 def _forked(handle: int, others: tuple[socket.socket, int, int]) -> int:
-    """Fork a worker that speaks over a socket; return its process."""
+    """Fork a worker that talks over the socket `handle`; return its process number."""
     if process := os.fork():
         return process
     code = 1
@@ -87,36 +88,36 @@ def _forked(handle: int, others: tuple[socket.socket, int, int]) -> int:
             os.close(one)
         os.nice(_NICENESS)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with socket.socket(fileno=handle) as plug:
-            _live(plug)
+        with socket.socket(fileno=handle) as connection:
+            _serve_jobs(connection)
         code = 0
     finally:
         os._exit(code)
 
 
-def _live(plug: socket.socket) -> None:
+def _serve_jobs(connection: socket.socket) -> None:
     from nmt.serve.box import text_work
 
     began = _largest()
-    stream = plug.makefile("rb")
+    stream = connection.makefile("rb")
     while len(head := stream.read(LENGTH.size)) == LENGTH.size:
         name, args, seconds, memory = pickle.loads(stream.read(LENGTH.unpack(head)[0]))
         _limit(seconds, memory)
         try:
             for piece in getattr(text_work, name)(*args):
-                plug.sendall(frame(("piece", piece)))
+                connection.sendall(frame(("piece", piece)))
             answer, is_well = ("end", None), True
-        except Exception as error:  # noqa: BLE001 - it is told to the server, which raises or logs it
-            answer, is_well = _told(error), False
+        except Exception as error:  # noqa: BLE001 - it is reported to the server, which raises or logs it
+            answer, is_well = _report(error), False
         del args
         with contextlib.suppress(OSError):  # the server has stopped listening
-            plug.sendall(frame(answer))
+            connection.sendall(frame(answer))
         if not is_well or _largest() - began > _MOST_GROWN:
             return
 
 
-def _told(error: Exception) -> tuple[str, Any]:
-    """Return what the server is told of an error: of a mistake in the text its line, of one of ours its traceback."""
+def _report(error: Exception) -> tuple[str, Any]:
+    """Return the report of an error for the server: its message for a mistake in the text, its traceback for a bug."""
     from nmt.errors import NMTError
 
     if isinstance(error, NMTError):
@@ -129,7 +130,7 @@ def _told(error: Exception) -> tuple[str, Any]:
 
 
 def _limit(seconds: float, memory: int) -> None:
-    """Let the process compute so many seconds more, and take so many bytes more; the kernel ends it beyond."""
+    """Allow the process `seconds` more of CPU time and `memory` more bytes; the kernel kills it beyond."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(used.ru_utime + used.ru_stime + seconds) + 1
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))

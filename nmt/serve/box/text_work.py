@@ -1,7 +1,7 @@
-"""What is done with a stranger's text in a process of its own (see `box`): cutting, joining, reading and writing files.
+"""Work on untrusted texts in a worker process (see `box`): split, join, read and write files.
 
-Each function yields plain values, a frame each: lists, texts, numbers, bytes. This module imports no compiled code and
-no model, so that its process starts small.
+Each function yields plain values, one frame each: lists, texts, numbers, bytes. This module imports no compiled code
+and no model, so that its process starts small.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from nmt.errors import DataError
 from nmt.inference.translation import Detail, Translation
 
 MOST_SENTENCES = 250_000
-"""Of a file: what is kept of each costs the server memory."""
+"""Maximum sentences of a file, each of which costs the server memory."""
 _LIMITS = Limits(elements=200_000)
-"""Of a file: a process may have half a gigabyte."""
+"""Limits of a file, which must fit in a process of half a gigabyte."""
 _ROWS = 256
 _CHUNK = 2**18
 _MOST_WORDS = 60
-"""Words of a sentence beyond which its attention is not sent: it grows with their square."""
+"""Maximum words of a sentence whose attention is sent, which grows with their square."""
 
 Found = Sequence[Sequence[Translation]]
 """The translations of each sentence, the best first."""
@@ -37,12 +37,12 @@ _splitter = cache(sentence_splitter)
 
 
 def splitter_of(language: str | None) -> Splitter | None:
-    """Return the splitter of a language; None for None, which leaves paragraphs whole."""
+    """Return the sentence splitter of a language; None for None, which keeps paragraphs whole."""
     return None if language is None else _splitter(language)
 
 
 def cut(texts: Sequence[str], markup: Markup, language: str | None, ignored: frozenset[str]) -> Iterator[Any]:
-    """Yield rows (needs detail, what is translated) of the sentences of texts, then the passages as bytes for `join`
+    """Yield rows (needs details, text to translate) for the sentences of `texts`, then the passages as bytes for `join`
     and `shown`."""
     splitter = splitter_of(language)
     passages = [read_passage(text, markup, splitter, ignored) for text in texts]
@@ -51,13 +51,13 @@ def cut(texts: Sequence[str], markup: Markup, language: str | None, ignored: fro
 
 
 def join(passages: bytes, found: Found, count: int, distinct: bool) -> Iterator[Any]:
-    """Yield for each text its translations of ranks 0 to count; distinct: equal ones once."""
+    """Yield for each text its translations of ranks 0 to `count`; with `distinct`, without duplicates."""
     yield from joined(pickle.loads(passages), found, count, distinct)
 
 
 def joined(passages: Sequence[Passage], found: Found, count: int, distinct: bool) -> list[list[str]]:
-    """Return each text's translations of each rank; a sentence with fewer than others has its best one there, or where
-    all ranks are wanted its last one."""
+    """Return each text's translations by rank. A sentence with fewer translations than others repeats its best one, or
+    its last one if not `distinct`."""
     results, at = [], 0
     for passage in passages:
         own = found[at : at + len(passage.sentences)]
@@ -72,7 +72,7 @@ def joined(passages: Sequence[Passage], found: Found, count: int, distinct: bool
 
 
 def shown(passages: bytes, found: Found) -> Iterator[Any]:
-    """Yield the parts of a text as the page shows them: sentences with words, probabilities and attention."""
+    """Yield the parts of a text for the web page: sentences with words, probabilities and attention."""
     rest = iter(found)
     for passage in pickle.loads(passages):
         for part in passage.parts:
@@ -80,21 +80,21 @@ def shown(passages: bytes, found: Found) -> Iterator[Any]:
 
 
 def sample(content: bytes, form: str, name: str) -> Iterator[Any]:
-    """Yield the beginning of a file's text, by which its language is found."""
+    """Yield the beginning of a file's text, from which its language is detected."""
     document = read_document(content, form, name, limits=_LIMITS)
     texts = [one.text for passage in document.passages[:50] for one in passage.sentences[:20]]
     yield " ".join(texts)[:5000]
 
 
 def read_file(content: bytes, form: str, name: str, language: str | None, pair: tuple[str, str]) -> Iterator[Any]:
-    """Yield rows (what is translated, the sentence as bytes for `finish` where it needs details, else none). language:
-    by whose rules sentences end; pair: the model's languages."""
+    """Yield rows (text to translate, the sentence as bytes for `finish` if it needs details, else empty). `language`
+    selects the sentence splitter; `pair` is the model's languages."""
     sentences = _sentences(read_document(content, form, name, splitter_of(language), pair, _LIMITS), name)
     yield from _rows([[one.asked, pickle.dumps(one) if one.needs_detail else b""] for one in sentences])
 
 
 def finish(sentences: Sequence[bytes], translations: Sequence[Translation]) -> Iterator[Any]:
-    """Yield sentences in the other language."""
+    """Yield the translated sentences with their markup."""
     yield [pickle.loads(one).translated(t) for one, t in zip(sentences, translations, strict=True)]
 
 
@@ -106,8 +106,8 @@ def write_file(
     pair: tuple[str, str],
     answers: Sequence[tuple[bool, str]],
 ) -> Iterator[Any]:
-    """Yield the translated file in pieces. answers: for each sentence whether it is finished, and its text. The file is
-    read anew, so that nothing is kept of it while its sentences are translated."""
+    """Yield the translated file in pieces. `answers`: for each sentence whether its text is final, and the text. The
+    file is parsed again, so that nothing of it is kept while its sentences are translated."""
     document = read_document(content, form, name, splitter_of(language), pair, _LIMITS)
     rest = iter(answers)
     texts = ["".join(_finished(part, rest) for part in passage.parts) for passage in document.passages]
@@ -139,22 +139,22 @@ def _chunks(whole: bytes) -> Iterator[bytes]:
 
 
 def _shown(part: Sentence, translations: Sequence[Translation]) -> dict[str, Any]:
-    """Return a sentence as the page shows it: its translation and others, each with its words."""
+    """Return a sentence for the web page: its translation and alternatives, each with its words."""
     whole = [part.translated(one) for one in translations]
     bare = [one[len(part.before) : len(one) - len(part.after)] for one in whole]
-    told: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after, "translation": bare[0]}
-    told["alternatives"] = [
+    result: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after, "translation": bare[0]}
+    result["alternatives"] = [
         {"translation": text} | _words(part.text, text, one.detail)
         for n, (text, one) in enumerate(zip(bare, translations, strict=True))
         if n and text.strip() and text not in bare[:n]
     ]
-    told["warnings"] = list(translations[0].warnings)
-    return told | _words(part.text, bare[0], translations[0].detail)
+    result["warnings"] = list(translations[0].warnings)
+    return result | _words(part.text, bare[0], translations[0].detail)
 
 
 def _words(source: str, translation: str, detail: Detail | None) -> dict[str, Any]:
-    """Return words of both sides, how probable each of the translation is, and how it attends; nothing where the words
-    shown are not those that the model wrote."""
+    """Return the words of both sides, the probability of each target word, and its attention; nothing if the displayed
+    words are not the ones that the model produced."""
     words, from_words = translation.split(), source.split()
     if detail is None or not words or len(words) > _MOST_WORDS or len(from_words) > _MOST_WORDS:
         return {}

@@ -1,1 +1,1 @@
-"""Limits: keys and rates, bodies in memory, turns of clients, what is kept for them."""
+"""Limits of the server: keys and rates, request bodies in memory, fair turns for clients, and stored results."""

@@ -1,4 +1,4 @@
-"""How many bytes of requests are in memory at a time: of all together, and of each client."""
+"""Limit the bytes of request bodies in memory, in total and per client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nmt.serve.settings import Limits
 
 
 class Bodies:
-    """Bytes that have come and are not done with."""
+    """Counts the bytes of all requests that have been received and are not finished."""
 
     def __init__(self, limits: Limits) -> None:
         self._most = limits.all_bytes
@@ -19,20 +19,20 @@ class Bodies:
 
     @property
     def total(self) -> int:
-        """Return how many there are."""
+        """Return the current number of bytes."""
         return self._total
 
     def most_since(self) -> int:
-        """Return how many there were at most since this was last asked."""
+        """Return the maximum number of bytes since the last call."""
         found, self._peak = self._peak, self._total
         return found
 
     def room(self, client: str) -> Room:
-        """Return room for a request of a client, nothing as yet."""
+        """Return an empty account for one request of a client."""
         return Room(self, client)
 
     def add(self, client: str, size: int) -> None:
-        """Count more bytes. Raises RequestError: 429 beyond a client's share, 503 beyond what all may have."""
+        """Count `size` more bytes. Raises RequestError: 429 beyond a client's share, 503 beyond the total limit."""
         if size > 0 and self._of[client] + size > self._share:
             raise RequestError(429, f"bodies: must be at most {self._share:,} bytes at a time, got more; send later", 5)
         if size > 0 and self._total + size > self._most:
@@ -45,17 +45,17 @@ class Bodies:
 
 
 class Room:
-    """What a request takes of it, until it is given back."""
+    """The bytes that one request has taken from `Bodies`, until it returns them."""
 
     def __init__(self, bodies: Bodies, client: str) -> None:
         self._bodies, self._client, self._size = bodies, client, 0
 
     def add(self, size: int) -> None:
-        """Take more. Raises RequestError."""
+        """Take `size` more bytes. Raises RequestError."""
         self._bodies.add(self._client, size)
         self._size += size
 
     def leave(self) -> None:
-        """Give all back."""
+        """Return all bytes."""
         size, self._size = self._size, 0
         self._bodies.add(self._client, -size)

@@ -1,4 +1,4 @@
-"""Who is next: sentences of many clients, taken in turns."""
+"""A queue of sentences that serves many clients in fair turns."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Ticket(Protocol):
-    """A sentence that waits."""
+    """A waiting sentence."""
 
     @property
     def gone(self) -> bool:
-        """Return whether nobody wants it any more."""
+        """Return whether its request has been cancelled or has failed."""
 
     @property
     def is_bulk(self) -> bool:
-        """Return whether it is of a long text."""
+        """Return whether it belongs to a long text."""
 
 
 T = TypeVar("T", bound=Ticket)
 
 
 class FullError(Exception):
-    """More sentences wait than may."""
+    """The queue has no room for these sentences."""
 
 
 class ClosedError(Exception):
-    """Nothing more may come."""
+    """The queue is closed."""
 
 
 @dataclass
 class _Lane(Generic[T]):
-    """Tickets by client and request. The client whose turn it is comes first, and of its requests the one whose turn
-    it is."""
+    """Tickets by client and request. The client whose turn it is comes first, and so does the request whose turn it is
+    among that client's requests."""
 
     clients: OrderedDict[str, deque[deque[T]]] = field(default_factory=OrderedDict)
     count: int = 0
@@ -44,7 +44,7 @@ class _Lane(Generic[T]):
         self.count += len(tickets)
 
     def next(self) -> T:
-        """Return one ticket of the client whose turn it is; then it is the next one's."""
+        """Remove and return one ticket of the client whose turn it is, and pass the turn to the next client."""
         client, requests = next(iter(self.clients.items()))
         tickets = requests.popleft()
         ticket = tickets.popleft()
@@ -58,7 +58,7 @@ class _Lane(Generic[T]):
         return ticket
 
     def taken(self, most: int) -> list[T]:
-        """Up to so many tickets that somebody still wants."""
+        """Remove and return up to `most` tickets; cancelled ones are dropped."""
         found: list[T] = []
         while self.count and len(found) < most:
             ticket = self.next()
@@ -68,10 +68,10 @@ class _Lane(Generic[T]):
 
 
 class FairQueue(Generic[T]):
-    """Sentences that wait, for any number of threads that take them.
+    """A queue of sentences for any number of consumer threads.
 
-    Clients take turns, and so do the requests of a client: one sentence each. Bulk has a lane of its own: whoever takes
-    says how many of each he has room for. `most` sentences may wait.
+    Clients take turns, and so do the requests of one client: one sentence each. Bulk sentences have a separate lane;
+    the consumer says how many of each kind it has room for. At most `most` sentences may wait.
     """
 
     def __init__(self, most: int) -> None:
@@ -82,26 +82,26 @@ class FairQueue(Generic[T]):
         self._changed = Condition()
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return how many sentences wait."""
         return self._single.count + self._bulk.count
 
     def put(self, client: str, tickets: list[T], *, accepted: bool = False) -> None:
-        """Let the sentences of a request wait. accepted: it has begun already, and is not sent away because others
-        wait. Raises FullError; ClosedError."""
+        """Add the sentences of a request. With `accepted` the request has already started, and is not rejected because
+        the queue is full. Raises FullError or ClosedError."""
         if not tickets:
             return
         with self._changed:
             if self._closed:
                 raise ClosedError
-            # One request may always wait, however long: limits are for those before it.
+            # An empty queue takes a request of any length: the limit counts the sentences already waiting.
             if not accepted and len(self) and len(self) + len(tickets) > self._most:
                 raise FullError
             (self._bulk if tickets[0].is_bulk else self._single).put(client, tickets)
             self._changed.notify_all()
 
     def take(self, most: int, most_bulk: int, *, wait: bool) -> list[T] | None:
-        """Up to so many that are not bulk, and then up to so many that are; with `wait` at least one. None when it is
-        closed and none is left."""
+        """Remove and return up to `most` sentences that are not bulk and up to `most_bulk` that are; with `wait`, block
+        until there is at least one. Return None when the queue is closed and empty."""
         with self._changed:
             while True:
                 found = self._single.taken(most) + self._bulk.taken(most_bulk)
@@ -114,7 +114,7 @@ class FairQueue(Generic[T]):
                 self._changed.wait()
 
     def close(self) -> None:
-        """Nothing more may come; what waits is still given."""
+        """Accept nothing more; waiting sentences can still be taken."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Who may ask, and how often."""
+"""Check API keys and request rates."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from nmt.serve.errors import RequestError
 from nmt.serve.settings import Limits, hash_of
 
 _WRONG_KEYS = 60
-"""A minute, from one address; then none of its keys are looked at for a while."""
+"""Wrong keys that one address may send per minute; beyond that it gets a 429."""
 _MOST_CLIENTS = 10_000
-"""Clients whose rates are remembered; whoever asked longest ago is forgotten first."""
+"""Clients whose rates and usage are kept; the least recently active one is dropped first."""
 
 
 class Gate:
-    """Keys and rates. A client is its key, or where there are none its address."""
+    """Checks keys and rates. A client is identified by its key, or by its address if the server has no keys."""
 
     def __init__(self, keys: Mapping[str, int], limits: Limits) -> None:
         self._keys, self._default = keys, limits.requests_per_minute
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and when that was
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # requests left, and the time of that count
         self._used: OrderedDict[str, int] = OrderedDict()
 
     def renew(self, keys: Mapping[str, int]) -> None:
-        """Other keys from now on; what clients have used stays counted."""
+        """Replace the keys; usage counts of clients are kept."""
         self._keys = keys
 
     def used(self, client: str, characters: int = 0) -> int:
-        """Return characters that a client has had translated since the server began, with these."""
+        """Add `characters` to a client's usage; return how many characters it has had translated since the server
+        started."""
         self._used[client] = total = self._used.pop(client, 0) + characters
         while len(self._used) > _MOST_CLIENTS:
             self._used.popitem(last=False)
@@ -36,11 +37,11 @@ class Gate:
 
     @property
     def wants_keys(self) -> bool:
-        """Return whether a key is needed."""
+        """Return whether a key is required."""
         return bool(self._keys)
 
     def enter(self, key: str | None, address: str) -> str:
-        """Return the client. Raises RequestError: 403 without a key that is known, 429 too often."""
+        """Return the client's identity. Raises RequestError: 403 without a known key, 429 for too many requests."""
         if not self._keys:
             self._count(address, self._default)
             return address
@@ -54,7 +55,7 @@ class Gate:
         return digest
 
     def _count(self, client: str, per_minute: int) -> None:
-        """A bucket of a minute's requests, which fills as time goes by."""
+        """Take one request from a client's token bucket, which holds one minute's requests and refills continuously."""
         if not per_minute:
             return
         now = time.monotonic()

@@ -1,5 +1,6 @@
-"""HTTP as bytes come and go, and what uvicorn leaves to others: limits on the size and time of a request's head,
-answers in one piece, and word of who has gone."""
+"""HTTP protection that uvicorn does not provide: limits on the size and time of a request's head, answers written in
+one piece, and callbacks for closed connections.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +15,18 @@ MOST_HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
 
 _MOST_FILES, _OTHER_FILES = 65_536, 64
-"""File descriptors that are wanted, and those that are not for connections."""
+"""File descriptors to request from the system, and those reserved for uses other than connections."""
 
 _REFUSAL = b"HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 _MOST_HELD = 64 * 1024
-"""Bytes of an answer that wait for the rest of it."""
+"""Bytes of an answer to buffer before sending them."""
 
 
 class _JoinedWrites:
-    """A transport that sends together what is written in one turn of the loop: head and body of an answer are then one
-    call of the system and one packet, and the interpreter is let go once, not twice, while searches wait for it."""
+    """A transport that joins all writes of one event-loop iteration. The head and body of an answer are then one system
+    call and one packet, and the interpreter lock is released once instead of twice while searches compete for it."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
@@ -33,11 +34,11 @@ class _JoinedWrites:
         self._size = 0
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever else a transport can do."""
+        """Delegate everything else to the wrapped transport."""
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send with what else is written now."""
+        """Buffer `data`, to be sent with the other writes of this loop iteration."""
         if not self._held:
             self._loop.call_soon(self._send)
         self._held.append(data)
@@ -46,7 +47,7 @@ class _JoinedWrites:
             self._send()
 
     def close(self) -> None:
-        """Send what is held, then close."""
+        """Send the buffered data, then close."""
         self._send()
         self._transport.close()
 
@@ -60,8 +61,8 @@ class _JoinedWrites:
 
 
 class Connections:
-    """All connections of the process, `most` at a time. Where one more comes, that which has waited longest for its
-    first request, or the new one, is closed."""
+    """All connections of the process, at most `most` at a time. When one more arrives, the connection that has waited
+    longest for its first request is closed, or else the new one."""
 
     def __init__(self) -> None:
         self.most = 0  # no limit
@@ -69,7 +70,7 @@ class Connections:
         self._fresh: dict[GuardedProtocol, None] = {}
 
     def admit(self, one: GuardedProtocol) -> bool:
-        """Count a connection; False where it must go again."""
+        """Count a connection; return False if it must be closed."""
         self._count += 1
         is_welcome = True
         if self.most and self._count > self.most:
@@ -81,11 +82,11 @@ class Connections:
         return is_welcome
 
     def has_asked(self, one: GuardedProtocol) -> None:
-        """A connection has sent the head of a request."""
+        """Record that a connection has sent the head of a request."""
         self._fresh.pop(one, None)
 
     def leave(self, one: GuardedProtocol) -> None:
-        """A connection is gone."""
+        """Remove a closed connection."""
         self._count -= 1
         self._fresh.pop(one, None)
 
@@ -94,54 +95,54 @@ _connections = Connections()
 
 
 def bound_connections() -> int:
-    """Let there be no more connections than file descriptors, those aside that the process needs for other things, and
-    return how many may wait to be accepted."""
+    """Limit the number of connections to the available file descriptors, less those reserved for other uses. Return the
+    listen backlog: how many connections may wait to be accepted."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, _MOST_FILES) if hard != resource.RLIM_INFINITY else _MOST_FILES
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
-    backlog = max(8, min(2048, soft // 4))  # so many the event loop may accept before it tells us of one
+    backlog = max(8, min(2048, soft // 4))  # the event loop may accept this many before our callback runs
     _connections.most = max(8, soft - backlog - _OTHER_FILES)
     return backlog
 
 
 class Departures:
-    """Who wants to know that a client has gone: functions, called once. `has_been`: it has gone already."""
+    """Callbacks to run once when a client disconnects. `has_been` tells whether it has already disconnected."""
 
     def __init__(self) -> None:
         self.has_been = False
-        self._told: list[Callable[[], object]] = []
+        self._callbacks: list[Callable[[], object]] = []
 
     def add(self, tell: Callable[[], object]) -> None:
-        """Call `tell` when it goes; at once where it has gone."""
+        """Register `tell`; call it at once if the client has already disconnected."""
         if self.has_been:
             tell()
         else:
-            self._told.append(tell)
+            self._callbacks.append(tell)
 
     def remove(self, tell: Callable[[], object]) -> None:
-        """Who no longer wants to know."""
-        if tell in self._told:
-            self._told.remove(tell)
+        """Unregister a callback."""
+        if tell in self._callbacks:
+            self._callbacks.remove(tell)
 
     def happen(self) -> None:
-        """It has gone."""
+        """Record the disconnection and run the callbacks."""
         self.has_been = True
-        told, self._told = self._told, []
-        for tell in told:
+        callbacks, self._callbacks = self._callbacks, []
+        for tell in callbacks:
             tell()
 
 
 class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
-    """A connection whose client must send the head of each request within HEAD_SECONDS and MOST_HEAD_BYTES. Requests
-    have its `Departures` as scope["nmt.departures"]."""
+    """A connection whose client must send the head of each request within HEAD_SECONDS and MOST_HEAD_BYTES. A request's
+    scope contains the connection's `Departures` as "nmt.departures"."""
 
     _head_bytes, _in_head, _silent_bytes, _has_news = 0, True, 0, False
     _too_late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """The head of the first request is awaited from now on."""
+        """Start the timer for the head of the first request."""
         if not _connections.admit(self):
             transport.abort()
         self._departures = Departures()
@@ -150,14 +151,14 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is awaited any more."""
+        """Stop the timer and run the disconnection callbacks."""
         _connections.leave(self)
         self._stop_waiting()
         super().connection_lost(exc)
         self._departures.happen()
 
     def on_message_begin(self) -> None:
-        """The head of a further request begins."""
+        """Begin the head of a further request."""
         self._has_news = True
         if not self._in_head:
             self._in_head, self._head_bytes = True, 0
@@ -166,27 +167,27 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
         scope["nmt.departures"] = self._departures
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Stop the timer: the head is complete."""
         self._in_head, self._has_news = False, True
         _connections.has_asked(self)
         self._stop_waiting()
         super().on_headers_complete()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field of a head; one behind the body (a trailer) is refused, since nobody here has use for it."""
+        """Handle a header field; refuse one after the body (a trailer), which nothing here uses."""
         if self._in_head:
             super().on_header(name, value)
         else:
             self._refuse(b"400 Bad Request")
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Handle a part of the body."""
         self._has_news = True
         super().on_body(body)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a head are counted, and one that has not come whole is awaited. So are bytes that are neither head
-        nor body: sizes of chunks, and trailers, which the parser gathers."""
+        """Parse received bytes. Count those of a head, and those that are neither head nor body (chunk sizes and
+        trailers, which the parser collects), and start the timer for an incomplete head."""
         self._has_news = False
         super().data_received(data)
         self._silent_bytes = 0 if self._has_news else self._silent_bytes + len(data)

@@ -1,4 +1,4 @@
-"""How the process keeps memory that it has used and may use again."""
+"""Control how the process keeps memory that it has used."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import gc
 
 
 def keep_for_good() -> None:
-    """What lives now will live on: the collector of cycles no longer looks through modules and models (some 40 ms each
-    time). What was kept so before and is no longer needed is freed first."""
+    """Freeze all live objects (gc.freeze), so that the garbage collector no longer scans modules and models, which
+    takes about 40 ms each time. Objects frozen earlier that are no longer used are freed first."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()
 
 
 def give_back() -> None:
-    """Free memory in the middle of the heap goes back to the system, where the C library can do that (glibc)."""
+    """Return free heap memory to the system, if the C library supports it (malloc_trim of glibc)."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)

@@ -1,4 +1,4 @@
-"""What is kept for clients until they fetch it, within limits in all: whoever keeps most loses its oldest first."""
+"""A bounded store of objects that clients fetch later; the client that stores most loses its oldest object first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ T = TypeVar("T")
 
 
 class Shelf(Generic[T]):
-    """Things of clients by name. most_bytes, most: of all together; `may_go`: whether one may make room for others."""
+    """Stores clients' objects by name, at most `most` of them and `most_bytes` in total. `may_go` tells whether an
+    object may be evicted."""
 
     def __init__(self, most_bytes: int, most: int, may_go: Callable[[T], bool] = lambda one: True) -> None:
         self._most_bytes, self._most, self._may_go = most_bytes, most, may_go
@@ -25,7 +26,7 @@ class Shelf(Generic[T]):
         return len(self._all)
 
     def put(self, client: str, name: str, one: T, size: int = 1) -> None:
-        """Keep one; where that is too much in all, the oldest of the client with most bytes goes."""
+        """Store an object. Beyond the limits, evict the oldest object of the client with most bytes."""
         self.pop(name)
         self._all[name] = client, one, size
         self._of.setdefault(client, OrderedDict())[name] = size
@@ -39,23 +40,23 @@ class Shelf(Generic[T]):
             self.pop(going)
 
     def get(self, name: str) -> T | None:
-        """Return one, None where there is none."""
+        """Return the object of that name, or None."""
         return self._all[name][1] if name in self._all else None
 
     def of(self, client: str) -> list[T]:
-        """Return a client's own, the oldest first."""
+        """Return a client's objects, oldest first."""
         return [self._all[name][1] for name in self._of.get(client, ())]
 
     def bytes_of(self, client: str) -> int:
-        """Return how many bytes a client keeps."""
+        """Return how many bytes a client stores."""
         return sum(self._of.get(client, {}).values())
 
     def size_of(self, name: str) -> int:
-        """Return how many bytes one takes, 0 where there is none."""
+        """Return the size of an object in bytes, 0 if there is none of that name."""
         return self._all[name][2] if name in self._all else 0
 
     def pop(self, name: str) -> T | None:
-        """Forget one, and return it."""
+        """Remove and return the object of that name, or None."""
         if name not in self._all:
             return None
         client, one, size = self._all.pop(name)
@@ -66,7 +67,7 @@ class Shelf(Generic[T]):
         return one
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all objects."""
         self._all.clear()
         self._of.clear()
         self._bytes = 0

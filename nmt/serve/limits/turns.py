@@ -1,4 +1,4 @@
-"""Places of which each client has a few at a time: whoever asks much waits behind itself, not before others."""
+"""Concurrency slots shared fairly among clients: a client with many jobs waits behind its own, not ahead of others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """So many places, of which a client has at most `each`; clients that wait take turns."""
+    """A semaphore of `places` slots, of which one client holds at most `each`; waiting clients take turns."""
 
     def __init__(self, places: int, each: int) -> None:
         self._free, self._each = places, each
@@ -18,7 +18,7 @@ class Turns:
 
     @asynccontextmanager
     async def of(self, client: str) -> AsyncIterator[None]:
-        """Wait for a place, and have it for the length of the block."""
+        """Wait for a slot, and hold it for the duration of the block."""
         mine = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(mine)
         self._give()

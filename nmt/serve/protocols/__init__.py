@@ -1,1 +1,1 @@
-"""The protocols of clients, the page, and their description."""
+"""The protocols of clients, the web page, and the API description."""

@@ -1,4 +1,4 @@
-"""Routes of OPUS-CAT's translation engine and of OpenNMT-py's server, which CAT tools ask."""
+"""Routes of OPUS-CAT's translation engine and of OpenNMT-py's server, which CAT tools use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nmt.serve.web import (
 
 
 async def opus_cat(request: Request) -> Response:
-    """GET /MTRestService/TranslateJson: one segment. modelTag may name a model."""
+    """Answer GET /MTRestService/TranslateJson for one segment. modelTag may name a model."""
     service = service_of(request)
     fields = await read_fields(request, service)
     client = enter(request, {"api_key": fields.get("tokenCode")})
@@ -41,7 +41,7 @@ async def opus_cat(request: Request) -> Response:
 
 
 async def opus_cat_pairs(request: Request) -> Response:
-    """GET /MTRestService/ListSupportedLanguagePairs."""
+    """Answer GET /MTRestService/ListSupportedLanguagePairs."""
     fields = await read_fields(request, service_of(request))
     enter(request, {"api_key": fields.get("tokenCode")})
     targets = service_of(request).models.targets
@@ -49,7 +49,8 @@ async def opus_cat_pairs(request: Request) -> Response:
 
 
 async def opus_cat_tags(request: Request) -> Response:
-    """GET /MTRestService/GetLanguagePairModelTags: names of the models of a pair, each of which may be a modelTag."""
+    """Answer GET /MTRestService/GetLanguagePairModelTags with the names of a pair's models, each of which may be a
+    modelTag."""
     fields = await read_fields(request, service_of(request))
     enter(request, {"api_key": fields.get("tokenCode")})
     pair = base(text_field(fields, "srcLangCode")), base(text_field(fields, "trgLangCode"))
@@ -58,14 +59,14 @@ async def opus_cat_tags(request: Request) -> Response:
 
 
 async def opus_cat_login(request: Request) -> Response:
-    """GET /MTRestService/Login: the token is the key, and no session is made."""
+    """Answer GET /MTRestService/Login: the token is the key, and no session is created."""
     fields = await read_fields(request, service_of(request))
     return CompactJSON(text_field(fields, "tokenCode", "0"))
 
 
 async def open_nmt(request: Request) -> Response:
-    """POST /translator/translate: a list of sources; `id` is the number of a model. The answer is a list for each rank
-    of the translations of all sources, as that server's (onmt/bin/server.py) is."""
+    """Answer POST /translator/translate with a list of sources; `id` is the number of a model. The answer is one list
+    per rank with the translations of all sources, as in that server (onmt/bin/server.py)."""
     service = service_of(request)
     arrive(request, service)
     given = parse_json(await read_body(request, service))
@@ -97,7 +98,7 @@ async def open_nmt(request: Request) -> Response:
 async def _ranked(
     service: Service, model: ServedModel, texts: list[str], count: int, client: str
 ) -> list[list[tuple[str, float]]]:
-    """Of each text its translations of each rank, with the sum of their sentences' scores."""
+    """Return for each text its translations of each rank, with the sum of their sentences' scores."""
     async with service.in_time(service.settings.limits.seconds):
         cuts = [await service.cut(model, [text], Wanted(split=False), client) for text in texts]
         rows = [row for cut in cuts for row in cut.rows]
@@ -116,7 +117,7 @@ async def _ranked(
 
 
 async def open_nmt_models(request: Request) -> Response:
-    """GET /translator/models."""
+    """Answer GET /translator/models."""
     models = service_of(request).models.all
     return CompactJSON([{"model_id": n, "status": "loaded", "name": one.name} for n, one in enumerate(models)])
 

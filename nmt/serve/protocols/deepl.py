@@ -25,7 +25,7 @@ _MOST_OF_CLIENT, _MOST_BYTES_OF_CLIENT = 100, 8 * 2**20
 _MOST_BYTES = 64 * 2**20
 _MOST_LINE = 2_000
 _BYTES_OF_ENTRY = 160
-"""That an entry takes in memory beyond its letters."""
+"""Bytes that an entry takes in memory in addition to its characters."""
 
 
 Entries = tuple[tuple[str, str], ...]
@@ -33,7 +33,7 @@ Entries = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Glossary:
-    """Pairs of phrases that a client has stored, until the server ends: for each pair of languages its own."""
+    """A glossary that a client has stored, until the server ends: entries for each of its language pairs."""
 
     id: str
     client: str
@@ -42,7 +42,7 @@ class Glossary:
     dictionaries: dict[tuple[str, str], Entries]
 
     def entries_for(self, source: str, target: str) -> Entries:
-        """Return what holds for a pair of languages, whatever their regions; of all sources where it is auto."""
+        """Return the entries for a language pair, regardless of regions; for all sources if the source is auto."""
         return tuple(
             entry
             for (own, other), entries in self.dictionaries.items()
@@ -52,7 +52,7 @@ class Glossary:
 
     @property
     def about(self) -> dict[str, Any]:
-        """As version 2 of the API tells of it, which knows one pair of languages: the first."""
+        """Return the description that version 2 of the API gives, which has one language pair: the first."""
         (source, target), entries = next(iter(self.dictionaries.items()))
         return {
             "glossary_id": self.id,
@@ -66,15 +66,15 @@ class Glossary:
 
 
 class Glossaries:
-    """Those of all clients. A client that has too many must remove some; where all together are too large, the oldest
-    of the client with most goes."""
+    """The glossaries of all clients. A client with too many must delete some; if all together are too large, the oldest
+    one of the client that stores most is dropped."""
 
     def __init__(self) -> None:
         self._all: Shelf[Glossary] = Shelf(_MOST_BYTES, 10_000)
 
     def add(self, one: Glossary) -> None:
-        """Keep one, in place of a former one of its id. Raises RequestError where its client has too many, or it has
-        too many entries."""
+        """Store a glossary, replacing an earlier one with the same id. Raises RequestError if its client has too many,
+        or it has too many entries."""
         most = max(map(len, one.dictionaries.values()))
         if most > _MOST_ENTRIES:
             raise RequestError(400, f"entries: must be 1 to {_MOST_ENTRIES:,}, got {most:,}")
@@ -92,34 +92,34 @@ class Glossaries:
         self._all.put(one.client, one.id, one, size)
 
     def of(self, client: str) -> list[Glossary]:
-        """Return a client's own."""
+        """Return a client's glossaries."""
         return self._all.of(client)
 
     def get(self, client: str, name: str) -> Glossary:
-        """Return one of a client's own. Raises RequestError."""
+        """Return one of a client's glossaries. Raises RequestError."""
         found = self._all.get(name)
         if found is None or found.client != client:
             raise RequestError(404, "glossary_id: must be a glossary of yours, got another; make it first")
         return found
 
     def remove(self, client: str, name: str) -> None:
-        """Forget one. Raises RequestError."""
+        """Delete one of a client's glossaries. Raises RequestError."""
         self._all.pop(self.get(client, name).id)
 
 
 async def deepl_fields(request: Request) -> tuple[dict[str, Any], str]:
-    """Return what is given, and the client. Raises RequestError."""
+    """Return the fields of a request and its client. Raises RequestError."""
     fields = await read_fields(request, service_of(request))
     return fields, enter_deepl(request, fields)
 
 
 def enter_deepl(request: Request, fields: dict[str, Any]) -> str:
-    """Return the client of a request. Raises RequestError where it may not ask."""
+    """Return the client of a request. Raises RequestError if it has no access."""
     return enter(request, fields | {"api_key": fields.get("auth_key")})
 
 
 async def translate(request: Request) -> Response:
-    """POST /v2/translate, and GET as some clients do."""
+    """Answer POST /v2/translate, and GET, which some clients use."""
     service = service_of(request)
     fields, client = await deepl_fields(request)
     texts = texts_field(fields, "text")
@@ -139,21 +139,21 @@ async def translate(request: Request) -> Response:
     found = await while_connected(request, service.translate(model, texts, wanted, client))
     request.scope["nmt.texts"] = texts
     language = model.source.upper()
-    told = [
+    content = [
         {"detected_source_language": language, "text": one[0], "billed_characters": len(text)}
         for text, one in zip(texts, found, strict=True)
     ]
-    return CompactJSON({"translations": told})
+    return CompactJSON({"translations": content})
 
 
 def _names(given: Any) -> frozenset[str]:
-    """Return names of tags: a list, or a text with commas."""
+    """Return names of tags, given as a list or as a text with commas."""
     parts = given if isinstance(given, list) else str(given or "").split(",")
     return frozenset(str(part).strip().lower() for part in parts if str(part).strip())
 
 
 async def languages(request: Request) -> Response:
-    """GET /v2/languages."""
+    """Answer GET /v2/languages."""
     fields, _ = await deepl_fields(request)
     targets = service_of(request).models.targets
     if fields.get("type", "source") != "target":
@@ -163,21 +163,21 @@ async def languages(request: Request) -> Response:
 
 
 async def usage(request: Request) -> Response:
-    """GET /v2/usage: characters since the server began, and no limit that anybody reaches."""
+    """Answer GET /v2/usage: characters since the server started, and a limit that is never reached."""
     _, client = await deepl_fields(request)
     used = service_of(request).gate.used(client)
     return CompactJSON({"character_count": used, "character_limit": 10**12})
 
 
 async def glossary_pairs(request: Request) -> Response:
-    """GET /v2/glossary-language-pairs."""
+    """Answer GET /v2/glossary-language-pairs."""
     await deepl_fields(request)
     pairs = [(source, target) for source, to in service_of(request).models.targets.items() for target in to]
     return CompactJSON({"supported_languages": [{"source_lang": s, "target_lang": t} for s, t in pairs]})
 
 
 async def glossaries(request: Request) -> Response:
-    """GET and POST /v2/glossaries."""
+    """Answer GET and POST /v2/glossaries."""
     fields, client = await deepl_fields(request)
     kept: Glossaries = request.app.state.glossaries
     if request.method == "GET":
@@ -188,20 +188,20 @@ async def glossaries(request: Request) -> Response:
 
 
 def new_glossary(client: str, name: str, dictionaries: dict[tuple[str, str], Entries]) -> Glossary:
-    """Return one that is made now."""
+    """Return a new glossary, created now."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return Glossary(secrets.token_hex(16), client, name, now, dictionaries)
 
 
 def dictionary_of(request: Request, fields: dict[str, Any]) -> tuple[tuple[str, str], Entries]:
-    """Return a pair of languages of this server and what a request gives for it. Raises RequestError."""
+    """Return a language pair of this server and the entries that a request gives for it. Raises RequestError."""
     source, target = base(text_field(fields, "source_lang")), base(text_field(fields, "target_lang"))
     service_of(request).models.find(source, target)
     return (source, target), _entries(text_field(fields, "entries"), text_field(fields, "entries_format", "tsv"))
 
 
 def _entries(text: str, form: str) -> Entries:
-    """Return pairs of a TSV or CSV. Raises RequestError."""
+    """Return the phrase pairs of a TSV or CSV text. Raises RequestError."""
     import csv
 
     if form not in ("tsv", "csv"):
@@ -223,7 +223,7 @@ def _entries(text: str, form: str) -> Entries:
 
 
 async def glossary(request: Request) -> Response:
-    """GET and DELETE /v2/glossaries/ID."""
+    """Answer GET and DELETE /v2/glossaries/ID."""
     _, client = await deepl_fields(request)
     kept: Glossaries = request.app.state.glossaries
     name = request.path_params["name"]
@@ -234,7 +234,7 @@ async def glossary(request: Request) -> Response:
 
 
 async def glossary_entries(request: Request) -> Response:
-    """GET /v2/glossaries/ID/entries."""
+    """Answer GET /v2/glossaries/ID/entries."""
     _, client = await deepl_fields(request)
     found = request.app.state.glossaries.get(client, request.path_params["name"])
     text = tsv_of(next(iter(found.dictionaries.values())))
@@ -242,7 +242,7 @@ async def glossary_entries(request: Request) -> Response:
 
 
 def tsv_of(entries: Entries) -> str:
-    """Return lines of a phrase, a tab and its translation."""
+    """Return entries as lines of a phrase, a tab and its translation."""
     return "\n".join("\t".join(pair) for pair in entries)
 
 

@@ -1,4 +1,4 @@
-"""Documents as DeepL's API has them, version 2: sent in, asked after, fetched (developers.deepl.com/docs)."""
+"""Document translation of DeepL's API, version 2: upload, status, download (developers.deepl.com/docs)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _MOST_KEPT = 1000
 
 @dataclass
 class _Document:
-    """One that was sent; done: how many characters of text it has, once it is translated. `name` is that of its
-    translation, `error` why there is none."""
+    """An uploaded document. `done`: its number of characters, once it is translated; `name`: the file name of the
+    translation; `error`: why there is no translation."""
 
     key: str
     ticket: str
@@ -46,20 +46,20 @@ class _Document:
 
     @property
     def is_over(self) -> bool:
-        """Return whether nothing more will come of it."""
+        """Return whether the translation has finished or failed."""
         return self.name is not None or self.error is not None
 
 
 class Documents:
-    """All of them, those sent first forgotten first; a document is found by who has its key alone."""
+    """All documents; the oldest are dropped first. A document is accessible only with its key."""
 
     def __init__(self) -> None:
         self._all: Shelf[_Document] = Shelf(_MOST_KEPT, _MOST_KEPT, lambda one: one.is_over)
         self._in_work: Counter[str] = Counter()
 
     def begin(self, service: Service, wish: FileWish, client: str, room: Room) -> tuple[str, str]:
-        """Translate one from now on; its id and its key. room: of its bytes, which is given back when it is over.
-        Raises RequestError: 429 where too many of the client are in work, 503 where too many of all."""
+        """Start translating a document; return its id and key. `room` is the memory account of its bytes, released at
+        the end. Raises RequestError: 429 if the client has too many in progress, 503 if there are too many in total."""
         if self._in_work[client] >= _MOST_OF_CLIENT:
             raise RequestError(
                 429, f"documents: must be at most {_MOST_OF_CLIENT} at a time, got more; try again later", 10
@@ -74,7 +74,7 @@ class Documents:
         return name, found.key
 
     async def _work(self, found: _Document, service: Service, wish: FileWish, room: Room) -> None:
-        """Translate one; an error is told to whoever asks after it."""
+        """Translate a document; an error is stored for the status request."""
         client = found.client
         before = service.gate.used(client)
         try:
@@ -91,14 +91,14 @@ class Documents:
         found.characters = service.gate.used(client) - before
 
     async def end(self) -> None:
-        """Leave those in work: nobody can fetch them any more."""
+        """Cancel the documents in progress, which can no longer be fetched."""
         tasks = [one.task for one in self._all if one.task is not None and not one.task.done()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def get(self, name: str, key: str) -> _Document:
-        """Raises RequestError: 404 for one that is not there, or has another key."""
+        """Return a document. Raises RequestError: 404 if it does not exist or has another key."""
         found = self._all.get(name)
         if found is None or not secrets.compare_digest(found.key.encode(), key.encode("utf-8", "replace")):
             raise RequestError(404, "document_id: must be a document of yours with its key, got another; send it first")
@@ -106,7 +106,7 @@ class Documents:
 
 
 async def send(request: Request) -> Response:
-    """POST /v2/document."""
+    """Answer POST /v2/document."""
     service = service_of(request)
     fields = await read_multipart(request, service)
     client = enter_deepl(request, fields)
@@ -127,7 +127,7 @@ async def send(request: Request) -> Response:
         service.models.find(source, target)
     wish = FileWish(name, content, source, target, None, glossary, secrets.token_hex(8))
     document, key = request.app.state.documents.begin(service, wish, client, request.scope["nmt.room"])
-    request.scope["nmt.room"] = None  # the document's from now on
+    request.scope["nmt.room"] = None  # now owned by the document
     return CompactJSON({"document_id": document, "document_key": key})
 
 
@@ -138,21 +138,21 @@ async def _found(request: Request) -> _Document:
 
 
 async def status(request: Request) -> Response:
-    """POST /v2/document/ID: how far it is."""
+    """Answer POST /v2/document/ID: the progress of a document."""
     found, name = await _found(request), request.path_params["name"]
     if found.error is not None:
         return CompactJSON({"document_id": name, "status": "error", "error_message": found.error})
     if found.name is not None:
         return CompactJSON({"document_id": name, "status": "done", "billed_characters": found.characters})
     done, count = service_of(request).files.progress(found.ticket)
-    told: dict[str, Any] = {"document_id": name, "status": "translating" if count else "queued"}
+    content: dict[str, Any] = {"document_id": name, "status": "translating" if count else "queued"}
     if done:
-        told["seconds_remaining"] = round((time.monotonic() - found.began) * (count - done) / done)
-    return CompactJSON(told)
+        content["seconds_remaining"] = round((time.monotonic() - found.began) * (count - done) / done)
+    return CompactJSON(content)
 
 
 async def result(request: Request) -> Response:
-    """POST /v2/document/ID/result: the file."""
+    """Answer POST /v2/document/ID/result: the translated file."""
     found = await _found(request)
     if found.name is None:
         raise RequestError(503 if found.error is None else 404, found.error or "document: is not done yet; wait", 2)

@@ -1,4 +1,4 @@
-"""Glossaries as version 3 of DeepL's API has them: several pairs of languages in each (developers.deepl.com/docs)."""
+"""Glossaries of DeepL's API, version 3, each with several language pairs (developers.deepl.com/docs)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _FORM_FIELD = re.compile(r"dictionaries\[(\d{1,3})\]\.(\w+)")
 
 
 def _about(one: Glossary) -> dict[str, Any]:
-    told = [_about_dictionary(pair, entries) for pair, entries in one.dictionaries.items()]
-    return {"glossary_id": one.id, "name": one.name, "creation_time": one.created, "dictionaries": told}
+    content = [_about_dictionary(pair, entries) for pair, entries in one.dictionaries.items()]
+    return {"glossary_id": one.id, "name": one.name, "creation_time": one.created, "dictionaries": content}
 
 
 def _about_dictionary(pair: Pair, entries: Entries) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def _about_dictionary(pair: Pair, entries: Entries) -> dict[str, Any]:
 
 
 def _dictionaries(request: Request, fields: dict[str, Any]) -> dict[Pair, Entries]:
-    """Return those that a request gives: a list in JSON, `dictionaries[0].source_lang` and so on in a form. Raises
+    """Return the dictionaries of a request: a JSON list, or form fields such as `dictionaries[0].source_lang`. Raises
     RequestError."""
     given = fields.get("dictionaries")
     if given is None:
@@ -53,7 +53,7 @@ def _store(request: Request) -> Glossaries:
 
 
 async def glossaries(request: Request) -> Response:
-    """GET and POST /v3/glossaries."""
+    """Answer GET and POST /v3/glossaries."""
     fields, client = await deepl_fields(request)
     if request.method == "GET":
         return CompactJSON({"glossaries": [_about(one) for one in _store(request).of(client)]})
@@ -66,8 +66,8 @@ async def glossaries(request: Request) -> Response:
 
 
 async def glossary(request: Request) -> Response:
-    """GET, PATCH and DELETE /v3/glossaries/ID. PATCH gives another name, and entries that are added to those of their
-    pair of languages; a phrase that is there already gets its new translation."""
+    """Answer GET, PATCH and DELETE /v3/glossaries/ID. PATCH renames the glossary and adds entries to its language
+    pairs; an existing phrase gets the new translation."""
     fields, client = await deepl_fields(request)
     one = _store(request).get(client, request.path_params["name"])
     if request.method == "DELETE":
@@ -90,17 +90,17 @@ def _pair(one: Glossary, fields: dict[str, Any]) -> Pair:
 
 
 async def entries(request: Request) -> Response:
-    """GET /v3/glossaries/ID/entries."""
+    """Answer GET /v3/glossaries/ID/entries."""
     fields, client = await deepl_fields(request)
     one = _store(request).get(client, request.path_params["name"])
     pair = _pair(one, fields)
-    told = {"source_lang": pair[0], "target_lang": pair[1], "entries": tsv_of(one.dictionaries[pair])}
-    return CompactJSON({"dictionaries": [told | {"entries_format": "tsv"}]})
+    content = {"source_lang": pair[0], "target_lang": pair[1], "entries": tsv_of(one.dictionaries[pair])}
+    return CompactJSON({"dictionaries": [content | {"entries_format": "tsv"}]})
 
 
 async def dictionaries(request: Request) -> Response:
-    """PUT and DELETE /v3/glossaries/ID/dictionaries: all entries of a pair of languages. A glossary without any is
-    forgotten."""
+    """Answer PUT and DELETE /v3/glossaries/ID/dictionaries, which replace or delete all entries of a language pair. A
+    glossary without entries is deleted."""
     fields, client = await deepl_fields(request)
     one = _store(request).get(client, request.path_params["name"])
     if request.method == "PUT":
@@ -117,7 +117,7 @@ async def dictionaries(request: Request) -> Response:
 
 
 async def not_offered(request: Request) -> Response:
-    """Return what DeepL does beyond translating; each client is told so."""
+    """Raise RequestError for DeepL features that this server lacks."""
     await deepl_fields(request)
     raise RequestError(400, "rephrasing, style rules and translation memories are not offered by this server")
 

@@ -1,4 +1,4 @@
-"""LibreTranslate's API (github.com/LibreTranslate/LibreTranslate, app.py of version 1.9): what most clients speak."""
+"""LibreTranslate's API (github.com/LibreTranslate/LibreTranslate, app.py of version 1.9), which most clients use."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ from nmt.serve.web import (
 )
 
 _SAMPLE = 5000
-"""Characters of a text by which its language is detected."""
+"""Characters of a text used to detect its language."""
 _CERTAIN = 0.9
-"""How probable the target language must be for a text to stay as it is: a few words may be of several languages."""
+"""Probability of the target language above which a text stays unchanged: a few words may fit several languages."""
 _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]{1,80}){1,8}")
 
 
 def public_address(request: Request) -> str:
-    """Return the address of this server as the client knows it, without a slash at its end: with the prefix of its path
-    that a proxy before it tells (X-Forwarded-Prefix)."""
+    """Return the address of this server as the client sees it, without a trailing slash: with the path prefix that a
+    proxy sends (X-Forwarded-Prefix)."""
     prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")
     return str(request.base_url).rstrip("/") + (prefix if _PREFIX.fullmatch(prefix) else "")
 
 
 def service_of(request: Request) -> Service:
-    """Return the server's."""
+    """Return the service of the server."""
     found: Service = request.app.state.service
     return found
 
 
 def enter(request: Request, fields: Mapping[str, Any]) -> str:
-    """Return the client of a request. Raises RequestError where it may not ask."""
+    """Return the client of a request. Raises RequestError if it has no access."""
     service = service_of(request)
     arrive(request, service)
-    if "nmt.client" not in request.scope:  # the header has told nothing
+    if "nmt.client" not in request.scope:  # no key in the headers
         key = fields.get("api_key")
         address = request.client.host if request.client is not None else ""
         request.scope["nmt.client"] = service.gate.enter(key if isinstance(key, str) else None, address)
@@ -66,7 +66,7 @@ def enter(request: Request, fields: Mapping[str, Any]) -> str:
 
 
 async def translate(request: Request) -> Response:
-    """POST /translate."""
+    """Answer POST /translate."""
     service = service_of(request)
     fields = await read_fields(request, service)
     client = enter(request, fields)
@@ -102,8 +102,8 @@ async def translate(request: Request) -> Response:
 
 
 async def _language_of(service: Service, texts: Sequence[str], target: str) -> tuple[str, float]:
-    """Return the language of texts and how sure it is: one that is translated into `target`; `target` itself, of which
-    there is nothing to translate, only where it is certain."""
+    """Return the detected language of texts and its confidence: a language that can be translated into `target`, or
+    `target` itself (nothing to translate) only if that is certain."""
     pairs = service.models.targets.items()
     among = [source for source, to in pairs if base(target) in map(base, to)]
     if not among or (len(among) == 1 and not service.detector.is_there):
@@ -114,16 +114,16 @@ async def _language_of(service: Service, texts: Sequence[str], target: str) -> t
 
 
 def _is_unchanged(service: Service, source: str, target: str) -> bool:
-    """Return whether a text is its own translation, as it is for LibreTranslate: from a language of this server into
-    itself, where no model has learnt to do anything about it."""
+    """Return whether a text is returned unchanged, as LibreTranslate does: source and target are the same language of
+    this server, and no model translates between them."""
     pairs = {(base(one), base(other)) for one, to in service.models.targets.items() for other in to}
     wanted = base(source), base(target)
     return wanted[0] == wanted[1] and wanted not in pairs and any(wanted[0] in pair for pair in pairs)
 
 
 async def detect(request: Request) -> Response:
-    """POST /detect: the languages of this server and how probable each is among all languages that the detector knows,
-    the most probable first."""
+    """Answer POST /detect: the languages of this server, most probable first, with probabilities among all languages
+    that the detector knows."""
     service = service_of(request)
     fields = await read_fields(request, service)
     enter(request, fields)
@@ -137,16 +137,16 @@ async def detect(request: Request) -> Response:
 
 
 async def languages(request: Request) -> Response:
-    """GET /languages."""
+    """Answer GET /languages."""
     targets = service_of(request).models.targets
     sources = [{"code": code, "name": language_name(code), "targets": to} for code, to in targets.items()]
-    # A language that is only translated into is listed as well, without targets: clients look names up here.
+    # Languages that are only targets are listed too, without targets, since clients look up names here.
     only = {code for to in targets.values() for code in to} - targets.keys()
     return CompactJSON(sources + [{"code": c, "name": language_name(c), "targets": []} for c in sorted(only)])
 
 
 async def frontend_settings(request: Request) -> Response:
-    """GET /frontend/settings."""
+    """Answer GET /frontend/settings."""
     service = service_of(request)
     limits, models = service.settings.limits, service.models
     first = models.all[0]
@@ -169,12 +169,12 @@ async def frontend_settings(request: Request) -> Response:
 
 
 async def suggest(request: Request) -> Response:
-    """POST /suggest: this server learns nothing from its users."""
+    """Answer POST /suggest: this server does not learn from suggestions."""
     raise RequestError(403, "suggest: is not offered by this server")
 
 
 async def translate_file(request: Request) -> Response:
-    """POST /translate_file."""
+    """Answer POST /translate_file."""
     service = service_of(request)
     fields = await read_multipart(request, service)
     client = enter(request, fields)
@@ -190,7 +190,7 @@ async def translate_file(request: Request) -> Response:
 
 
 async def download_file(request: Request) -> Response:
-    """GET /download_file/NAME."""
+    """Answer GET /download_file/NAME."""
     name, content, media_type = service_of(request).files.get(request.path_params["name"])
     return Response(content, media_type=media_type, headers=attachment(name))
 

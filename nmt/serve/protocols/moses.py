@@ -1,4 +1,4 @@
-"""XML-RPC as the server of Moses speaks it, which OmegaT and other CAT tools ask: /RPC2."""
+"""The XML-RPC protocol of the Moses server, which OmegaT and other CAT tools use: /RPC2."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 
 
 async def xml_rpc(request: Request) -> Response:
-    """POST /RPC2: `translate` takes and returns a struct with `text`, `system.listMethods` names both methods. The
-    query string of the address may hold source, target, model and api_key; without languages it is the first model.
-    Mistakes are faults, as clients of XML-RPC expect."""
+    """Answer POST /RPC2: `translate` takes and returns a struct with `text`, `system.listMethods` lists both methods.
+    The query string may contain source, target, model and api_key; without languages the first model is used. Errors
+    are returned as faults, as XML-RPC clients expect.
+    """
     service = service_of(request)
     try:
         query = decoded(request.scope.get("query_string", b""), "query string")
@@ -41,13 +42,13 @@ async def xml_rpc(request: Request) -> Response:
 
 
 def _answer(found: Any) -> Response:
-    """Return a value or a fault as XML-RPC."""
+    """Return a value or a fault as an XML-RPC response."""
     content = found if isinstance(found, xmlrpc.client.Fault) else (found,)
     return Response(xmlrpc.client.dumps(content, methodresponse=True), media_type="text/xml")
 
 
 async def _call(request: Request, fields: dict[str, str], client: str, body: bytes) -> Any:
-    """Return what a method returns. Raises RequestError."""
+    """Return the result of a method. Raises RequestError."""
     service = service_of(request)
     method, params = _parsed(decoded(body))
     if method == "system.listMethods":
@@ -67,8 +68,8 @@ async def _call(request: Request, fields: dict[str, str], client: str, body: byt
 
 
 def _parsed(text: str) -> tuple[str | None, tuple[Any, ...]]:
-    """Method and arguments of a call. Documents that declare entities or anything else are refused before they are
-    parsed. Raises RequestError."""
+    """Return method and arguments of a call. Documents with declarations, such as entities, are rejected before
+    parsing. Raises RequestError."""
     if "<!DOCTYPE" in text:
         raise RequestError(400, "body: must be XML-RPC without a document type, got one; leave it out")
     try:

@@ -1,4 +1,4 @@
-"""Names of languages in English, by the Unicode Common Locale Data Repository."""
+"""English names of languages, from the Unicode Common Locale Data Repository."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=512)
 def language_name(code: str) -> str:
-    """Return the name of a language; the code itself where there is none, or nobody to say it."""
+    """Return the name of a language; the code itself if it has no name, or the library is missing."""
     try:
         from langcodes import Language
         from langcodes.tag_parser import LanguageTagError

@@ -1,4 +1,4 @@
-"""The API as OpenAPI 3.1 tells it, and a page of it for people; what there is stands in routes.txt."""
+"""The API description in OpenAPI 3.1, and as an HTML page; the routes are listed in routes.txt."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nmt.serve.protocols.names import language_name
 _TEXT = {"type": "string"}
 _TEXTS = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 _COUNT = {"type": "integer", "minimum": 0}
-# Fields by their names, wherever they stand; any other is a text.
+# Types of fields by name, the same in all routes; any other field is a text.
 _KINDS: dict[str, dict[str, Any]] = {
     "q": _TEXTS,
     "text": _TEXTS,
@@ -38,7 +38,7 @@ _EXAMPLES = _ENTRIES | {
     "file": "@letter.docx",
     "name": "mine",
 }
-# Of requests that are no fields.
+# Content type and example of bodies that are not fields.
 _BODIES = {
     "/RPC2": (
         "text/xml",
@@ -52,7 +52,7 @@ _ERRORS = {"400": "A mistake", "403": "No key", "429": "Too often", "503": "Too 
 
 @dataclass(frozen=True)
 class _Route:
-    """What a path does by any of its methods; needed, more: its fields."""
+    """A path with its methods, and its required (`needed`) and optional (`more`) fields."""
 
     methods: tuple[str, ...]
     path: str
@@ -64,13 +64,13 @@ class _Route:
 
     @property
     def kind(self) -> str:
-        """Return the media type of what is sent."""
+        """Return the media type of the request body."""
         return "multipart/form-data" if "file" in self.needed else _BODIES.get(self.path, ("application/json", ""))[0]
 
 
 @cache
 def _routes() -> tuple[_Route, ...]:
-    """Return all of them."""
+    """Return all routes."""
     return tuple(_read(Path(__file__).with_name("routes.txt").read_text("utf-8")))
 
 
@@ -87,7 +87,7 @@ def _read(text: str) -> Iterator[_Route]:
 
 
 def openapi() -> dict[str, Any]:
-    """Return the description."""
+    """Return the OpenAPI description."""
     from nmt import __version__
 
     paths: dict[str, Any] = {}
@@ -97,11 +97,11 @@ def openapi() -> dict[str, Any]:
 
 
 def _described(one: _Route, method: str) -> dict[str, Any]:
-    """Return a method of a path."""
+    """Return the description of one method of a path."""
     in_path = re.findall(r"{(\w+)}", one.path)
     parameters = [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in in_path]
     fields = {name: _KINDS.get(name, _TEXT) for name in (*one.needed, *one.more)}
-    told: dict[str, Any] = {"summary": one.does, "tags": [one.group]}
+    operation: dict[str, Any] = {"summary": one.does, "tags": [one.group]}
     if method in ("get", "delete"):
         parameters += [
             {"name": name, "in": "query", "required": name in one.needed, "schema": schema}
@@ -110,20 +110,20 @@ def _described(one: _Route, method: str) -> dict[str, Any]:
     elif fields:
         schema = {"type": "object", "properties": fields, "required": list(one.needed)}
         kinds = [one.kind, *(["application/x-www-form-urlencoded"] if one.kind == "application/json" else [])]
-        told["requestBody"] = {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
+        operation["requestBody"] = {"required": True, "content": {kind: {"schema": schema} for kind in kinds}}
     elif one.path in _BODIES:
-        told["requestBody"] = {"required": True, "content": {one.kind: {"example": _BODIES[one.path][1]}}}
+        operation["requestBody"] = {"required": True, "content": {one.kind: {"example": _BODIES[one.path][1]}}}
     if parameters:
-        told["parameters"] = parameters
+        operation["parameters"] = parameters
     answers = {"200": one.answer} | _ERRORS
-    return told | {"responses": {status: {"description": meaning} for status, meaning in answers.items()}}
+    return operation | {"responses": {status: {"description": meaning} for status, meaning in answers.items()}}
 
 
 # ---------------------------------------------------------------- for people
 
 
 def _command(one: _Route, address: str, examples: dict[str, Any]) -> str:
-    """Return an example: a command of curl."""
+    """Return an example as a curl command."""
     method, path = one.methods[0], re.sub(r"{\w+}", "NAME", one.path)
     given = {name: examples.get(name, "...") for name in one.needed}
     words = ["curl"] if method in ("get", "post") else [f"curl -X {method.upper()}"]
@@ -142,8 +142,8 @@ def _command(one: _Route, address: str, examples: dict[str, Any]) -> str:
 def _article(one: _Route, address: str, examples: dict[str, Any]) -> str:
     """Return a route as HTML."""
     fields = "".join(
-        f'<p class="fields"><span class="{kind}">{told}</span> {" ".join(f"<code>{name}</code>" for name in names)}</p>'
-        for kind, told, names in (("needed", "Required", one.needed), ("more", "Optional", one.more))
+        f'<p class="fields"><span class="{kind}">{word}</span> {" ".join(f"<code>{name}</code>" for name in names)}</p>'
+        for kind, word, names in (("needed", "Required", one.needed), ("more", "Optional", one.more))
         if names
     )
     example = ""
@@ -160,7 +160,7 @@ def _article(one: _Route, address: str, examples: dict[str, Any]) -> str:
 
 
 def _model_row(about: dict[str, Any]) -> str:
-    """Return a model as a row of a table."""
+    """Return a model as a row of an HTML table."""
     bleu = about["validation"].get("bleu")
     cells = [
         about["name"],
@@ -173,7 +173,7 @@ def _model_row(about: dict[str, Any]) -> str:
 
 
 def spec_page(address: str, models: Sequence[dict[str, Any]]) -> str:
-    """Return the same as HTML, and what is known of the models. address: that of the server, for the examples."""
+    """Return the description as HTML, with the models of the server. `address` is the server's, for the examples."""
     source, target = str(models[0]["source"]), str(models[0]["target"])
     pair = {"source_lang": source.upper(), "target_lang": target.upper()}
     codes = {"source": source, "target": target, "srcLangCode": source, "trgLangCode": target}

@@ -1,4 +1,4 @@
-"""What the page asks beyond the protocols of others: sentences with their words, and completions while one types."""
+"""Routes of the web page that other protocols lack: sentences with their words, and completions while typing."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from nmt.serve.web import (
 )
 
 _MOST_TYPED = 2_000
-"""Characters of a sentence that is completed: its model reads no more, and a thread cannot be stopped."""
+"""Maximum characters of a sentence to complete: the model reads no more, and a running thread cannot be stopped."""
 _MOST_TICKET = 100
 
 
 async def models(request: Request) -> Response:
-    """GET /api/models."""
+    """Answer GET /api/models."""
     found = []
     await asyncio.to_thread(bleu_signature)  # loads a library, once
     for one in service_of(request).models.all:
@@ -58,8 +58,8 @@ async def models(request: Request) -> Response:
 
 
 async def sentences(request: Request) -> Response:
-    """POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention, and
-    with the terms of the glossary that the model has not followed."""
+    """Answer POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention,
+    and with the glossary terms that the model has not followed."""
     service = service_of(request)
     fields = await read_fields(request, service)
     client = enter(request, fields)
@@ -89,7 +89,7 @@ async def sentences(request: Request) -> Response:
 
 
 async def complete(request: Request) -> Response:
-    """POST /api/complete: translations of a sentence that begin with what was typed."""
+    """Answer POST /api/complete: translations of a sentence that begin with the typed text."""
     service = service_of(request)
     fields = await read_fields(request, service)
     client = enter(request, fields)
@@ -109,7 +109,7 @@ async def complete(request: Request) -> Response:
         async with service.in_time(service.settings.limits.seconds):
             try:
                 return await service.sessions.complete(model, client, text, typed, count)
-            except NMTError as error:  # the model's settings are not for completing
+            except NMTError as error:  # the model's settings do not allow completions
                 raise RequestError(400, str(error)) from None
 
     found = await while_connected(request, work())
@@ -117,7 +117,7 @@ async def complete(request: Request) -> Response:
 
 
 async def file(request: Request) -> Response:
-    """POST /api/file: as /translate_file; `ticket` is a word under which /api/progress tells how far it is."""
+    """Answer POST /api/file, like /translate_file; `ticket` is a key under which /api/progress reports progress."""
     service = service_of(request)
     fields = await read_multipart(request, service)
     client = enter(request, fields)
@@ -133,12 +133,12 @@ async def file(request: Request) -> Response:
         ticket,
     )
     name = await while_connected(request, translate_file_of(service, wish, client))
-    told = {"url": f"download_file/{name}", "name": service.files.get(name)[0], "seconds": SECONDS_KEPT}
-    return CompactJSON(told)
+    content = {"url": f"download_file/{name}", "name": service.files.get(name)[0], "seconds": SECONDS_KEPT}
+    return CompactJSON(content)
 
 
 async def progress(request: Request) -> Response:
-    """GET /api/progress?ticket=...: sentences of a file that are done, and all of them."""
+    """Answer GET /api/progress?ticket=...: the number of a file's sentences that are done, and of all."""
     done, count = service_of(request).files.progress(request.query_params.get("ticket", ""))
     return CompactJSON({"done": done, "count": count})
 

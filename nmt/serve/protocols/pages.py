@@ -1,4 +1,4 @@
-"""Pages for people: the translator and the description of the API, with what the browser loads for them."""
+"""HTML pages: the translator and the API description, with the files that the browser loads for them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def _file(name: str, media_type: str) -> Route:
 
 
 async def specification(request: Request) -> Response:
-    """GET /spec: OpenAPI."""
+    """Answer GET /spec: the OpenAPI description."""
     return CompactJSON(openapi())
 
 
 async def documentation(request: Request) -> Response:
-    """GET /docs: the same for people, and the models of this server."""
+    """Answer GET /docs: the API description as a page, with the models of this server."""
     await asyncio.to_thread(bleu_signature)  # loads a library, once
     models = [one.about for one in service_of(request).models.all]
     return Response(spec_page(public_address(request), models), media_type="text/html", headers=_HEADERS)
