@@ -19,7 +19,9 @@ F4 = np.dtype("f4")
 BEGIN = """
 import time
 import numpy as np
-from nmt.rnn.kernels.machine_code import ahead, compiling, update
+from nmt.rnn.kernels.machine_code import ahead
+from nmt.rnn.kernels.memory import compiling
+from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.products.product import _product_task
 F4, compiled = np.dtype("f4"), []
 compile_it = compiling.compile_native

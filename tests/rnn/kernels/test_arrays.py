@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[3]
 COUNTING = """
 import ctypes
 import numpy as np
-from nmt.rnn.kernels.memory import arrays, machine_code
+from nmt.rnn.kernels.machine_code import objects as machine_code
+from nmt.rnn.kernels.memory import arrays
 system = ctypes.CDLL(None)
 system.aligned_alloc.restype, system.aligned_alloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t] * 2
 system.free.restype, system.free.argtypes = None, [ctypes.c_void_p]
@@ -79,7 +80,8 @@ for kind in ("f4", "f8", "u4", "i4"):
 
 SEARCH = """
 from nmt.rnn.device import CandidateLists
-from nmt.rnn.kernels.search import candidates, choose, products, search
+from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.search import best_tokens as search, candidates, choose
 H, V = 20, 700
 for number in ("f4", "f8"):
     W, bias = normal(H, V, dtype=number), normal(V, dtype=number)
