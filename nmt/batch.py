@@ -1,4 +1,4 @@
-"""Translating columns of tables, batch by batch, in the workers of somebody else's engine.
+"""Translating columns of tables, batch by batch, in the workers of another engine.
 
 from nmt.batch import BatchTranslator
 dataset.map_batches(BatchTranslator("runs/de-en", column="text", threads=1), batch_format="pandas", concurrency=2)
@@ -34,7 +34,7 @@ _loading = threading.Lock()
 
 @dataclass(frozen=True)
 class Rows:
-    """What came of rows, one entry each: an error is empty where there is none, and the translation where there is
+    """Results of rows, one entry each: an error is empty where there is none, and the translation where there is
     one."""
 
     texts: list[str]

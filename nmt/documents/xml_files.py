@@ -39,7 +39,7 @@ _ROOTS: dict[str, frozenset[str]] = {
 
 @dataclass(slots=True)
 class _Element:
-    """What an element contains directly."""
+    """The direct content of an element."""
 
     name: str
     parent: int

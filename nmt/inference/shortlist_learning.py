@@ -89,8 +89,8 @@ class ShortlistLearner:
 
 @dataclass(frozen=True)
 class Misses:
-    """How many of `tokens` target subwords, including EOS, are not candidates of their sentence, and the mean number of
-    candidates."""
+    """Misses among `tokens` target subwords, including EOS, that are not candidates of their sentence; the mean number
+    of candidates."""
 
     tokens: int
     missing: int

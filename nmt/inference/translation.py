@@ -1,4 +1,4 @@
-"""What a translation is, and what may be asked of one: the values that `Translator` takes and gives."""
+"""Translations and requests for them: the values that `Translator` takes and returns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MOST_SHOWN = 8
 
 
 class SearchSettings(TypedDict, total=False):
-    """What each key means stands in the `decoding` section of configs/reference.yaml; None is the configured value."""
+    """Settings of a search, explained in the `decoding` section of configs/reference.yaml; None is the configured value."""
 
     beam_size: int | None
     length_penalty: LengthPenalty | None
@@ -69,7 +69,7 @@ class SearchSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Wishes:
-    """What translations are to hold; lists have an entry for each sentence.
+    """Text that translations must or should contain; lists have an entry for each sentence.
 
     prefixes: text they begin with, in whole words, one text for all of them if it is a string; constraints: phrases
     they hold; glossary: phrases that are preferred; forbidden: words and phrases that no translation holds, as the
@@ -97,7 +97,7 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Detail:
-    """How a translation came about: its subwords with log-probabilities, the end `</s>` among them where it ended by
+    """Details of a translation: its subwords with log-probabilities, the end `</s>` among them where it ended by
     itself, and their attention [T, S] to the source's subwords and its end. Alignment: pairs of words (source,
     target), counted from 0. Warnings are for people."""
 
@@ -182,7 +182,7 @@ def checked_count(path: str, count: int, name: str) -> int:
 
 
 def checked_texts(whose: str, name: str, texts: Iterable[str]) -> list[str]:
-    """Return texts that somebody gave, as a list. Raises TypeError: It is one text, or holds something else than
+    """Return texts from a caller as a list. Raises TypeError: It is one text, or contains something else than
     texts."""
     promise = f"{whose}: {name} must be a list of strings"
     if not isinstance(texts, Iterable) or isinstance(texts, str | bytes | Mapping | Set):
@@ -195,7 +195,7 @@ def checked_texts(whose: str, name: str, texts: Iterable[str]) -> list[str]:
 
 
 def checked_text(whose: str, name: str, text: str) -> str:
-    """Return one text that somebody gave. Raises TypeError: It is something else."""
+    """Return one text from a caller. Raises TypeError: It is something else."""
     if not isinstance(text, str):
         raise TypeError(f"{whose}: {name} must be one string, got {'None' if text is None else type(text).__name__}")
     return text

@@ -44,7 +44,7 @@ def _nothing(*names: str) -> None:
 
 @dataclass(frozen=True)
 class GradientTarget:
-    """Where the gradients of a batch go. `tokens`: the divisor of the loss, the real target tokens of the update that
+    """A sink for a batch's gradients. `tokens`: the divisor of the loss, the real target tokens of the update that
     the batch belongs to. `ready` is called with names, or prefixes before a dot, of parameters whose gradients are
     final, in the order of the backward pass; parameters that it is not called with are ready at the end.
     """

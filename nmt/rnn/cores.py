@@ -1,4 +1,4 @@
-"""How many threads can compute at once: the cores this process may use, and the CPU quota it is granted."""
+"""The number of threads that can compute at once: the cores this process may use, and the CPU quota it is granted."""
 
 from __future__ import annotations
 

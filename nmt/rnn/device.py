@@ -1,4 +1,4 @@
-"""Where arrays are stored and computation runs: the processor, or a GPU.
+"""Devices, on which arrays are stored and computation runs: the processor, or a GPU.
 
 The code that runs cells, wires layers or updates parameters is written once, with three things of a device: `xp`, a
 module with NumPy's functions for its arrays; the named operations below; and `executable`, which runs a cell's plan.

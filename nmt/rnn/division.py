@@ -1,4 +1,4 @@
-"""How threads share a run over time: each computes its own rows of the batch, or its own hidden units.
+"""Division of a run over time between threads: each computes its own rows of the batch, or its own hidden units.
 
 The choice affects only speed: the results are bit-identical. Limits are in tuning.py, measured by
 benchmarks/schedules.py.

@@ -45,7 +45,7 @@ _SIDE_BULK = 4
 
 @dataclass(frozen=True)
 class Ask:
-    """What a request wants for each of its sentences. `glossary`: pairs of phrases."""
+    """Options of a request for each of its sentences. `glossary`: pairs of phrases."""
 
     n_best: int = 1
     details: bool = False

@@ -1,4 +1,4 @@
-"""What all protocols share: translate texts within the limits."""
+"""The service behind all protocols: translate texts within the limits."""
 
 from __future__ import annotations
 

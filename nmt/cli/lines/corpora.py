@@ -96,7 +96,7 @@ def tasks_of(inputs: Sequence[str], output: Path, shard: tuple[int, int]) -> lis
 
 @dataclass(frozen=True)
 class Work:
-    """How to translate rows.
+    """Options for translating rows.
 
     form: The format of all files, one of FORMATS; None detects it by their names. columns: Column names of tables.
     translate: Translates a list of rows. size: Number of rows at a time.

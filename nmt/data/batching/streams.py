@@ -14,7 +14,7 @@ from nmt.special_tokens import EOS_ID, PAD_ID
 
 @dataclass(frozen=True)
 class Segment:
-    """The same time steps of all streams, [T, B], C-contiguous int32, padded with PAD_ID.
+    """One span of time steps of all streams, [T, B], C-contiguous int32, padded with PAD_ID.
 
     Row b of `tgt_out` is the text of stream b, `tgt_in` the token before each of these; lengths [B] int32, longest
     first. Each row continues the previous segment of the same `part` of the streams, unless `starts` is true: then all

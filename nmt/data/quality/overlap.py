@@ -29,7 +29,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Likeness(IntEnum):
-    """How similar two lines are; larger is more similar."""
+    """The similarity of two lines; larger is more similar."""
 
     NONE = 0
     NEAR = 1

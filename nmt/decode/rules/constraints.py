@@ -18,8 +18,8 @@ Phrase = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of a sentence's phrases a hypothesis has said: which are complete, and how far the one is that it is
-    in the middle of. Its last tokens count for whichever phrases they begin or complete (Aho and Corasick 1975), so
+    """Progress of a hypothesis through its sentence's phrases: which are complete, and how far it is in the one that it
+    is in the middle of. Its last tokens count for whichever phrases they begin or complete (Aho and Corasick 1975), so
     that a phrase which repeats its own beginning, or lies within another one, is seen where it stands."""
 
     phrases: tuple[Phrase, ...]
@@ -196,7 +196,7 @@ class Glossary(Rule):
                 scores[row, token] += self.bonus * _gain(progress, token)
 
     def reward_given(self, score: np.ndarray, extra: Extra, token: int) -> None:
-        """See `Rule`. The steps are those of `apply`, so that the bits are the same."""
+        """Return the rewards of given tokens, by the steps of `apply`, so that the bits are the same (see `Rule`)."""
         (progress,) = extra["glossary"]
         if progress.place:
             score -= self.bonus * progress.begun

@@ -59,7 +59,7 @@ def check_params(where: str, expected: Mapping[str, Param], arrays: Mapping[str,
 
 
 class Again(NamedTuple):
-    """How derived arrays are refilled: `job` describes one, and is valid as long as the parameter's array is the same;
+    """Refill derived arrays: `job` describes one, and is valid as long as the parameter's array is the same;
     `run` refills several."""
 
     job: Callable[[Packed], Any]

@@ -1,4 +1,4 @@
-"""What a run must compute besides its output: selected gradients, and recorded values.
+"""Results that a run must compute besides its output: selected gradients, and recorded values.
 
 What is not requested is never built: a pass that needs no gradient of a matrix has no product for it, and stores
 nothing for it.

@@ -23,7 +23,7 @@ from nmt.rnn.scan.tape import Gradients, Tape
 
 @dataclass
 class ChunkedResult:
-    """The same as `tape.Result`, over all chunks; `tapes` are those of the chunks that ran, by their first steps, in
+    """A `tape.Result` over all chunks; `tapes` are those of the chunks that ran, by their first steps, in
     the order they ran."""
 
     y: np.ndarray

@@ -1,4 +1,4 @@
-"""Which batches of an epoch form one update, and which process computes each of them.
+"""Assign the batches of an epoch to updates, and those of an update to processes.
 
 The gradients of all batches of an update are summed: by one process in turn (`training.batch_multiplier`), by several
 ranks in parallel, or both. The update is the same in each case: the plan depends only on (seed, epoch, number of
