@@ -40,7 +40,7 @@ _MOST_SHOWN = 8
 
 
 class SearchSettings(TypedDict, total=False):
-    """Settings of a search, explained in the `decoding` section of configs/reference.yaml; None is the configured value."""
+    """Settings of a search, explained in the section `decoding` of configs/reference.yaml; None: the configured value."""
 
     beam_size: int | None
     length_penalty: LengthPenalty | None
