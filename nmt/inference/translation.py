@@ -40,7 +40,7 @@ _MOST_SHOWN = 8
 
 
 class SearchSettings(TypedDict, total=False):
-    """Settings of a search, explained in the section `decoding` of configs/reference.yaml; None: the configured value."""
+    """Settings of a search, explained in the section `decoding` of configs/reference.yaml; None: as configured."""
 
     beam_size: int | None
     length_penalty: LengthPenalty | None
