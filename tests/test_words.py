@@ -14,8 +14,10 @@ COINED = re.compile(r"\b(?:look_away|begin_meetings|SELFISH_LOOKS|PATIENT_LOOKS|
 
 
 def docstrings(tree):
-    """Yield the name and docstring of each module, class and function."""
+    """Yield the name and docstring of each module, class and function, and the docstrings of attributes."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield f"line {node.lineno}", node.value.value
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield getattr(node, "name", "module"), ast.get_docstring(node) or ""
 

@@ -17,7 +17,7 @@ States = dict[str, np.ndarray]
 TokenIds = Sequence[Sequence[int]]
 """Token ids of each sentence."""
 ForcedScores = tuple[list[np.ndarray], list[np.ndarray]]
-"""See `ScoringModel.forced_log_probs`."""
+"""Token ids of each sentence, as `ScoringModel.forced_log_probs` takes them."""
 
 
 @dataclass(frozen=True)

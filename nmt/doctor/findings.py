@@ -40,7 +40,7 @@ class Finding:
     count: int
     total: int
     what: str
-    """What applies to these lines: `200 of 1,000 lines WHAT`."""
+    """The statement about these lines: `200 of 1,000 lines WHAT`."""
     unit: str = "lines"
     examples: tuple[Example, ...] = ()
     advice: str = ""

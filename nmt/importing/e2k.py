@@ -19,7 +19,7 @@ NAMES = {"e_emb.weight", "k_emb.weight", "pre_decoder.weight_ih_l0", "post_decod
 _HEADS = 4
 _MOST_STEPS = 16
 _SPACE = "<space>"
-"""How a token that is a space is written, since spaces separate tokens."""
+"""The written form of a token that is a space, since spaces separate tokens."""
 
 
 def from_tensors(tensors: Tensors, metadata: Mapping[str, str]) -> Imported:

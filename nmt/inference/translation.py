@@ -116,13 +116,13 @@ class Translation:
     text: str
     """Detokenised, without line breaks."""
     score: float
-    """What the search ranked by: the log-probability after the length penalty."""
+    """The value that the search ranked by: the log-probability after the length penalty."""
     log_prob: float
     """Sum of the subwords' natural log-probabilities, the end of sentence included."""
     detail: Detail | None = field(default=None, repr=False)
-    """Where it was asked for."""
+    """The details, if they were requested."""
     warnings: tuple[str, ...] = ()
-    """What may be wrong with it, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what `lacking` says."""
+    """Possible faults, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what `lacking` says."""
 
 
 def lacking(whose: str, unknown: Sequence[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from nmt.rnn import tuning
 
 Division = Literal["rows", "units"]
-"""What the threads divide in a time loop: the rows of the batch, or the hidden units."""
+"""The axis that threads divide in a time loop: the rows of the batch, or the hidden units."""
 
 
 def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:

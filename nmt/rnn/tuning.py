@@ -55,7 +55,7 @@ LAYER_SIZES = 16
 """Sizes (steps and rows) for which layers keep memory of prepared runs. Not measured."""
 
 SENTENCE_SIZES = 64
-"""The same for an encoder, where every sentence length is one size. Not measured."""
+"""The limit above, for an encoder, where every sentence length is one size. Not measured."""
 
 # ------------------------------------------------------------ steps of a search (prepared_step.py, compiled_beam.py)
 

@@ -17,7 +17,7 @@ from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.graph import Value, topological
 
 Recompute = Literal["attention", "gates"]
-"""What the backward pass recomputes: only values of source positions x features, or activations too."""
+"""The values that the backward pass recomputes: only those of source positions x features, or activations too."""
 
 Keep = tuple[tuple[str, bool], ...]
 """Names of noted values (`Scope.note`), and whether each is kept for the backward pass; a value with False is

@@ -83,7 +83,7 @@ class Methods:
 
             self._risk = MinimumRisk(config, model, tgt_subwords, threads)
         self.repeats = 2 if settings.r_drop else 1
-        """How often each target token is counted in a prepared batch."""
+        """The count of each target token in a prepared batch."""
         self.recounts = settings.r_drop > 0 or bool(source.sampling_alpha or config.data.tgt.sampling_alpha)
         """Whether a prepared batch can have other numbers of tokens than planned."""
 

@@ -49,7 +49,7 @@ class TrainingState:
     batches_an_update: int = 1
     """Batches whose gradients make one update: training.batch_multiplier times the number of ranks."""
     dealt: list[tuple[int, int]] = field(default_factory=list)
-    """How earlier runs grouped the beginning of this epoch: pairs of (batches per update, batches used that way)."""
+    """The grouping of the start of this epoch by earlier runs: pairs of (batches per update, batches used that way)."""
     corpus: list[int] = field(default_factory=list)
     """Pairs and target tokens of the training corpus, to notice that it has changed."""
 

@@ -21,4 +21,4 @@ ROW_THREADS = 256
 """Threads of a block of row work, at most."""
 
 SHARED_ROW_THREADS = 128
-"""The same for a block that shares its row with others."""
+"""The limit above, for a block that shares its row with others."""

@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike
 from nmt.errors import DeviceError
 
 ByteSums = Literal["vnni", "sdot", "pairs", "bytes"]
-"""How four products of bytes are added to an int32: by one instruction of x86 (unsigned by signed, "vnni") or of Arm
+"""The way to add four products of bytes to an int32: by one instruction of x86 (unsigned by signed, "vnni") or of Arm
 (signed by signed, "sdot"), as two products of 16-bit pairs, or as four plain products."""
 
 
