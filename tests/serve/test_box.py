@@ -31,6 +31,7 @@ def hostile(tmp_path_factory):
     (folder / "own_work.py").write_text(
         "def busy():\n    while True:\n        pass\n    yield 0\n"
         "def large():\n    yield len(bytearray(600 * 2**20))\n"
+        "def grows():\n    yield len(bytes(96 * 2**20).replace(b'\\0', b'x'))\n"
         "def much():\n    for _ in range(300):\n        yield b'x' * 2**20\n"
         "def deep():\n    def inner(n):\n        return inner(n) + 1\n    yield inner(0)\n"
         "def broken():\n    yield 1 // 0\n"
@@ -97,6 +98,18 @@ def test_each_budget_holds_and_the_next_job_is_done(box):
         box._idle.clear()  # of the loop that is over
         assert asyncio.run(after()) == [[7, "x", b"y", (1.5, None, True)]]
         box._idle.clear()
+
+
+def test_a_worker_that_has_grown_is_not_given_another_job(box):
+    """It exits, which frees its memory; the job that comes at once goes to another one."""
+
+    async def run():
+        for _ in range(10):
+            assert await box.run(job("grows"), "a") == [96 * 2**20]
+            assert await box.run(job("plain", 1), "a")
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    box._idle.clear()  # of the loop that is over
 
 
 def test_a_mistake_of_ours_keeps_its_traceback_in_the_log(box, caplog):

@@ -103,15 +103,15 @@ class Box:
         """
         async with (self._long if job.is_long else self._short).of(client):
             worker = self._idle.pop() if self._idle else await self._fork()
-            is_whole = False
+            is_whole = goes_on = False
             try:
                 await self._send(worker, frame((job.name, job.args, job.seconds, job.memory)))
                 pieces, kind, value = await self._answer(worker, job)
-                is_whole = kind == "end"
+                is_whole, goes_on = kind == "end", kind == "end" and bool(value)
             except (asyncio.IncompleteReadError, ConnectionError):
                 pieces, kind, value = [], "ended", None
             finally:
-                if is_whole and not worker.reader.at_eof():
+                if goes_on and not worker.reader.at_eof():
                     self._idle.append(worker)
                 else:
                     self._kill(worker)

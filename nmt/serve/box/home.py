@@ -106,13 +106,14 @@ def _serve_jobs(connection: socket.socket) -> None:
         try:
             for piece in getattr(text_work, name)(*args):
                 connection.sendall(frame(("piece", piece)))
-            answer, is_well = ("end", None), True
+            goes_on = _largest() - began <= _MOST_GROWN
+            answer: tuple[str, Any] = ("end", goes_on)  # said, since the server might see the end of the stream late
         except Exception as error:  # noqa: BLE001 - it is reported to the server, which raises or logs it
-            answer, is_well = _report(error), False
+            answer, goes_on = _report(error), False
         del args
         with contextlib.suppress(OSError):  # the server has stopped listening
             connection.sendall(frame(answer))
-        if not is_well or _largest() - began > _MOST_GROWN:
+        if not goes_on:
             return
 
 
