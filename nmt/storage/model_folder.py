@@ -100,15 +100,16 @@ def load_subwords(
     """
     from nmt.data.tokens.subword_files import read_subwords
 
-    paths = [folder / name for name in subword_names(joint=joint)]
-    contents = [_read_subwords(path) for path in paths]
-    if of is not None and digest != _digest(*contents):
+    paths = dict.fromkeys(folder / name for name in subword_names(joint=joint))  # with `joint` a single one
+    contents = {path: _read_subwords(path) for path in paths}
+    both = list(contents.values())
+    if of is not None and digest != _digest(both[0], both[-1]):
         raise CheckpointError(
             f"{of}: must have been trained with the subwords beside it, got other ones; "
             "put back the .spm files that belong to it"
         )
     found = []
-    for path, content in list(zip(paths, contents, strict=True))[: 1 if joint else 2]:
+    for path, content in contents.items():
         try:
             found.append(read_subwords(content))
         except DataError as error:

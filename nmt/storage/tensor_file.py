@@ -170,6 +170,11 @@ class MappedFile:
             )
 
 
+def mapped_file(path: Path) -> MappedFile | None:
+    """Return the present state of a file, or None within `reading_whole`, where nothing is mapped."""
+    return None if _is_whole.get() else MappedFile(path)
+
+
 def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:
     """Return a file's map or bytes, the position of the data, every tensor's entry, and the metadata. Raises
     _MalformedError."""

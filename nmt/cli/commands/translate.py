@@ -163,7 +163,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         translator = _load(model_dir, options)
         _settle(job, translator)
         if options["resume"]:
-            run = identity(job, translator, model_dir, options)
+            run = identity(job, translator, options)
             tsv = job.form == "tsv"
             job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=tsv))
             job.writer, job.number, records = job.continued.writer, job.continued.answered, job.continued.rest
@@ -212,7 +212,7 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
     _settle(job, translator)
     new = options["output_column"]
     columns = Columns(options["column"], new, f"{new}_error", f"{new}_score" if scores else None)
-    run = identity(job, translator, model_dir, options) | {"columns": [columns.text, new, scores]}
+    run = identity(job, translator, options) | {"columns": [columns.text, new, scores]}
     left_out = ("n_best", "replace_unk", "details", "dictionary")
     settings = {name: value for name, value in job.search.items() if name not in left_out}
     with contextlib.closing(Meter()) as meter:
