@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,10 @@ class Tensors:
 
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
+
+    def count(self, name: str, first: int = 0) -> int:
+        """Return the number of layers: of tensors named `name` with `first`, `first` + 1, ... in the place of {}."""
+        return next(n for n in count() if name.format(first + n) not in self)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor. Raises CheckpointError if it is missing."""
@@ -147,6 +152,15 @@ class Params:
         """Add an LSTM or a GRU, depending on `kind`."""
         make = self.torch_gru if kind == "gru" else self.torch_lstm
         make(name, names, input_size, hidden_size)
+
+    def torch_cells(self, kind: str, theirs: str, input_size: int, hidden_size: int) -> int:
+        """Add the decoder's layers and return their number; `theirs` has the places `part`, of CELL_PARTS, and `layer`
+        to fill in."""
+        layers = self.tensors.count(theirs.replace("{part}", "weight_hh").replace("{layer}", "{}"))
+        for layer in range(layers):
+            names = [theirs.format(part=part, layer=layer) for part in CELL_PARTS]
+            self.torch_cell(kind, f"decoder.cell.{layer}", names, hidden_size if layer else input_size, hidden_size)
+        return layers
 
     def table(self, name: str, theirs: str, order: Sequence[int], size: int) -> None:
         """Add an embedding table with its rows in our order; -1 stands for a row of zeros."""

@@ -86,19 +86,19 @@ def score(
         raise click.UsageError("--independent is for language models, which have no --src.")
     if src is None and (lm is not None or lm_weight is not None):
         raise click.UsageError("--lm and --lm-weight are for translations, which have --src.")
-    text_model = None
+    language_model = None
     if src is None:
-        text_model = load_saved_model(model_dir, loading.pop("checkpoint"), cells=loading.pop("cells"))
-        if text_model.config.task != "lm":
+        language_model = load_saved_model(model_dir, loading.pop("checkpoint"), cells=loading.pop("cells"))
+        if language_model.config.task != "lm":
             raise click.UsageError("Give --src, the text that --tgt translates: MODEL_DIR contains a translator.")
     inputs: dict[str, str | list[Path]] = {"--tgt": tgt, "a file of the model": model_files(Path(model_dir))}
     check_apart({"-o": output}, inputs if src is None else {"--src": src, **inputs})
     name = src if src is not None else tgt
     with telling_notices(name) as notices, output_lines(output) as writer:
         report = _Report(writer, notices, output_format)
-        if text_model is not None:
-            _score_text(report, text_model, tgt, not independent, loading)
-        else:
+        if language_model is not None:
+            _score_text(report, language_model, tgt, not independent, loading)
+        elif src is not None:
             how = {"batch_size": batch_size, "lm_weight": lm_weight}
             _score_pairs(report, model_dir, src, tgt, how, {"lm": lm, **loading})
 
