@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.system.files import explain, remedy, write_bytes
+from nmt.system.files import write_bytes, writing
 from nmt.system.paths import is_file
 
 
@@ -72,10 +72,8 @@ class LengthModel:
 
 def save_length_model(path: Path, model: LengthModel) -> None:
     """Write `lengths.json`. Raises CheckpointError."""
-    try:
+    with writing(path):
         write_bytes(path, (json.dumps(model.to_dict()) + "\n").encode(), sync=True)
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def load_length_model(path: Path) -> LengthModel | None:

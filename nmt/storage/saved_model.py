@@ -30,7 +30,7 @@ from nmt.storage.model_folder import (
 from nmt.storage.shortlist_file import load_shortlist, shortlist_from, shortlist_tensors
 from nmt.storage.tensor_file import MappedFile, map_tensors, mapped_file, tensor_checksum, write_tensors
 from nmt.storage.trained_settings import check_settings
-from nmt.system.files import explain, remedy
+from nmt.system.files import writing
 from nmt.system.paths import exists, is_file, named
 
 if TYPE_CHECKING:
@@ -224,10 +224,8 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
         "scores": saved.content.get("scores") or {"update": state.get("best_update"), **state.get("best_scores", {})},
         **{key: saved.content[key] for key in _KEPT if key in saved.content},
     }
-    try:
+    with writing(path):
         write_tensors(path, tensors, content)
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError, ShapeError
 from nmt.storage.tensor_file import map_tensors, write_tensors
-from nmt.system.files import explain, remedy
+from nmt.system.files import writing
 from nmt.system.paths import is_file
 
 if TYPE_CHECKING:
@@ -45,10 +45,8 @@ def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path)
 
 def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) -> None:
     """Write a shortlist with its metadata, which include the digest of its subwords. Raises CheckpointError."""
-    try:
+    with writing(path):
         write_tensors(path, shortlist_tensors(shortlist), content)
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:
