@@ -46,7 +46,9 @@ def tensors_below(path: Path, values: Any, below: Any) -> Mapping[str, Any]:
     for name in str(below).split("/") if below else []:
         values = values.get(name) if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping):
-        raise CheckpointError(f"{path}: must hold tensors by name{f' below {below}' if below else ''}, got none there")
+        raise CheckpointError(
+            f"{path}: must contain tensors by name{f' below {below}' if below else ''}, got none there"
+        )
     return {str(k): v for k, v in values.items()}
 
 

@@ -18,7 +18,7 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, our_order
 from nmt.importing.torch_file import Inert
-from nmt.importing.unit_lists import beside, read_units
+from nmt.importing.unit_lists import next_to, read_units
 
 KIND = "fairseq"
 _KNOWN_BY = ("encoder.embed_tokens.weight", "encoder.lstm.weight_ih_l0", "decoder.layers.0.weight_ih")
@@ -39,7 +39,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     damaged, or cannot be represented exactly."""
     model = values.get("model")
     if not isinstance(model, dict):
-        raise CheckpointError(f"{path}: model must hold tensors, got something else")
+        raise CheckpointError(f"{path}: model must contain tensors, got something else")
     tensors = Tensors.of_file(path, {str(k): v for k, v in model.items()})
     found = [_units(path, values, side) for side in ("source_lang", "target_lang")]
     place = str(path.parent)
@@ -134,7 +134,7 @@ def _units(path: Path, values: Mapping[str, Any], side: str) -> list[str]:
     lang = _setting(values, side)
     if not isinstance(lang, str) or not lang:
         raise CheckpointError(f"{path}: {side} must be in its settings (args or cfg), got {lang!r:.40}")
-    where = beside(path.parent, f"dict.{lang}.txt")
+    where = next_to(path.parent, f"dict.{lang}.txt")
     lines = [line.removesuffix(" #fairseq:overwrite") for line in read_units(where)]
     words = [line.rpartition(" ") for line in lines]
     if wrong := [n for n, (word, _, count) in enumerate(words, start=1) if not word or not count.isdecimal()]:

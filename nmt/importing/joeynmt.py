@@ -43,7 +43,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     damaged, or cannot be represented exactly."""
     state = values["model_state"]
     if not isinstance(state, dict):
-        raise CheckpointError(f"{path}: model_state must hold tensors, got something else")
+        raise CheckpointError(f"{path}: model_state must contain tensors, got something else")
     tensors = Tensors.of_file(path, {str(k): v for k, v in state.items()})
     keys = _settings(path.parent / "config.yaml")
     numbers = _special(path.parent / "config.yaml", keys)

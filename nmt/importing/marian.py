@@ -21,7 +21,7 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, our_order
 from nmt.importing.settings_text import check_settings, parse_settings, read_settings
-from nmt.importing.unit_lists import beside, read_sentencepiece, read_units
+from nmt.importing.unit_lists import next_to, read_sentencepiece, read_units
 
 KIND = "marian"
 SETTINGS = "special:model.yml"
@@ -86,7 +86,7 @@ def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
         raise CheckpointError(
             f"{beside_it}: vocabs must be two files, of the source and of the target, got {found!r:.80}"
         )
-    sides = [_side(beside(path.parent, name)) for name in found]
+    sides = [_side(next_to(path.parent, name)) for name in found]
     imported = build(KIND, tensors, sides, residual=options.get("skip") is True)
     imported.settings["decoding"] |= _decoding(decoder)
     return imported

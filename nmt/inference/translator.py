@@ -192,7 +192,7 @@ class Translator(TranslationPipeline):
         from nmt.decode import search
 
         sentences = checked_texts("Translator", "sentences", sentences)
-        self.check_unchanged()
+        self._check_unchanged()
         n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(self.config.decoding, settings)
         model = self.model_with(settings.get("lm_weight"))
@@ -298,7 +298,7 @@ class Translator(TranslationPipeline):
         found.model, found.loaded = model, tuple(one for each in (self, *others) for one in each.loaded)
         return found
 
-    def check_unchanged(self) -> None:
+    def _check_unchanged(self) -> None:
         """Raise CheckpointError if a file whose numbers are in use was written into."""
         for one in (*self.loaded, *([] if self.prior is None else [self.prior])):
             one.check_unchanged()

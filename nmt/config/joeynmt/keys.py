@@ -1,7 +1,7 @@
 """Table of JoeyNMT's keys: what each is called here, its defaults, and the values that are supported.
 
 Names are those of JoeyNMT 2.3 (its config.py and configs). Keys that depend on one another are converted in
-`settings.py`. `nmt.importing.joeynmt` reads the settings beside a checkpoint by the same table.
+`settings.py`. `nmt.importing.joeynmt` reads the settings next to a checkpoint by the same table.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def _side(theirs: str, ours: str) -> dict[str, Key]:
         f"{theirs}.lowercase": Key(f"{ours}.lowercase", False),
         f"{theirs}.normalize": Key(only=(False,), advice="normalise the text before"),
         f"{theirs}.has_prompt": Key(only=(False,), advice="there are no prompts here"),
-        f"{theirs}.tokenizer_cfg.pretokenizer": Key(only=("none",), advice="cut the text before"),
+        f"{theirs}.tokenizer_cfg.pretokenizer": Key(only=("none",), advice="split the text before"),
         f"{theirs}.tokenizer_cfg.alpha": without,
         f"{theirs}.tokenizer_cfg.dropout": without,
         f"{theirs}.tokenizer_cfg.num_merges": Key(),
