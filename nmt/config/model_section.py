@@ -159,8 +159,7 @@ class EncoderConfig(_Side):
     factors: tuple[Width, ...] = Field(
         default=(),
         strict=False,
-        description="Sizes of the vectors of data.src_factors, in their order, which are concatenated to that of the "
-        "subword.",
+        description="Sizes of the vectors of data.src_factors, in their order, concatenated to that of the subword.",
     )
     kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
     max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)

@@ -1,4 +1,4 @@
-"""What all exports have in common: which models they support, and the folder of settings, subwords and a script."""
+"""The parts common to all exports: which models they support, and the folder of settings, subwords and a script."""
 
 from __future__ import annotations
 

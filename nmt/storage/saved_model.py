@@ -92,9 +92,9 @@ class ModelFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel(ModelFacts):
-    """A model in memory, made from files that were opened once: whoever needs its settings, vocabularies or fingerprint
-    asks this value. `network`: a `TranslationModel` or `LanguageModel`; `parameters`: the count of numbers in its
-    files; `mapped`: the file whose bytes the network uses, None if they were read."""
+    """A model in memory, made from files that were opened once: its settings, vocabularies and fingerprint are those of
+    these files. `network`: a `TranslationModel` or `LanguageModel`; `parameters`: the count of numbers in its files;
+    `mapped`: the file whose bytes the network uses, None if they were read."""
 
     network: Any
     parameters: int
