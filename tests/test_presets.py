@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from nmt.cli.commands.train import train
 from nmt.config import config_from_dict, dump_config, load_config
-from nmt.config.presets import NAMES, over_preset, preset_values, told
+from nmt.config.presets import NAMES, over_preset, preset_values, settings_of_preset
 from nmt.errors import ConfigError
 
 TEXTS: dict[str, Any] = {
@@ -64,7 +64,7 @@ def test_merging() -> None:
     preset = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
     assert over_preset({"a": {"c": {"f": 4}}, "e": None}, preset) == {"a": {"b": 1, "c": {"d": 2, "f": 4}}, "e": None}
     assert over_preset({"a": 5}, preset) == {"a": 5, "e": 3}
-    assert told({"a": {"b": 9}}, {"a": {"b": 1, "c": True}}) == ["a: c true"]
+    assert settings_of_preset({"a": {"b": 9}}, {"a": {"b": 1, "c": True}}) == ["a: c true"]
     assert preset == {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
 
 

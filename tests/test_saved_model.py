@@ -169,5 +169,5 @@ def test_what_is_not_there_is_said_when_it_is_asked_for(tmp_path):
     with pytest.raises(NMTError, match=r"must have lengths\.json"):
         translator.translate(["kara"], word_reward=0.5, word_reward_bounded=True)
     (folder / "lengths.json").write_text(json.dumps({"ratio": -1}))
-    with pytest.raises(NMTError, match="must hold how long translations are"):
+    with pytest.raises(NMTError, match="must contain how long translations are"):
         Translator.load(folder)

@@ -20,7 +20,8 @@ class SideConfig(Section):
         default=100,
         description="Longest sentence to learn from, in subwords. A training pair with a longer "
         "side is "
-        "left out and counted. Validation and translation are not cut by this, nor is the text of a language model.",
+        "left out and counted. Validation and translation are not limited by this, nor is the text of a language "
+        "model.",
     )
     lowercase: bool = Field(
         default=False,
@@ -31,30 +32,30 @@ class SideConfig(Section):
         description="Unicode normalisation. nfc joins accents with their letters and loses "
         "nothing a reader "
         "can see; nfkc also turns ligatures and full-width forms into plain letters. none and pieces change nothing; "
-        "with pieces sentencepiece's sign for a space is text, for imported models whose texts are cut already.",
+        "with pieces sentencepiece's sign for a space is text, for imported models whose texts are split already.",
     )
     sampling_alpha: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,
-        description="Cut the sentences of the training text anew each time they are read: with bpe subwords a merge is "
-        "left out with this probability (BPE-dropout, Provilkov et al. 2020: 0.1), with unigram a cut is drawn by its "
-        "probability to the power of this (Kudo 2018: 0.1 to 0.5; less is wilder). null: the best cut always.",
+        description="Split the sentences of the training text differently each time they are read: with bpe a merge is "
+        "skipped with this probability (BPE-dropout, Provilkov et al. 2020: 0.1), with unigram a split is drawn by its "
+        "probability to the power of this (Kudo 2018: 0.1 to 0.5; less is more random). null: always the best split.",
     )
 
 
 class SubwordsConfig(Section):
-    """How words are cut into the units of the vocabulary (sentencepiece)."""
+    """How words are split into subwords (sentencepiece)."""
 
     type: Literal["auto", "unigram", "bpe", "char", "word"] = Field(
         default="auto",
-        description="Kind of unit. auto is unigram, or bpe where a small text does not hold as many unigram units as "
-        "vocab_size asks for. word takes what stands between spaces as it is.",
+        description="Kind of subword. auto is unigram, or bpe where a small text does not have as many unigram pieces "
+        "as vocab_size asks for. word takes what stands between spaces as it is.",
     )
     vocab_size: VocabSize = Field(
         default="auto",
         description="Units in the vocabulary, with the four special ones (padding, unknown, begin, end). "
         "Exact for unigram and bpe; for char and word the most there may be. auto goes by the running words of the "
-        "training text, of both languages with joint: true: 1000 units, from 100,000 words on 2000, from 250,000 "
-        "4000, from 500,000 8000, from 4 million 16000, from 40 million 32000; fewer where the text does not hold so "
+        "training text, of both languages with joint: true: 1000 subwords, from 100,000 words on 2000, from 250,000 "
+        "4000, from 500,000 8000, from 4 million 16000, from 40 million 32000; fewer where the text does not have so "
         "many, more where it has many characters; with char and word all there are.",
     )
     joint: bool = Field(
@@ -63,7 +64,7 @@ class SubwordsConfig(Section):
     )
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] = Field(
         default=1.0,
-        description="Share of the characters of the training text that get a unit of their own. "
+        description="Share of the characters of the training text that get a subword of their own. "
         "0.9995 for "
         "scripts of thousands of characters; the rest become unknown.",
     )
@@ -99,7 +100,7 @@ class SubwordsConfig(Section):
 
 
 class FilterConfig(Section):
-    """Training pairs to leave out, by rule; how many each rule left out is told. Validation and test are left alone."""
+    """Training pairs to skip, by rule; the log has the count of each rule. Validation and test texts are kept whole."""
 
     duplicates: bool = Field(default=False, description="Of equal pairs keep the first.")
     same: bool = Field(default=False, description="Leave out pairs whose two sides are equal.")
@@ -150,7 +151,7 @@ class DataConfig(Section):
     index: FilePath | None = Field(
         default=None,
         description="Folder of indexes of the training text, which are made once and used by every run with the same "
-        "files, subwords and settings of text. null: text of more than 1 GiB gets one in the folder index beside "
+        "files, subwords and settings of text. null: text of more than 1 GiB gets one in the folder index next to "
         "model_dir, smaller text is read by each run. An indexed text of more than 2 million pairs stays on disk and "
         "is dealt to batches by windows (docs/data.md). No effect with task: lm.",
     )
@@ -175,12 +176,12 @@ class DataConfig(Section):
         "the sizes of their vectors.",
     )
     factor_separator: Text = Field(default="|", description="What stands before each factor.")
-    subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="How words are cut into units.")
+    subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="How words are split into subwords.")
     check: bool = Field(
         default=True,
-        description="Look at the texts before the first update: what cannot work is refused, what may be wrong is told "
-        "once and written to data_check.json in model_dir. Of the training text the first million lines, in half a "
-        "minute; nmt-train --check-data looks at all of it.",
+        description="Look at the texts before the first update: what cannot work is refused, what may be wrong is "
+        "reported once and written to data_check.json in model_dir. Of the training text the first million lines, in "
+        "half a minute; nmt-train --check-data looks at all of it.",
     )
     filter: FilterConfig = Field(default_factory=FilterConfig, description="Training pairs to leave out, by rule.")
 
@@ -194,7 +195,7 @@ class DataConfig(Section):
         """Raise ValueError if a list of corpora is empty, or if a validation or test corpus has a weight."""
         for key in ("train", "dev", "test"):
             if getattr(self, key) == ():
-                raise ValueError(f"{key} must hold at least one corpus, got an empty list")
+                raise ValueError(f"{key} must contain at least one corpus, got an empty list")
         for key in ("dev", "test"):
             for number, corpus in enumerate(value if isinstance(value := getattr(self, key), tuple) else ()):
                 if corpus.weight != 1:

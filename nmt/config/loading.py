@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from nmt.config.complaints import complain, lookup, shorten
 from nmt.config.joeynmt.settings import convert, is_joeynmt
-from nmt.config.presets import NAMES, over_preset, preset_values, told
+from nmt.config.presets import NAMES, over_preset, preset_values, settings_of_preset
 from nmt.config.schema import Config, config_schema
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import ConfigError
@@ -45,7 +45,7 @@ def load_config(
         raise ConfigError(f"{where}: must be YAML: {error}") from None
     if not isinstance(values, dict):
         got = "an empty file" if values is None else shorten(values)
-        raise ConfigError(f"{where}: must hold sections of keys and values, got {got}; see configs/reference.yaml")
+        raise ConfigError(f"{where}: must contain sections of keys and values, got {got}; see configs/reference.yaml")
     if is_joeynmt(values):
         values, lines = convert(values, where)
         if tell is not None:
@@ -55,7 +55,7 @@ def load_config(
     changed = {_override(values, text): text for text in overrides}
     name = values.get("preset")
     if name in NAMES and tell is not None:
-        for line in told(values, preset_values(name)):
+        for line in settings_of_preset(values, preset_values(name)):
             tell(f"preset {name}: {line}")
     return _build(values, where, changed)
 

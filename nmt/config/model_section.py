@@ -149,7 +149,7 @@ class EncoderConfig(_Side):
     residual: bool = Field(default=False, description=_RESIDUAL)
     boundaries: Literal["eos", "bos_eos", "none"] = Field(
         default="eos",
-        description="What is read beside the subwords: the end token behind them (eos), a begin token before them too "
+        description="What is read besides the subwords: the end token after them (eos), a begin token before them too "
         "(bos_eos), or nothing. Only imported models want another one than eos.",
     )
     projection: Width | None = Field(
@@ -159,7 +159,7 @@ class EncoderConfig(_Side):
     factors: tuple[Width, ...] = Field(
         default=(),
         strict=False,
-        description="Sizes of the vectors of data.src_factors, in their order, which stand beside that of the subword.",
+        description="Sizes of the vectors of data.src_factors, in their order, concatenated to that of the subword.",
     )
     kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
     max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)

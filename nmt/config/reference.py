@@ -12,7 +12,7 @@ _HEADER = """\
 # yaml-language-server: $schema=schema.json
 #
 # Every setting there is, with its meaning, what it may be, and its default.
-# Copy the keys you want to change: a key that is left out has its default, and a key that is not
+# Copy the keys you want to change: a key that is omitted has its default, and a key that is not
 # listed here is an error. On the command line, --set training.batch_size=2048 replaces one key.
 # Paths start at the folder the command is run in.
 #

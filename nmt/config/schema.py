@@ -24,7 +24,7 @@ class Config(Section):
     name: Text = Field(default="model", description="What the run is called in its logs.")
     task: Literal["translation", "lm"] = Field(
         default="translation",
-        description="What is learned: to translate, or to go on with a text (lm, a language model). That "
+        description="What is learned: to translate, or to continue a text (lm, a language model). That "
         "is the decoder alone: src, the encoder and what concerns attention have no effect then.",
     )
     seed: Seed = Field(
@@ -49,7 +49,8 @@ class Config(Section):
         "dot products).",
     )
     model_dir: FilePath = Field(
-        description="Folder for the model, its checkpoints and logs. If it holds an unfinished run, that is resumed.",
+        description="Folder for the model, its checkpoints and logs. If it contains an unfinished run, that is "
+        "resumed.",
         examples=["runs/model"],
     )
     data: DataConfig = Field(description="Files, cleaning, subwords.")

@@ -73,7 +73,7 @@ class TrainingConfig(TrainingBasics):
 
     loss_spikes: Literal["keep", "skip", "rollback"] = Field(
         default="keep",
-        description="What is done with an update whose loss leaps: nothing (keep); it is left out (skip); or the run "
+        description="What is done with an update whose loss leaps: nothing (keep); it is skipped (skip); or the run "
         "goes back to the parameters of its last validation, and on with the batches behind (rollback).",
     )
     spike_deviations: PositiveFloat = Field(

@@ -52,7 +52,7 @@ class TrainingBasics(Section):
         default=None,
         description="Model to start from, a folder or a file of nmt-bundle: a new run takes its subwords and the "
         "parameters of its best checkpoint, then trains as these settings say (fine-tuning). Settings that give "
-        "parameters their meaning are those of that model where they are left out, and must be so. A run that goes on "
+        "parameters their meaning are those of that model where they are omitted, and must be so. A run that continues "
         "has its own parameters.",
     )
     reset_optimizer: bool = Field(
@@ -62,9 +62,9 @@ class TrainingBasics(Section):
     )
     extend_vocabulary: Annotated[int, Field(ge=0, le=100_000)] = Field(
         default=0,
-        description="With load_model: add at most so many units to its subwords, those that the training text needs: "
-        "characters that are unknown, then pieces that shorten it most. A new unit starts as the mean of the units "
-        "that its text was cut into before.",
+        description="With load_model: add at most so many pieces to its subwords, those that the training text needs: "
+        "characters that are unknown, then pieces that shorten it most. A new piece starts as the mean of the pieces "
+        "that its text was split into before.",
     )
     src_embeddings: FilePath | None = Field(
         default=None,
@@ -218,7 +218,7 @@ class TrainingBasics(Section):
     logging_freq: PositiveInt = Field(default=50, description="Updates from one line of progress to the next.")
     shuffle: bool = Field(
         default=True,
-        description="Deal sentences to batches anew in every epoch; with task: lm, the lines of the text, of which "
+        description="Group sentences into batches again in every epoch; with task: lm, the lines of the text, of which "
         "none then tells anything of the next: false for running text.",
     )
     print_valid_sents: tuple[NonNegativeInt, ...] = Field(
@@ -231,7 +231,7 @@ class TrainingBasics(Section):
         description="Also write the numbers of metrics.jsonl for TensorBoard, into tensorboard in model_dir (extra "
         "[tensorboard]).",
     )
-    keep_best_ckpts: PositiveInt = Field(default=1, description="Best checkpoints to keep, beside the last one.")
+    keep_best_ckpts: PositiveInt = Field(default=1, description="Best checkpoints to keep, besides the last one.")
     keep_last_ckpts: PositiveInt = Field(
         default=1,
         description="Newest validated checkpoints to keep, for nmt-average; 1: the last one alone.",

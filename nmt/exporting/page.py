@@ -1,15 +1,52 @@
-"""The settings that every export contains next to the weights, and the check of which models can be exported."""
+"""The parts common to all exports: which models they support, and the folder of settings, subwords and a script."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.errors import CheckpointError
+from nmt.storage.model_folder import PARAMS_PREFIX, save_subwords
+from nmt.system.files import new_folder, write_bytes, writing
+from nmt.system.paths import check_new_folder
 
 if TYPE_CHECKING:
     from nmt.storage.saved_model import SavedModel
+
+ABOUT_NAME = "model.json"
+
+
+def weights_of(saved: SavedModel) -> dict[str, np.ndarray]:
+    """Return the parameters by name, in float32."""
+    return {k.removeprefix(PARAMS_PREFIX): np.asarray(v, np.float32) for k, v in saved.params.items()}
+
+
+def save_export(
+    out: Path, saved: SavedModel, page: str, save_weights: Callable[[Path], None], more: dict[str, Any] | None = None
+) -> None:
+    """Write a new folder with weights, settings, subwords, and the script that runs them.
+
+    Args:
+        out: The folder, which must be missing or empty. It appears only when it is complete.
+        saved: The model.
+        page: The name of the script, a file of this package.
+        save_weights: Writes the weights into the folder that it is given.
+        more: Further entries of the settings.
+
+    Raises:
+        CheckpointError: `out` contains something already or cannot be written.
+    """
+    check_new_folder(out)
+    about = about_of(saved) | (more or {})
+    with writing(out), new_folder(out) as folder:
+        save_weights(folder)
+        write_bytes(folder / ABOUT_NAME, json.dumps(about, ensure_ascii=False, indent=1).encode())
+        save_subwords(folder, saved.src_subwords, saved.tgt_subwords, joint=saved.config.data.subwords.joint)
+        write_bytes(folder / page, (Path(__file__).parent / page).read_bytes(), sync=True)
 
 
 def about_of(saved: SavedModel) -> dict[str, Any]:

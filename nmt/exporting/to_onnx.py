@@ -4,23 +4,19 @@ decoder.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.errors import CheckpointError, ConfigError
-from nmt.exporting.page import about_of, check_exported
-from nmt.storage.model_folder import PARAMS_PREFIX, save_subwords
-from nmt.system.files import explain, new_folder, remedy, write_bytes
-from nmt.system.paths import check_new_folder
+from nmt.errors import ConfigError
+from nmt.exporting.page import check_exported, save_export, weights_of
 
 if TYPE_CHECKING:
     from nmt.exporting.onnx_graph import Graph
     from nmt.storage.saved_model import SavedModel
 
-ENCODER_NAME, DECODER_NAME, ABOUT_NAME, PAGE = "encoder.onnx", "decoder.onnx", "model.json", "run_onnx.py"
+ENCODER_NAME, DECODER_NAME, PAGE = "encoder.onnx", "decoder.onnx", "run_onnx.py"
 _CELLS = ("lstm", "gru", "gru_reset_before")
 _ORDER = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "gru_reset_before": (1, 0, 2)}
 """The positions of ONNX's gates, i o f c and z r h, among ours."""
@@ -41,23 +37,16 @@ def save_onnx(out: Path, saved: SavedModel) -> None:
         raise ConfigError(
             "nmt-export: must have the package onnx for --to onnx, got none; pip install 'recurrent-nmt[onnx]'"
         ) from None
-    weights = {k.removeprefix(PARAMS_PREFIX): np.asarray(v, np.float32) for k, v in saved.params.items()}
-    writer = _Writer(saved.config.model.to_dict(), weights)
+    writer = _Writer(saved.config.model.to_dict(), weights_of(saved))
     encoder, decoder = Graph("encoder"), Graph("decoder")
     writer.encoder(encoder)
     states = writer.decoder(decoder)
-    check_new_folder(out)
-    about = about_of(saved) | {"states": states}
-    page = (Path(__file__).parent / PAGE).read_bytes()
-    try:
-        with new_folder(out) as folder:
-            encoder.save(folder / ENCODER_NAME)
-            decoder.save(folder / DECODER_NAME)
-            write_bytes(folder / ABOUT_NAME, json.dumps(about, ensure_ascii=False, indent=1).encode())
-            save_subwords(folder, saved.src_subwords, saved.tgt_subwords, joint=saved.config.data.subwords.joint)
-            write_bytes(folder / PAGE, page, sync=True)
-    except OSError as error:
-        raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error
+
+    def save_graphs(folder: Path) -> None:
+        encoder.save(folder / ENCODER_NAME)
+        decoder.save(folder / DECODER_NAME)
+
+    save_export(out, saved, PAGE, save_graphs, {"states": states})
 
 
 class _Writer:

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from nmt.config.yaml_text import parse_yaml
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import NEVER, Imported, Params, Tensors, our_order, rows_of
+from nmt.importing.settings_text import read_settings
 from nmt.system.files import explain, read_small
 
 KIND = "described"
@@ -30,12 +30,7 @@ _BY_SOURCE, _BY_TARGET = {"src_embeddings"}, {"tgt_embeddings", "output.W", "out
 
 def read_description(path: Path) -> dict[str, Any]:
     """Return the description in a file. Raises CheckpointError if it is not a description, or has other keys."""
-    try:
-        values = parse_yaml(read_small(path, _MOST_BYTES).decode())
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; check the path") from error
-    except ValueError as error:
-        raise CheckpointError(f"{path}: must be YAML, got {explain(error)[:80]}") from error
+    values = read_settings(path)
     _check_keys(path, "", values, _KEYS, {"file", "model", "source", "target", "tensors"})
     for side in ("source", "target"):
         _check_keys(path, f"{side}.", values[side], _SIDE_KEYS, {"units", "special"})
@@ -43,7 +38,7 @@ def read_description(path: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{path}: file must be a path, from the folder of this file on, got {values['file']!r:.40}"
         )
-    return dict(values)
+    return values
 
 
 def tensors_below(path: Path, values: Any, below: Any) -> Mapping[str, Any]:
@@ -51,7 +46,9 @@ def tensors_below(path: Path, values: Any, below: Any) -> Mapping[str, Any]:
     for name in str(below).split("/") if below else []:
         values = values.get(name) if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping):
-        raise CheckpointError(f"{path}: must hold tensors by name{f' below {below}' if below else ''}, got none there")
+        raise CheckpointError(
+            f"{path}: must contain tensors by name{f' below {below}' if below else ''}, got none there"
+        )
     return {str(k): v for k, v in values.items()}
 
 

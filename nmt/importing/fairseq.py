@@ -16,9 +16,9 @@ import numpy as np
 
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.importing.imported import CELL_PARTS, Imported, Params, Tensors, our_order
+from nmt.importing.imported import Imported, Params, Tensors, our_order
 from nmt.importing.torch_file import Inert
-from nmt.importing.unit_lists import beside, read_units
+from nmt.importing.unit_lists import next_to, read_units
 
 KIND = "fairseq"
 _KNOWN_BY = ("encoder.embed_tokens.weight", "encoder.lstm.weight_ih_l0", "decoder.layers.0.weight_ih")
@@ -39,7 +39,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     damaged, or cannot be represented exactly."""
     model = values.get("model")
     if not isinstance(model, dict):
-        raise CheckpointError(f"{path}: model must hold tensors, got something else")
+        raise CheckpointError(f"{path}: model must contain tensors, got something else")
     tensors = Tensors.of_file(path, {str(k): v for k, v in model.items()})
     found = [_units(path, values, side) for side in ("source_lang", "target_lang")]
     place = str(path.parent)
@@ -69,9 +69,8 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
 
 def _encoder(params: Params, embedding: int) -> dict[str, Any]:
     """Add the encoder's parameters, and return its settings."""
-    tensors, layers = params.tensors, 0
-    while f"encoder.lstm.weight_hh_l{layers}" in tensors:
-        layers += 1
+    tensors = params.tensors
+    layers = tensors.count("encoder.lstm.weight_hh_l{}")
     hidden, both = tensors.shape("encoder.lstm.weight_hh_l0")[-1], "encoder.lstm.weight_hh_l0_reverse" in tensors
     params.torch_layers("lstm", "encoder.lstm", (embedding, hidden, layers), bidirectional=both)
     return {
@@ -85,14 +84,10 @@ def _encoder(params: Params, embedding: int) -> dict[str, Any]:
 
 def _decoder(params: Params, embedding: int) -> dict[str, Any]:
     """Add the parameters of the decoder and of its first states, and return its settings."""
-    tensors, layers = params.tensors, 0
+    tensors = params.tensors
     hidden = tensors.shape("decoder.layers.0.weight_hh")[-1]
     memory = tensors.shape("encoder.lstm.weight_hh_l0")[-1] * (1 + ("encoder.lstm.weight_hh_l0_reverse" in tensors))
-    size = embedding + hidden
-    while f"decoder.layers.{layers}.weight_ih" in tensors:
-        names = [f"decoder.layers.{layers}.{part}" for part in CELL_PARTS]
-        params.torch_lstm(f"decoder.cell.{layers}", names, size, hidden)
-        size, layers = hidden, layers + 1
+    layers = params.torch_cells("lstm", "decoder.layers.{layer}.{part}", embedding + hidden, hidden)
     learned = "decoder.encoder_hidden_proj.weight" in tensors
     for layer in range(layers) if learned else ():
         for state, theirs in (("h", "hidden"), ("c", "cell")):
@@ -139,7 +134,7 @@ def _units(path: Path, values: Mapping[str, Any], side: str) -> list[str]:
     lang = _setting(values, side)
     if not isinstance(lang, str) or not lang:
         raise CheckpointError(f"{path}: {side} must be in its settings (args or cfg), got {lang!r:.40}")
-    where = beside(path.parent, f"dict.{lang}.txt")
+    where = next_to(path.parent, f"dict.{lang}.txt")
     lines = [line.removesuffix(" #fairseq:overwrite") for line in read_units(where)]
     words = [line.rpartition(" ") for line in lines]
     if wrong := [n for n, (word, _, count) in enumerate(words, start=1) if not word or not count.isdecimal()]:

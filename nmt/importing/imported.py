@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,10 @@ class Tensors:
     def __contains__(self, name: str) -> bool:
         return name in self.arrays
 
+    def count(self, name: str, first: int = 0) -> int:
+        """Return the number of layers: of tensors named `name` with `first`, `first` + 1, ... in the place of {}."""
+        return next(n for n in count() if name.format(first + n) not in self)
+
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor. Raises CheckpointError if it is missing."""
         return tuple(self._array(name).shape)
@@ -65,11 +70,11 @@ class Tensors:
                 "is not the model that it looks like"
             )
         if array.dtype.kind not in "fiu":
-            raise CheckpointError(f"{self.place}: {name} must hold numbers, got {array.dtype}")
+            raise CheckpointError(f"{self.place}: {name} must contain numbers, got {array.dtype}")
         self.taken.add(name)
         found = np.ascontiguousarray(array, np.float32)
         if not np.isfinite(found).all():
-            raise CheckpointError(f"{self.place}: {name} must hold finite numbers, got others; put back a copy")
+            raise CheckpointError(f"{self.place}: {name} must contain finite numbers, got others; put back a copy")
         return found
 
     def leave(self, *names: str) -> None:
@@ -82,14 +87,14 @@ class Tensors:
         if rest := sorted(set(self.arrays) - self.taken):
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
             raise CheckpointError(
-                f"{self.place}: must hold only what can be represented exactly, got {rest[0]!r:.80}{more}, which "
+                f"{self.place}: must contain only what can be represented exactly, got {rest[0]!r:.80}{more}, which "
                 "nothing here corresponds to"
             )
 
     def _array(self, name: str) -> np.ndarray:
         array = self.arrays.get(name)
         if not isinstance(array, np.ndarray):
-            raise CheckpointError(f"{self.place}: must hold the tensor {name}, got none of that name")
+            raise CheckpointError(f"{self.place}: must contain the tensor {name}, got none of that name")
         return array
 
 
@@ -147,6 +152,15 @@ class Params:
         """Add an LSTM or a GRU, depending on `kind`."""
         make = self.torch_gru if kind == "gru" else self.torch_lstm
         make(name, names, input_size, hidden_size)
+
+    def torch_cells(self, kind: str, theirs: str, input_size: int, hidden_size: int) -> int:
+        """Add the decoder's layers and return their number; `theirs` has the places `part`, of CELL_PARTS, and `layer`
+        to fill in."""
+        layers = self.tensors.count(theirs.replace("{part}", "weight_hh").replace("{layer}", "{}"))
+        for layer in range(layers):
+            names = [theirs.format(part=part, layer=layer) for part in CELL_PARTS]
+            self.torch_cell(kind, f"decoder.cell.{layer}", names, hidden_size if layer else input_size, hidden_size)
+        return layers
 
     def table(self, name: str, theirs: str, order: Sequence[int], size: int) -> None:
         """Add an embedding table with its rows in our order; -1 stands for a row of zeros."""
@@ -211,8 +225,8 @@ def our_order(place: str, units: Sequence[str], pad: int, unk: int, bos: int, eo
     rest = [n for n in range(len(units)) if n not in special]
     ours = [units[n] for n in rest]
     if wrong := [unit for unit in ours if not isinstance(unit, str) or not unit]:
-        raise CheckpointError(f"{place}: a vocabulary must hold texts, got {wrong[0]!r:.40}")
+        raise CheckpointError(f"{place}: a vocabulary must contain texts, got {wrong[0]!r:.40}")
     if len(set(ours)) != len(ours):
         twice = next(unit for n, unit in enumerate(ours) if unit in ours[:n])
-        raise CheckpointError(f"{place}: a vocabulary must hold every unit once, got {twice!r:.40} twice")
+        raise CheckpointError(f"{place}: a vocabulary must contain every unit once, got {twice!r:.40} twice")
     return special + rest, ours

@@ -12,18 +12,30 @@ from typing import Any
 
 import numpy as np
 
-from nmt.config.yaml_text import parse_yaml
+from nmt.config.joeynmt.keys import KEYS, keys_of
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.importing.imported import CELL_PARTS, Imported, Params, Tensors, our_order
-from nmt.system.files import explain, read_small
+from nmt.importing.imported import Imported, Params, Tensors, our_order
+from nmt.importing.settings_text import check_settings, read_settings
+from nmt.importing.unit_lists import read_units
 
 KIND = "joeynmt"
 NAMES = ("model_state",)
-_MOST_TEXT_BYTES = 2**30
-_ATTENTION = {"bahdanau": "bahdanau", "luong": "general"}
 _SIDES = (("src", "src"), ("tgt", "trg"))
+_ATTENTION = {"bahdanau": "bahdanau", "luong": "general"}
 _SPECIAL = {"pad": (1, "<pad>"), "unk": (0, "<unk>"), "bos": (2, "<s>"), "eos": (3, "</s>")}
+_MUST: dict[str, tuple[Any, ...]] = {
+    **{name: KEYS[name].only for name in ("model.encoder.type", "model.decoder.type", "model.decoder.activation")},
+    **{f"model.{part}.rnn_type": ("gru", "lstm") for part in ("encoder", "decoder")},
+    **{f"model.{part}.embeddings.scale": (False, True) for part in ("encoder", "decoder")},
+    "model.encoder.bidirectional": (True,),
+    "model.decoder.attention": tuple(_ATTENTION),
+    "model.decoder.init_hidden": ("bridge", "last", "zero"),
+    "model.decoder.input_feeding": (True, False),
+    "data.special_symbols.sep_token": (None, ""),
+    **{f"data.{side}.lowercase": (False, True) for side in ("src", "trg")},
+}
+"""Settings whose other values compute something that our models do not; the first value is the default."""
 
 
 def read(path: Path, values: Mapping[str, Any]) -> Imported:
@@ -31,99 +43,84 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     damaged, or cannot be represented exactly."""
     state = values["model_state"]
     if not isinstance(state, dict):
-        raise CheckpointError(f"{path}: model_state must hold tensors, got something else")
+        raise CheckpointError(f"{path}: model_state must contain tensors, got something else")
     tensors = Tensors.of_file(path, {str(k): v for k, v in state.items()})
-    where = path.parent / "config.yaml"
-    config = _section(where, _yaml(where))
-    model, data = _section(where, config, "model"), _section(where, config, "data")
-    encoder, decoder = _section(where, model, "encoder"), _section(where, model, "decoder")
-    _check(where, model, encoder, decoder)
-    numbers = _special(where, config)
-    found = [_units(path.parent, data, side) for side in ("src", "trg")]
+    keys = _settings(path.parent / "config.yaml")
+    numbers = _special(path.parent / "config.yaml", keys)
+    found = [_units(path.parent / f"{side}_vocab.txt") for side in ("src", "trg")]
     (src_order, src), (tgt_order, tgt) = (our_order(str(path.parent), units, *numbers) for units in found)
     params = Params(tensors)
     sizes = [tensors.shape(f"{side}_embed.lut.weight")[-1] for side in ("src", "trg")]
     params.table("src_embeddings", "src_embed.lut.weight", src_order, sizes[0])
     params.table("tgt_embeddings", "trg_embed.lut.weight", tgt_order, sizes[1])
-    parts = {
-        "encoder": _encoder(params, encoder, sizes[0]),
-        "decoder": _decoder(params, decoder, sizes[1]),
-    }
-    params.output("decoder.output_layer.weight", None, tgt_order, parts["decoder"]["hidden_size"])
+    encoder, decoder = _encoder(params, keys, sizes[0]), _decoder(params, keys, sizes[1])
+    params.output("decoder.output_layer.weight", None, tgt_order, decoder["hidden_size"])
     tensors.finish()
     settings = {
-        "model": parts,
-        "data": {ours: {"lowercase": bool(_side(data, theirs).get("lowercase", False))} for ours, theirs in _SIDES},
+        "model": {"encoder": encoder, "decoder": decoder},
+        "data": {ours: {"lowercase": keys[f"data.{theirs}.lowercase"]} for ours, theirs in _SIDES},
         "decoding": {"generate_unk": True},
     }
-    reads = _vocabulary(where, data, "src", src)
-    same = src == tgt and _level(data, "src") == _level(data, "trg")
-    writes = reads if same else _vocabulary(where, data, "trg", tgt)
-    return Imported(KIND, settings, params.arrays, reads, writes, params.lines)
+    reads, writes = (_vocabulary(path.parent, keys, *side) for side in (("src", src), ("trg", tgt)))
+    joint = reads.model_bytes == writes.model_bytes
+    return Imported(KIND, settings, params.arrays, reads, reads if joint else writes, params.lines)
 
 
-def _encoder(params: Params, encoder: Mapping[str, Any], size: int) -> dict[str, Any]:
+def _settings(where: Path) -> dict[str, Any]:
+    """Return the settings by JoeyNMT's names in version 2, with the defaults of `_MUST`. Raises CheckpointError if one
+    of them requires something that our models cannot do."""
+    values = read_settings(where)
+    model = values.get("model")
+    parts = [model.get(name) if isinstance(model, dict) else None for name in ("encoder", "decoder")]
+    if not all(isinstance(section, dict) for section in (*parts, values.get("data"))):
+        raise CheckpointError(f"{where}: must have sections data, model.encoder and model.decoder, got others")
+    try:
+        keys = {theirs: value for theirs, (_, value) in keys_of(values).items()}
+    except ValueError as error:
+        raise CheckpointError(f"{where}: {error}") from None
+    check_settings(where, keys, _MUST)
+    defaults = {name: allowed[0] for name, allowed in _MUST.items()}
+    return defaults | {
+        name: bool(value) if defaults.get(name) in (True, False) else value for name, value in keys.items()
+    }
+
+
+def _encoder(params: Params, keys: Mapping[str, Any], size: int) -> dict[str, Any]:
     """Add the encoder's parameters, and return its settings."""
-    kind, width = str(encoder.get("rnn_type", "gru")), params.tensors.shape("encoder.rnn.weight_hh_l0")[-1]
-    layers = _layers(params.tensors, "encoder.rnn.weight_hh_l{}")
+    kind, width = keys["model.encoder.rnn_type"], params.tensors.shape("encoder.rnn.weight_hh_l0")[-1]
+    layers = params.tensors.count("encoder.rnn.weight_hh_l{}")
     params.torch_layers(kind, "encoder.rnn", (size, width, layers), bidirectional=True)
     return {
         "rnn_type": kind,
-        "embeddings": {"embedding_dim": size, "scale": _scale(encoder)},
+        "embeddings": {"embedding_dim": size, "scale": keys["model.encoder.embeddings.scale"]},
         "hidden_size": width,
         "num_layers": layers,
     }
 
 
-def _decoder(params: Params, decoder: Mapping[str, Any], embedding: int) -> dict[str, Any]:
+def _decoder(params: Params, keys: Mapping[str, Any], embedding: int) -> dict[str, Any]:
     """Add the parameters of the decoder and of its first states, and return its settings."""
-    tensors = params.tensors
-    kind, hidden = str(decoder.get("rnn_type", "gru")), tensors.shape("decoder.rnn.weight_hh_l0")[-1]
+    tensors, feeds = params.tensors, keys["model.decoder.input_feeding"]
+    kind, hidden = keys["model.decoder.rnn_type"], tensors.shape("decoder.rnn.weight_hh_l0")[-1]
     memory = 2 * tensors.shape("encoder.rnn.weight_hh_l0")[-1]
-    layers, feeds = _layers(tensors, "decoder.rnn.weight_hh_l{}"), bool(decoder.get("input_feeding", True))
-    size = embedding + hidden * feeds
-    for layer in range(layers):
-        names = [f"decoder.rnn.{part}_l{layer}" for part in CELL_PARTS]
-        params.torch_cell(kind, f"decoder.cell.{layer}", names, size, hidden)
-        size = hidden
-    attention = _attention(params, decoder, hidden, memory)
+    layers = params.torch_cells(kind, "decoder.rnn.{part}_l{layer}", embedding + hidden * feeds, hidden)
+    attention = _attention(params, _ATTENTION[keys["model.decoder.attention"]], hidden, memory)
     states = ("h", "c") if kind == "lstm" else ("h",)
     starts = [f"{layer}.{name}" for layer in range(layers) for name in states]
     return {
         "rnn_type": kind,
-        "embeddings": {"embedding_dim": embedding, "scale": _scale(decoder)},
+        "embeddings": {"embedding_dim": embedding, "scale": keys["model.decoder.embeddings.scale"]},
         "hidden_size": hidden,
         "num_layers": layers,
         "attention": attention,
         "input_feeding": feeds,
-        **_bridge(params, decoder, starts, hidden, memory),
+        **_bridge(params, keys["model.decoder.init_hidden"], starts, hidden, memory),
     }
 
 
-def _check(where: Path, model: Mapping[str, Any], encoder: Mapping[str, Any], decoder: Mapping[str, Any]) -> None:
-    """Raise CheckpointError if a setting requires something that our models cannot do."""
-    must = [
-        ("model.encoder.type", encoder.get("type", "recurrent"), ("recurrent",)),
-        ("model.decoder.type", decoder.get("type", "recurrent"), ("recurrent",)),
-        ("model.encoder.rnn_type", encoder.get("rnn_type", "gru"), ("gru", "lstm")),
-        ("model.decoder.rnn_type", decoder.get("rnn_type", "gru"), ("gru", "lstm")),
-        ("model.encoder.bidirectional", encoder.get("bidirectional", True), (True,)),
-        ("model.decoder.attention", decoder.get("attention", "bahdanau"), tuple(_ATTENTION)),
-        ("model.decoder.init_hidden", decoder.get("init_hidden", "bridge"), ("bridge", "last", "zero")),
-        ("model.decoder.activation", decoder.get("activation", "tanh"), ("tanh",)),
-    ]
-    for name, value, allowed in must:
-        if not isinstance(value, str | bool) or value not in allowed:
-            raise CheckpointError(
-                f"{where}: {name} must be {' or '.join(map(str, allowed))}, got {value!r:.40}; it cannot be "
-                "represented exactly"
-            )
-
-
-def _attention(params: Params, decoder: Mapping[str, Any], hidden: int, memory: int) -> str:
+def _attention(params: Params, attention: str, hidden: int, memory: int) -> str:
     """Add the score function and the layer above the context, and return the type of the score; their layer reads
     [query; context], ours [context; query]."""
-    attention = _ATTENTION[decoder.get("attention", "bahdanau")]
     params.matrix("decoder.W_k", "decoder.attention.key_layer.weight", hidden, memory)
     if attention == "bahdanau":
         params.matrix("decoder.W_q", "decoder.attention.query_layer.weight", hidden, hidden)
@@ -136,9 +133,8 @@ def _attention(params: Params, decoder: Mapping[str, Any], hidden: int, memory: 
     return attention
 
 
-def _bridge(params: Params, decoder: Mapping[str, Any], starts: list[str], hidden: int, memory: int) -> dict[str, str]:
+def _bridge(params: Params, kind: str, starts: list[str], hidden: int, memory: int) -> dict[str, str]:
     """Add the parameters of the decoder's first states, and return the settings that say where these come from."""
-    kind = decoder.get("init_hidden", "bridge")
     if kind == "zero":
         return {"init_hidden": "zero"}
     if kind == "bridge":
@@ -156,91 +152,33 @@ def _bridge(params: Params, decoder: Mapping[str, Any], starts: list[str], hidde
     return {"init_hidden": "bridge", "init_from": "top", "bridge_activation": "linear"}
 
 
-def _layers(tensors: Tensors, name: str) -> int:
-    """Return the number of layers that have a tensor of this name."""
-    count = 0
-    while name.format(count) in tensors:
-        count += 1
-    return count
-
-
-def _scale(part: Mapping[str, Any]) -> bool:
-    """Return whether embeddings are multiplied by the square root of their size."""
-    embeddings = part.get("embeddings")
-    return bool(embeddings.get("scale", False)) if isinstance(embeddings, dict) else False
-
-
-def _yaml(path: Path) -> Any:
-    """Return the settings in a YAML file. Raises CheckpointError."""
-    try:
-        return parse_yaml(read_small(path, _MOST_TEXT_BYTES).decode())
-    except OSError as error:
-        raise CheckpointError(
-            f"{path}: must be the settings beside the checkpoint, got {explain(error)}; put them there"
-        ) from error
-    except ValueError as error:
-        raise CheckpointError(f"{path}: must be YAML, got {explain(error)[:80]}") from error
-
-
-def _section(where: Path, values: Any, name: str | None = None) -> dict[str, Any]:
-    """Return a section of settings. Raises CheckpointError."""
-    found = values if name is None else values.get(name)
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{where}: must have a section {name or 'of settings'}, got none")
-    return found
-
-
-def _side(data: Mapping[str, Any], side: str) -> Mapping[str, Any]:
-    """Return the settings of a language; in version 1 they are part of `data` itself."""
-    found = data.get(side)
-    return found if isinstance(found, dict) else data
-
-
-def _level(data: Mapping[str, Any], side: str) -> str:
-    return str(_side(data, side).get("level", "word"))
-
-
-def _special(where: Path, config: Mapping[str, Any]) -> list[int]:
+def _special(where: Path, keys: Mapping[str, Any]) -> list[int]:
     """Return the ids of padding, unknown, BOS and EOS. Raises CheckpointError."""
-    data = config.get("data")
-    special = data.get("special_symbols") if isinstance(data, dict) else None
-    given = special if isinstance(special, dict) else {}
-    numbers = [given.get(f"{name}_id", number) for name, (number, _) in _SPECIAL.items()]
+    numbers = [keys.get(f"data.special_symbols.{name}_id", number) for name, (number, _) in _SPECIAL.items()]
     if any(type(n) is not int or not 0 <= n < 1000 for n in numbers):
         raise CheckpointError(f"{where}: special_symbols must be numbers of tokens, got {numbers!r:.60}")
-    if given.get("sep_token"):
-        raise CheckpointError(f"{where}: special_symbols.sep_token must be empty, got one; ours have no prompts")
     return numbers
 
 
-def _units(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
+def _units(path: Path) -> list[str]:
     """Return a vocabulary from a file with one token per line next to the checkpoint, where training puts it. Raises
     CheckpointError."""
-    path = folder / f"{side}_vocab.txt"
-    try:
-        lines = read_small(path, _MOST_TEXT_BYTES).decode().split("\n")
-    except OSError as error:
-        raise CheckpointError(
-            f"{path}: must be the vocabulary beside the checkpoint, got {explain(error)}; copy it there"
-        ) from error
-    except ValueError:
-        raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; put back a copy") from None
-    units = lines[:-1] if lines[-1] == "" else lines
+    units = read_units(path)
     names = [name for _, name in sorted(_SPECIAL.values())]
     # Version 1 wrote its special tokens, too; if a list lacks them, they come first, as JoeyNMT itself reads it.
     return units if set(names) <= set(units) else [*names, *(unit for unit in units if unit not in names)]
 
 
-def _vocabulary(where: Path, data: Mapping[str, Any], side: str, units: list[str]) -> Vocabulary:
+def _vocabulary(folder: Path, keys: Mapping[str, Any], side: str, units: list[str]) -> Vocabulary:
     """Return the vocabulary of a language, which says how its text is tokenized. Raises CheckpointError for
     sentencepiece or codes that are applied while reading."""
-    level, options = _level(data, side), _side(data, side)
+    level, kind = keys.get(f"data.{side}.level", "word"), keys.get(f"data.{side}.tokenizer_type", "basic")
     if level == "char":
         return Vocabulary(units, split="characters")
-    kind = options.get("tokenizer_type", "basic")
-    if level != "word" and kind in ("sentencepiece", "subword-nmt") and options.get("tokenizer_cfg"):
+    has_settings = any(name.startswith(f"data.{side}.tokenizer_cfg.") for name in keys)
+    if level != "word" and kind in ("sentencepiece", "subword-nmt") and has_settings:
         raise CheckpointError(
-            f"{where}: data.{side}.tokenizer_type must be basic, got {kind}; import it as words (level: word) and cut "
-            "texts before, as that tokenizer does"
+            f"{folder / 'config.yaml'}: data.{side}.tokenizer_type must be basic, got {kind}; import it as words "
+            "(level: word) and cut texts before, as that tokenizer does"
         )
     return Vocabulary(units)

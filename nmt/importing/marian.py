@@ -21,7 +21,7 @@ from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, our_order
 from nmt.importing.settings_text import check_settings, parse_settings, read_settings
-from nmt.importing.unit_lists import beside, read_sentencepiece, read_units
+from nmt.importing.unit_lists import next_to, read_sentencepiece, read_units
 
 KIND = "marian"
 SETTINGS = "special:model.yml"
@@ -86,7 +86,7 @@ def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
         raise CheckpointError(
             f"{beside_it}: vocabs must be two files, of the source and of the target, got {found!r:.80}"
         )
-    sides = [_side(beside(path.parent, name)) for name in found]
+    sides = [_side(next_to(path.parent, name)) for name in found]
     imported = build(KIND, tensors, sides, residual=options.get("skip") is True)
     imported.settings["decoding"] |= _decoding(decoder)
     return imported
@@ -179,10 +179,9 @@ def _units(params: Params, table: str, side: Side) -> tuple[list[int], Subwords]
 def _encoder(params: Params, embedding: int) -> dict[str, Any]:
     """Add the encoder's parameters, and return its settings. In Marian each direction is a separate stack; our layers
     read both directions, so the weights for the other one are zero."""
-    tensors, layers = params.tensors, 1
+    tensors = params.tensors
     kind, hidden = _cell_of(tensors, "encoder_bi")
-    while f"encoder_bi_l{layers + 1}_cell1_U" in tensors:
-        layers += 1
+    layers = 1 + tensors.count("encoder_bi_l{}_cell1_U", first=2)
     for layer in range(layers):
         for n, (direction, end) in enumerate((("forward", ""), ("backward", "_r"))):
             theirs = f"encoder_bi{end}" + (f"_l{layer + 1}_cell1" if layer else "")
@@ -198,13 +197,13 @@ def _encoder(params: Params, embedding: int) -> dict[str, Any]:
 
 def _decoder(params: Params, embedding: int, memory: int) -> dict[str, Any]:
     """Add the parameters of the decoder and of its first states, and return its settings."""
-    tensors, layers = params.tensors, 1
+    tensors = params.tensors
     kind, hidden = _cell_of(tensors, "decoder_cell1")
+    layers = 1 + tensors.count("decoder_l{}_cell1_U", first=2)
     _cell(params, kind, "decoder.cell.0", "decoder_cell1", embedding)
     _cell(params, kind, "decoder.second", "decoder_cell2", memory, final=True)
-    while f"decoder_l{layers + 1}_cell1_U" in tensors:
-        _cell(params, kind, f"decoder.cell.{layers}", f"decoder_l{layers + 1}_cell1", hidden)
-        layers += 1
+    for layer in range(1, layers):
+        _cell(params, kind, f"decoder.cell.{layer}", f"decoder_l{layer + 1}_cell1", hidden)
     params.give("decoder.W_k", tensors.take("decoder_Wc_att", memory, memory), "decoder_Wc_att")
     params.give("decoder.W_q", tensors.take("decoder_W_comb_att", hidden, memory), "decoder_W_comb_att")
     params.give("decoder.b_q", tensors.take("decoder_b_att", 1, memory)[0], "decoder_b_att")

@@ -16,7 +16,7 @@ from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported
 from nmt.importing.marian import IDLE, NEMATUS_NAMES, build, renamed
 from nmt.importing.settings_text import check_settings, read_settings
-from nmt.importing.unit_lists import beside, read_units
+from nmt.importing.unit_lists import next_to, read_units
 
 KIND = "nematus"
 NAMES = ("Wemb", "decoder_U_nl", "ff_logit_prev_W", "encoder_r_Ux")
@@ -49,7 +49,7 @@ def read(path: Path, arrays: Mapping[str, Any]) -> Imported:
     names = options.get("dictionaries")
     if not isinstance(names, list) or len(names) != 2 or not all(isinstance(name, str) for name in names):
         raise CheckpointError(f"{where}: dictionaries must be two files, of source and target, got {names!r:.80}")
-    files = [beside(path.parent, name) for name in names]
+    files = [next_to(path.parent, name) for name in names]
     kept = {name: array for name, array in arrays.items() if not name.startswith("adam")}
     tensors = renamed(path, kept, NEMATUS_NAMES)
     tensors.leave(*_STATISTICS, *IDLE)

@@ -14,7 +14,8 @@ from typing import Any
 
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
-from nmt.importing.imported import CELL_PARTS, Imported, Params, Tensors, our_order
+from nmt.importing.imported import Imported, Params, Tensors, our_order
+from nmt.importing.settings_text import check_settings
 from nmt.importing.torch_file import Inert
 
 KIND = "opennmt-py"
@@ -66,7 +67,9 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     hidden = sizes.hidden
     shape = (sizes.embedding[0], hidden // (2 if sizes.bidirectional else 1), sizes.layers[0])
     params.torch_layers(sizes.kind, "encoder.rnn", shape, sizes.bidirectional)
-    _decoder(params, sizes)
+    # PyTorch stores the decoder's cells in one of two ways.
+    cells = "decoder.rnn.layers.{layer}.{part}" if sizes.feeds else "decoder.rnn.{part}_l{layer}"
+    params.torch_cells(sizes.kind, cells, sizes.embedding[1] + hidden * sizes.feeds, hidden)
     _attention(params, sizes)
     params.output("generator.weight", "generator.bias", tgt_order, hidden)
     tensors.finish()
@@ -81,7 +84,7 @@ def _tensors(path: Path, values: Mapping[str, Any]) -> Tensors:
     layer without parameters, which shifts the names in version 2."""
     model, generator = values["model"], values["generator"]
     if not isinstance(model, dict) or not isinstance(generator, dict):
-        raise CheckpointError(f"{path}: must hold the tensors of model and generator, got something else")
+        raise CheckpointError(f"{path}: must contain the tensors of model and generator, got something else")
     arrays = {str(k): v for k, v in model.items()}
     arrays |= {f"generator.{str(k).removeprefix('0.')}": v for k, v in generator.items()}
     return Tensors.of_file(path, arrays)
@@ -92,14 +95,8 @@ def _options(path: Path, opt: Any) -> dict[str, Any]:
     cannot do."""
     found = opt.state if isinstance(opt, Inert) else opt
     if not isinstance(found, dict):
-        raise CheckpointError(f"{path}: must hold the settings of its training (opt), got something else")
-    for name, allowed in _MUST.items():
-        value = found.get(name, allowed[0])
-        if not isinstance(value, str | int | float | None) or value not in allowed:
-            raise CheckpointError(
-                f"{path}: {name} must be {' or '.join(str(v) for v in allowed if v is not None)}, got {value!r:.40}; "
-                "it cannot be represented exactly"
-            )
+        raise CheckpointError(f"{path}: must contain the settings of its training (opt), got something else")
+    check_settings(path, found, _MUST)
     for name in ("src_feats_vocab", "feat_merge_size"):
         if isinstance(found.get(name), dict) and found[name]:
             raise CheckpointError(f"{path}: {name} must be empty, got features of words; ours have none")
@@ -111,32 +108,16 @@ def _sizes(tensors: Tensors, options: Mapping[str, Any]) -> _Sizes:
     feeds = "decoder.rnn.layers.0.weight_ih" in tensors
     first = "decoder.rnn.layers.{}.weight_hh" if feeds else "decoder.rnn.weight_hh_l{}"
     kind = str(options.get("rnn_type", "LSTM")).lower()
-    layers = []
-    for name in ("encoder.rnn.weight_hh_l{}", first):
-        count = 0
-        while name.format(count) in tensors:
-            count += 1
-        layers.append(count)
     embedding = [tensors.shape(_TABLE.format(side))[-1] for side in ("encoder", "decoder")]
     return _Sizes(
         kind,
         "encoder.rnn.weight_hh_l0_reverse" in tensors,
         _ATTENTION[options.get("global_attention", "general")],
         feeds,
-        (layers[0], layers[1]),
+        (tensors.count("encoder.rnn.weight_hh_l{}"), tensors.count(first)),
         (embedding[0], embedding[1]),
         tensors.shape(first.format(0))[-1],
     )
-
-
-def _decoder(params: Params, sizes: _Sizes) -> None:
-    """Add the decoder's cells, which PyTorch stores in one of two ways."""
-    size = sizes.embedding[1] + sizes.hidden * sizes.feeds
-    for layer in range(sizes.layers[1]):
-        cell = f"decoder.rnn.layers.{layer}.{{}}" if sizes.feeds else f"decoder.rnn.{{}}_l{layer}"
-        names = [cell.format(part) for part in CELL_PARTS]
-        params.torch_cell(sizes.kind, f"decoder.cell.{layer}", names, size, sizes.hidden)
-        size = sizes.hidden
 
 
 def _attention(params: Params, sizes: _Sizes) -> None:
@@ -167,7 +148,7 @@ def _vocabulary(path: Path, vocab: Any, side: str) -> tuple[list[int], list[str]
     if isinstance(units, Inert):
         units = _torchtext_units(units)
     if not isinstance(units, list) or not all(isinstance(unit, str) for unit in units):
-        raise CheckpointError(f"{path}: must hold the vocabulary of {side} as a list of words, got something else")
+        raise CheckpointError(f"{path}: must contain the vocabulary of {side} as a list of words, got something else")
     if isinstance(vocab, dict) and vocab.get("decoder_start_token", "<s>") != "<s>":
         raise CheckpointError(f"{path}: decoder_start_token must be <s>, got {vocab['decoder_start_token']!r:.40}")
     places = {unit: n for n, unit in enumerate(units)}

@@ -20,7 +20,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         content = read_small(path, _MOST_BYTES)
     except OSError as error:
         raise CheckpointError(
-            f"{path}: must be the settings beside the model, got {explain(error)}; put them there"
+            f"{path}: must be the settings next to the model, got {explain(error)}; put them there"
         ) from error
     return parse_settings(path, content)
 
@@ -43,8 +43,9 @@ def check_settings(where: Path, values: Mapping[str, Any], allowed: Mapping[str,
     values, the first of which is the default."""
     for name, promised in allowed.items():
         value = values.get(name, promised[0])
-        if isinstance(value, list | dict) or value not in promised:
-            shown = " or ".join(dict.fromkeys(str(v).lower() if isinstance(v, bool) else repr(v) for v in promised))
+        if not isinstance(value, str | int | float | None) or value not in promised:
+            texts = (str(v).lower() if isinstance(v, bool) else str(v) for v in promised if v is not None)
+            shown = " or ".join(dict.fromkeys(texts)) or "left out"
             raise CheckpointError(
                 f"{where}: {name} must be {shown}, got {value!r:.40}; it cannot be represented exactly"
             )

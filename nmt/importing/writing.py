@@ -9,7 +9,6 @@ import numpy as np
 
 from nmt.data.tokens.subwords import Subwords
 from nmt.data.tokens.vocabulary import Vocabulary
-from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -21,7 +20,7 @@ from nmt.storage.model_folder import (
     subwords_digest,
 )
 from nmt.storage.tensor_file import write_tensors
-from nmt.system.files import explain, new_folder, remedy, write_bytes
+from nmt.system.files import new_folder, write_bytes, writing
 from nmt.system.paths import check_new_folder
 
 MAPPING_NAME = "imported.txt"
@@ -66,14 +65,11 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
         "imported": imported.kind,
     }
     check_new_folder(out)
-    try:
-        with new_folder(out) as folder:
-            save_subwords(folder, imported.src, imported.tgt, joint=joint)
-            write_tensors(folder / BEST_NAME, tensors, content)
-            write_bytes(folder / MAPPING_NAME, "".join(f"{line}\n" for line in imported.lines).encode())
-            write_bytes(folder / CONFIG_NAME, dump_config(config).encode(), sync=True)
-    except OSError as error:
-        raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error
+    with writing(out), new_folder(out) as folder:
+        save_subwords(folder, imported.src, imported.tgt, joint=joint)
+        write_tensors(folder / BEST_NAME, tensors, content)
+        write_bytes(folder / MAPPING_NAME, "".join(f"{line}\n" for line in imported.lines).encode())
+        write_bytes(folder / CONFIG_NAME, dump_config(config).encode(), sync=True)
 
 
 def _normalize(subwords: Subwords) -> str:

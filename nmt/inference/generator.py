@@ -30,7 +30,7 @@ from nmt.inference.translation import (
 )
 from nmt.rnn.devices import choose_device
 from nmt.special_tokens import EOS_ID
-from nmt.storage.saved_model import load_saved_model
+from nmt.storage.saved_model import SavedModel, load_saved_model
 from nmt.system.lines import chunks
 
 if TYPE_CHECKING:
@@ -89,6 +89,19 @@ class Generator(NotPickled):
         arguments and errors are those of `Translator.load`."""
         check_loading(threads, checkpoint, compute_dtype, device)
         saved = load_saved_model(model_dir, checkpoint, task="lm", cells=cells)
+        return cls.of(saved, threads=threads, compute_dtype=compute_dtype, device=device)
+
+    @classmethod
+    def of(
+        cls,
+        saved: SavedModel,
+        *,
+        threads: int | None = None,
+        compute_dtype: str | None = None,
+        device: str | None = None,
+    ) -> Generator:
+        """Load a language model whose files are open already; see `load`."""
+        check_loading(threads, None, compute_dtype, device)
         model = saved.build(compute_dtype, choose_device(device or saved.config.device))
         return cls(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -35,8 +36,8 @@ from nmt.inference.translation import (
 )
 from nmt.rnn.devices import choose_device
 from nmt.storage.model_folder import subwords_digest
-from nmt.storage.saved_model import load_language_model, load_saved_model
-from nmt.storage.tensor_file import MappedFile, reading_whole
+from nmt.storage.saved_model import LoadedModel, load_language_model, load_saved_model
+from nmt.storage.tensor_file import reading_whole
 from nmt.system.notices import Notices
 
 __all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
@@ -63,7 +64,10 @@ class Translator(TranslationPipeline):
         language_model: A language model over the same target subwords, for lm_weight.
     """
 
-    _mapped: MappedFile | None = None
+    loaded: tuple[LoadedModel, ...] = ()
+    """The model, or the models of an ensemble, that `load` made of files."""
+    prior: LoadedModel | None = None
+    """The language model that `load` made of files."""
 
     @classmethod
     def load(
@@ -106,23 +110,21 @@ class Translator(TranslationPipeline):
         with nullcontext() if share else reading_whole():
             saved = load_saved_model(model_dir, checkpoint, task="translation", cells=cells)
             where = choose_device(device or saved.config.device)
-            model, prior = saved.build(compute_dtype, where), None
+            loaded, prior = saved.load(compute_dtype, where), None
             path = saved.config.decoding.lm if lm is None else lm
             if path is not None and path is not False:
                 prior = load_language_model(path, saved, compute_dtype, where)
-        num_threads = resolve_threads(threads, saved.config)
         found = cls(
-            model,
-            saved.src_subwords,
-            saved.tgt_subwords,
-            saved.config,
-            num_threads,
-            shortlist=saved.shortlist,
-            lengths=saved.lengths,
-            language_model=prior,
+            loaded.network,
+            loaded.src_subwords,
+            loaded.tgt_subwords,
+            loaded.config,
+            resolve_threads(threads, loaded.config),
+            shortlist=loaded.shortlist,
+            lengths=loaded.lengths,
+            language_model=None if prior is None else prior.network,
         )
-        found.place = str(model_dir)
-        found._mapped = MappedFile(saved.path) if share else None
+        found.place, found.loaded, found.prior = str(model_dir), (loaded,), prior
         return found
 
     def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
@@ -190,8 +192,7 @@ class Translator(TranslationPipeline):
         from nmt.decode import search
 
         sentences = checked_texts("Translator", "sentences", sentences)
-        if self._mapped is not None:
-            self._mapped.check_unchanged()
+        self._check_unchanged()
         n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(self.config.decoding, settings)
         model = self.model_with(settings.get("lm_weight"))
@@ -293,16 +294,14 @@ class Translator(TranslationPipeline):
                 )
         models: list[Any] = [self.model, *(other.model for other in others)]
         model = Ensemble(models, average)
-        return Translator(
-            model,
-            self.src_subwords,
-            self.tgt_subwords,
-            self.config,
-            self.num_threads,
-            shortlist=self.shortlist,
-            lengths=self.lengths,
-            language_model=self.language_model,
-        )
+        found = copy(self)
+        found.model, found.loaded = model, tuple(one for each in (self, *others) for one in each.loaded)
+        return found
+
+    def _check_unchanged(self) -> None:
+        """Raise CheckpointError if a file whose numbers are in use was written into."""
+        for one in (*self.loaded, *([] if self.prior is None else [self.prior])):
+            one.check_unchanged()
 
     def with_details(
         self,

@@ -18,8 +18,6 @@ from nmt.rnn.devices import resolved_dtype
 from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.settings import ServerSettings
-from nmt.storage.saved_model import load_saved_model
-from nmt.storage.tensor_file import reading_whole
 
 _logger = logging.getLogger("nmt.serve")
 
@@ -128,9 +126,6 @@ def _warm_up(translator: Translator) -> None:
 
 
 def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
-    # The file is read twice: this copy, freed at once, gives the description of the model.
-    with reading_whole():
-        saved = load_saved_model(path, settings.checkpoint, task="translation", cells=settings.cells)
     translator = Translator.load(
         path,
         threads=settings.threads,
@@ -146,8 +141,8 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         name = next(f"{name}-{n}" for n in range(2, 10_000) if f"{name}-{n}" not in taken)
     if settings.shortlist and translator.shortlist is None:
         raise ConfigError(f"{path}: must have a shortlist for --shortlist, got none; run nmt-shortlist {path}")
-    state, bundled = saved.content.get("state", {}), saved.content.get("scores") or {}
-    scores = state.get("best_scores") or bundled
+    (loaded,) = translator.loaded
+    scores = loaded.scores
     translator.translate(["."])
     Thread(target=_warm_up, args=(translator,), name="nmt-serve-warm-up", daemon=True).start()
     engine = Engine(
@@ -163,7 +158,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         engine=engine,
         splitter=sentence_splitter(config.data.src.lang) if settings.split else None,
         scores={key: float(value) for key, value in scores.items() if key != "update" and value is not None},
-        updates=int(state.get("best_update") or state.get("update") or bundled.get("update") or 0),
-        parameters=sum(int(array.size) for array in saved.params.values()),
+        updates=int(scores["update"] or 0),
+        parameters=loaded.parameters,
         compute_dtype=resolved_dtype(settings.compute_dtype or config.compute_dtype),
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.system.files import explain, remedy, write_bytes
+from nmt.system.files import write_bytes, writing
 from nmt.system.paths import is_file
 
 
@@ -64,18 +64,16 @@ class LengthModel:
             usable = False
         if not usable:
             raise CheckpointError(
-                f"{where}: must hold how long translations are (ratio, extra, deviation, pairs), got something else; "
-                "put back a copy"
+                f"{where}: must contain how long translations are (ratio, extra, deviation, pairs), got something "
+                "else; put back a copy"
             )
         return cls(numbers["ratio"], numbers["extra"], numbers["deviation"], int(numbers["pairs"]))
 
 
 def save_length_model(path: Path, model: LengthModel) -> None:
     """Write `lengths.json`. Raises CheckpointError."""
-    try:
+    with writing(path):
         write_bytes(path, (json.dumps(model.to_dict()) + "\n").encode(), sync=True)
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def load_length_model(path: Path) -> LengthModel | None:

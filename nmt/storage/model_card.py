@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import nmt
 from nmt.data.corpora.sources import sources_of
 from nmt.errors import CheckpointError
-from nmt.system.files import explain, remedy, write_bytes
+from nmt.system.files import write_bytes, writing
 from nmt.system.paths import exists, shown
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _METRICS = {"bleu": "BLEU", "chrf": "chrF", "ppl": "perplexity of a subword", "a
 """The validation scores that a card shows, in this order."""
 _MEASURED_BY = "sacrebleu"
 _OPEN = """\
-## To be told by whoever gives it to others
+## For whoever publishes it to fill in
 
 - **Licence**: of the parameters, which depends on that of the training text.
 - **Training text**: where it comes from, what it is about, who wrote it.
@@ -45,10 +45,8 @@ def write_card(path: Path, saved: SavedModel, bundle: Path) -> None:
     """
     if exists(path):
         raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
-    try:
+    with writing(path):
         write_bytes(path, model_card(saved, bundle).encode())
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def model_card(saved: SavedModel, bundle: Path) -> str:

@@ -100,15 +100,16 @@ def load_subwords(
     """
     from nmt.data.tokens.subword_files import read_subwords
 
-    paths = [folder / name for name in subword_names(joint=joint)]
-    contents = [_read_subwords(path) for path in paths]
-    if of is not None and digest != _digest(*contents):
+    paths = dict.fromkeys(folder / name for name in subword_names(joint=joint))  # with `joint` a single one
+    contents = {path: _read_subwords(path) for path in paths}
+    both = list(contents.values())
+    if of is not None and digest != _digest(both[0], both[-1]):
         raise CheckpointError(
-            f"{of}: must have been trained with the subwords beside it, got other ones; "
+            f"{of}: must have been trained with the subwords next to it, got other ones; "
             "put back the .spm files that belong to it"
         )
     found = []
-    for path, content in list(zip(paths, contents, strict=True))[: 1 if joint else 2]:
+    for path, content in contents.items():
         try:
             found.append(read_subwords(content))
         except DataError as error:
@@ -240,10 +241,10 @@ def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
             return folder / f"{name}{CHECKPOINT_SUFFIX}"
     if checkpoint is None or not there:
         raise CheckpointError(
-            f"{folder}: must hold {BEST_NAME} or {LAST_NAME}, got neither; train it first (nmt-train)"
+            f"{folder}: must contain {BEST_NAME} or {LAST_NAME}, got neither; train it first (nmt-train)"
         )
     raise CheckpointError(
-        f"{folder}: must hold {checkpoint}{CHECKPOINT_SUFFIX} for the checkpoint {checkpoint}, got "
+        f"{folder}: must contain {checkpoint}{CHECKPOINT_SUFFIX} for the checkpoint {checkpoint}, got "
         f"{', '.join(there)}; name one of these, or none"
     )
 
@@ -278,11 +279,11 @@ def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, ad
         if want == got:
             continue
         if want is None:
-            line = f"must hold the parameters that the settings ask for and no others, got {name!r:.80} {got} too"
+            line = f"must contain the parameters that the settings ask for and no others, got {name!r:.80} {got} too"
         elif got is None:
-            line = f"must hold {name} {want}, which the settings ask for, got no such parameter"
+            line = f"must contain {name} {want}, which the settings ask for, got no such parameter"
         else:
-            line = f"must hold {name} as {want}, which the settings ask for, got {got}"
+            line = f"must contain {name} as {want}, which the settings ask for, got {got}"
         raise CheckpointError(f"{path}: {line}; put back the settings, or the cell's code, that it was trained with")
     if adopt:
         model.adopt(saved)
@@ -298,7 +299,7 @@ def _read_subwords(path: Path) -> bytes:
     if not is_file(path):
         raise CheckpointError(
             f"{path}: must be the subwords the model was trained with, got no such file; "
-            "put the file back (it lies beside every copy of the model)"
+            "put the file back (it is next to every copy of the model)"
         )
     try:
         return path.read_bytes()

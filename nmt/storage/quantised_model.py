@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from nmt.errors import CheckpointError
 from nmt.storage.length_model import save_length_model
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -22,7 +21,7 @@ from nmt.storage.model_folder import (
 from nmt.storage.saved_model import SavedModel
 from nmt.storage.shortlist_file import save_shortlist
 from nmt.storage.tensor_file import write_tensors
-from nmt.system.files import explain, new_folder, remedy, write_bytes
+from nmt.system.files import new_folder, write_bytes, writing
 from nmt.system.paths import check_new_folder
 
 QUANTIZATION = {"numbers": "int8", "layout": 1}
@@ -50,18 +49,15 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
     }
     content |= {"subwords": digest, "config": config.to_dict(), "quantization": QUANTIZATION}
     tensors = _tensors(saved)  # before the folder: a model that cannot be built leaves none behind
-    try:
-        with new_folder(out) as folder:
-            save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
-            if saved.lengths is not None:
-                save_length_model(folder / LENGTHS_NAME, saved.lengths)
-            if saved.shortlist is not None:
-                save_shortlist(folder / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
-            write_tensors(folder / BEST_NAME, tensors, content)
-            own = config.model_copy(update={"compute_dtype": "int8", "model_dir": str(out)})
-            write_bytes(folder / CONFIG_NAME, dump_config(own).encode(), sync=True)
-    except OSError as error:
-        raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error
+    with writing(out), new_folder(out) as folder:
+        save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
+        if saved.lengths is not None:
+            save_length_model(folder / LENGTHS_NAME, saved.lengths)
+        if saved.shortlist is not None:
+            save_shortlist(folder / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
+        write_tensors(folder / BEST_NAME, tensors, content)
+        own = config.model_copy(update={"compute_dtype": "int8", "model_dir": str(out)})
+        write_bytes(folder / CONFIG_NAME, dump_config(own).encode(), sync=True)
 
 
 def _tensors(saved: SavedModel) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,16 +28,15 @@ from nmt.storage.model_folder import (
     subwords_digest,
 )
 from nmt.storage.shortlist_file import load_shortlist, shortlist_from, shortlist_tensors
-from nmt.storage.tensor_file import map_tensors, tensor_checksum, write_tensors
+from nmt.storage.tensor_file import MappedFile, map_tensors, mapped_file, tensor_checksum, write_tensors
 from nmt.storage.trained_settings import check_settings
-from nmt.system.files import explain, remedy
+from nmt.system.files import writing
 from nmt.system.paths import exists, is_file, named
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.tokens.subwords import Subwords
     from nmt.decode import Shortlist
-    from nmt.model.language import LanguageModel
     from nmt.rnn.device import Device
 
 BUNDLE_SUFFIX = ".nmt"
@@ -49,15 +48,14 @@ _SIZES = "hidden_size", "embedding_dim", "attention_size", "readout_size"
 
 
 @dataclass(frozen=True)
-class SavedModel:
-    """Everything that translation needs. `params`: by name with PARAMS_PREFIX, views of the file; `content`: the other
-    metadata of the file; `cells`: the modules whose cells the user allows."""
+class ModelFacts:
+    """Everything that the files of a model contain except its parameters. `path`: the checkpoint or bundle; `content`:
+    its other metadata; `cells`: the modules whose cells the user allows."""
 
     path: Path
     config: Config
     src_subwords: Subwords
     tgt_subwords: Subwords
-    params: dict[str, np.ndarray]
     content: dict[str, Any]
     shortlist: Shortlist | None
     lengths: LengthModel | None
@@ -74,7 +72,7 @@ class SavedModel:
         shortlist and lengths; it is the same for a folder and the file made from it."""
         data = self.config.data
         parts: list[Any] = [
-            sorted((name, checksum) for name, checksum in self.content["checksums"].items() if name in self.params),
+            sorted(item for item in self.content["checksums"].items() if item[0].startswith(PARAMS_PREFIX)),
             subwords_digest(self.src_subwords, self.tgt_subwords),
             [self.config.task, self.config.model.to_dict()],
             [[side.lowercase, side.normalize] for side in (data.src, data.tgt)],
@@ -83,6 +81,36 @@ class SavedModel:
         tensors = {} if self.shortlist is None else shortlist_tensors(self.shortlist)
         parts += [[name, tensor_checksum(array)] for name, array in sorted(tensors.items())]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """Return the best validation scores of its training by metric, and the number of its update as `update`."""
+        state, bundled = self.content.get("state", {}), self.content.get("scores") or {}
+        update = state.get("best_update") or state.get("update") or bundled.get("update")
+        return {**(state.get("best_scores") or bundled), "update": update}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel(ModelFacts):
+    """A model in memory, made from files that were opened once: its settings, vocabularies and fingerprint are those of
+    these files. `network`: a `TranslationModel` or `LanguageModel`; `parameters`: the count of numbers in its files;
+    `mapped`: the file whose bytes the network uses, None if they were read."""
+
+    network: Any
+    parameters: int
+    mapped: MappedFile | None
+
+    def check_unchanged(self) -> None:
+        """Raise CheckpointError if the file that the network uses was written into."""
+        if self.mapped is not None:
+            self.mapped.check_unchanged()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedModel(ModelFacts):
+    """A model as its files contain it. `params`: by name with PARAMS_PREFIX, views of the file."""
+
+    params: dict[str, np.ndarray]
 
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
         """Return the model (see `build_model`) with its parameters, which stay memory-mapped on the processor.
@@ -105,11 +133,18 @@ class SavedModel:
             )
         except MemoryError as error:
             raise CheckpointError(
-                f"{self.path}: must hold a model of the sizes in its settings, got sizes that no memory has room for; "
-                "put back a copy"
+                f"{self.path}: must contain a model of the sizes in its settings, got sizes that no memory has room "
+                "for; put back a copy"
             ) from error
         set_params(model, self.params, self.path, adopt=True)
         return model
+
+    def load(self, compute_dtype: str | None = None, device: Device | None = None) -> LoadedModel:
+        """Return the model in memory; arguments and errors are those of `build`."""
+        facts = {one.name: getattr(self, one.name) for one in fields(ModelFacts)}
+        network = self.build(compute_dtype, device)
+        parameters = sum(int(array.size) for array in self.params.values())
+        return LoadedModel(**facts, network=network, parameters=parameters, mapped=mapped_file(self.path))
 
 
 def load_saved_model(
@@ -140,14 +175,14 @@ def load_saved_model(
         kinds = {"translation": "a translator", "lm": "a language model"}
         advice = {"translation": "nmt-translate is", "lm": "nmt-generate and nmt-score without --src are"}
         got = saved.config.task
-        raise CheckpointError(f"{path}: must hold {kinds[str(task)]}, got {kinds[got]}; {advice[got]} for those")
+        raise CheckpointError(f"{path}: must contain {kinds[str(task)]}, got {kinds[got]}; {advice[got]} for those")
     _check_sizes(saved)
     return saved
 
 
 def load_language_model(
-    path: str | Path, saved: SavedModel, compute_dtype: str | None = None, device: Device | None = None
-) -> LanguageModel:
+    path: str | Path, saved: ModelFacts, compute_dtype: str | None = None, device: Device | None = None
+) -> LoadedModel:
     """Load a language model for fusion with the translator `saved`; see `SavedModel.build`. The same modules are
     allowed for it.
 
@@ -163,8 +198,7 @@ def load_language_model(
             f"{path}: must be a language model with the target subwords of {saved.path}, {ours.vocab_size} of them, "
             f"got {theirs.vocab_size} other ones; train it with their file as data.subwords.model_file"
         )
-    model: LanguageModel = found.build(compute_dtype, device)
-    return model
+    return found.load(compute_dtype, device)
 
 
 def save_bundle(path: Path, saved: SavedModel) -> None:
@@ -190,10 +224,8 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
         "scores": saved.content.get("scores") or {"update": state.get("best_update"), **state.get("best_scores", {})},
         **{key: saved.content[key] for key in _KEPT if key in saved.content},
     }
-    try:
+    with writing(path):
         write_tensors(path, tensors, content)
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
@@ -205,7 +237,8 @@ def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:
     digest = content.get("subwords")
     src, tgt = load_subwords(folder, joint=config.data.subwords.joint, digest=digest, of=path)
     shortlist = load_shortlist(folder / SHORTLIST_NAME, tgt.vocab_size, str(digest))
-    return SavedModel(path, config, src, tgt, params, content, shortlist, load_length_model(folder / LENGTHS_NAME))
+    lengths = load_length_model(folder / LENGTHS_NAME)
+    return SavedModel(path, config, src, tgt, content, shortlist, lengths, params=params)
 
 
 def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
@@ -236,7 +269,8 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
     tgt = src if joint else _subwords(tensors, "tgt", path)
     params = {name: array for name, array in tensors.items() if name.startswith(PARAMS_PREFIX)}
     lengths = None if content.get("lengths") is None else LengthModel.from_dict(content["lengths"], path)
-    return SavedModel(path, config, src, tgt, params, content, shortlist_from(tensors, tgt.vocab_size, path), lengths)
+    shortlist = shortlist_from(tensors, tgt.vocab_size, path)
+    return SavedModel(path, config, src, tgt, content, shortlist, lengths, params=params)
 
 
 def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords:
@@ -247,7 +281,7 @@ def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords
         return read_subwords(tensors[_SUBWORDS_PREFIX + side].tobytes())
     except (KeyError, DataError) as error:
         raise CheckpointError(
-            f"{path}: must hold the subwords of the model ({side}), got none that can be read; put back a copy"
+            f"{path}: must contain the subwords of the model ({side}), got none that can be read; put back a copy"
         ) from error
 
 
@@ -263,8 +297,8 @@ def _check_sizes(saved: SavedModel) -> None:
                 look(value, f"{where}.{key}")
             elif type(value) is int and value > most.get(key, value):
                 raise CheckpointError(
-                    f"{saved.path}: must hold parameters for {where}.{key} {value}, got none that large; put back the "
-                    "settings that belong to it"
+                    f"{saved.path}: must contain parameters for {where}.{key} {value}, got none that large; put back "
+                    "the settings that belong to it"
                 )
 
     model = saved.config.model.to_dict()

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError, ShapeError
 from nmt.storage.tensor_file import map_tensors, write_tensors
-from nmt.system.files import explain, remedy
+from nmt.system.files import writing
 from nmt.system.paths import is_file
 
 if TYPE_CHECKING:
@@ -38,17 +38,15 @@ def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path)
         return Shortlist(starts, tokens.reshape(-1), always.reshape(-1), vocab_size)
     except (KeyError, ShapeError) as error:
         raise CheckpointError(
-            f"{where}: must hold a shortlist for a vocabulary of {vocab_size}, got another one; make it again with "
+            f"{where}: must contain a shortlist for a vocabulary of {vocab_size}, got another one; make it again with "
             "nmt-shortlist"
         ) from error
 
 
 def save_shortlist(path: Path, shortlist: Shortlist, content: dict[str, Any]) -> None:
     """Write a shortlist with its metadata, which include the digest of its subwords. Raises CheckpointError."""
-    try:
+    with writing(path):
         write_tensors(path, shortlist_tensors(shortlist), content)
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None:
@@ -58,7 +56,7 @@ def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None
     tensors, content = map_tensors(path)
     if content.get("subwords") != digest:
         raise CheckpointError(
-            f"{path}: must have been learnt with the subwords beside it, got other ones; make it again with "
+            f"{path}: must have been learnt with the subwords next to it, got other ones; make it again with "
             "nmt-shortlist, or remove it"
         )
     return shortlist_from(tensors, vocab_size, path)

@@ -109,7 +109,8 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
     except (_MalformedError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(
-            f"{path}: must be a whole checkpoint, got a damaged or cut file ({fact}); put back a copy, or remove it"
+            f"{path}: must be a whole checkpoint, got a damaged or truncated file ({fact}); put back a copy, or "
+            "remove it"
         ) from error
     content = _parse_content(path, metadata)
     tensors = {name: _view(mapped, start, e) for name, e in entries.items() if name.startswith(prefix)}
@@ -166,8 +167,13 @@ class MappedFile:
         if same_file and (now.st_size, now.st_mtime_ns) != (self._then.st_size, self._then.st_mtime_ns):
             raise CheckpointError(
                 f"{self._path}: must stay as it is while its model is in use, got one that was written into; load the "
-                "model anew, and replace files by a rename (mv)"
+                "model again, and replace files by a rename (mv)"
             )
+
+
+def mapped_file(path: Path) -> MappedFile | None:
+    """Return the present state of a file, or None within `reading_whole`, where nothing is mapped."""
+    return None if _is_whole.get() else MappedFile(path)
 
 
 def _open(path: Path) -> tuple[_Bytes, int, dict[str, _Entry], dict[str, str]]:

@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from nmt.errors import CheckpointError
+
 TEMPORARY_SUFFIX = ".nmt-tmp"
 _MOST_NAME_BYTES = 255
 
@@ -54,6 +56,19 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
         os.replace(temporary, target)
         if sync:
             _sync(target.parent)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Write a file or folder of a model within the block.
+
+    Raises:
+        CheckpointError: In the place of an OSError of the block; it names `path`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 @contextlib.contextmanager

@@ -98,5 +98,5 @@ def test_a_text_that_is_there_is_not_written_over(folder, tmp_path):
     (tmp_path / "mono").write_text("\n".join(LINES) + "\n", "utf-8")
     (tmp_path / "train.xx").write_text("mine\n")
     result = run(folder, tmp_path / "mono", "-o", tmp_path / "train")
-    assert result.exit_code == 1 and "train.xx: must be new or hold the lines of" in result.stderr
+    assert result.exit_code == 1 and "train.xx: must be new or contain the lines of" in result.stderr
     assert (tmp_path / "train.xx").read_text() == "mine\n" and not (tmp_path / "train.yy").exists()

@@ -121,7 +121,7 @@ def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
         more = {quantize: ["-o", tmp_path / "q2"], bundle: [tmp_path / "b2.nmt"]}.get(command, more)
         result = call(command, other, *more, "--checkpoint", "best-7")
         assert result.exit_code == 1 and result.stderr.count("\n") == 1
-        assert "must hold best-7.safetensors" in result.stderr and "got best, best-600, best-80;" in result.stderr
+        assert "must contain best-7.safetensors" in result.stderr and "got best, best-600, best-80;" in result.stderr
     names = ["--checkpoint", "best-600", "--checkpoint", other / "best-80.safetensors"]
     assert call(average, other, *names, "-o", tmp_path / "mean").exit_code == 0
     text = call(score, tmp_path / "mean", *pair).stdout

@@ -148,7 +148,7 @@ def test_checkpoints_by_name(model: Path, run: Run, tmp_path: Path) -> None:
     assert run("nmt-translate", tmp_path, stdin=b"w1").lines == ["z1"]
     assert run("nmt-translate", tmp_path, "--checkpoint", "last", stdin=b"w1").lines == ["z1"]
     result = run("nmt-translate", tmp_path, "--checkpoint", "best", stdin=b"w1")
-    assert (result.code, "must hold best.safetensors" in result.err) == (1, True)
+    assert (result.code, "must contain best.safetensors" in result.err) == (1, True)
     (tmp_path / "last.safetensors").write_bytes(b"")
     result = run("nmt-translate", tmp_path, stdin=b"w1")
     assert (result.code, "must be a whole checkpoint" in result.err) == (1, True)

@@ -55,11 +55,11 @@ def test_pieces_stay_as_they_are(tmp_path):
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        ({"type": "transformer"}, "type must be 's2s' or 'amun' or 'nematus', got 'transformer'"),
+        ({"type": "transformer"}, "type must be s2s or amun or nematus, got 'transformer'"),
         ({"layer-normalization": True}, "layer-normalization must be false, got True"),
-        ({"enc-type": "alternating"}, "enc-type must be 'bidirectional', got 'alternating'"),
+        ({"enc-type": "alternating"}, "enc-type must be bidirectional, got 'alternating'"),
         ({"dec-cell-base-depth": 4}, "dec-cell-base-depth must be 2, got 4; it cannot be represented exactly"),
-        ({"dec-cell": "mlstm"}, "dec-cell must be 'gru'"),
+        ({"dec-cell": "mlstm"}, "dec-cell must be gru or lstm"),
         ({"enc-cell": ["gru"]}, "enc-cell must be"),
     ],
 )
@@ -77,13 +77,13 @@ def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(CheckpointError, match="must have </s> and <unk> as its first units, got a, b"):
         import_model(path)
     (tmp_path / "vocab.de.yml").unlink()
-    with pytest.raises(CheckpointError, match="vocab.de.yml: must be the vocabulary beside the model"):
+    with pytest.raises(CheckpointError, match="vocab.de.yml: must be the vocabulary next to the model"):
         import_model(path)
     (tmp_path / "model.npz.decoder.yml").write_text("vocabs: [one.yml]\n")
     with pytest.raises(CheckpointError, match="vocabs must be two files"):
         import_model(path)
     (tmp_path / "model.npz.decoder.yml").unlink()
-    with pytest.raises(CheckpointError, match=r"decoder.yml: must be the settings beside the model"):
+    with pytest.raises(CheckpointError, match=r"decoder.yml: must be the settings next to the model"):
         import_model(path)
 
 

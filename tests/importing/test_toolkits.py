@@ -198,8 +198,8 @@ def test_log_probabilities_are_the_toolkits(tmp_path, witness, name):
     ("change", "line"),
     [
         ({"global_attention_function": "sparsemax"}, "global_attention_function must be softmax, got 'sparsemax'"),
-        ({"coverage_attn": True}, "coverage_attn must be False, got True"),
-        ({"bridge": True}, "bridge must be False"),
+        ({"coverage_attn": True}, "coverage_attn must be false, got True"),
+        ({"bridge": True}, "bridge must be false"),
         ({"encoder_type": "transformer"}, "encoder_type must be brnn or rnn, got 'transformer'"),
     ],
 )
@@ -231,8 +231,8 @@ def test_what_lies_beside_a_checkpoint_is_needed(tmp_path):
     with pytest.raises(CheckpointError, match=r"trg_embed.lut.weight must be \[5, 5\]"):
         import_model(folder)
     (folder / "trg_vocab.txt").unlink()
-    with pytest.raises(CheckpointError, match="trg_vocab.txt: must be the vocabulary beside the checkpoint"):
+    with pytest.raises(CheckpointError, match="trg_vocab.txt: must be the vocabulary next to the model"):
         import_model(folder)
     (folder / "config.yaml").write_text("model: [")
-    with pytest.raises(CheckpointError, match="config.yaml: must be YAML"):
+    with pytest.raises(CheckpointError, match="config.yaml: must have settings in YAML"):
         import_model(folder)

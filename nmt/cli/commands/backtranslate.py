@@ -85,7 +85,7 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
             f"{data.tgt.lang}"
         )
     if exists(copy) and not _same_lines(copy, text):
-        raise DataError(f"{copy}: must be new or hold the lines of {text}, got another file; choose another PREFIX")
+        raise DataError(f"{copy}: must be new or contain the lines of {text}, got another file; choose another PREFIX")
     _translate(model_dir, text, made, options)
     count = _copy(text, copy, made)
     say(f"pairs\t{count}\t{copy}\t{made}")
@@ -158,7 +158,7 @@ def _check(count: int, found: int, text: str, made: Path) -> None:
     from nmt.errors import DataError
 
     if count != found:
-        raise DataError(f"{made}: must have the {count} lines of {text}, got {found}; remove it and start anew")
+        raise DataError(f"{made}: must have the {count} lines of {text}, got {found}; remove it and start again")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from nmt.cli.options.search_options import language_model_options
 
 if TYPE_CHECKING:
     from nmt.cli.lines.streams import LineWriter
+    from nmt.storage.saved_model import SavedModel
     from nmt.system.notices import Notices
 
 _CHUNK = 2048
@@ -85,16 +86,19 @@ def score(
         raise click.UsageError("--independent is for language models, which have no --src.")
     if src is None and (lm is not None or lm_weight is not None):
         raise click.UsageError("--lm and --lm-weight are for translations, which have --src.")
-    if src is None and load_saved_model(model_dir, loading["checkpoint"], cells=loading["cells"]).config.task != "lm":
-        raise click.UsageError("Give --src, the text that --tgt translates: MODEL_DIR holds a translator.")
+    language_model = None
+    if src is None:
+        language_model = load_saved_model(model_dir, loading.pop("checkpoint"), cells=loading.pop("cells"))
+        if language_model.config.task != "lm":
+            raise click.UsageError("Give --src, the text that --tgt translates: MODEL_DIR contains a translator.")
     inputs: dict[str, str | list[Path]] = {"--tgt": tgt, "a file of the model": model_files(Path(model_dir))}
     check_apart({"-o": output}, inputs if src is None else {"--src": src, **inputs})
     name = src if src is not None else tgt
     with telling_notices(name) as notices, output_lines(output) as writer:
         report = _Report(writer, notices, output_format)
-        if src is None:
-            _score_text(report, model_dir, tgt, not independent, loading)
-        else:
+        if language_model is not None:
+            _score_text(report, language_model, tgt, not independent, loading)
+        elif src is not None:
             how = {"batch_size": batch_size, "lm_weight": lm_weight}
             _score_pairs(report, model_dir, src, tgt, how, {"lm": lm, **loading})
 
@@ -143,7 +147,7 @@ def _score_pairs(
     tell(report.summary())
 
 
-def _score_text(report: _Report, model_dir: str, text: str, carry: bool, loading: dict[str, Any]) -> None:
+def _score_text(report: _Report, saved: SavedModel, text: str, carry: bool, loading: dict[str, Any]) -> None:
     """Score lines with a language model; with `carry` each is read after the lines before it."""
     from nmt.cli.lines.streams import tell
     from nmt.inference.generator import Generator
@@ -151,7 +155,7 @@ def _score_text(report: _Report, model_dir: str, text: str, carry: bool, loading
 
     characters = 0
     lines = open_lines(text)
-    for line in Generator.load(model_dir, **loading).score(lines, carry=carry):
+    for line in Generator.of(saved, **loading).score(lines, carry=carry):
         report.add(line.tokens, line.log_probs, line.warnings, {})
         characters += line.characters
         if not lines.ready():

@@ -163,7 +163,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
         translator = _load(model_dir, options)
         _settle(job, translator)
         if options["resume"]:
-            run = identity(job, translator, model_dir, options)
+            run = identity(job, translator, options)
             tsv = job.form == "tsv"
             job.continued = stack.enter_context(continued_lines(options["output"], records, run, tsv=tsv))
             job.writer, job.number, records = job.continued.writer, job.continued.answered, job.continued.rest
@@ -212,9 +212,9 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
     _settle(job, translator)
     new = options["output_column"]
     columns = Columns(options["column"], new, f"{new}_error", f"{new}_score" if scores else None)
-    run = identity(job, translator, model_dir, options) | {"columns": [columns.text, new, scores]}
-    left_out = ("n_best", "replace_unk", "details", "dictionary")
-    settings = {name: value for name, value in job.search.items() if name not in left_out}
+    run = identity(job, translator, options) | {"columns": [columns.text, new, scores]}
+    not_for_rows = ("n_best", "replace_unk", "details", "dictionary")
+    settings = {name: value for name, value in job.search.items() if name not in not_for_rows}
     with contextlib.closing(Meter()) as meter:
 
         def translated(values: list[Any]) -> Rows:
@@ -281,7 +281,7 @@ def _job(options: dict[str, Any]) -> _Job:
             f"--n-best {n_best} needs --output-format tsv or json; text is the best translation alone."
         )
     if options["resume"] and (options["output"] == "-" or options["alignments"]):
-        raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json holds them).")
+        raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json contains them).")
     if options["no_unk"]:
         options["generate_unk"] = False
     plots = options["plot_attention"]

@@ -105,23 +105,22 @@ class Continued:
         )
 
 
-def identity(job: Any, translator: Translator, model_dir: str, options: dict[str, Any]) -> dict[str, Any]:
+def identity(job: Any, translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
     """Return everything besides the input that answers depend on, for the record of --resume: not threads, batch size
     and device."""
     from nmt.inference.translation import SearchSettings, chosen_settings
     from nmt.rnn.devices import resolved_dtype
-    from nmt.storage.saved_model import load_saved_model
 
-    config = translator.config
-    lm = config.decoding.lm if options["lm"] is None else options["lm"]
+    config, prior = translator.config, translator.prior
+    model, *others = (one.digest for one in translator.loaded)
     settings = {name: value for name, value in job.search.items() if name in SearchSettings.__annotations__}
     run = chosen_settings(config.decoding, settings)  # type: ignore[arg-type] # a dictionary of them
     del run["batch_size"]
     return run | {
-        "model": load_saved_model(model_dir, options["checkpoint"]).digest,
-        "ensemble": [load_saved_model(other, options["checkpoint"]).digest for other in options["ensemble"]],
+        "model": model,
+        "ensemble": others,
         "ensemble_average": options["ensemble_average"],
-        "language model": None if lm is None else load_saved_model(lm).digest,
+        "language model": None if prior is None else prior.digest,
         "compute_dtype": resolved_dtype(options["compute_dtype"] or config.compute_dtype),
         "output_format": job.form,
         **{name: job.search[name] for name in ("n_best", "replace_unk", "shortlist", "dictionary")},

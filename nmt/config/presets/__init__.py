@@ -29,7 +29,7 @@ def over_preset(values: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[st
     return found
 
 
-def told(values: Mapping[str, Any], preset: Mapping[str, Any]) -> list[str]:
+def settings_of_preset(values: Mapping[str, Any], preset: Mapping[str, Any]) -> list[str]:
     """Return in words what a preset sets that `values` do not: one line for each section."""
     lines = []
     for section, own in preset.items():
