@@ -47,6 +47,11 @@ class CorpusConfig(Section):
         ".zst (extra [zstd]). A pattern such as parts/*.tsv.gz stands for all files that match, in the order of their "
         "names.",
     )
+    tgt_path: FilePath | None = Field(
+        default=None,
+        description="File of the target sentences, if the two files have no common prefix: path is then the file of "
+        "the source sentences.",
+    )
     src_column: Column | None = Field(
         default=None,
         description="Of a table: where the source is. A number from 1, or a name: of a key (a.b for a key within "
@@ -70,6 +75,15 @@ class CorpusConfig(Section):
         """Raise ValueError if a tag is not a single word."""
         if self.tag is not None and len(self.tag.split()) != 1:
             raise ValueError(f"tag must be one word without spaces, got {self.tag!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_files(self) -> "CorpusConfig":
+        """Raise ValueError if settings of a table are given for two files."""
+        if self.tgt_path is not None and (self.src_column is not None or self.tgt_column is not None):
+            raise ValueError(
+                "tgt_path is for two files with one sentence per line, src_column and tgt_column for a table"
+            )
         return self
 
 

@@ -52,18 +52,23 @@ def load_config(
             for line in lines:
                 tell(f"{where}: {line}")
         where += " as settings of nmt"
+    return config_from_dict(values, where, overrides, tell)
+
+
+def config_from_dict(
+    values: dict[str, Any],
+    where: str = "config",
+    overrides: Sequence[str] = (),
+    tell: Callable[[str], None] | None = None,
+) -> Config:
+    """Return the checked configuration of a dictionary, as `load_config` does for a file; an error starts with
+    `where`. Overrides are written into the dictionary."""
     changed = {_override(values, text): text for text in overrides}
     name = values.get("preset")
     if name in NAMES and tell is not None:
         for line in settings_of_preset(values, preset_values(name)):
             tell(f"preset {name}: {line}")
     return _build(values, where, changed)
-
-
-def config_from_dict(values: dict[str, Any], where: str = "config") -> Config:
-    """Return the checked configuration of a dictionary, as `load_config` does for a file; an error starts with
-    `where`."""
-    return _build(values, where, {})
 
 
 def dump_config(config: Config) -> str:

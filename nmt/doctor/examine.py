@@ -76,7 +76,7 @@ def _examine(
     before, met = 0, list[Finding]()
     made: Future[tuple[Side, Side]] | None = None
     for train, most in zip(trains, limits, strict=True):
-        overlap, duplicates = Overlap(others), Duplicates()
+        overlap, duplicates = Overlap(others, data.filter.overlap), Duplicates()
         sample.begin()
         for block in train.blocks(most):
             duplicates.add(block)

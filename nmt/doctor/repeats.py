@@ -77,10 +77,12 @@ class Overlap:
 
     Args:
         texts: The held-out texts, each with its cleaned lines of one or both sides.
+        filtered: data.filter.overlap, the matches that are kept out of training and therefore no findings.
     """
 
-    def __init__(self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]]) -> None:
-        self._texts = list(texts)
+    def __init__(self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]], filtered: str = "none") -> None:
+        self._texts = list(texts) if filtered != "near" else []
+        self._exact_counts = filtered == "none"
         self._lines = OverlapIndex([line for _, sides in texts for line in sides[0]])
         self._pairs = OverlapIndex([pair for _, sides in texts for pair in _joined(sides)])
         self._examples: dict[int, tuple[Likeness, int]] = {}
@@ -109,6 +111,8 @@ class Overlap:
         lines."""
         likeness = self._lines.likeness[start : start + size]
         pairs = self._pairs.likeness[start : start + size] == Likeness.EXACT
+        if not self._exact_counts:
+            likeness = np.where(likeness == Likeness.EXACT, Likeness.NONE, likeness)
         exact, near = int((likeness == Likeness.EXACT).sum()), int((likeness == Likeness.NEAR).sum())
         if not exact + near:
             return None
@@ -116,6 +120,7 @@ class Overlap:
         whole = f" ({int(pairs.sum()):,} of them with the same translation)" if is_pair else ""
         # Only the first of equal lines has a match of its own, and it may belong to another text.
         here = [number - start for number in self._examples if start <= number < start + size]
+        here = [number for number in here if self._exact_counts or self._examples[start + number][0] < Likeness.EXACT]
         most_alike = sorted(here, key=lambda number: (-self._examples[start + number][0], not pairs[number], number))
         examples = []
         for number in most_alike[:SHOWN]:

@@ -120,6 +120,11 @@ def test_duplicates_and_overlap_are_found_with_their_lines(corpus):
         (9, "nearly as line 301"),
         (10, "nearly as line 401"),
     }
+    (overlap,) = [one for one in examine(config(folder, filter={"overlap": "exact"})).findings if one.name == "overlap"]
+    assert overlap.count == 2, "what the filter keeps out of training is no finding"
+    assert "0 letter for letter" in overlap.line()
+    assert {one.line for one in overlap.examples} == {9, 10}
+    assert "overlap" not in names(examine(config(folder, filter={"overlap": "near"})))
 
 
 def test_training_on_the_held_out_text_is_told(corpus):

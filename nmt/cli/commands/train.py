@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from nmt.cli.options.command import Command, Setting, WholeSetting, device_option, threads_option, version_option
-from nmt.cli.options.path_types import InputPath
+from nmt.cli.options.path_types import InputPath, OutputFolder
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.train.distributed.ranks import Ranks
     from nmt.train.run.trainer import TrainingResult
+    from nmt.train.tasks.plain_texts import Texts
 
 
 @click.command(cls=Command, functions=50, context_settings={"show_default": True})
-@click.argument("config_file", metavar="CONFIG.yaml", type=InputPath())
+@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | PAIRS.tsv", nargs=-1, required=True, type=InputPath())
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=OutputFolder(),
+    metavar="DIR",
+    show_default="model_dir of the config",
+    help="Folder for the model; required with SRC TGT or a table.",
+)
+@click.option(
+    "--dev",
+    type=InputPath(),
+    multiple=True,
+    metavar="FILE",
+    show_default="(hold out 5 % of the pairs, at most 1,000)",
+    help="Validation text for SRC TGT: give it twice (source, target), or once for a table or a prefix.",
+)
 @click.option(
     "--set",
     "overrides",
@@ -94,7 +113,9 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
 @version_option()
 def train(
-    config_file: str,
+    inputs: tuple[str, ...],
+    folder: str | None,
+    dev: tuple[str, ...],
     overrides: tuple[str, ...],
     threads: int | None,
     device: str | None,
@@ -110,16 +131,21 @@ def train(
     resume_updates: int | None,
     as_json: bool,
 ) -> None:
-    """Train a translation model or a language model with the settings in CONFIG.yaml.
+    """Train a translation model or a language model.
 
     CONFIG.yaml contains our settings or JoeyNMT's, which are converted (docs/import.md). The model is written to the
-    folder given by model_dir. Run the same command again to resume an interrupted run. Ctrl-C or SIGTERM finishes the
-    current update, saves and exits (130, 143); a second one exits at once. Progress goes to standard error, and in
-    more detail to train.log and metrics.jsonl in the folder; results go to standard output. --seeds runs nmt-sweep
-    over seeds only. --plan, --profile, --show-config, --check-data and --check-resume do not touch model_dir.
+    folder given by model_dir. Without a config, SRC and TGT are two text files with one sentence per line (or PAIRS.tsv
+    a table: .tsv, .jsonl, .parquet): the preset and the validation text are chosen and reported, and all settings are
+    written to DIR/config.yaml, which can be edited and trained again. Run the same command again to resume an
+    interrupted run. Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at
+    once. Progress goes to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go
+    to standard output. --seeds runs nmt-sweep over seeds only. --plan, --profile, --show-config, --check-data and
+    --check-resume do not touch model_dir.
 
     \b
     Examples:
+        nmt-train train.en train.de -o runs/en-de
+        nmt-train words.tsv -o runs/words --budget 10m
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
         nmt-train texts.yaml --preset captions --show-config
         nmt-train configs/quickstart.yaml --plan --ranks 8
@@ -137,24 +163,32 @@ def train(
     given = {"--seeds": seeds is not None, "--budget": budget is not None, "--show-config": show_config}
     given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
     from nmt.cli.lines.streams import tell
-    from nmt.config import dump_config, load_config
+    from nmt.config import config_from_dict, dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
     from nmt.train.distributed.launch import join_ranks  # imported late because it is slow to load
 
     keep_little()
-    own = {"preset": preset, "seed": seed}
+    texts = _texts(inputs, folder, dev)
+    if texts is not None and seeds is not None:
+        raise click.UsageError("--seeds needs a config: --show-config prints one for these texts.")
+    own = {"preset": preset if texts is None else None, "seed": seed, "model_dir": folder if texts is None else None}
     overrides += tuple(f"{key}={value}" for key, value in own.items() if value is not None)
     ranks = join_ranks()
     _check_alone(given, ranks.size)
     with ranks.together():
-        config = load_config(
-            config_file, overrides, tell if ranks.rank == 0 else None
-        )  # print messages once, not once per seed
+        say = tell if ranks.rank == 0 else None  # print messages once, not once per rank
+        if texts is None:
+            config = load_config(inputs[0], overrides, say)
+        else:
+            from nmt.train.tasks.plain_texts import settings_of
+
+            values = ranks.first_then_others(lambda: settings_of(*texts, preset, say, write=not show_config))
+            config = config_from_dict(values, "nmt-train", overrides, say)
         if seeds is None:
             config = with_model_of_start(config)
         if seeds is not None:
-            _train_seeds(config_file, overrides, seeds, threads, device)
+            _train_seeds(inputs[0], overrides, seeds, threads, device)
         elif show_config:
             click.echo(dump_config(config), nl=False)
         elif check_data:
@@ -165,6 +199,32 @@ def train(
             _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
         else:
             _train(_fitted(config, budget, threads, device) if budget is not None else config, threads, device, ranks)
+
+
+def _texts(
+    inputs: tuple[str, ...], folder: str | None, dev: tuple[str, ...]
+) -> tuple[Texts, Texts | None, Path] | None:
+    """Return training text, validation text (None: hold some out) and model folder, or None if `inputs` is a config.
+
+    Raises UsageError if the arguments do not belong together.
+    """
+    from nmt.data.corpora.sources import format_of
+
+    if len(inputs) == 1 and format_of(inputs[0]) == "lines":
+        if dev:
+            raise click.UsageError(
+                "--dev goes with SRC TGT or a table; in a config, data.dev names the validation text."
+            )
+        return None
+    if len(inputs) > 2 or len(dev) > 2:
+        raise click.UsageError(
+            f"takes CONFIG.yaml, SRC TGT or one table, got {len(inputs)} files and {len(dev)} --dev."
+        )
+    if folder is None:
+        raise click.UsageError("-o DIR, a folder for the model, must be given with SRC TGT or a table.")
+    from nmt.train.tasks.plain_texts import Texts
+
+    return Texts(inputs), Texts(dev) if dev else None, Path(folder)
 
 
 def _check_alone(given: dict[str, bool], ranks: int) -> None:

@@ -41,12 +41,15 @@ class Source:
     columns: tuple[Column, Column] = (None, None)
     weight: float = 1.0
     tag: str | None = None
+    tgt_path: str | None = None
 
     def parts(self, langs: Sequence[str]) -> list[Part]:
         """Return the files of the corpus in order, for the languages of both sides or of one.
 
         Raises DataError if one is missing, or if none matches the pattern.
         """
+        if self.tgt_path is not None:
+            return [LineFiles((self.path, self.tgt_path)[-len(langs) :])]
         form = format_of(self.path)
         if form == "lines":
             return [LineFiles(tuple(f"{prefix}.{lang}" for lang in langs)) for prefix in self._prefixes(langs[0])]
@@ -65,7 +68,8 @@ class Source:
 
     def check_prefix(self, langs: Sequence[str]) -> None:
         """Raise DataError if the settings name one of the two files instead of their prefix."""
-        if format_of(self.path) != "lines" or has_magic(self.path) or not Path(self.path).is_file():
+        is_prefix = self.tgt_path is None and format_of(self.path) == "lines" and not has_magic(self.path)
+        if not is_prefix or not Path(self.path).is_file():
             return
         if any(_is_text(f"{self.path}.{lang}") for lang in langs):
             return
@@ -94,7 +98,7 @@ def sources_of(corpora: str | Sequence[CorpusConfig]) -> list[Source]:
     """Return the sources that data.train or a similar setting names by a prefix or a list of corpora."""
     if isinstance(corpora, str):
         return [Source(corpora)]
-    return [Source(one.path, (one.src_column, one.tgt_column), one.weight, one.tag) for one in corpora]
+    return [Source(one.path, (one.src_column, one.tgt_column), one.weight, one.tag, one.tgt_path) for one in corpora]
 
 
 def name_of(corpora: str | Sequence[CorpusConfig]) -> str:

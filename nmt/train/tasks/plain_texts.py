@@ -1,0 +1,169 @@
+"""Settings for a training that names only its texts: `nmt-train SRC TGT -o DIR`.
+
+What such a command leaves open is chosen here: the preset, by the number of pairs and by whether the lines are single
+words; the languages, by the names of the files; and the validation text, which is held out from the training text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from nmt.data.corpora.sources import Source, format_of, pair_chunks
+from nmt.errors import DataError
+from nmt.system.files import write_bytes
+from nmt.system.lines import PACKED
+
+MOST_HELD_OUT = 1000
+"""Largest number of pairs that are held out for validation."""
+SHARE_HELD_OUT = 0.05
+"""Share of the pairs that are held out, if that is fewer."""
+FEW_PAIRS = 10_000
+"""Number of pairs below which the preset is low-resource; from here on it is captions."""
+SHARE_OF_WORDS = 0.9
+"""Share of source lines without a space from which the corpus is a word list, for the preset character."""
+_CHUNK = 4096
+_LANG = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A corpus as the command line names it: one table or prefix, or the files of source and target."""
+
+    files: tuple[str, ...]
+
+    @property
+    def langs(self) -> tuple[str, str]:
+        """Return the language codes by which the two files end, or `src` and `tgt` if they do not."""
+        ends = [_plain(file).suffix[1:] for file in self.files]
+        distinct = len(ends) == 2 and ends[0] != ends[1]
+        named = all(_LANG.fullmatch(end) and end != "txt" for end in ends)
+        return (ends[0], ends[1]) if distinct and named else ("src", "tgt")
+
+    def setting(self) -> str | list[dict[str, str]]:
+        """Return the value of data.train, or of data.dev, for this corpus."""
+        if len(self.files) == 1:
+            return self.files[0] if format_of(self.files[0]) == "lines" else [{"path": self.files[0]}]
+        prefixes = {str(_plain(file).with_suffix("")) for file in self.files}
+        if len(prefixes) == 1 and self.langs != ("src", "tgt"):
+            return prefixes.pop()
+        return [{"path": self.files[0], "tgt_path": self.files[1]}]
+
+    def pairs(self, langs: Sequence[str]) -> Iterator[tuple[str, str]]:
+        """Yield the pairs whose sides are both more than spaces. Raises DataError if the files cannot be read."""
+        second = self.files[1] if len(self.files) == 2 else None
+        for part in Source(self.files[0], tgt_path=second).parts(langs):
+            for chunk in pair_chunks(part, _CHUNK):
+                for source, target in chunk:
+                    if source.strip() and target.strip():
+                        yield source, target
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Facts about a corpus.
+
+    pairs: Number of pairs. words: Number of those whose source is a single word. sample: Up to twice MOST_HELD_OUT
+    pairs, drawn uniformly.
+    """
+
+    pairs: int
+    words: int
+    sample: list[tuple[str, str]]
+
+    @property
+    def preset(self) -> str:
+        """Return the name of the preset that suits the corpus."""
+        if self.words >= SHARE_OF_WORDS * self.pairs:
+            return "character"
+        return "low-resource" if self.pairs < FEW_PAIRS else "captions"
+
+
+def settings_of(
+    train: Texts,
+    dev: Texts | None,
+    folder: Path,
+    preset: str | None,
+    tell: Callable[[str], None] | None = None,
+    *,
+    write: bool = True,
+) -> dict[str, Any]:
+    """Return the settings for training on the texts `train` into `folder`, as `nmt.config.config_from_dict` takes them.
+
+    Without `dev`, a twentieth of the pairs, at most MOST_HELD_OUT, is held out: written to `folder`/dev.LANG and kept
+    out of the training text by data.filter.overlap. Files that are there already, from a run that was interrupted, are
+    used as they are.
+
+    Args:
+        preset: Name of a preset; None chooses one.
+        tell: Called with a line for each choice.
+        write: Whether to write the held-out text; False only names the files.
+
+    Raises DataError if the texts cannot be read, or are too few to hold some out.
+    """
+    tell = tell or (lambda line: None)
+    langs = train.langs
+    survey = _survey(train.pairs(langs), Random(0))
+    if preset is None:
+        preset = survey.preset
+        kind = "single words" if preset == "character" else "sentences"
+        tell(f"{survey.pairs:,} pairs of {kind}: preset {preset}; --preset chooses another")
+    data: dict[str, Any] = {"train": train.setting(), "src": {"lang": langs[0]}, "tgt": {"lang": langs[1]}}
+    if preset == "low-resource":
+        data["subwords"] = {"vocab_size": "auto"}  # the preset's is too large for the smallest texts
+    if dev is not None:
+        data["dev"] = dev.setting()
+    else:
+        data["dev"] = str(folder / "dev")
+        data["filter"] = {"overlap": "exact"}
+        files = [folder / f"dev.{lang}" for lang in langs]
+        if write and not all(file.is_file() for file in files):
+            held_out = _held_out(train, survey)
+            folder.mkdir(parents=True, exist_ok=True)
+            for file, lines in zip(files, zip(*held_out, strict=True), strict=True):
+                write_bytes(file, "".join(f"{line}\n" for line in lines).encode())
+            tell(f"no --dev: {len(held_out):,} pairs held out for validation, in {files[0]} and {files[1]}")
+    return {"preset": preset, "name": folder.name, "model_dir": str(folder), "data": data}
+
+
+def _survey(pairs: Iterator[tuple[str, str]], random: Random) -> Survey:
+    """Return the facts about a corpus that is read once (the sample by Vitter's algorithm R, 1985)."""
+    sample: list[tuple[str, str]] = []
+    number = words = 0
+    for number, pair in enumerate(pairs, start=1):
+        words += len(pair[0].split()) == 1
+        if len(sample) < 2 * MOST_HELD_OUT:
+            sample.append(pair)
+        elif (place := random.randrange(number)) < len(sample):
+            sample[place] = pair
+    random.shuffle(sample)
+    return Survey(number, words, sample)
+
+
+def _held_out(train: Texts, survey: Survey) -> list[tuple[str, str]]:
+    """Return the pairs to hold out: of the sample, those whose sources are rarest in the corpus, since all pairs with
+    a held-out source are kept out of training."""
+    wanted = min(MOST_HELD_OUT, int(survey.pairs * SHARE_HELD_OUT))
+    if wanted < 1:
+        least = round(1 / SHARE_HELD_OUT)
+        raise DataError(
+            f"{', '.join(train.files)}: must have at least {least} pairs to hold some out for validation, "
+            f"got {survey.pairs}; name a validation text with --dev"
+        )
+    sampled = {source for source, _ in survey.sample}
+    times = Counter(source for source, _ in train.pairs(train.langs) if source in sampled)
+    chosen: dict[str, tuple[str, str]] = {}
+    for pair in sorted(survey.sample, key=lambda pair: times[pair[0]]):
+        chosen.setdefault(pair[0], pair)
+    return list(chosen.values())[:wanted]
+
+
+def _plain(file: str) -> Path:
+    """Return the path without the suffix of a compressed file."""
+    path = Path(file)
+    return path.with_suffix("") if path.suffix in PACKED else path

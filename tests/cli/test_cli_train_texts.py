@@ -1,0 +1,126 @@
+"""nmt-train without a config: two files or a table, and what is chosen for them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from nmt.errors import DataError
+from nmt.train.tasks.plain_texts import Texts, settings_of
+from tests.cli.conftest import Run
+from tests.train import fake_model
+
+
+def _lines(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def _pair(folder: Path, count: int, names: tuple[str, str] = ("a.de", "a.en")) -> tuple[str, str]:
+    sides = [[f"{word} {number} times" for number in range(count)] for word in ("quelle", "target")]
+    return tuple(str(_lines(folder / name, side)) for name, side in zip(names, sides, strict=True))
+
+
+def test_two_files_train_a_model(run: Run, tmp_path: Path) -> None:
+    fake_model.write_corpus(tmp_path, "train", 60, seed=1)
+    model = tmp_path / "model"
+    arguments = ["nmt-train", tmp_path / "train.xx", tmp_path / "train.yy", "-o", model, "--set", "training.updates=50"]
+    result = run(*arguments)
+    assert result.code == 0, result.err
+    assert "60 pairs of sentences: preset low-resource" in result.err
+    assert f"3 pairs held out for validation, in {model}/dev.xx and {model}/dev.yy" in result.err
+    assert result.lines[0].startswith(f"best\t{model}/best.safetensors\tupdate ")
+    held_out = (model / "dev.xx").read_bytes()
+
+    config = model / "config.yaml"
+    again = run("nmt-train", config)
+    assert again.code == 0, "its settings are a config that trains the same model: " + again.err
+    assert run(*arguments).code == 0, "the same command resumes"
+    assert (model / "dev.xx").read_bytes() == held_out
+
+
+def test_languages_and_prefix_by_the_names_of_files() -> None:
+    assert Texts(("data/t.de.gz", "data/t.en.gz")).langs == ("de", "en")
+    assert Texts(("data/t.de.gz", "data/t.en.gz")).setting() == "data/t"
+    assert Texts(("de.txt", "en.txt")).langs == ("src", "tgt")
+    assert Texts(("de.txt", "en.txt")).setting() == [{"path": "de.txt", "tgt_path": "en.txt"}]
+    assert Texts(("a.pt-BR", "b.en")).setting() == [{"path": "a.pt-BR", "tgt_path": "b.en"}]
+    assert Texts(("words.tsv",)).setting() == [{"path": "words.tsv"}]
+
+
+def test_held_out_pairs_are_not_learned(tmp_path: Path) -> None:
+    """The pairs held out are distinct, are pairs of the corpus, and frequent sources stay in training."""
+    pairs = [f"common\tc {number}" for number in range(50)] + [f"rare {number}\tr {number}" for number in range(150)]
+    table = str(_lines(tmp_path / "t.tsv", pairs))
+    told: list[str] = []
+    values = settings_of(Texts((table,)), None, tmp_path / "m", None, told.append)
+    held_out = [(tmp_path / "m" / f"dev.{lang}").read_text().splitlines() for lang in ("src", "tgt")]
+    rows = ["\t".join(pair) for pair in zip(*held_out, strict=True)]
+    assert len(rows) == len(set(held_out[0])) == 10
+    assert set(rows) <= set(pairs)
+    assert "common" not in held_out[0]
+    assert values["data"]["filter"] == {"overlap": "exact"}
+    assert values["data"]["dev"] == str(tmp_path / "m" / "dev")
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "count", "preset"),
+    [
+        ("word{0}\tw o r d", 30, "character"),
+        ("a line {0}\tb", 30, "low-resource"),
+        ("a line {0}\tb", 10_000, "captions"),
+    ],
+)
+def test_preset_by_the_text(tmp_path: Path, row: str, count: int, preset: str) -> None:
+    table = str(_lines(tmp_path / "t.tsv", [row.format(number) for number in range(count)]))
+    assert settings_of(Texts((table,)), None, tmp_path / "m", None)["preset"] == preset
+    assert settings_of(Texts((table,)), None, tmp_path / "m", "tiny")["preset"] == "tiny", "a given one stays"
+
+
+def test_given_validation_text(tmp_path: Path) -> None:
+    train, dev = _pair(tmp_path, 30), _pair(tmp_path, 5, ("d.txt", "e.txt"))
+    values = settings_of(Texts(train), Texts(dev), tmp_path / "m", None)
+    assert values["data"]["dev"] == [{"path": dev[0], "tgt_path": dev[1]}]
+    assert "filter" not in values["data"]
+    assert not (tmp_path / "m").exists()
+
+
+def test_too_few_pairs_to_hold_some_out(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"must have at least 20 pairs .* got 19; name a validation text with --dev"):
+        settings_of(Texts(_pair(tmp_path, 19)), None, tmp_path / "m", None)
+    assert not (tmp_path / "m").exists()
+
+
+def test_show_config_writes_nothing(run: Run, tmp_path: Path) -> None:
+    files = _pair(tmp_path, 40)
+    result = run("nmt-train", *files, "-o", tmp_path / "m", "--show-config")
+    assert result.code == 0, result.err
+    assert yaml.safe_load(result.out)["data"]["train"] == str(tmp_path / "a")
+    assert not (tmp_path / "m").exists()
+    assert json.loads(run("nmt-train", *files, "-o", tmp_path / "m", "--check-data", "--json").out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.de", "a.en"], "-o DIR, a folder for the model, must be given"),
+        (["t.tsv"], "-o DIR, a folder for the model, must be given"),
+        (["a.de", "a.en", "b.en", "-o", "m"], "takes CONFIG.yaml, SRC TGT or one table, got 3 files"),
+        (["c.yaml", "--dev", "d"], "--dev goes with SRC TGT or a table"),
+        (["a.de", "a.en", "-o", "m", "--seeds", "2"], "--seeds needs a config"),
+    ],
+)
+def test_arguments_that_do_not_belong_together(run: Run, arguments: list[str], message: str) -> None:
+    result = run("nmt-train", *arguments)
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_missing_file_is_one_line(run: Run, tmp_path: Path) -> None:
+    result = run("nmt-train", tmp_path / "no.de", tmp_path / "no.en", "-o", tmp_path / "m")
+    assert result.code == 1
+    assert result.err.startswith("Error: ")
+    assert "no.de" in result.err
+    assert result.err.count("\n") == 1
