@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 BUDGET = {
-    "cli": 4600,
+    "cli": 4650,
     "config": 2900,
     "data": 4600,
     "decode": 2650,
@@ -15,7 +15,7 @@ BUDGET = {
     "documents": 3300,
     "evaluate": 600,
     "exporting": 800,
-    "importing": 2400,
+    "importing": 2300,
     "inference": 1450,
     "model": 2600,
     "precompile": 400,
@@ -24,7 +24,7 @@ BUDGET = {
     "serve": 4700,
     "storage": 1400,
     "system": 1300,
-    "train": 7100,
+    "train": 7250,
     "(top)": 400,
 }
 """Most lines of each folder of nmt, comments, docstrings and blank lines counted. Raise one only with its reason."""
