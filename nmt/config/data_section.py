@@ -43,7 +43,7 @@ class SideConfig(Section):
 
 
 class SubwordsConfig(Section):
-    """How words are split into subwords (sentencepiece)."""
+    """Split words into subwords (sentencepiece)."""
 
     type: Literal["auto", "unigram", "bpe", "char", "word"] = Field(
         default="auto",

@@ -72,6 +72,10 @@ class Duplicates:
         self._kept += len(places)
 
 
+_REPORTED = {"none": (Likeness.EXACT, Likeness.NEAR), "exact": (Likeness.NEAR,), "near": ()}
+"""The matches that are reported, by data.filter.overlap, which keeps the others out of training."""
+
+
 class Overlap:
     """Looks for the lines of held-out texts in the training text.
 
@@ -81,10 +85,10 @@ class Overlap:
     """
 
     def __init__(self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]], filtered: str = "none") -> None:
-        self._texts = list(texts) if filtered != "near" else []
-        self._exact_counts = filtered == "none"
-        self._lines = OverlapIndex([line for _, sides in texts for line in sides[0]])
-        self._pairs = OverlapIndex([pair for _, sides in texts for pair in _joined(sides)])
+        self._reported = _REPORTED[filtered]
+        self._texts = list(texts) if self._reported else []
+        self._lines = OverlapIndex([line for _, sides in self._texts for line in sides[0]])
+        self._pairs = OverlapIndex([pair for _, sides in self._texts for pair in _joined(sides)])
         self._examples: dict[int, tuple[Likeness, int]] = {}
 
     def add(self, block: Block) -> None:
@@ -111,16 +115,19 @@ class Overlap:
         lines."""
         likeness = self._lines.likeness[start : start + size]
         pairs = self._pairs.likeness[start : start + size] == Likeness.EXACT
-        if not self._exact_counts:
-            likeness = np.where(likeness == Likeness.EXACT, Likeness.NONE, likeness)
-        exact, near = int((likeness == Likeness.EXACT).sum()), int((likeness == Likeness.NEAR).sum())
+        exact, near = (
+            int((likeness == kind).sum()) if kind in self._reported else 0 for kind in (Likeness.EXACT, Likeness.NEAR)
+        )
         if not exact + near:
             return None
         is_pair = len(text.sides) == 2
         whole = f" ({int(pairs.sum()):,} of them with the same translation)" if is_pair else ""
         # Only the first of equal lines has a match of its own, and it may belong to another text.
-        here = [number - start for number in self._examples if start <= number < start + size]
-        here = [number for number in here if self._exact_counts or self._examples[start + number][0] < Likeness.EXACT]
+        here = [
+            number - start
+            for number, (kind, _) in self._examples.items()
+            if start <= number < start + size and kind in self._reported
+        ]
         most_alike = sorted(here, key=lambda number: (-self._examples[start + number][0], not pairs[number], number))
         examples = []
         for number in most_alike[:SHOWN]:

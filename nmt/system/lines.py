@@ -95,6 +95,12 @@ def chunks(lines: Iterable[T], size: int) -> Iterator[list[T]]:
         yield chunk
 
 
+def without_packing(path: str | PathLike[str]) -> Path:
+    """Return the path without the ending of a compressed file, if it has one."""
+    plain = Path(path)
+    return plain.with_suffix("") if plain.suffix in PACKED else plain
+
+
 def text_file(path: str | PathLike[str]) -> Path:
     """Return the path itself, or with `.gz` or `.zst` if only that file exists. Raises DataError if there is none."""
     plain = named(path, "a text file")

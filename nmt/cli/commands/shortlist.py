@@ -18,7 +18,7 @@ from nmt.cli.options.command import (
     threads_option,
     version_option,
 )
-from nmt.cli.options.path_types import InputPath
+from nmt.cli.options.path_types import InputPath, reads
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig
@@ -33,26 +33,18 @@ Ids = tuple[list[list[int]], list[list[int]]]
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
-@click.option(
+@reads(
     "--src",
-    type=InputPath(),
-    metavar="FILE",
     show_default="data.train of the config",
-    help="Source text to learn from.",
+    text="Source text to learn from.",
 )
-@click.option(
-    "--tgt", type=InputPath(), metavar="FILE", show_default="data.train of the config", help="Its translations."
-)
-@click.option(
+@reads("--tgt", show_default="data.train of the config", text="Its translations.")
+@reads(
     "--dev-src",
-    type=InputPath(),
-    metavar="FILE",
     show_default="data.dev of the config",
-    help="Source text to tune and measure with.",
+    text="Source text to tune and measure with.",
 )
-@click.option(
-    "--dev-tgt", type=InputPath(), metavar="FILE", show_default="data.dev of the config", help="Its translations."
-)
+@reads("--dev-tgt", show_default="data.dev of the config", text="Its translations.")
 @click.option(
     "--pairs", type=click.IntRange(min=1), default=200_000, help="Maximum number of sentence pairs to learn from."
 )

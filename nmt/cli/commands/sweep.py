@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nmt.cli.options.command import Command, version_option
-from nmt.cli.options.path_types import InputPath, OutputFolder
+from nmt.cli.options.path_types import InputPath, OutputFolder, writes
 
 if TYPE_CHECKING:
     from nmt.train.sweep import Job
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     show_default="all cores, divided by --jobs",
     help="Number of CPU cores per run.",
 )
-@click.option(
+@writes(
     "-o",
     "--output",
-    type=OutputFolder(),
+    kind=OutputFolder(),
     metavar="DIR",
     show_default="model_dir of the config",
-    help="Folder for the runs.",
+    text="Folder for the runs.",
 )
 @version_option()
 def sweep(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from nmt.errors import DataError
 from nmt.system.files import explain
-from nmt.system.lines import PACKED, read_lines, text_file
+from nmt.system.lines import PACKED, read_lines, text_file, without_packing
 
 if TYPE_CHECKING:
     from nmt.config import CorpusConfig
@@ -66,6 +66,12 @@ class Source:
             raise DataError(f"{self.path}: must have columns that are all numbers or all names, got {_listed(chosen)}")
         return [_TABLES[form](file, tuple(langs), tuple(chosen)) for file in found]
 
+    def check(self, langs: Sequence[str]) -> None:
+        """Raise DataError if a file is missing."""
+        self.check_prefix(langs)
+        for part in self.parts(langs):
+            part.check()
+
     def check_prefix(self, langs: Sequence[str]) -> None:
         """Raise DataError if the settings name one of the two files instead of their prefix."""
         is_prefix = self.tgt_path is None and format_of(self.path) == "lines" and not has_magic(self.path)
@@ -109,9 +115,7 @@ def name_of(corpora: str | Sequence[CorpusConfig]) -> str:
 def check_sources(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -> None:
     """Raise DataError if a file of the corpora is missing."""
     for source in sources_of(corpora):
-        source.check_prefix(langs)
-        for part in source.parts(langs):
-            part.check()
+        source.check(langs)
 
 
 def _is_text(path: str) -> bool:
@@ -120,10 +124,7 @@ def _is_text(path: str) -> bool:
 
 def format_of(path: str) -> str:
     """Return the format of a corpus, judged by its name: lines, or a kind of table."""
-    plain = Path(path)
-    if plain.suffix in PACKED:
-        plain = plain.with_suffix("")
-    return _FORMATS.get(plain.suffix, "lines")
+    return _FORMATS.get(without_packing(path).suffix, "lines")
 
 
 class Part(Protocol):
