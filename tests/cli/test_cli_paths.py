@@ -39,7 +39,7 @@ NO_PATHS = {
 }
 """Parameters that are text and name no file or folder."""
 NEEDED = {
-    "train": {"config_file": "c.yaml"},
+    "train": {"inputs": "c.yaml"},
     "translate": {"model_dir": "model", "inputs": "text"},
     "evaluate": {"model_dir": "model", "src": "text", "ref": "text"},
     "score": {"model_dir": "model", "src": "text", "tgt": "text"},
@@ -63,6 +63,7 @@ BESIDE = {
     "frequencies": {"buckets": True},
     ("shortlist", "src"): {"tgt": "text"},
     ("shortlist", "tgt"): {"src": "text"},
+    ("train", "dev"): {"inputs": "pairs.tsv", "folder": "new"},
     "dev_src": {"dev_tgt": "text"},
     "dev_tgt": {"dev_src": "text"},
 }
@@ -110,6 +111,7 @@ def place():
     write_folder(folder / "model")
     write_language_folder(folder / "lm", Subwords.from_file(folder / "model" / "joint.spm"))
     (folder / "text").write_text("kara losu\nmiti\n")
+    (folder / "pairs.tsv").write_text("kara losu\tmiti\n" * 20)
     (folder / "c.yaml").write_text(yaml.safe_dump({"model_dir": "run", "data": {"train": "text", "dev": "text"}}))
     (folder / "folder").mkdir()
     (folder / "folder" / "one").write_text("1\n")
@@ -215,7 +217,10 @@ def test_a_path_that_is_forbidden_is_one_line_and_changes_nothing(name, param, p
     with nobody():
         line = assert_one_line(place, name, param, path).lower()
     wants_folder = path == "secret" and name in ("average", "report", "backtranslate") and param.name != "text"
-    assert "permission denied" in line or wants_folder
+    if (param.name, path) == ("dev", "secret"):
+        assert "must be a prefix, p for p.src and p.tgt, got a file" in line, "a single file is not opened"
+    else:
+        assert "permission denied" in line or wants_folder
 
 
 def test_files_of_a_model_are_known_by_their_names(place):

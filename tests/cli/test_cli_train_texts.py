@@ -118,6 +118,32 @@ def test_arguments_that_do_not_belong_together(run: Run, arguments: list[str], m
     assert message in result.err
 
 
+def test_a_folder_may_have_any_name(run: Run, setup: Path, tmp_path: Path) -> None:
+    """A name that is another YAML value stays text, and `.` is not the name of a run."""
+    result = run("nmt-train", setup / "c.yaml", "-o", "2024", "--show-config")
+    assert result.code == 0, result.err
+    assert yaml.safe_load(result.out)["model_dir"] == "2024"
+    result = run("nmt-train", *_pair(tmp_path, 40), "-o", ".", "--show-config")
+    assert result.code == 0, result.err
+
+
+def test_a_corpus_is_read_only_for_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = _pair(tmp_path, 40)
+    first = settings_of(Texts(files), None, tmp_path / "m", "tiny")
+
+    def pairs(self: Texts, langs: object) -> None:
+        raise AssertionError("nothing is open")
+
+    monkeypatch.setattr(Texts, "pairs", pairs)
+    assert settings_of(Texts(files), None, tmp_path / "m", "tiny") == first
+
+
+def test_validation_text_that_is_missing_ends_it_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere\.src"):
+        settings_of(Texts((*_pair(tmp_path, 40, ("a.txt", "b.txt")),)), Texts(("nowhere",)), tmp_path / "m", None)
+    assert not (tmp_path / "m").exists()
+
+
 def test_missing_file_is_one_line(run: Run, tmp_path: Path) -> None:
     result = run("nmt-train", tmp_path / "no.de", tmp_path / "no.en", "-o", tmp_path / "m")
     assert result.code == 1

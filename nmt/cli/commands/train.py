@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nmt.cli.options.command import Command, Setting, WholeSetting, device_option, threads_option, version_option
-from nmt.cli.options.path_types import InputPath, OutputFolder
+from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -20,22 +20,20 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, functions=50, context_settings={"show_default": True})
 @click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | PAIRS.tsv", nargs=-1, required=True, type=InputPath())
-@click.option(
+@writes(
     "-o",
     "--output",
     "folder",
-    type=OutputFolder(),
+    kind=OutputFolder(),
     metavar="DIR",
     show_default="model_dir of the config",
-    help="Folder for the model; required with SRC TGT or a table.",
+    text="Folder for the model; required with SRC TGT or a table.",
 )
-@click.option(
+@reads(
     "--dev",
-    type=InputPath(),
     multiple=True,
-    metavar="FILE",
     show_default="(hold out 5 % of the pairs, at most 1,000)",
-    help="Validation text for SRC TGT: give it twice (source, target), or once for a table or a prefix.",
+    text="Validation text for SRC TGT: give it twice (source, target), or once for a table or a prefix.",
 )
 @click.option(
     "--set",
@@ -140,7 +138,7 @@ def train(
     interrupted run. Ctrl-C or SIGTERM finishes the current update, saves and exits (130, 143); a second one exits at
     once. Progress goes to standard error, and in more detail to train.log and metrics.jsonl in the folder; results go
     to standard output. --seeds runs nmt-sweep over seeds only. --plan, --profile, --show-config, --check-data and
-    --check-resume do not touch model_dir.
+    --check-resume write nothing into model_dir but the validation text held out of SRC and TGT.
 
     \b
     Examples:
@@ -162,6 +160,8 @@ def train(
         raise click.UsageError("--json goes with --check-data.")
     given = {"--seeds": seeds is not None, "--budget": budget is not None, "--show-config": show_config}
     given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
+    import json
+
     from nmt.cli.lines.streams import tell
     from nmt.config import config_from_dict, dump_config, load_config
     from nmt.system.heap import keep_little
@@ -172,7 +172,10 @@ def train(
     texts = _texts(inputs, folder, dev)
     if texts is not None and seeds is not None:
         raise click.UsageError("--seeds needs a config: --show-config prints one for these texts.")
-    own = {"preset": preset if texts is None else None, "seed": seed, "model_dir": folder if texts is None else None}
+    own: dict[str, str | int | None] = {"seed": seed}
+    if texts is None:
+        # As JSON, since a folder may be named like another YAML value.
+        own |= {"preset": preset, "model_dir": None if folder is None else json.dumps(folder)}
     overrides += tuple(f"{key}={value}" for key, value in own.items() if value is not None)
     ranks = join_ranks()
     _check_alone(given, ranks.size)

@@ -17,7 +17,7 @@ from typing import Any
 from nmt.data.corpora.sources import Source, format_of, pair_chunks
 from nmt.errors import DataError
 from nmt.system.files import write_bytes
-from nmt.system.lines import PACKED
+from nmt.system.lines import without_packing
 
 MOST_HELD_OUT = 1000
 """Largest number of pairs that are held out for validation."""
@@ -40,7 +40,7 @@ class Texts:
     @property
     def langs(self) -> tuple[str, str]:
         """Return the language codes by which the two files end, or `src` and `tgt` if they do not."""
-        ends = [_plain(file).suffix[1:] for file in self.files]
+        ends = [without_packing(file).suffix[1:] for file in self.files]
         distinct = len(ends) == 2 and ends[0] != ends[1]
         named = all(_LANG.fullmatch(end) and end != "txt" for end in ends)
         return (ends[0], ends[1]) if distinct and named else ("src", "tgt")
@@ -49,15 +49,19 @@ class Texts:
         """Return the value of data.train, or of data.dev, for this corpus."""
         if len(self.files) == 1:
             return self.files[0] if format_of(self.files[0]) == "lines" else [{"path": self.files[0]}]
-        prefixes = {str(_plain(file).with_suffix("")) for file in self.files}
+        prefixes = {str(without_packing(file).with_suffix("")) for file in self.files}
         if len(prefixes) == 1 and self.langs != ("src", "tgt"):
             return prefixes.pop()
         return [{"path": self.files[0], "tgt_path": self.files[1]}]
 
+    @property
+    def source(self) -> Source:
+        """Return the corpus as the readers take it."""
+        return Source(self.files[0], tgt_path=self.files[1] if len(self.files) == 2 else None)
+
     def pairs(self, langs: Sequence[str]) -> Iterator[tuple[str, str]]:
         """Yield the pairs whose sides are both more than spaces. Raises DataError if the files cannot be read."""
-        second = self.files[1] if len(self.files) == 2 else None
-        for part in Source(self.files[0], tgt_path=second).parts(langs):
+        for part in self.source.parts(langs):
             for chunk in pair_chunks(part, _CHUNK):
                 for source, target in chunk:
                     if source.strip() and target.strip():
@@ -108,27 +112,27 @@ def settings_of(
     """
     tell = tell or (lambda line: None)
     langs = train.langs
-    survey = _survey(train.pairs(langs), Random(0))
-    if preset is None:
+    for texts in (train,) if dev is None else (train, dev):
+        texts.source.check(langs)
+    files = [folder / f"dev.{lang}" for lang in langs]
+    holds_out = write and dev is None and not all(file.is_file() for file in files)
+    # A corpus is read only for what is still open.
+    survey = _survey(train.pairs(langs), Random(0)) if preset is None or holds_out else None
+    if preset is None and survey is not None:
         preset = survey.preset
         kind = "single words" if preset == "character" else "sentences"
         tell(f"{survey.pairs:,} pairs of {kind}: preset {preset}; --preset chooses another")
+    if holds_out and survey is not None:
+        held_out = _held_out(train, survey)
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, lines in zip(files, zip(*held_out, strict=True), strict=True):
+            write_bytes(file, "".join(f"{line}\n" for line in lines).encode())
+        tell(f"no --dev: {len(held_out):,} pairs held out for validation, in {files[0]} and {files[1]}")
     data: dict[str, Any] = {"train": train.setting(), "src": {"lang": langs[0]}, "tgt": {"lang": langs[1]}}
+    data |= {"dev": str(folder / "dev"), "filter": {"overlap": "exact"}} if dev is None else {"dev": dev.setting()}
     if preset == "low-resource":
         data["subwords"] = {"vocab_size": "auto"}  # the preset's is too large for the smallest texts
-    if dev is not None:
-        data["dev"] = dev.setting()
-    else:
-        data["dev"] = str(folder / "dev")
-        data["filter"] = {"overlap": "exact"}
-        files = [folder / f"dev.{lang}" for lang in langs]
-        if write and not all(file.is_file() for file in files):
-            held_out = _held_out(train, survey)
-            folder.mkdir(parents=True, exist_ok=True)
-            for file, lines in zip(files, zip(*held_out, strict=True), strict=True):
-                write_bytes(file, "".join(f"{line}\n" for line in lines).encode())
-            tell(f"no --dev: {len(held_out):,} pairs held out for validation, in {files[0]} and {files[1]}")
-    return {"preset": preset, "name": folder.name, "model_dir": str(folder), "data": data}
+    return {"preset": preset, "name": folder.resolve().name, "model_dir": str(folder), "data": data}
 
 
 def _survey(pairs: Iterator[tuple[str, str]], random: Random) -> Survey:
@@ -161,9 +165,3 @@ def _held_out(train: Texts, survey: Survey) -> list[tuple[str, str]]:
     for pair in sorted(survey.sample, key=lambda pair: times[pair[0]]):
         chosen.setdefault(pair[0], pair)
     return list(chosen.values())[:wanted]
-
-
-def _plain(file: str) -> Path:
-    """Return the path without the suffix of a compressed file."""
-    path = Path(file)
-    return path.with_suffix("") if path.suffix in PACKED else path
