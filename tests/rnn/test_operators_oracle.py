@@ -148,18 +148,20 @@ def check_outputs_and_gradients(kind, num_layers, bidirectional, size, dtype, de
         np.testing.assert_array_equal(found.d_x[n:, row], 0.0)
 
 
+@pytest.mark.parametrize("only", ["d_y", "d_hy"])
 @pytest.mark.parametrize("kind", ["lstm", "gru_reset_before"])
-def test_missing_cotangents_are_zeros(kind):
+def test_missing_cotangents_are_zeros(kind, only):
     w, lengths = witness(kind, 2, True, "unsorted"), SIZES["unsorted"].lengths
     layer = build(kind, 2, True, "unsorted", w.params, "float64")
-    d_y = w.cotangents["d_y"]
-    operator_calls.forward(layer, **w.inputs, lengths=lengths)
-    short = {name: g.copy() for name, g in operator_calls.backward(layer, d_y).params.items()}
-    zeros = {key: np.zeros_like(d) for key, d in w.cotangents.items() if key != "d_y"}
-    operator_calls.forward(layer, **w.inputs, lengths=lengths)
-    full = operator_calls.backward(layer, d_y, **zeros).params
-    for name, value in full.items():
-        np.testing.assert_array_equal(short[name], value)
+    zeros = {key: d if key == only else np.zeros_like(d) for key, d in w.cotangents.items()}
+    found = []
+    for given in ({"d_y": None, only: w.cotangents[only]}, zeros):
+        operator_calls.forward(layer, **w.inputs, lengths=lengths)
+        back = operator_calls.backward(layer, **given)
+        found.append({"d_x": back.d_x.copy(), **{name: g.copy() for name, g in back.params.items()}})
+    for name, value in found[1].items():
+        np.testing.assert_array_equal(found[0][name], value)
+    assert found[0]["d_x"].any()
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru_reset_before"])
