@@ -12,6 +12,8 @@ pytest.importorskip("ipykernel", reason="notebooks need the extra [dev]")
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+# Shorter trainings for the test: this notebook compares four models and does not ask that they have learned.
+SHORTER = {"comparing-systems": ("=150", "=6")}
 
 
 def printed(notebook):
@@ -26,6 +28,8 @@ def test_a_notebook_runs_and_gives_what_it_shows(path, monkeypatch):
     monkeypatch.setitem(os.environ, "PYTHONPATH", str(ROOT))
     notebook = nbformat.read(path, as_version=4)
     shown = printed(notebook)
+    for cell in notebook.cells if path.stem in SHORTER else ():
+        cell.source = cell.source.replace(*SHORTER[path.stem])
     nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     exact = ["exact" in cell.metadata.get("tags", []) for cell in code]
