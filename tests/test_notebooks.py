@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-nbformat = pytest.importorskip("nbformat", reason="notebooks need the extra [dev]")
-nbclient = pytest.importorskip("nbclient", reason="notebooks need the extra [dev]")
-pytest.importorskip("ipykernel", reason="notebooks need the extra [dev]")
-
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 # Shorter trainings for the test: this notebook compares four models and does not ask that they have learned.
 SHORTER = {"comparing-systems": ("=150", "=6")}
+
+
+@pytest.fixture(scope="module")
+def nbformat():
+    """Imported late: importing it takes seconds, which every process that collects tests would spend."""
+    return pytest.importorskip("nbformat", reason="notebooks need the extra [dev]")
 
 
 def printed(notebook):
@@ -23,8 +25,10 @@ def printed(notebook):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_gives_what_it_shows(path, monkeypatch):
+def test_a_notebook_runs_and_gives_what_it_shows(path, nbformat, monkeypatch):
     """An error of a cell, an assertion in it included, ends the run. Cells tagged `exact` print the same everywhere."""
+    nbclient = pytest.importorskip("nbclient", reason="notebooks need the extra [dev]")
+    pytest.importorskip("ipykernel", reason="notebooks need the extra [dev]")
     monkeypatch.setitem(os.environ, "PYTHONPATH", str(ROOT))
     notebook = nbformat.read(path, as_version=4)
     shown = printed(notebook)
@@ -39,7 +43,7 @@ def test_a_notebook_runs_and_gives_what_it_shows(path, monkeypatch):
         assert not same or ours == theirs
 
 
-def test_notebooks_are_committed_with_their_outputs_and_without_this_machine():
+def test_notebooks_are_committed_with_their_outputs_and_without_this_machine(nbformat):
     assert len(NOTEBOOKS) == 3
     for path in NOTEBOOKS:
         notebook = nbformat.read(path, as_version=4)
