@@ -7,6 +7,7 @@ read it.
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from nmt.errors import ShapeError
 from tests.oracle import compare, gradients, layers
 from tests.rnn import operator_calls
 
-KINDS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
 DTYPES = ("float64", "float32")
+KINDS = ("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu")
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,18 @@ def build(kind, num_layers, bidirectional, size, params, dtype, **options):
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("num_layers", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
+# Half of all products, in which any three choices meet; both types beside each other share what the oracle says.
+CHOSEN = [
+    (kind, num_layers, bidirectional, size, dtype)
+    for (k, kind), num_layers, bidirectional, (n, size) in product(
+        enumerate(KINDS), (1, 2), (False, True), enumerate(SIZES)
+    )
+    if (k + num_layers + bidirectional + n) % 2
+    for dtype in DTYPES
+]
+
+
+@pytest.mark.parametrize(("kind", "num_layers", "bidirectional", "size", "dtype"), CHOSEN)
 def test_outputs_and_gradients(kind, num_layers, bidirectional, size, dtype):
     check_outputs_and_gradients(kind, num_layers, bidirectional, size, dtype)
 
