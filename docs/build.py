@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import click
-import engine_rows
 import interface
 import passes
 import rooms
@@ -63,7 +62,6 @@ def commands_page() -> str:
 
 def main() -> None:
     """Writes all files."""
-    write_bytes(engine_rows.PAGE, engine_rows.refreshed(engine_rows.PAGE.read_text("utf-8")).encode())
     tour.main()
     shell.main()
     interface.main()

@@ -5,6 +5,7 @@ import re
 import sys
 import threading
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,12 @@ def test_a_batch_comes_by_all_stops(trained):
     trained[1].check(of_walk(BATCH))
 
 
+@cache
+def compile_first(command, words):
+    """Run a command unwatched, once: the walks of it compile nothing."""
+    command.main(list(words), standalone_mode=False)
+
+
 def translated(folder: Path, stops, *options):
     """The walk of a translation, and what was written."""
     from nmt.cli.commands.translate import translate
@@ -191,7 +198,7 @@ def translated(folder: Path, stops, *options):
     axes = {"B": len(LINES), "S": steps_of(LINES), "E": E, "M": M, "H": H, "V": 8, "K": K}
     assert len(set(axes.values())) == len(axes)
     words = [folder / "model", folder / "lines.de", "-o", folder / "out.en", "--threads", 1, "--beam-size", K, *options]
-    translate.main(list(map(str, words)), standalone_mode=False)  # to compile
+    compile_first(translate, tuple(map(str, words)))
     with Walk(stops, axes) as walk:
         translate.main(list(map(str, words)), standalone_mode=False)
     return walk, (folder / "out.en").read_text().splitlines()

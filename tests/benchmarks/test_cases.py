@@ -36,3 +36,20 @@ def test_mixed_lengths_count_real_steps_only_and_blank_the_rest() -> None:
     assert operations("rnn_relu", shape, "inference") == 2 * 16 * (3 + 2) * 2
     _, arrays = make_inputs("rnn_relu", shape)
     assert np.count_nonzero(arrays["x"].any(-1)) == 16
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("mxnet", (300, 20, 800, 800, 1, False)),
+        ("mxnet5", (300, 20, 800, 800, 5, False)),
+        ("mxnet5bi", (300, 20, 800, 800, 5, True)),
+        ("cudnn", (8, 128, 1024, 1024, 3, False)),
+    ],
+)
+def test_shapes_are_those_of_the_tables_of_others(name, sizes) -> None:
+    """MXNet's second table has one direction in its caption and both in its heading."""
+    from _cases import SHAPES
+
+    shape = SHAPES[name]
+    assert (shape.T, shape.N, shape.I, shape.H, shape.layers, shape.bidirectional) == sizes

@@ -142,10 +142,9 @@ def test_planted_bug_is_caught(cell, direction, name, monkeypatch):
         layer, f"{direction}_kernel", lambda *given: broken.append(mutant(original, *given, old, new)) or broken[-1]
     )
     c, tiles = recurrent.case(cell, 3, 5, 32, [3, 3, 2, 3, 3]), tiny(cell, False)
-    caught = 0
-    for seed in range(4):
+    for seed in range(4):  # orders of threads, until one shows it
         try:
             check(c, tiles, False, seed)
         except (EmulationError, AssertionError):
-            caught += 1
-    assert caught >= 1, f"{name}: {caught} of 4 orders"
+            return
+    pytest.fail(f"{name}: no order of threads shows it")

@@ -22,6 +22,18 @@ FLOAT32 = [*cases.RECURRENT, "stack", "lstm_bahdanau_feed", "gru_general_feed_dr
 PROGRAMS = [(name, "float64") for name in cases.CELLS] + [(name, "float32") for name in FLOAT32]
 
 
+def runs_of(programs):
+    """Return each program with all lengths, in turn forward and in reverse: any two choices meet at least once."""
+    return [
+        pytest.param(
+            *program, lengths, reverse, id=f"{'-'.join(program)}-{lengths}-{'reverse' if reverse else 'forward'}"
+        )
+        for n, program in enumerate(programs)
+        for k, lengths in enumerate(cases.LENGTHS)
+        for reverse in [(n + k) % 2 == 1]
+    ]
+
+
 def assert_all_close(found, expected, tolerance, what):
     assert set(found) == set(expected)
     for name, value in expected.items():
@@ -34,9 +46,7 @@ def assert_same_bits(found, expected, what):
         np.testing.assert_array_equal(found[name], value, f"{what} {name}")
 
 
-@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-@pytest.mark.parametrize("lengths", cases.LENGTHS)
-@pytest.mark.parametrize(("name", "dtype"), PROGRAMS, ids=map("-".join, PROGRAMS))
+@pytest.mark.parametrize(("name", "dtype", "lengths", "reverse"), runs_of(PROGRAMS))
 def test_compiled_program_means_what_the_interpreter_says(name, dtype, lengths, reverse):
     check_against_interpreter(name, dtype, lengths, reverse)
 
@@ -72,11 +82,9 @@ def test_thread_count_never_shows(name, lengths):
         assert_same_bits(two[1], one[1], f"gradient, divided by {division}")
 
 
-@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
-@pytest.mark.parametrize("lengths", cases.LENGTHS)
-@pytest.mark.parametrize("name", cases.CELLS)
-def test_blocks_of_time_never_show(name, lengths, reverse, monkeypatch):
-    case = cases.draw(cases.CELLS[name](), "float64", cases.LENGTHS[lengths], steps=7)
+@pytest.mark.parametrize(("name", "dtype", "lengths", "reverse"), runs_of((name, "float64") for name in cases.CELLS))
+def test_blocks_of_time_never_show(name, dtype, lengths, reverse, monkeypatch):
+    case = cases.draw(cases.CELLS[name](), dtype, cases.LENGTHS[lengths], steps=7)
     whole = cases.compiled(case, reverse=reverse), cases.inferred(case, reverse=reverse)
     for rows in (1, 20):  # one step at a time; blocks of 4 and 3 steps, backwards of 3 and 4
         monkeypatch.setattr(tuning, "BLOCK_ROWS", rows)

@@ -1,6 +1,7 @@
 """The operators against PyTorch's and ONNX's vectors: outputs, every gradient, both dtypes, on every device.
 
-Every file is read.
+Every file is read on the processor and on a GPU. The emulator of a GPU is slow: it reads the smallest files in which
+every kind of layer meets every option.
 """
 
 import numpy as np
@@ -23,7 +24,7 @@ RUNS = [("float64", "cpu"), ("float32", "cpu"), ("float64", "cuda"), *([("float3
 # ONNX's expected numbers are themselves float32: this is how exact they can be.
 ONNX_TOLERANCE = {"float64": 2e-6, "float32": compare.TOLERANCE["float32"]}
 
-pytestmark = pytest.mark.parametrize(("dtype", "device"), RUNS, indirect=["device"])
+on_every_device = pytest.mark.parametrize(("dtype", "device"), RUNS, indirect=["device"])
 
 
 @pytest.fixture
@@ -38,7 +39,42 @@ def check(results, expected, tolerance, what):
         compare.assert_close(results[key], value, tolerance, f"{what} {key}")
 
 
-@pytest.mark.parametrize("name", vectors.torch_layer_names())
+def options_of(case):
+    """Return what a layer of this kind is asked for in a case."""
+    given = {"lengths": case.lengths, "states": case.hx}
+    asked = {"bidirectional", "bias", "batch_first"} | case.options.keys()
+    found = {(name, bool(getattr(case, name, True))) for name in asked} | {("layers", case.num_layers)}
+    return {(case.kind, *one) for one in found | {(name, array is not None) for name, array in given.items()}}
+
+
+def smallest_files():
+    """Return PyTorch files of little work that together have all options of all kinds."""
+    cases = {name: vectors.torch_layer(name) for name in vectors.torch_layer_names()}
+    work = {n: c.x.size * c.hidden_size * c.num_layers * (1 + c.bidirectional) for n, c in cases.items()}
+    left, found = set().union(*map(options_of, cases.values())), []
+    while left:
+        name = max(cases, key=lambda n: len(left & options_of(cases[n])) / work[n] ** 0.5)
+        found.append(name)
+        left -= options_of(cases[name])
+    return found
+
+
+LAYERS = [
+    (name, *run)
+    for run in RUNS
+    for name in (vectors.torch_layer_names() if ON_GPU or run[1] == "cpu" else smallest_files())
+]
+
+
+def test_the_emulator_meets_every_option_of_every_kind():
+    met = set().union(*(options_of(vectors.torch_layer(name)) for name, _, device in LAYERS if device == "cuda"))
+    for kind in KINDS:
+        assert {(kind, "layers", n) for n in (1, 2, 3)} <= met
+        for option in ("bidirectional", "bias", "batch_first", "lengths", "states"):
+            assert {(kind, option, False), (kind, option, True)} <= met
+
+
+@pytest.mark.parametrize(("name", "dtype", "device"), LAYERS, indirect=["device"])
 def test_torch_layers(name, dtype, device):
     case, tolerance = vectors.torch_layer(name), compare.TOLERANCE[dtype]
     layer = operator_calls.build(
@@ -63,6 +99,7 @@ def test_torch_layers(name, dtype, device):
     check(found.params, case.d_params, tolerance, f"{name} gradient of")
 
 
+@on_every_device
 @pytest.mark.parametrize("name", vectors.onnx_layer_names())
 def test_onnx_layers(name, dtype, device):
     case, file, attributes = vectors.onnx_layer(name), vectors.arrays("onnx", name), vectors.onnx_attributes(name)
@@ -81,6 +118,7 @@ def test_onnx_layers(name, dtype, device):
         check(results, dict(zip(results, witness, strict=False)), compare.TOLERANCE[dtype], f"{name} oracle")
 
 
+@on_every_device
 @pytest.mark.parametrize("name", [n for n in vectors.names("onnx") if n not in vectors.onnx_layer_names()])
 def test_onnx_reverse_sequence(name, dtype, device):
     file, attributes = vectors.arrays("onnx", name), vectors.onnx_attributes(name)
@@ -108,6 +146,7 @@ def shared_layers(name, prefix, dtype, count, **options):
     ]
 
 
+@on_every_device
 @pytest.mark.parametrize("mode", ["full", "cut"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_truncated_backpropagation(kind, mode, dtype, device):
@@ -127,6 +166,7 @@ def test_truncated_backpropagation(kind, mode, dtype, device):
     check(total, vectors.from_torch(file, f"{mode}_d_"), tolerance, f"{name} {mode}")
 
 
+@on_every_device
 @pytest.mark.parametrize("kind", KINDS)
 def test_step_by_step_feeding_the_output_back(kind, dtype, device):
     name = f"step_{kind}"
@@ -142,6 +182,7 @@ def test_step_by_step_feeding_the_output_back(kind, dtype, device):
     check(found, vectors.present(file, y="y", hy="hn", cy="cn"), compare.TOLERANCE[dtype], name)
 
 
+@on_every_device
 @pytest.mark.parametrize("kind", KINDS)
 def test_accumulated_gradients(kind, dtype, device):
     """Two batches through one operator; the first gradients must survive the second call."""
@@ -157,6 +198,7 @@ def test_accumulated_gradients(kind, dtype, device):
     check(total, vectors.from_torch(file, "d2_"), tolerance, f"{name} both")
 
 
+@on_every_device
 @pytest.mark.parametrize("kind", KINDS)
 def test_stack_of_different_sizes(kind, dtype, device):
     """Operators of hidden sizes 6, 3, 5 chained by hand, forward and back."""

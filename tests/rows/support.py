@@ -2,15 +2,18 @@
 
 import numpy as np
 
-from nmt.rnn import AttentionCell, Captured, Cell, GRUCell, LSTMCell, Param, Scan, StackCell, State, Weights, tanh
+from nmt.rnn import Captured, Cell, Param, Scan, State, Weights, tanh
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
-from tests.oracle import compare, gradients
+from nmt.rnn.scan import plan_cache as engine
+from tests.oracle import compare, gradients, layers
+from tests.rnn import operator_calls
 from tests.rnn import scan_cases as cases
 
 T, B, S, D, H, M = cases.T, cases.B, cases.S, cases.D, cases.H, cases.M
 MIXED = cases.LENGTHS["mixed"]
+MEGABYTE = 1 << 20
 
 
 def draw(*shape, seed=0):
@@ -71,24 +74,65 @@ def kept(plan):
     return [place.width for name, place in plan.forward.arrays.items() if place.kind == "seq" and name != "y"]
 
 
-def stacked_attention():
-    """Several layers under an attention, as a translator's decoder."""
-    inner = StackCell([LSTMCell(D + 11, H), GRUCell(H, H)])
-    return AttentionCell(inner, M, 11)
+def layer_of(kind, num_layers=1, **options):
+    """An operator in float64 with drawn parameters, and these."""
+    options = {"num_layers": num_layers, **options}
+    shape = {k: options[k] for k in ("num_layers", "bidirectional") if k in options}
+    params = layers.random_params(np.random.default_rng(3), kind, D, H, **shape)
+    return operator_calls.build(kind, D, H, params, np.float64, **options), params
 
 
-class SumMulCell(Cell):
-    """Caffe2's test cells: s' = x + s, p' = s' * p; sums and products and nothing else."""
+def count_plans(monkeypatch):
+    """A list that grows by one for every plan that is made from now on."""
+    made, make = [], engine.make_plan
 
-    def __init__(self, size):
-        self.input_size = self.output_size = size
+    def spy(*args, **options):
+        made.append(options)
+        return make(*args, **options)
 
-    def states(self):
-        return {"s": self.input_size, "p": self.input_size}
+    monkeypatch.setattr(engine, "make_plan", spy)
+    return made
 
-    def step(self, p, x, s):
-        total = x + s.s
-        return total, State(s=total, p=total * s.p)
+
+def passes(layer, x, d_y):
+    """One training pass."""
+    layer.forward(x)
+    layer.backward(d_y)
+
+
+class WindowDecoder:
+    """No network at all: the next token's chances depend on the last two tokens, which are its state."""
+
+    eos_id = 3
+
+    def __init__(self, seed):
+        self.table = np.log(np.random.default_rng(seed).dirichlet(np.ones(7), size=(7, 7)))
+        self.rows = []
+
+    def admit(self, src_ids, candidates=None):
+        count = len(src_ids)
+        return np.arange(count), {"before": np.full((count, 1), 2.0)}, np.full(count, 2, np.int32)
+
+    def release(self, sentence_ids):
+        pass
+
+    def step(self, tokens, states, parent, sentence_ids):
+        self.rows.append(len(tokens))
+        before = states["before"][parent, 0].astype(int)
+        return self.table[before, tokens], {"before": tokens[:, None].astype(float)}
+
+    def best_tokens(self, outputs, first_token, places):
+        outputs = outputs.copy()
+        outputs[:, :first_token] = -np.inf
+        tokens = np.argsort(-outputs, axis=1)[:, :places].astype(np.int32)
+        return tokens, np.take_along_axis(outputs, tokens, axis=1)
+
+    def log_probs(self, outputs):
+        return outputs.copy()
+
+    def __call__(self, prefix):
+        before, last = (2, 2, *prefix)[-2:]
+        return self.table[before, last]
 
 
 class SwapCell(Cell):

@@ -1,7 +1,6 @@
 """What went wrong in the engines before this one: each bug of theirs that this one could have, as a test.
 
-Every test names the system and its commit or file. Where a bug is a row's own promise as well, the row's test stands
-beside it in test_rows_*.py.
+Every test names the system and its commit or file.
 """
 
 import tracemalloc
@@ -40,9 +39,25 @@ from tests import small_models
 from tests.oracle import layers
 from tests.rnn import operator_calls
 from tests.rnn import scan_cases as cases
-from tests.rows.support import MIXED, B, D, H, M, T, all_close, close, draw, hold_to_quotients, plan_of, same_bits
-from tests.rows.test_rows_a import WindowDecoder
-from tests.rows.test_rows_m import MEGABYTE, count_plans, layer_of, passes
+from tests.rows.support import (
+    MEGABYTE,
+    MIXED,
+    B,
+    D,
+    H,
+    M,
+    T,
+    WindowDecoder,
+    all_close,
+    close,
+    count_plans,
+    draw,
+    hold_to_quotients,
+    layer_of,
+    passes,
+    plan_of,
+    same_bits,
+)
 
 EVERY = pytest.mark.parametrize("kind", ["lstm", "gru", "rnn_tanh"])
 
@@ -398,11 +413,14 @@ class OneStateCell(Cell):
         return h, State(h=h)
 
 
-def test_masked_steps_leave_the_state_alone():
+@pytest.mark.parametrize(
+    "steps", [{"lengths": [3, 2]}, {"mask": np.array([[1, 1, 1, 0], [1, 1, 0, 0]], bool).T.copy()}]
+)
+def test_masked_steps_leave_the_state_alone(steps):
     """Keras's literal numbers for masks [1 1 1 0] and [1 1 0 0]; dynamic and unrolled loops differed once."""
-    x = np.arange(24, dtype=float).reshape(2, 4, 3).swapaxes(0, 1)
+    x = np.arange(24, dtype=float).reshape(2, 4, 3).swapaxes(0, 1).copy()
     weights = Weights({"W": np.ones((3, 2)), "U": np.ones((2, 2))})
-    result = Scan(OneStateCell(2), dtype="float64").forward(weights, x, lengths=[3, 2])
+    result = Scan(OneStateCell(2), dtype="float64").forward(weights, x, **steps)
     np.testing.assert_array_equal(result.final["h"], [[57, 57], [126, 126]])
     np.testing.assert_array_equal(result.y[..., 0].T, [[3, 18, 57, 0], [39, 126, 0, 0]])
 

@@ -1,0 +1,388 @@
+"""What rows of docs/engine-rows.md promise and no other test shows: the page names the tests of every row."""
+
+import gc
+import subprocess
+import sys
+import weakref
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nmt.config import TrainingConfig
+from nmt.decode import search
+from nmt.decode.beam import BeamCell
+from nmt.decode.beam import run as run_beam
+from nmt.decode.hypotheses import Block
+from nmt.errors import NMTError, ShapeError
+from nmt.rnn import (
+    LSTM,
+    Cell,
+    GRUCell,
+    LSTMCell,
+    Param,
+    ResidualCell,
+    Scan,
+    StackCell,
+    State,
+    Weights,
+    sigmoid,
+    tanh,
+)
+from nmt.rnn.kernels.loops import run_cpu
+from nmt.rnn.kernels.threads.pool import run_team
+from nmt.rnn.layers.sequences import pack, unpack
+from nmt.train.updates.optimizer import make_optimizer
+from tests import small_models
+from tests.oracle import beam as brute_force
+from tests.oracle import gradients, layers
+from tests.rnn import scan_cases as cases
+from tests.rows.support import (
+    MIXED,
+    B,
+    ClockCell,
+    D,
+    H,
+    SwapCell,
+    T,
+    WindowDecoder,
+    all_close,
+    close,
+    count_plans,
+    draw,
+    hold_to_quotients,
+    kept,
+    layer_of,
+    plan_of,
+    products,
+)
+
+PAIRS = [([4, 5], [6, 4, 5]), ([5, 4, 6], [4]), ([6, 6], [5, 5])]
+
+
+def test_a_translator_learns_and_translates():
+    model = small_models.build(7, scale=0.3)
+    batch = small_models.batch_of(PAIRS)
+    first = model.loss(batch).nll
+    optimizer = make_optimizer(TrainingConfig.model_validate({"optimizer": "adam"}), model.params)
+    for _ in range(200):
+        _, found = model.loss_and_gradients(batch, seed=0, label_smoothing=0.0)
+        optimizer.step(model.params, found, 0.03)
+        model.changed()
+    assert model.loss(batch).nll < 0.05 * first
+    limits = {"max_length_ratio": 2.0, "max_length_extra": 3}
+    found = search(model, [src for src, _ in PAIRS], beam_size=3, length_penalty="none", n_best=1, threads=1, **limits)
+    assert [hypotheses[0].ids for hypotheses in found] == [tgt for _, tgt in PAIRS]
+
+
+class LeakyCell(Cell):
+    """h' = f * h + (1 - f) * tanh(x W + h U) with f = sigmoid(x V): a cell that is not among ours."""
+
+    def __init__(self, input_size, hidden_size):
+        self.input_size, self.output_size = input_size, hidden_size
+
+    def params(self):
+        n, m = self.input_size, self.output_size
+        return {"W": Param((n, m)), "V": Param((n, m)), "U": Param((m, m))}
+
+    def states(self):
+        return {"h": self.output_size}
+
+    def step(self, p, x, s):
+        f = sigmoid(x @ p.V)
+        h = f * s.h + (1 - f) * tanh(x @ p.W + s.h @ p.U)
+        return h, State(h=h)
+
+
+@pytest.mark.parametrize("cell", [LSTMCell(D, H), LeakyCell(D, H)], ids=["ours", "a user's"])
+def test_a_run_is_one_launch_whatever_the_number_of_steps(cell, monkeypatch):
+    """The time loop is compiled: Python launches as often for 40 steps as for 4."""
+    counts = []
+
+    def spy(function, parts, table, keep):
+        counts[-1] += 1
+        run_team(function, parts, table, keep)
+
+    monkeypatch.setattr(run_cpu, "run_team", spy)
+    for steps in (4, 40):
+        counts.append(0)
+        cases.compiled(cases.draw(cell, "float64", steps=steps))
+    assert counts[0] == counts[1] > 0
+
+
+def test_the_plan_of_a_user_s_cell():
+    """Products of inputs leave the loop, gradients of weights are sums over all steps, the cell goes into stacks."""
+    plan = plan_of(LeakyCell(D, H))
+    assert [name for name, _ in products(plan.forward.before)] == ["V", "W"]
+    assert [name for name, _ in products(plan.forward.loop)] == ["U"]
+    assert {sink.sink.name for sink in plan.sinks} == {"U", "V", "W"}
+    hold_to_quotients(cases.draw(StackCell([LeakyCell(D, H), ResidualCell(LeakyCell(H, H))]), "float64", MIXED))
+
+
+def test_a_new_cell_is_written_in_python():
+    case = cases.draw(LeakyCell(D, H), "float64", MIXED)
+    outputs, found, _ = cases.compiled(case)
+    p, h = case.params, case.initial["h"].copy()
+    for t in range(T):
+        f = 1 / (1 + np.exp(-case.x[t] @ p["V"]))
+        new = f * h + (1 - f) * np.tanh(case.x[t] @ p["W"] + h @ p["U"])
+        h = np.where((t < np.array(MIXED))[:, None], new, h)
+    np.testing.assert_allclose(outputs["final h"], h, rtol=1e-12)
+    hold_to_quotients(case, found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_search_does_not_know_the_model(seed):
+    """A table over a window of past tokens finds what trying everything finds: its beam is one state after another."""
+    decoder = WindowDecoder(seed)
+    cell = BeamCell(decoder, np.array([4]), 1000, "none", n_best=5, first_token=1, never=2)
+    (found,) = dict(run_beam(cell, iter([Block(np.arange(1), [[0]])]), 1)).values()
+    everything = brute_force.all_sequences(decoder, eos=3, max_length=4, length_penalty="none", forbidden=(0, 2))
+    finished = [s for s in everything if s.finished]
+    best = [h for h in found if h.finished]
+    assert best and [tuple(h.ids) for h in best] == [s.ids for s in finished[: len(best)]]
+    assert [h.score for h in best] == pytest.approx([s.score for s in finished[: len(best)]])
+
+
+def test_what_a_plan_is_kept_by(monkeypatch):
+    """Whatever changes a program is in the key; batch, lengths and direction are not, as no program depends on
+    them."""
+    made = count_plans(monkeypatch)
+
+    def plans(cell, training=True, **options):
+        before = len(made)
+        Scan(cell, **{"dtype": "float64", **options}).plan(training)
+        return len(made) - before
+
+    assert plans(LSTMCell(D, 13)) == 1
+    assert plans(LSTMCell(D, 13)) == plans(LSTMCell(D, 13), threads=3) == plans(LSTMCell(D, 13), division="units") == 0
+    changes = [
+        plans(LSTMCell(D + 1, 13)),
+        plans(LSTMCell(D, 14)),
+        plans(LSTMCell(D, 13, bias=False)),
+        plans(GRUCell(D, 13)),
+        plans(LSTMCell(D, 13), training=False),
+        plans(LSTMCell(D, 13), dtype="float32"),
+        plans(LSTMCell(D, 13), dtype="float32", compute_dtype="bfloat16"),
+        plans(LSTMCell(D, 13), recompute="gates"),
+        plans(LSTMCell(D, 13), needs=LSTMCell(D, 13).params()),
+    ]
+    assert changes == [1] * len(changes)
+    scan, weights = Scan(LSTMCell(D, 13), dtype="float64"), Weights(cases.draw(LSTMCell(D, 13), "float64").params)
+    before = len(made)
+    for steps, rows, reverse in ((3, 2, False), (7, 5, True), (1, 1, False)):
+        scan.forward(weights, draw(steps, rows, D), training=True, reverse=reverse, lengths=[1] * rows)
+    assert len(made) == before
+
+
+def test_plans_are_kept_and_shared():
+    """By operators of the same kind, layers of one size and all threads."""
+    first, second = LSTM(D, H, 3), LSTM(D, H, 3, bidirectional=True)
+    scans = [side.scan for layer in (first, second) for sides in layer._layers for side in sides]
+    of_layers = [scan.compiled(training=True) for scan in scans[:3]]
+    assert of_layers[1] is of_layers[2] and of_layers[0] is not of_layers[1]
+    assert scans[3].compiled(training=True) is of_layers[0] is scans[4].compiled(training=True)
+
+
+EVERY_OPTION = {"peepholes": True, "proj_size": 3, "clip": 2.0, "cell_clip": 1.5, "learn_initial": True}
+
+
+@pytest.mark.parametrize(("bidirectional", "recompute"), [(False, "gates"), (True, "attention")])
+def test_options_that_others_refuse_work_together(bidirectional, recompute):
+    """Training with projections, clipping, lengths of zero and accumulation, each of which some operator refuses."""
+    options = {"bidirectional": bidirectional, "recompute": recompute, "dropout": 0.3, "padding": "carry"}
+    layer = LSTM(D, H, 2, dtype=np.float64, **options, **EVERY_OPTION)
+    x = draw(T, B, D)
+    d_y = draw(T, B, layer.output_size, seed=1)
+
+    def loss():
+        layer._passes = 0  # the same dropout
+        return np.sum(layer.forward(x, lengths=(6, 0, 2, 5, 1))[0] * d_y)
+
+    loss()
+    dw = np.ones_like(layer.flat)
+    found = layer.backward(d_y, into=dw)
+    slopes = {"x": found.d_x, "w": dw - 1}
+    assert not gradients.check(loss, {"x": x, "w": layer.flat}, slopes, np.random.default_rng(0), step=1e-6)
+
+
+def test_forward_data_weights_update_clear_repeat():
+    """The loop that users of cuDNN write: the loss goes down."""
+    layer = LSTM(D, H, 2, dtype=np.float64)
+    x, target = draw(T, B, D), np.tanh(draw(T, B, H, seed=1))
+    dw, losses = np.zeros_like(layer.flat), []
+    for _ in range(120):
+        y, *_ = layer.forward(x)
+        losses.append(0.5 * np.sum((y - target) ** 2))
+        layer.backward_data(y - target)
+        layer.backward_weights(into=dw)
+        layer.flat[...] -= 0.2 * dw
+        dw[...] = 0
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_memory_is_released_with_the_operator_or_when_asked():
+    layer = LSTM(D, H)
+    x = draw(T, B, D).astype("f4")
+    layer.forward(x)
+    layer(x)
+    chunks = [weakref.ref(chunk.base) for chunk in layer._reserve.memory._chunks]
+    assert chunks and layer.workspace_bytes > 0
+    layer.release()
+    gc.collect()
+    assert layer.workspace_bytes == 0 and not any(chunk() is not None for chunk in chunks)
+    layer.forward(x)
+    kept = weakref.ref(layer), weakref.ref(layer._reserve.memory)
+    del layer
+    gc.collect()
+    assert kept[0]() is None and kept[1]() is None
+
+
+def test_a_cell_may_know_the_time():
+    """A state that counts; a sequence that comes in two parts goes on counting."""
+    case = cases.draw(ClockCell(4), "float64", MIXED)
+    case.initial.pop("t")
+    outputs, _, _ = cases.compiled(case)
+    h = case.initial["h"].copy()
+    for t in range(T):
+        h += t * case.x[t] * (t < np.array(MIXED))[:, None]
+    close(outputs["final h"], h)
+    scan, weights = Scan(case.cell, dtype="float64"), Weights({})
+    whole = scan.forward(weights, case.x, case.initial)
+    first = scan.forward(weights, case.x[:2], case.initial)
+    rest = scan.forward(weights, case.x[2:], first.final)
+    np.testing.assert_array_equal(np.concatenate([first.y, rest.y]), whole.y)
+
+
+def test_a_forward_only_run_has_no_way_back():
+    """No backward program is made, nothing is kept, and asking for gradients is one line."""
+    case = cases.draw(LSTMCell(D, H), "float64")
+    scan = Scan(case.cell, dtype="float64")
+    assert scan.plan(training=False).backward is None
+    assert kept(scan.plan(training=False)) == [] != kept(scan.plan(training=True))
+    result = scan.forward(Weights(case.params), case.x)
+    assert result.tape is None
+    with pytest.raises(NMTError, match="LSTMCell.backward: the tape must be of a run with training=True, got None"):
+        scan.backward(result.tape, case.d_y)
+
+
+def test_gradients_of_references_are_sums_over_time():
+    """Of a parameter and of a captured array: the whole run against its steps, one by one, last step first."""
+    case = replace(cases.draw(SwapCell(D, H), "float64"), captured={"outside": draw(B, H)}, source_lengths=None)
+    _, found, _ = cases.compiled(case)
+    scan, weights, states, tapes = Scan(case.cell, dtype="float64", threads=1), Weights(case.params), case.initial, []
+    for x in case.x:
+        step = scan.forward(weights, x[None], states, captured=case.captured, training=True)
+        states, tapes = step.final, [*tapes, step.tape]
+    total, shares, d_states = np.zeros((B, H)), {"W": np.zeros((D, H))}, case.d_final
+    for tape, d_y in zip(reversed(tapes), case.d_y[::-1], strict=True):
+        step = scan.backward(tape, d_y[None], d_states, shares)
+        total, d_states = total + step.captured["outside"], step.initial
+    close(found["d_captured outside"], total)
+    close(found["d_W"], shares["W"])
+    all_close({k: found[f"d_initial {k}"] for k in d_states}, d_states)
+
+
+def training_run(**options):
+    """Return a case of an LSTM and its run."""
+    case = cases.draw(LSTMCell(D, H), "float64")
+    scan = Scan(case.cell, dtype="float64", threads=1)
+    return case, scan.forward(Weights(case.params), case.x, case.initial, training=True, **options)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_states_lie_in_one_array_with_the_first_in_slot_zero(reverse):
+    case, result = training_run(reverse=reverse)
+    for name in ("h", "c"):
+        stack = result.tape.arrays[f"S_{name}"]
+        assert stack.shape == (T + 1, B, H)
+        first, last = (T, 0) if reverse else (0, T)
+        np.testing.assert_array_equal(stack[first], case.initial[name])
+        np.testing.assert_array_equal(stack[last], result.final[name])
+
+
+def test_outputs_are_views_of_the_states_not_copies():
+    _, result = training_run()
+    stack = result.tape.arrays["S_h"]
+    assert np.shares_memory(result.y, stack) and np.shares_memory(result.y, stack[1:])
+    assert not np.shares_memory(result.y, stack[0])
+
+
+class IdentityCell(Cell):
+    """h' = h, y = h: the state's gradient passes through untouched by any operation."""
+
+    def __init__(self, size):
+        self.input_size = self.output_size = size
+
+    def states(self):
+        return {"h": self.input_size}
+
+    def step(self, p, x, s):
+        return s.h + x, State(h=s.h)
+
+
+def test_a_state_that_is_only_passed_on_has_its_gradient():
+    hold_to_quotients(cases.draw(IdentityCell(D), "float64", MIXED))
+
+
+def test_the_core_needs_no_framework():
+    """NumPy and llvmlite; of our own packages the engine, with what lies below it: errors, files, interruptions, the
+    terminal, and the notice that code is compiled. Numba only compiles: once a process has done so, the next one does
+    without it."""
+    code = (
+        "import sys, numpy as np\nfrom nmt.rnn import LSTM\nlayer = LSTM(3, 4, 2, bidirectional=True)\n"
+        "y, hy, cy = layer.forward(np.ones((5, 2, 3), 'f4'))\nlayer.backward(y)\n"
+        "print(*{name.split('.')[0] for name in sys.modules}, *[m for m in sys.modules if m.startswith('nmt.')])"
+    )
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        loaded = set(done.stdout.split())
+        assert {"numpy", "llvmlite"} <= loaded
+        assert not {"torch", "tensorflow", "jax", "pydantic", "click", "sentencepiece"} & loaded
+        others = {m for m in loaded if m.startswith("nmt.") and not m.startswith("nmt.rnn")}
+        system = {f"nmt.system.{name}" for name in ("files", "interruption", "compile_notice", "terminal")}
+        assert others <= {"nmt.errors", "nmt.overriding", "nmt.system", *system}
+    assert "numba" not in loaded
+
+
+@pytest.mark.parametrize(
+    ("lengths", "trailing"), [(MIXED, (D,)), ((0, 3, 0, 1, 6), (2, 3)), ((0,) * B, (D,)), ((T,) * B, ())]
+)
+def test_sequences_one_after_another_in_one_array(lengths, trailing):
+    """There and back; each is the gradient of the other; rows without steps are allowed."""
+    padded = draw(T, B, *trailing)
+    values = pack(padded, lengths)
+    rows = [padded[:n, row] for row, n in enumerate(lengths)]
+    np.testing.assert_array_equal(values, np.concatenate(rows))
+    back = unpack(values, lengths, T)
+    for row, n in enumerate(lengths):
+        np.testing.assert_array_equal(back[:n, row], padded[:n, row])
+        assert not back[n:, row].any()
+    d_values = draw(*values.shape)
+    assert np.sum(values * d_values) == pytest.approx(np.sum(padded * unpack(d_values, lengths, T)))
+    assert unpack(values, lengths).shape == (max(lengths), B, *trailing)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda: pack(draw(T, B, D), [1, 2]), "pack: lengths must be 5 integers from 0 to 6, got"),
+        (lambda: pack(draw(T), [1]), r"pack: padded must be \[T, B, ...\], got \[6\]"),
+        (lambda: unpack(draw(4, D), [1, 2]), "unpack: values must be as many as all lengths together, 3, got 4"),
+        (lambda: unpack(draw(3, D), [1, 2], 1), "unpack: lengths must be 2 integers from 0 to 1, got"),
+        (lambda: unpack(draw(3, D), [1.5, 1.5], 3), "unpack: lengths must be 2 integers from 0 to 3, got"),
+    ],
+)
+def test_sequences_that_do_not_fit_are_one_line(act, message):
+    with pytest.raises(ShapeError, match=message):
+        act()
+
+
+def test_a_scan_over_packed_sequences():
+    """A product of all steps is one product of the packed matrix; a scan takes them padded and gives them back."""
+    layer, params = layer_of("gru")
+    values = draw(sum(MIXED), D)
+    y, _ = layer(unpack(values, MIXED), lengths=MIXED)
+    rows = np.split(values, np.cumsum(MIXED)[:-1])
+    expected = [layers.run("gru", params, row[:, None])[0][:, 0] for row in rows]
+    close(pack(y, MIXED), np.concatenate(expected))
