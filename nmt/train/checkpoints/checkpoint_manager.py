@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.train.updates.moving_average import MovingAverage
     from nmt.train.updates.optimizer import Optimizer
-    from nmt.train.updates.schedule import Constant
+    from nmt.train.updates.schedule import Schedule
     from nmt.train.updates.state import TrainingState
 
 
@@ -54,7 +54,7 @@ class CheckpointManager:
         *,
         model: Network,
         optimizer: Optimizer,
-        schedule: Constant,
+        schedule: Schedule,
         state: TrainingState,
         average: MovingAverage | None = None,
         ranks: Ranks | None = None,

@@ -8,14 +8,14 @@ from nmt.train.log.progress import format_seconds
 
 if TYPE_CHECKING:
     from nmt.config import FixedTraining
-    from nmt.train.updates.schedule import Constant
+    from nmt.train.updates.schedule import Schedule
     from nmt.train.updates.state import TrainingState
 
 
 def stop_reason(
     state: TrainingState,
     settings: FixedTraining,
-    schedule: Constant,
+    schedule: Schedule,
     *,
     elapsed: float,
     validation_seconds: float,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmt.train.updates.explosion import LossLimit
     from nmt.train.updates.moving_average import MovingAverage
     from nmt.train.updates.optimizer import Optimizer
-    from nmt.train.updates.schedule import Constant
+    from nmt.train.updates.schedule import Schedule
     from nmt.train.updates.state import TrainingState
 
 
@@ -38,7 +38,7 @@ class Parts:
     average: MovingAverage | None
     """The average of the parameters, which is the model that is validated and saved; None to use the parameters
     themselves."""
-    schedule: Constant
+    schedule: Schedule
     state: TrainingState
     validator: Validator
     checkpoints: CheckpointManager
