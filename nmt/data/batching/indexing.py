@@ -27,10 +27,11 @@ from nmt.data.batching.index import (
     IndexWriter,
     Rows,
     joined,
+    packed_bytes,
+    unpacked,
 )
-from nmt.data.corpora.corpus import CHUNK, CutPairs, PairCutter, ParallelCorpus, Side, Tagged, check_corpus
+from nmt.data.corpora.corpus import CHUNK, CutPairs, Cutter, ParallelCorpus, Side, Tagged, check_corpus
 from nmt.data.corpora.reading_meter import ReadingMeter, text_bytes
-from nmt.data.corpora.rows import TokenRows
 from nmt.data.corpora.sources import Source, pair_chunks, sources_of
 from nmt.errors import CheckpointError
 from nmt.system.files import TEMPORARY_SUFFIX, explain, lock_alone, new_folder, remedy
@@ -48,6 +49,7 @@ MOST_IN_MEMORY = 2_000_000
 """The largest number of pairs kept in memory; larger corpora stay on disk and are divided into windows."""
 _BUCKET_BYTES = 32 * 2**20
 _MOST_BUCKETS = 1024
+_BUCKET_TYPES = np.dtype(np.int64), np.dtype(np.int64), np.dtype(np.int32)
 _BUFFER_PAIRS = 8 * CHUNK
 """The number of pairs distributed to buckets at once."""
 
@@ -162,15 +164,15 @@ class Indexing:
         """Read the text, tokenize it, distribute the pairs to buckets, shuffle and write them."""
         src, tgt = self._sides
         rules = self._rules()
-        cutter = PairCutter(src, tgt, True, rules)
+        cutter = Cutter(self._sides, True, rules)
         size = text_bytes(source, self._langs)
         buckets = _Buckets(folder, min(_MOST_BUCKETS, max(1, -(-size // _BUCKET_BYTES))))
         tagged, meter = Tagged(source.tag, src), ReadingMeter("index", size, show)
         total = 0
         for part in source.parts(self._langs):
             for pairs in pair_chunks(part, CHUNK):
-                lines = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-                buckets.add(total, cutter.cut(*lines, tagged))
+                lines = [list(side) for side in zip(*pairs, strict=True)]
+                buckets.add(total, cutter.cut(lines, tagged))
                 total += len(pairs)
                 meter.show(total, sum(map(len, lines[0])) + sum(map(len, lines[1])))
         buckets.flush()
@@ -195,7 +197,7 @@ class Indexing:
             "total": total,
             "skipped_empty": cutter.skipped_empty,
             "skipped_long": cutter.skipped_long,
-            "filtered": "" if rules is None else rules.told(),
+            "filtered": "" if rules is None else rules.summary(),
             "target_counts": counts.tolist(),
         }
         writer.close(header)
@@ -214,11 +216,7 @@ class _Buckets:
 
     def add(self, first: int, cut: CutPairs) -> None:
         """Distribute pairs to buckets; `first` is the line number of the first line of their chunk."""
-        sides = [
-            TokenRows(tokens, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-            for tokens, lengths in zip(cut.tokens, cut.lengths, strict=True)
-        ]
-        rows = Rows(sides[0], sides[1], cut.kept + first)
+        rows = Rows(cut.sides[0], cut.sides[1], cut.kept + first)
         self._waiting.append((rows, cut.hashes))
         self.pairs += len(rows)
         if sum(len(waiting) for waiting, _ in self._waiting) >= _BUFFER_PAIRS:
@@ -247,16 +245,13 @@ class _Buckets:
         path = self._path(number)
         several, hashes = [], [np.zeros(0, np.int64)]
         if path.exists():
-            with path.open("rb") as file:
-                while len(head := np.fromfile(file, np.int64, 3)):
-                    pairs, src, tgt = head.tolist()
-                    numbers, values, *lengths = (np.fromfile(file, np.int64, pairs) for _ in range(4))
-                    starts = [np.concatenate([[0], np.cumsum(side)]).astype(np.int64) for side in lengths]
-                    sides = [
-                        TokenRows(np.fromfile(file, np.int32, n), s) for n, s in zip((src, tgt), starts, strict=True)
-                    ]
-                    several.append(Rows(sides[0], sides[1], numbers))
-                    hashes.append(values)
+            content, at = path.read_bytes(), 0
+            while at < len(content):
+                counts = np.frombuffer(content, np.int64, 3, at).tolist()
+                hashes.append(np.frombuffer(content, np.int64, counts[0], at + 24))
+                at += 24 + 8 * counts[0]
+                several.append(unpacked(content, _BUCKET_TYPES, counts, at))
+                at += packed_bytes(_BUCKET_TYPES, counts[0], counts[1] + counts[2])
             path.unlink()
         rows = joined(several)
         kept = np.arange(len(rows))
@@ -266,11 +261,9 @@ class _Buckets:
         return rows.taken(order), len(rows) - len(kept)
 
     def _append(self, number: int, rows: Rows, hashes: np.ndarray) -> None:
-        head = np.array([len(rows), len(rows.src.tokens), len(rows.tgt.tokens)], np.int64)
-        arrays = [head, rows.numbers, hashes, rows.src.lengths, rows.tgt.lengths]
+        counts = np.array([len(rows), len(rows.src.tokens), len(rows.tgt.tokens)], np.int64)
         with self._path(number).open("ab") as file:
-            for array in (*arrays, rows.src.tokens.astype(np.int32), rows.tgt.tokens.astype(np.int32)):
-                file.write(array.tobytes())
+            file.write(counts.tobytes() + hashes.tobytes() + rows.packed(_BUCKET_TYPES))
 
     def _path(self, number: int) -> Path:
         return self._folder / f"bucket-{number}"

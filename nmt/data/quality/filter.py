@@ -85,7 +85,7 @@ class LineFilter:
                 total[name] = total.get(name, 0) + count
         self.counts = total
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return how many pairs each rule removed: `12 duplicates, 3 markup`; empty if no rule is set."""
         if not self.is_on:
             return ""

@@ -12,7 +12,7 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, PARAMS_PREFIX, load_folder_config, set_params
 from nmt.storage.saved_model import SavedModel, load_saved_model
 from nmt.storage.trained_settings import Difference, check_settings
-from nmt.train.checkpoints.checkpoint import load_checkpoint, load_raw
+from nmt.train.checkpoints.checkpoint import read_whole
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -178,13 +178,13 @@ def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: t
     tensors, path, added = dict(saved.params), saved.path, 0
     if config.training.extend_vocabulary:
         added = _with_new_units(tensors, model, (saved.src_subwords, saved.tgt_subwords), subwords)
-    set_params(model, (load_raw(path) if keeps else {}) or tensors, path)
-    if not keeps:
+    kept = read_whole(path) if keeps else None
+    set_params(model, (kept.raw if kept else {}) or tensors, path)
+    if kept is None:
         how = f"; {added:,} units were added, each the mean of those it was cut into" if added else ""
         return f"starting from {path}, with a fresh optimizer{how}"
-    _, state, metadata = load_checkpoint(path)
     try:
-        optimizer.load_state_dict(state, metadata["optimizer"])
+        optimizer.load_state_dict(kept.optimizer, kept.metadata["optimizer"])
     except KeyError as error:
         raise CheckpointError(
             f"{path}: must hold the optimizer's state, got none of {error}; use reset_optimizer"

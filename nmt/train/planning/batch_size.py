@@ -12,9 +12,9 @@ from nmt.train.updates.methods import largest_shape
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.batching.epochs import Batches
     from nmt.model.network import Network
     from nmt.train.tasks.task import Corpus, Task
-    from nmt.train.updates.dealing import Batches
     from nmt.train.updates.optimizer import Optimizer
     from nmt.train.updates.state import TrainingState
 

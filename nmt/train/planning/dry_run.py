@@ -15,13 +15,13 @@ from nmt.rnn.devices import choose_device
 from nmt.rnn.profile import Profile, recording
 from nmt.storage.model_folder import LAST_NAME
 from nmt.train.checkpoints.start import check_start, with_model_of_start
-from nmt.train.planning.batch_size import choose_batch_size, warm_up
-from nmt.train.planning.lengths import auto_lengths, fixed_training
+from nmt.train.distributed.ranks import Ranks
+from nmt.train.planning.batch_size import warm_up
+from nmt.train.planning.plan import make_plan
 from nmt.train.tasks.prepare import check_trainable
 from nmt.train.tasks.task import load_dry_run_task
-from nmt.train.updates.dealing import Dealing, SingleBatch
+from nmt.train.updates.dealing import SingleBatch
 from nmt.train.updates.optimizer import make_optimizer
-from nmt.train.updates.schedule import make_schedule
 from nmt.train.updates.state import TrainingState
 from nmt.train.updates.update import Updater
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.model.network import Network
     from nmt.train.tasks.task import Task
-    from nmt.train.updates.dealing import Batches, UpdateBatches
+    from nmt.train.updates.dealing import UpdateBatches
     from nmt.train.updates.optimizer import Optimizer
 
 
@@ -81,14 +81,9 @@ class DryRun:
             config.training, self.model.params, self.num_threads, self.model.device
         )
         warm_up(self.model, self.task, self.num_threads)
-        self.batch_size = self._choose(say)
-        size = config.training.batch_multiplier
-        self.batches: Batches = self.task.batches(self.batch_size, size)
-        self.dealing = Dealing(self.batches, size, config.seed)
-        self.settings = fixed_training(config.training, self.dealing)
-        if chosen := auto_lengths(config.training, self.settings, self.dealing):
-            say(chosen)
-        self.schedule = make_schedule(self.settings, config.model.decoder.hidden_size)
+        plan = make_plan(config, TrainingState(), self.model, self.optimizer, self.task, self.num_threads, Ranks(), say)
+        self.batch_size, self.dealing, self.settings, self.schedule = plan
+        self.batches = self.dealing.batches
         self._updater = Updater(
             config,
             self.model,
@@ -125,17 +120,6 @@ class DryRun:
             self.model.device.synchronize()
             took = time.perf_counter() - began
         return Timing(done, took, median(each), src_tokens, tgt_tokens, profile)
-
-    def _choose(self, say: Callable[[str], None]) -> int:
-        """Return the configured batch size, or the size that `auto` selects, which is reported through `say`."""
-        given = self.config.training.batch_size
-        if given != "auto":
-            return given
-        size, reason = choose_batch_size(
-            self.config, TrainingState(), self.model, self.optimizer, self.task, self.num_threads
-        )
-        say(f"batch_size: auto is {size:,} target tokens: {reason}")
-        return size
 
     def _update(self, batches: UpdateBatches | SingleBatch) -> None:
         self._number += 1

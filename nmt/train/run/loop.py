@@ -55,7 +55,7 @@ class Loop:
             parts.num_threads,
             parts.ranks,
             alignments=parts.alignments,
-            tgt_subwords=parts.tgt_subwords,
+            tgt_subwords=parts.task.subwords[1],
             is_spike=self._spikes.is_spike,
         )
         self._validation_seconds = 0.0

@@ -13,6 +13,7 @@ from nmt.train.log.memory import format_bytes
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.alignment.word_alignment import WordAlignments
+    from nmt.data.batching.epochs import Batches
     from nmt.data.tokens.subwords import Subwords
     from nmt.evaluate import Score
     from nmt.model.network import Network
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from nmt.train.distributed.ranks import Ranks
     from nmt.train.log.progress import TrainingLog
     from nmt.train.tasks.validation import Validator
-    from nmt.train.updates.dealing import Batches
 
 
 class Corpus(Protocol):

@@ -9,45 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
+    from nmt.data.batching.epochs import Batches
     from nmt.train.updates.state import TrainingState
 
 SOURCE_WORK = 0.2
 """Work of a source token relative to a target token; measured with configs/quickstart.yaml by
 benchmarks/scaling_out.py. A larger encoder costs more."""
-
-
-class Batches(Protocol):
-    """The corpus divided into batches, epoch by epoch."""
-
-    in_order: bool
-    """Whether each batch continues the previous one, so that they must be used in order."""
-
-    def num_batches(self, epoch: int = 0) -> int:
-        """Return the number of batches in an epoch."""
-
-    def windows(self, epoch: int = 0) -> list[int]:
-        """Return the number of batches in each separately planned part of an epoch. There is one part, except for
-        corpora larger than memory."""
-
-    def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return target steps, source steps and rows (T, S, B) of every batch in an epoch's first window: int64
-        [batches, 3]."""
-
-    def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return source and target tokens of every batch in a window of an epoch: int64 [batches, 2]."""
-
-    def batch(self, epoch: int, number: int) -> Any:
-        """Return the batch with this number, counted from 0, of an epoch."""
-
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """Return the batches of an epoch in order, from number `start` on."""
 
 
 @dataclass(frozen=True)
