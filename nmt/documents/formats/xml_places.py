@@ -34,9 +34,7 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
 
-def trees(
-    content: bytes, name: str, wanted: Callable[[Element], bool], limits: Limits | None = None
-) -> Iterator[Element]:
+def trees(content: bytes, name: str, wanted: Callable[[Element], bool], limits: Limits) -> Iterator[Element]:
     """Yield the outermost wanted elements with their descendants, each when it has ended; nothing else is kept.
 
     `content` is in UTF-8 whatever it declares; `name` is the file's name in messages; `wanted` is called in document
@@ -45,7 +43,6 @@ def trees(
     Raises:
         DataError: It is no XML, exceeds the limits, or declares entities, which may grow without bound.
     """
-    limits = limits or Limits()
     limits.check_elements(count_elements(content), name)
     parser = expat.ParserCreate("utf-8", " ")
     opened: list[Element] = []
