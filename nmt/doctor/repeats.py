@@ -105,8 +105,7 @@ class Overlap:
         return told
 
     def _finding(self, train: Text, text: Text, start: int, size: int) -> Finding | None:
-        """Return the finding, or None, for the text whose `size` lines begin at number `start` of all held-out
-        lines."""
+        """Return the finding, or None, for the text of `size` lines from number `start` of all held-out lines."""
         likeness = self._lines.likeness[start : start + size]
         pairs = self._pairs.likeness[start : start + size] == Likeness.EXACT
         exact, near = int((likeness == Likeness.EXACT).sum()), int((likeness == Likeness.NEAR).sum())

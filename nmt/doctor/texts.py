@@ -77,8 +77,7 @@ class Text:
         self._finder = FaultFinder()
 
     def blocks(self, limit: int | None = None) -> Iterator[Block]:
-        """Read, clean and check the lines, and yield them block by block, at most `limit` lines. Raises DataError if a
-        file is not a text of lines."""
+        """Read, check and yield the lines in blocks, at most `limit`. Raises DataError for what is no text."""
         for part in self.source.parts([side.lang for side in self.sides]):
             rows = part.rows(lenient=True)
             while rows_here := list(islice(rows, BLOCK if limit is None else min(BLOCK, limit - self.total))):
@@ -144,15 +143,13 @@ class Text:
         return Finding("utf-8", "error", file, tally.count, 0, what, "lines", examples, advice)
 
     def _empty_finding(self, side: int, file: str) -> Finding:
-        """Return the finding about empty lines of one file: an error if all are empty, because nothing can be learned
-        then."""
+        """Return the finding about empty lines of one file: an error if all are empty."""
         tally = self._empty[side]
         level = "error" if tally.count == self.total else "warning"
         return tally.finding("empty", file, self.total, "are empty", level=level)
 
     def _fault(self, name: str, side: int, tally: Tally) -> Finding | None:
-        """Return the finding about a fault; None if nearly all lines have it, because it is then normal for the
-        text."""
+        """Return the finding about a fault; None if nearly all lines have it, which is normal for the text."""
         if name in ("script", "mixed") and tally.count > _USUAL * self.total:
             return None
         what, advice = _TEXTS[name]

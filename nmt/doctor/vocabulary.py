@@ -69,8 +69,7 @@ class Vocabulary:
         return f"{more}use units smaller than words, of a text that has these characters"
 
     def absurd(self, text: Text, share: float) -> list[Finding]:
-        """Return the findings about vocabularies most of whose tokens hardly ever occur; `share` is the checked part of
-        the training text."""
+        """Return findings about rarely used vocabularies; `share` is the checked part of the training text."""
         asked = self._asked.vocab_size
         told = []
         groups: dict[int, list[int]] = {}
@@ -91,8 +90,7 @@ class Vocabulary:
 
 
 def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:
-    """Return the token ids of lines, which start at the first line. Raises DataError if a word does not have the
-    factors that it must have."""
+    """Return the token ids of lines. Raises DataError for a word with another number of factors."""
     subwords = side.subwords
     try:
         rows = subwords.encode(lines)

@@ -1,5 +1,4 @@
-"""Documents in many file formats: extract the text to translate, and write the file with the translations in its
-place."""
+"""Documents in many file formats: the text to translate, and the file with the translations in its place."""
 
 from __future__ import annotations
 

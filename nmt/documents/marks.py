@@ -67,8 +67,7 @@ def with_marks(
 
 
 def _put_together(words: Sequence[TargetWord], glued: Set[int]) -> str:
-    """Return the words as a text, with no-break spaces between words that had one in the source and are still
-    adjacent."""
+    """Return the words as a text; no-break spaces of the source are kept between words that are still adjacent."""
     parts = [words[0].text] if words else []
     for one, other in pairwise(words):
         parts.append("\xa0" if other.source in glued and one.source == other.source - 1 else " ")
@@ -120,8 +119,7 @@ class _Layout:
         )
 
     def _divided(self) -> list[_Node]:
-        """Return the regions between the marks that divide the sentence, as nodes whose place in the translation is
-        set."""
+        """Return the regions between the dividing marks, as nodes whose place in the translation is set."""
         bounds = [-1, *self._cuts, len(self._marks)]
         found: list[_Node] = []
         low = begin = 0
@@ -234,8 +232,7 @@ class _Layout:
         return {n for n, (a, b) in enumerate(self._spans) if a < node.end and node.start < b}
 
     def _choose_span(self, node: _Node, parent: _Node) -> None:
-        """Choose the target words of an element: the span with the most words from the element and the fewest
-        others."""
+        """Choose an element's target words: the span with the most words of it and the fewest others."""
         own = self._source_words(node)
         best, total, start = 0.0, 0.0, parent.low
         node.low = node.high = parent.low
@@ -267,8 +264,7 @@ class _Layout:
         left.high = right.low = cut
 
     def _to_characters(self, node: _Node, parent: _Node) -> None:
-        """Set the character range of an element from its target words; adjacent punctuation that was outside stays
-        outside."""
+        """Set an element's characters from its target words; punctuation that was outside stays outside."""
         if node.low >= node.high:
             node.begin = node.stop = min(self._start_of(node.low), parent.stop)
             return
@@ -280,8 +276,7 @@ class _Layout:
         node.begin, node.stop = max(node.begin, parent.begin), min(node.stop, parent.stop)
 
     def _ends_there(self, t: int, side: int, at: int) -> bool:
-        """Return whether target piece t is a copy of a source piece that begins (side 0) or ends (side 1) at this
-        character."""
+        """Return whether piece t copies a source piece that begins (side 0) or ends (side 1) at a character."""
         n = self._sources[t]
         return 0 <= n < len(self._spans) and self._spans[n][side] == at and self._is_copy(t, n)
 
@@ -318,8 +313,7 @@ class _Layout:
         return self._words[t][0] if t < len(self._words) else len(self._target)
 
     def _point(self, node: _Node) -> int:
-        """Return the character before which a single mark goes: next to the translation of the word that it was next
-        to."""
+        """Return the character before which a single mark goes: at the translation of its neighbour."""
         at = node.start
         for n, (start, end) in enumerate(self._spans):
             glued = at == end and not self._source[at : at + 1].strip()
@@ -339,8 +333,7 @@ class _Layout:
 
     @staticmethod
     def _move_out(point: _Node, elements: list[_Node]) -> None:
-        """Move a mark that was outside an element out of it: before the element if it was before it, otherwise after
-        it."""
+        """Move a mark that was outside an element out of it, to the side where it was."""
         for one in elements:
             if one.begin < point.begin < one.stop or (one.begin == point.begin < one.stop and point.first > one.first):
                 point.begin = point.stop = one.begin if point.first < one.first else one.stop

@@ -72,8 +72,7 @@ class Sentence:
         return bool(self.marks or self.placeholders or self.glued)
 
     def translated(self, translation: Translation) -> str:
-        """Return the translated sentence with its marks and white space; the source as written if the translation
-        equals it."""
+        """Return the translated sentence with its marks and white space; as written if nothing has changed."""
         text = self.asked
         if translation.text == text:
             return self.before + self.raw + self.after

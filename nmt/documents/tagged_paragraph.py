@@ -22,8 +22,7 @@ _BLANK = "blank"
 
 
 class _Item(NamedTuple):
-    """A tag, text, or white space at an edge, at a character of a sentence; number: the index among the paragraph's
-    tags."""
+    """A tag, text or white space at an edge, at a character; number: among the paragraph's tags."""
 
     raw: str
     at: int
@@ -72,8 +71,7 @@ class Paragraph:
         self._length += len(text)
 
     def add_tag(self, raw: str, kind: Literal["open", "close", "alone"], name: str) -> None:
-        """Add a tag. An end tag closes the innermost open element if its name matches; otherwise no open element gets a
-        partner."""
+        """Add a tag. An end tag closes the innermost open element only if its name matches."""
         number = len(self._partners)
         partner = None
         if kind == "open":

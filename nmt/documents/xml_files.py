@@ -72,8 +72,7 @@ def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool
 
 
 def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]]:
-    """Return the elements, the first one being the file, and for each piece the index of the element that it opens,
-    closes or belongs to."""
+    """Return the elements, the first being the file, and the index of each piece's element."""
     elements = [_Element("", -1)]
     owners: list[int] = []
     opened = [0]

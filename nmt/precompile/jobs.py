@@ -124,8 +124,7 @@ def run_job_aside(job: Job, threads: int) -> None:
 
 
 def run_job(job: Job, folder: Path, threads: int) -> None:
-    """Train a model for two updates, then translate; all files go into `folder`. Raises NMTError if the settings are
-    wrong."""
+    """Train for two updates, then translate, in `folder`. Raises NMTError if the settings are wrong."""
     from nmt.storage.quantised_model import save_quantised
     from nmt.storage.saved_model import load_saved_model
     from nmt.train.run.trainer import Trainer

@@ -157,8 +157,7 @@ def _events(file: Any, run: Run) -> Iterator[dict[str, Any]]:
 
 
 def _note(run: Run, raw: dict[str, dict[int, tuple[Any, ...]]], event: dict[str, Any]) -> None:
-    """Add one event to a run, and to `raw` the data of its curves by update: seconds, and the values of its kind's
-    keys."""
+    """Add one event to a run, and its seconds and values to `raw`, the data of the curves by update."""
     kind, update = event["event"], event.get("update")
     run.events[kind] = event
     if kind == "validation" and event.get("best"):

@@ -98,16 +98,14 @@ class WordAlignments:
 
 
 def _word_indices(starts: np.ndarray) -> np.ndarray:
-    """Return the word index of each token, counted from 0, given which tokens begin words; the first token always
-    begins one."""
+    """Return each token's word, counted from 0, given which tokens begin words, as the first always does."""
     first = starts.astype(np.int64)
     first[:1] = 1
     return np.cumsum(first) - 1
 
 
 def _word_starts(subwords: Subwords) -> np.ndarray:
-    """Return which tokens begin a word, bool [V]. If every ordinary token is a whole word, so are the special
-    tokens."""
+    """Return which tokens begin a word, bool [V]; special tokens do if all others are whole words."""
     pieces = subwords.pieces(range(subwords.vocab_size))
     starts = np.array([piece.startswith(SPACE) for piece in pieces])
     words = sum(

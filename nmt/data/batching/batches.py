@@ -19,8 +19,7 @@ _POOL_BATCHES = 64
 # On Multi30k 2 keeps 95% of the target and 88% of the source positions real; 1 gives 98% and 82%.
 _BAND = 2
 _PARTS_SEED = 0x70617274
-"""Part of the seed for sampling from parts of a corpus, so that it is independent of the other random numbers of an
-epoch."""
+"""Part of the seed for sampling from parts of a corpus, apart from an epoch's other random numbers."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,7 @@ def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray
 
 
 def num_pools(work: int, batch_size: int) -> int:
-    """Return the number of pools, each sorted separately, into which rows are divided; `work` is their size in
-    total."""
+    """Return the number of pools, each sorted separately, for rows of this total size."""
     return max(1, round(work / (batch_size * _POOL_BATCHES)))
 
 
@@ -218,8 +216,7 @@ class TrainBatches(Batches):
         return self._plan[1]
 
     def _deal(self, epoch: int) -> list[np.ndarray]:
-        """Return the rows of each batch of an epoch: shuffled into pools, sorted by length in each, split into batches,
-        and shuffled again."""
+        """Return the rows of each batch: shuffled into pools, sorted by length, split, and shuffled again."""
         random = np.random.default_rng([self._seed, epoch])
         rows = rows_of_epoch(self._corpus, self._seed, epoch)
         if self._shuffle:
@@ -234,8 +231,7 @@ class TrainBatches(Batches):
         return batches
 
     def _cut(self, pool: np.ndarray) -> list[np.ndarray]:
-        """Split a pool into batches of consecutive rows, at most batch_size each and of similar size, so that no tiny
-        batch remains."""
+        """Split a pool into batches of consecutive rows of similar size, at most batch_size each."""
         weights = self._tgt_lengths[pool] if self._by_tokens else np.ones(len(pool), dtype=np.int64)
         ends = np.cumsum(weights)
         batches: list[np.ndarray] = []

@@ -22,14 +22,12 @@ class Batches(ABC):
         """Return the number of batches in an epoch; with shuffling it can differ by a few between epochs."""
 
     def windows(self, epoch: int = 0) -> list[int]:
-        """Return the number of batches in each separately planned part of an epoch. There is one part, except for
-        corpora larger than memory."""
+        """Return the number of batches in each part of an epoch; only corpora larger than memory have several."""
         return [self.num_batches(epoch)]
 
     @abstractmethod
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return target steps, source steps and rows (T, S, B) of every batch in an epoch's first window: int64
-        [batches, 3]."""
+        """Return T, S and B of every batch in an epoch's first window: int64 [batches, 3]."""
 
     @abstractmethod
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:

@@ -29,8 +29,7 @@ from nmt.system.files import explain
 VERSION = 1
 HEADER_NAME, BLOCKS_NAME, ROWS_NAME = "header.json", "blocks.npy", "rows.bin"
 MOST_BLOCK, LEAST_BLOCK, BLOCKS = 4096, 64, 256
-"""The largest and the smallest number of pairs in a block, and the number of blocks of a small corpus: a window mixes
-blocks."""
+"""The largest and smallest number of pairs in a block, and the number of blocks of a small corpus."""
 START, PAIRS, SRC_TOKENS, TGT_TOKENS, LONGEST, CHECKSUM = range(6)
 
 
@@ -205,8 +204,7 @@ class IndexedCorpus(Counted):
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Return the number of target tokens to predict in an epoch: EOS counted, and each pair as often as its weight
-        says."""
+        """Return the number of target tokens in an epoch, by weight, EOS counted."""
         return round(sum(index.weight * (index.num_tokens[1] + len(index)) for index in self.indexes))
 
     @property
@@ -221,8 +219,7 @@ class IndexedCorpus(Counted):
         return math.ceil(share * sum(int(index.blocks[-1, START]) for index in self.indexes if len(index)))
 
     def target_counts(self, vocab_size: int) -> np.ndarray:
-        """Return how often each target token is to be predicted when each pair is seen once, EOS included: int64
-        [V]."""
+        """Return how often each target token is to be predicted in one pass, EOS included: int64 [V]."""
         counts = np.sum([np.array(index.header["target_counts"], np.int64) for index in self.indexes], axis=0)
         found = np.zeros(vocab_size, np.int64)
         found[: len(counts)] = counts

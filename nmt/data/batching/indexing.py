@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from nmt.data.quality.filter import LineFilter
 
 MOST_TEXT_BYTES = 2**30
-"""The largest size of training text files that is read without an index by default. Compressed text counts four
-times."""
+"""The largest training text that is read without an index by default; compressed text counts four times."""
 MOST_IN_MEMORY = 2_000_000
 """The largest number of pairs kept in memory; larger corpora stay on disk and are divided into windows."""
 _BUCKET_BYTES = 32 * 2**20

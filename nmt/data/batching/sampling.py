@@ -63,8 +63,7 @@ class SubwordSampler:
 
 
 class _WordSampler:
-    """Samples segmentations of the words of one side. Symbols that are never split, bytes and unknown characters keep
-    their ids."""
+    """Samples segmentations of words; symbols that are never split, bytes and unknown characters stay."""
 
     def __init__(self, side: str, subwords: Subwords, alpha: float) -> None:
         units = subwords.units_of_text

@@ -62,8 +62,7 @@ class StreamBatches(Batches):
     def __init__(
         self, lines: TokenRows, streams: int, steps: int, seed: int = 42, shuffle: bool = False, *, parts: int = 1
     ) -> None:
-        """Use at most `streams` streams per part, each with at least one token. Raises ConfigError if there are fewer
-        tokens than parts."""
+        """Use at most `streams` streams per part. Raises ConfigError if there are fewer tokens than parts."""
         self._lines, self._steps, self._seed, self._shuffle = lines, steps, seed, shuffle
         self._length = len(lines.tokens) + len(lines)
         if self._length < parts:
@@ -118,8 +117,7 @@ class StreamBatches(Batches):
         return share + (np.arange(self._streams_in_all) < more)
 
     def _segment_lengths(self) -> np.ndarray:
-        """Return the number of tokens of each stream in each segment, -1 where a part has fewer streams: int64
-        [segments, parts, B]."""
+        """Return the tokens of each stream in each segment, -1 for missing streams: int64 [segments, parts, B]."""
         starts = np.arange(0, self._longest, self._steps)
         whole = np.full((len(self._parts), self.streams), -1)
         for row, streams in zip(whole, self._parts, strict=True):

@@ -135,8 +135,7 @@ class WindowBatches(Batches):
         return [batches[number] for number in random.permutation(len(batches))]
 
     def _count(self, blocks: list[list[int]]) -> int:
-        """Return the number of batches for a window of these blocks: enough that no batch is too large, whatever its
-        last row is."""
+        """Return the number of batches for these blocks: enough that none is too large, whatever its last row is."""
         totals = np.sum(
             [index.blocks[numbers].sum(axis=0) for index, numbers in zip(self._corpus.indexes, blocks, strict=True)],
             axis=0,

@@ -121,8 +121,7 @@ class ParallelCorpus(Counted):
     tgt_texts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
     parts: tuple[tuple[int, float], ...] = ()
-    """The number of pairs and the weight of each corpus that it consists of, in order; empty for a single one of weight
-    1."""
+    """The number of pairs and weight of each of its corpora; empty for a single one of weight 1."""
 
     def __len__(self) -> int:
         """Return the number of pairs that were kept."""
@@ -136,8 +135,7 @@ class ParallelCorpus(Counted):
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Return the number of target tokens to predict in an epoch: EOS counted, and each pair as often as its weight
-        says."""
+        """Return the number of target tokens in an epoch, by weight, EOS counted."""
         ends = np.cumsum([size for size, _ in self.parts or ((len(self), 1.0),)])
         tokens = np.diff(self.tgt.starts[ends] + ends, prepend=0).tolist()
         weights = [weight for _, weight in self.parts or ((len(self), 1.0),)]

@@ -61,8 +61,7 @@ def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFi
 
 
 def filter_key(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[Any] | None:
-    """Return what the rules of `data.filter` depend on, as values that JSON can represent. Raises DataError as
-    `training_filter` does."""
+    """Return what the rules of `data.filter` depend on, for JSON. Raises DataError as `training_filter` does."""
     if not data.filter.is_on:
         return None
     held_out = blake2b("\n".join(_held_out(data, sides)).encode(errors="surrogatepass")).hexdigest()
@@ -135,8 +134,7 @@ def with_factors(
 
 
 def tags_of(data: "DataConfig") -> list[str]:
-    """Return the distinct tags of the training and held-out corpora, in the form in which source sentences contain
-    them."""
+    """Return the distinct tags of the training and held-out corpora, as source sentences contain them."""
     sources = [source for value in (data.train, *data.held_out) for source in sources_of(value)]
     tags = {clean_line(source.tag, data.src.lowercase, data.src.normalize) for source in sources if source.tag}
     return sorted(tags)

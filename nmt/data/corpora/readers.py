@@ -13,8 +13,7 @@ T = TypeVar("T")
 
 
 class Readers(Protocol):
-    """The rank of this process among several, and the exchange between them. All of them must call each method, in the
-    same order."""
+    """This process among several that share the reading. All must call each method, in the same order."""
 
     rank: int
     size: int
@@ -51,8 +50,7 @@ def end_to_end(pieces: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
 
 
 def rows_before(own: Mapping[int, np.ndarray], readers: Readers) -> np.ndarray:
-    """Return the first row of each numbered array in the gathered array: int64 [arrays + 1]. All processes must call
-    this."""
+    """Return the first row of each array in the gathered array, int64 [arrays + 1]. Called by all."""
     counts = {number: np.array([len(piece)], np.int64) for number, piece in own.items()}
     starts: np.ndarray = np.concatenate([[0], np.cumsum(readers.gathered(counts, np.int64))])
     return starts

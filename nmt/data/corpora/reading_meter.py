@@ -13,8 +13,7 @@ _LINES = 4096
 
 
 def text_bytes(source: Source, langs: Sequence[str]) -> int:
-    """Return the size of the files of a corpus in bytes; for compressed files, an estimate of the uncompressed size.
-    Raises DataError if a file is missing."""
+    """Return the bytes of a corpus, estimated for compressed files. Raises DataError if a file is missing."""
     files = [text_file(file) for part in source.parts(langs) for file in dict.fromkeys(part.files)]
     factors = [_PACKED_FACTOR if file.suffix in (*PACKED, ".parquet") else 1 for file in files]
     return sum(factor * file.stat().st_size for factor, file in zip(factors, files, strict=True))

@@ -34,8 +34,7 @@ Row = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus as the settings name it: prefix, table or pattern, the columns of source and target, and how its pairs
-    are used (see `CorpusConfig`)."""
+    """A corpus as the settings name it (see `CorpusConfig`): prefix, table or pattern, columns, weight and tag."""
 
     path: str
     columns: tuple[Column, Column] = (None, None)
@@ -284,8 +283,7 @@ _TABLES: dict[str, type[Tsv] | type[JsonLines] | type[Parquet]] = {
 
 
 def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
-    """Yield the rows of a part in lists of at most `size`. Raises DataError at the end if the files have different
-    numbers of lines."""
+    """Yield rows in lists of at most `size`. Raises DataError at the end if files differ in length."""
     rows = part.rows()
     total = 0
     while chunk := list(islice(rows, size)):
@@ -312,8 +310,7 @@ def _value(record: Any, key: str) -> Any:
 
 
 def _one_line(text: str) -> str:
-    """Return a text as a single line: its line breaks become spaces, because files of lines could not represent
-    them."""
+    """Return a text with spaces for line breaks, which files of lines could not represent."""
     return text.replace("\r\n", " ").replace("\n", " ") if "\n" in text else text
 
 

@@ -69,16 +69,14 @@ class LineFilter:
         return keep
 
     def first_of_each(self, hashes: np.ndarray) -> np.ndarray:
-        """Return which pairs are the first of equal ones, bool [N], given their `pair_hashes` in the order of the
-        text."""
+        """Return which pairs are the first of equal ones, bool [N], given `pair_hashes` in order."""
         keep = np.zeros(len(hashes), dtype=bool)
         keep[np.unique(hashes, return_index=True)[1]] = True
         self.counts["duplicates"] = int((~keep).sum())
         return keep
 
     def add_up(self, counts: Sequence[dict[str, int]]) -> None:
-        """Replace the counts by the sum of those of several filters, each of which has seen another part of the
-        text."""
+        """Replace the counts by the sum of those of several filters, for parts of one text."""
         total: dict[str, int] = {}
         for of_one in counts:
             for name, count in of_one.items():

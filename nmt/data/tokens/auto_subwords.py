@@ -82,8 +82,7 @@ def _wanted_size(settings: SubwordsConfig, text: Callable[[], Iterable[str]]) ->
 def _train(
     settings: SubwordsConfig, text: Callable[[], Iterable[str]], kind: str, size: int, symbols: Sequence[str]
 ) -> Subwords:
-    """Return subwords of one type; with vocab_size auto, if the characters alone are more than `size`, `size` further
-    subwords are added to them."""
+    """Return subwords of one type. With vocab_size auto, `size` are added to more characters than that."""
     how = {"type": kind, "character_coverage": settings.character_coverage, "symbols": symbols}
     try:
         return train_subwords(text(), vocab_size=size, **how)  # type: ignore[arg-type]

@@ -69,8 +69,7 @@ def parts_of_new(old: Subwords, new: Subwords) -> list[list[int]]:
 
 
 def with_means(table: np.ndarray, parts: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return a table [V, ...] with one more row for each new token: the mean of the rows of its parts, or of all
-    ordinary tokens if it has none."""
+    """Return a table with a row more for each new token: the mean of its parts' rows, or of all ordinary rows."""
     whole = table[EOS_ID + 1 :].mean(axis=0)
     rows = [table[list(units)].mean(axis=0) if units else whole for units in parts]
     return np.concatenate([table, np.array(rows, table.dtype).reshape(-1, *table.shape[1:])])
@@ -95,8 +94,7 @@ def _parts(subwords: Subwords, piece: str) -> list[int]:
 
 
 def _known_parts(subwords: Subwords, piece: str) -> list[int]:
-    """Return the tokens that the text of a piece is split into, as written or in lower case: whichever has fewer
-    unknown ones."""
+    """Return a piece's tokens as written or in lower case, whichever has fewer unknown ones."""
     return min((_parts(subwords, text) for text in (piece, piece.lower())), key=lambda cut: cut.count(UNK_ID))
 
 

@@ -22,8 +22,7 @@ _KEY, _VERSION = "nmt_factors", 1
 START = f'{{"{_KEY}"'.encode()
 _MOST_VALUES = 65_000
 _LEAST_SEEN = 2
-"""A value that occurs less often in the training text counts as unknown, so that the embedding of unknown values is
-learned."""
+"""Rarer values in the training text count as unknown, so that the embedding of unknown ones is learned."""
 _FIRST = 2
 """The number of the first value: 0 is for special tokens, 1 for an unknown value."""
 _MOST_IDS = 2**31
@@ -98,8 +97,7 @@ class FactoredSubwords(Subwords):
         return self.words.units_of_text
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each sentence (see `Subwords`). Raises FactorError for a word with the wrong number of
-        factors."""
+        """Return the ids of each sentence. Raises FactorError for a word with another number of factors."""
         rows = [self._parsed(sentence, n) for n, sentence in enumerate(sentences)]
         self._learn({word for row in rows for word, _ in row})
         known = self._known

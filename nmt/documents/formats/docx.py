@@ -1,5 +1,4 @@
-"""Word's DOCX (ECMA-376): the text of the document, headers, footers, notes and comments is translated; all else is
-copied."""
+"""Word's DOCX (ECMA-376): texts, headers, footers, notes and comments are translated; all else is copied."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ def read(file: File) -> Document:
 
 
 def _changes(paragraphs: Sequence[Paragraph], texts: Sequence[str]) -> list[tuple[int, int, bytes]]:
-    """Return the byte ranges of a part to replace. A changed paragraph includes the changes within it, as in text
-    boxes."""
+    """Return the byte ranges to replace; a changed paragraph includes the changes within it, as in text boxes."""
     changes: list[tuple[int, int, bytes]] = []
     for one, new in sorted(zip(paragraphs, texts, strict=True), key=lambda pair: pair[0].end):
         if new == one.passage.source:

@@ -51,8 +51,7 @@ def _inline(token: Token) -> Token:
 
 
 def as_loose(source: str, new: str) -> str:
-    """Return a translation of a loose passage in the style of its source: without character references if the source
-    has none."""
+    """Return a translation without character references if its source has none."""
     if new == source or _ENTITY.search(source):
         return new
     return new.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

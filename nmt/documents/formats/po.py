@@ -28,8 +28,7 @@ _HEADER = "MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-T
 
 @dataclass
 class _Entry:
-    """An entry. flags, first, strings: indices of the line with its flags, of the first line after its comments, and of
-    its msgstr lines; texts: by keyword."""
+    """An entry. flags, first: indices of the line with its flags and of the first after its comments."""
 
     flags: int | None = None
     is_fuzzy: bool = False

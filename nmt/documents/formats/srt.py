@@ -1,5 +1,4 @@
-"""SubRip subtitles: the text between a line of times and the next blank line is translated, with the same number of
-lines."""
+"""SubRip subtitles: the text between a line of times and a blank line is translated, in as many lines."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ _WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<{]|<|\{)+")
 
 @dataclass(frozen=True)
 class _Part:
-    """The text of one speaker in a subtitle: lines [first, last) of the file; dash: the part before the first line's
-    text, which is kept."""
+    """The text of a speaker, lines [first, last) of the file; dash: the part before it, which is kept."""
 
     first: int
     last: int

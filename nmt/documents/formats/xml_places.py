@@ -20,8 +20,7 @@ _CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL
 
 @dataclass(slots=True, eq=False)
 class Element:
-    """An element's namespace, name and attributes without prefixes, and the byte ranges of the element and of its
-    content."""
+    """An element's namespace, name and attributes without prefixes, and the bytes of it and of its content."""
 
     space: str
     name: str

@@ -1,5 +1,4 @@
-"""The average of several checkpoints of a run: the mean of their parameters (Junczys-Dowmunt et al. 2016, section
-5)."""
+"""The average of several checkpoints of a run (Junczys-Dowmunt et al. 2016, section 5)."""
 
 from __future__ import annotations
 

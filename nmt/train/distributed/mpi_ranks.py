@@ -112,8 +112,7 @@ class MPIRanks(Ranks):
             self._guard.note(f"in update {update}")
 
     def warnings(self, threads: int) -> list[str]:
-        """Return a warning for each machine on which more threads compute than there are cores (see
-        `Ranks.warnings`)."""
+        """Return a warning for each machine with more computing threads than cores (see `Ranks.warnings`)."""
         of_ranks = self._world.allgather(threads)
         found = []
         for host in dict.fromkeys(host for host, _ in self._places):

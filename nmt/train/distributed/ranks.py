@@ -43,13 +43,11 @@ class Ranks:
         return work()
 
     def collect(self, work: Callable[[], T]) -> list[T]:
-        """Do `work` in all ranks and return the results in order of ranks. If one rank raises Interrupted, all do.
-        Called by all."""
+        """Return the results of `work` in all ranks. If one raises Interrupted, all do. Called by all."""
         return [work()]
 
     def total(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the sum of a float64 array over all ranks; it is exact where all ranks but one have zero. Called by
-        all."""
+        """Return the sum of a float64 array over all ranks, exact if one alone is not zero. Called by all."""
         return numbers
 
     def merged(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

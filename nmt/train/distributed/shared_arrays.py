@@ -42,8 +42,7 @@ class Machines:
         """Number of ranks on this machine."""
 
     def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
-        """Return the whole array (see `nmt.data.corpora.readers.Readers`). Raises DataError if the temporary folder has
-        no room."""
+        """Return the whole array (see `Readers`). Raises DataError if the temporary folder has no room."""
         sizes = self._world.allgather({number: len(piece) for number, piece in own.items()})
         owners = {number: rank for rank, of_rank in enumerate(sizes) for number in of_rank}
         places, end = {}, 0

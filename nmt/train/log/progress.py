@@ -175,8 +175,7 @@ def _ends_within_line(path: Path) -> bool:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value that JSON can represent, recursively in dictionaries: floats rounded, None for NaN and
-    infinity."""
+    """Return a value that JSON can represent: floats rounded, None for NaN and infinity."""
     if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}
     if isinstance(value, float):

@@ -23,8 +23,7 @@ SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 256: a batch of more than 8,192 gains no parallelism, takes proportionally longer, and updates the model less often."""
 
 MIN_UPDATES = 64
-"""The least number of updates per epoch: small corpora get smaller batches, so that the model is updated often
-enough."""
+"""The least number of updates per epoch: small corpora get smaller batches."""
 
 MARGIN = 1.1
 """Safety factor on the predicted bytes of an update: every epoch has different batches."""

@@ -31,8 +31,7 @@ _TRAINING_SHARE = 0.9
 """Estimated share of the time for training; reading, validating and saving take the rest. It determines only how often
 the model is validated and the length of the warm-up."""
 COOLDOWN = 1 - 1 / WARMUP_SHARE
-"""The learning rate rises during the first fourteenth and falls to zero over the rest, as in recipes with scheduling:
-linear."""
+"""The rate rises during the first fourteenth, then falls linearly to zero, as in recipes with scheduling: linear."""
 _DERIVED = ("validation_freq", "learning_rate_warmup")
 
 

@@ -20,8 +20,7 @@ _SMALL_SHARE = 0.01  # of the total: smaller purposes share one line
 
 
 def cost_report(dry_run: DryRun, ranks: int = 1) -> str:
-    """Predict memory from the plans, run the epoch's largest batch and some others, and return the page, with a
-    prediction for several ranks if asked for."""
+    """Predict memory, run the epoch's largest batch and some others, and return the page."""
     accumulates = dry_run.config.training.batch_multiplier > 1
     found = forecast(
         dry_run.config, dry_run.model, dry_run.optimizer, dry_run.task.corpus, dry_run.batches, accumulates=accumulates

@@ -1,5 +1,4 @@
-"""Predicted time of an update with several ranks, from the measured compute time, the bytes sent and several network
-speeds."""
+"""Predict the time of an update with several ranks from compute time, bytes sent and network speeds."""
 
 from __future__ import annotations
 
@@ -70,8 +69,7 @@ def network_seconds(size: float, ranks: int, bytes_per_second: float) -> float:
 def update_seconds(
     compute: float, sizes: Bytes, ranks: int, bytes_per_second: float, *, hidden: float = AFTER_OUTPUT
 ) -> float:
-    """Return the seconds of an update. The early gradients are sent during the last `hidden` fraction of the compute
-    time and cost only what exceeds it."""
+    """Return the seconds of an update; early gradients are sent in the last `hidden` fraction of the compute time."""
     waited = max(0.0, network_seconds(sizes.early, ranks, bytes_per_second) - compute * hidden)
     return compute + waited + network_seconds(sizes.late, ranks, bytes_per_second)
 

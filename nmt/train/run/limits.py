@@ -88,8 +88,7 @@ def progress(
 
 
 def _training_limit(max_minutes: float, validation_seconds: float) -> float:
-    """Return the seconds available before the final validation, which is part of the run: at least half of the
-    limit."""
+    """Return the seconds before the final validation, which is part of the run: at least half of the limit."""
     limit = max_minutes * 60
     return limit - min(validation_seconds, limit / 2)
 

@@ -147,8 +147,7 @@ class Reporter:
         )
 
     def samples(self, indices: Sequence[int], validator: Validator) -> None:
-        """Write translations of sample sentences from the last validation, and the confidence intervals of its
-        scores."""
+        """Write sample translations of the last validation, and the confidence intervals of its scores."""
         samples = list(validator.samples(indices))
         for sample in samples:
             for name, text in sample.items():

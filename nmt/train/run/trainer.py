@@ -149,8 +149,7 @@ class Trainer:
         return stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, board)))
 
     def _check_same_inputs(self, parts: Parts, task: Task) -> None:
-        """Raise CheckpointError if a rank has read another text, other settings or another checkpoint than rank 0: the
-        ranks then do not see the same files."""
+        """Raise CheckpointError if a rank has read other texts, settings or checkpoints than rank 0."""
         mine = {
             "settings": self.config.model_dump(exclude={"threads"}),
             "training text": task.fingerprint,

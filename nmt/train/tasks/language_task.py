@@ -100,8 +100,7 @@ class LanguageTask:
         return {"ppl": Score("perplexity", found["ppl"], f"tokens:{self._test.num_tgt_tokens}|streams:1")}
 
     def _streams(self, corpus: TextCorpus, size: int, shuffle: bool, parts: int = 1) -> StreamBatches:
-        """Return a text as parallel streams; `size` is the number of streams, or of tokens per segment over all
-        streams."""
+        """Return a text as parallel streams; `size` counts them, or the tokens per segment of all."""
         from nmt.data.batching.streams import StreamBatches
 
         training = self.config.training

@@ -154,8 +154,7 @@ def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[S
 
 
 def sides_of_dry_run(config: Config, say: Show, *, keep: bool = False) -> tuple[Side, Side]:
-    """Return both sides without writing anything: new subwords stay in memory. With `keep` they are saved in the
-    folder, for the run that follows."""
+    """Return both sides; new subwords stay in memory, or are saved for the run that follows (`keep`)."""
     folder = Path(config.model_dir)
     if keep:
         with own_folder(folder):

@@ -53,8 +53,7 @@ class Task(Protocol):
         """Return numbers that identify the training corpus, to notice when it changes."""
 
     def alignments(self) -> WordAlignments | None:
-        """Return the word alignments of the training pairs, if the settings ask for them. Raises DataError if they do
-        not fit."""
+        """Return the word alignments of the pairs, if configured. Raises DataError if they do not fit."""
 
     def save_statistics(self, folder: Path) -> None:
         """Write the statistics of the training text that belong to the model. Raises CheckpointError if that fails."""
@@ -63,8 +62,7 @@ class Task(Protocol):
         """Return a new model."""
 
     def batches(self, size: int, parts: int = 1) -> Batches:
-        """Return the corpus in batches of `size`, counted as training.batch_type says; `parts` batches make an
-        update."""
+        """Return the corpus in batches of `size` (see training.batch_type); `parts` batches make an update."""
 
     def smallest_batch(self) -> Any:
         """Return a batch of one word, used to load or compile everything."""
@@ -72,12 +70,10 @@ class Task(Protocol):
     def validator(
         self, model: Network, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
     ) -> Validator:
-        """Return the validator of the model; it calls `check` from time to time, which raises to stop early. The ranks
-        share the work."""
+        """Return the validator; it calls `check` now and then, which raises to stop early. Ranks share the work."""
 
     def test(self, model: Network, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
-        """Return scores of the model on data.test; empty if that is not configured. Called by all ranks, which may
-        share the work."""
+        """Return scores on data.test; empty if that is not configured. Called by all ranks."""
 
 
 def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> Task:

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 
 class TranslationTask:
-    """A translation task (see `Task`); several readers load the pairs of data.train together, or the pairs are in an
-    index (see `indexing_of`)."""
+    """A translation task (see `Task`); several readers share the pairs of data.train, unless these are indexed."""
 
     def __init__(self, config: Config, src: Side, tgt: Side, readers: Readers | None = None) -> None:
         from nmt.data.batching.indexing import load_indexed
@@ -160,8 +159,7 @@ class TranslationTask:
 
 
 def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
-    """Return the indexes of the training text; None if it has none (see `index_folder`). Raises DataError if a file is
-    missing."""
+    """Return the indexes of the training text; None if it has none. Raises DataError if a file is missing."""
     from nmt.data.batching.indexing import Indexing, index_folder
     from nmt.data.corpora.prepare import filter_key, training_filter
 
@@ -190,8 +188,7 @@ def _check_weights(corpus: ParallelCorpus | IndexedCorpus) -> None:
 
 
 def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> None:
-    """Raise ConfigError if the settings ask for something that needs all pairs in memory while the pairs stay on
-    disk."""
+    """Raise ConfigError if a setting needs all pairs in memory while they stay on disk."""
     from nmt.data.batching.index import IndexedCorpus
     from nmt.errors import ConfigError
 

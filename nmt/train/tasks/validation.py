@@ -120,8 +120,7 @@ class TranslationValidator(Validator):
 def translations(
     translator: Translator, sources: Sequence[str], on_batch: Callable[[int], None], ranks: Ranks
 ) -> list[str]:
-    """Return the best translation of every source. Each rank translates a share and gets all translations. Called by
-    all."""
+    """Return the best translation of every source. Each rank translates a share. Called by all."""
 
     def own() -> list[str]:
         found = translator.translate_nbest(sources[ranks.rank :: ranks.size], n_best=1, on_batch=on_batch)

@@ -44,8 +44,7 @@ class UpdateBatches:
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yield this process's batches, each with its place in the update; batches without anything to learn are
-        skipped."""
+        """Yield this process's batches that have targets, each with its place in the update."""
         for place in self.own:
             with operation("making batches"):
                 batch = self.batches.batch(self.epoch, self.numbers[place])
@@ -129,8 +128,7 @@ class Dealing:
         state.batches_an_update = self.size
 
     def _groups(self, epoch: int, window: int, numbers: Sequence[int], size: int) -> list[list[int]]:
-        """Return the batches of a window grouped into updates of one size; the smallest batches form the update that
-        has fewer."""
+        """Return the batches of a window in updates of one size; the smallest form the update that has fewer."""
         if size == 1 or self.batches.in_order:
             return [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]
         tokens = self._tokens_of(epoch, window)[numbers]
@@ -141,8 +139,7 @@ class Dealing:
         return groups
 
     def _own(self, count: int) -> list[int]:
-        """Return the indices of this rank's batches among `count`, in order of falling work: 0 1 2, then 2 1 0, and so
-        on, so that no rank always gets the largest."""
+        """Return the indices of this rank's batches among `count`: 0 1 2, then 2 1 0, so that all get equal work."""
         places = []
         for first in range(0, count, self._ranks):
             forward = self.batches.in_order or first // self._ranks % 2 == 0

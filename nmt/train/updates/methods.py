@@ -88,8 +88,7 @@ class Methods:
         """Whether a prepared batch can have other numbers of tokens than planned."""
 
     def prepare(self, batch: Any, update: int, seed: int) -> Prepared:
-        """Return the batch of update `update`, counted from 1, as the update uses it; `seed` determines the random
-        draws."""
+        """Return the batch as update `update`, counted from 1, uses it; `seed` determines random draws."""
         objective = self._objective
         if self._alignments is not None:  # from the words before any of them becomes unknown
             with operation("making batches"):
@@ -143,8 +142,7 @@ class Methods:
 
 
 def largest_shape(config: Config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return target steps, source steps and rows (T, S, B): the most that a batch of this shape can have once
-    prepared."""
+    """Return the most target steps, source steps and rows (T, S, B) of a batch of this shape once prepared."""
     (T, S, B), settings, limits = shape, config.training, config.decoding
     if settings.minimum_risk:
         T = max(T, int(limits.max_length_ratio * S) + limits.max_length_extra + 1)

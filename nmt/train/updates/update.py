@@ -103,8 +103,7 @@ class Updater:
         return self.update(SingleBatch(batch), number, learning_rate)
 
     def _add_up(self, batches: UpdateBatches | SingleBatch, number: int) -> LossStats:
-        """Write the gradients of all batches of all ranks, added in order, into `gradients`; return the sums of the
-        losses."""
+        """Write the sum of the gradients of all batches of all ranks into `gradients`; return the sum of the losses."""
         found = np.zeros((len(batches), 4))
         own = []
         for place, batch in batches:
