@@ -43,11 +43,9 @@ def examine(
     """Check the texts of data.train, data.dev and data.test, and return the findings.
 
     Args:
-        config: The settings.
         sides: Returns both sides with subwords, which it may train on the cleaned lines that it receives, the first
             ones of each side; None skips the checks of subwords. Called if there was no error.
         limit: The number of lines of the training text to check; None for all.
-        show: Called with the progress now and then.
         beside: Call `sides` in a thread while the rest is read, whether or not there are errors. For functions that
             write no files.
 

@@ -33,7 +33,6 @@ class Vocabulary:
     """Counts the tokens of texts.
 
     Args:
-        sides: The sides with their subwords; both may have the same ones.
         config: The settings, which say where the subwords come from.
     """
 

@@ -32,9 +32,7 @@ def report_page(runs: Sequence[Run], pictures: Pictures | None = None, title: st
     """Return the HTML page of one or more runs.
 
     Args:
-        runs: The runs to show.
         pictures: Pictures of attention, shown below the translations.
-        title: Title and heading of the page.
     """
     sections = [
         _summary(runs),

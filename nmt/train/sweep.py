@@ -91,9 +91,6 @@ class Sweep:
     """The runs of a grid.
 
     Args:
-        config_file: The config file of all runs.
-        folder: The folder that contains their folders.
-        jobs: The runs that `plan` returned.
         command: The command that starts nmt-train, to which config and options are added.
         options: Options of every run, in addition to its own settings.
     """
@@ -110,9 +107,7 @@ class Sweep:
         """Run the jobs that have not ended yet, `processes` at a time; a failed run does not end the others.
 
         Args:
-            processes: Number of runs in parallel.
             say: Receives a line when a run begins or ends and, without `show`, a line of progress once a minute.
-            show: Receives the progress continuously.
 
         Returns:
             The signal that ended the sweep, after the active runs have saved; None if all runs have ended.
@@ -256,8 +251,6 @@ def plan(
     all checked.
 
     Args:
-        config_file, overrides: The settings that all runs share.
-        grid: The settings that vary.
         seeds: Number of runs of each combination, with the config's seed and those that follow it.
         folder: The folder for the runs' folders; None uses the config's model_dir.
 

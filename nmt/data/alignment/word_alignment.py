@@ -21,7 +21,6 @@ class WordAlignments:
 
     Args:
         path: A file with one line for each line of the training text: pairs `source-target` of words, counted from 0.
-        corpus: The training pairs.
         subwords: Those of both sides; they show which tokens begin a word.
         boundaries: The tokens placed around a source (see `boundary_ids`).
 

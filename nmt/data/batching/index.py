@@ -91,9 +91,7 @@ class IndexWriter:
     """Writes the files of an index into an empty folder.
 
     Args:
-        folder: The empty folder.
         types: The data types of lengths, line numbers and tokens.
-        block: The number of pairs in a block.
     """
 
     def __init__(self, folder: Path, types: Sequence[str], block: int) -> None:
@@ -134,7 +132,6 @@ class Index:
     """An index open for reading, by any number of threads.
 
     Args:
-        folder: The folder with the three files.
         weight: How often its pairs are seen in an epoch.
 
     Raises:

@@ -79,8 +79,6 @@ class Indexing:
 
     Args:
         folder: The folder in which each index has a folder.
-        corpora: The text, as data.train names it.
-        sides: The sides of the model.
         rules: Creates the rules of data.filter for each corpus; None if there are none.
         rules_key: What the rules depend on, as values that JSON can represent.
     """
@@ -106,7 +104,6 @@ class Indexing:
         """Build the missing indexes.
 
         Args:
-            show: Called with the progress now and then.
             say: Called with a line about each index built.
 
         Raises:

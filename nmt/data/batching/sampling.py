@@ -27,9 +27,7 @@ class SubwordSampler:
     """Samples segmentations of the sentences of a corpus; they depend on (seed, epoch, batch number) alone.
 
     Args:
-        subwords: Those of both sides.
         alphas: One for each side; None turns sampling off for that side.
-        seed: The seed of the run.
     """
 
     def __init__(

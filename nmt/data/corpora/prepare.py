@@ -23,8 +23,6 @@ def load_sides(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_no
     """Return the source and the target side; with joint subwords both have the same Subwords object.
 
     Args:
-        data: The settings.
-        say: Called with a line about each choice.
         show: Called now and then with the progress of reading the training text.
 
     Raises:
@@ -51,7 +49,6 @@ def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFi
     no rule is set.
 
     Args:
-        data: The settings.
         sides: Source and target, or the one side of a language model.
 
     Raises:

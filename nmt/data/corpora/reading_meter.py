@@ -20,13 +20,7 @@ def text_bytes(source: Source, langs: Sequence[str]) -> int:
 
 
 class ReadingMeter:
-    """Reports the progress of reading, as characters read relative to bytes in the files.
-
-    Args:
-        name: The beginning of each line.
-        size: The number of bytes in the files.
-        show: Called with each line.
-    """
+    """Reports the progress of reading, as characters read relative to bytes in the files."""
 
     def __init__(self, name: str, size: int, show: Show) -> None:
         self._name, self._size, self._show = name, size, show

@@ -21,7 +21,6 @@ class LineFilter:
     """Decides which pairs, or lines of a language model, to keep, for one block of a text after another.
 
     Args:
-        settings: The rules.
         held_out: Cleaned source lines (or lines) that `overlap` keeps out of training.
     """
 

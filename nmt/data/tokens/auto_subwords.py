@@ -39,9 +39,7 @@ def auto_subwords(
     """Train subwords on cleaned sentences as the settings say; both `type` and `vocab_size` may be auto.
 
     Args:
-        settings: The section `data.subwords`.
         text: Returns the sentences, from the beginning each time it is called.
-        say: Called with a line about each choice.
         symbols: Words that are never split, such as tags.
 
     Raises:

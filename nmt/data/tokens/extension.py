@@ -27,9 +27,7 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
     times one less than the number of old tokens they are split into.
 
     Args:
-        subwords: A sentencepiece model.
         text: Returns cleaned sentences, from the beginning each time it is called.
-        most: The largest number of new tokens.
         kind: unigram or bpe, as in `train_subwords`; auto means unigram.
 
     Raises:

@@ -51,7 +51,6 @@ class FactoredSubwords(Subwords):
     Args:
         words: The subwords for words without factors.
         values: The known values of each factor, the most frequent first.
-        separator: The text before each factor.
 
     Raises:
         DataError: There are more ids than 31 bits can represent.

@@ -63,7 +63,6 @@ class Segmentation(ABC):
     """Samples segmentations of words.
 
     Args:
-        scores: The score of each subword.
         alpha: See the two subclasses.
     """
 

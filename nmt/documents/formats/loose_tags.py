@@ -23,8 +23,6 @@ def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks
     """Return the passage of a text; its tags, if any, follow their words.
 
     Args:
-        text: The text.
-        splitter: Splits paragraphs into sentences.
         is_lines: Whether each line is a paragraph; otherwise line breaks are white space.
         marks: A regular expression, without groups, of what is copied next to its word.
     """

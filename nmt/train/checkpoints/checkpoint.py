@@ -27,7 +27,6 @@ def save_checkpoint(
 
     Args:
         path: `last.safetensors` or `best.safetensors` in a model folder.
-        params: The model's parameters by name.
         optimizer: The optimizer's arrays by name; empty for a checkpoint that only translates.
         metadata: Values that JSON can represent: position in the data, schedule, scores, settings.
         carried: States that carry over to the next batch, by name (see `Network.carried`).

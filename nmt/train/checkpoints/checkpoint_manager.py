@@ -53,9 +53,6 @@ class CheckpointManager:
     """Saves all parts of a run together.
 
     Args:
-        folder: The model folder.
-        subwords_digest: Digest of the subwords in the model folder.
-        trained: The parts of the run.
         ranks: Rank 0 writes; the others send it their states that carry over to the next batch. All ranks must call.
     """
 

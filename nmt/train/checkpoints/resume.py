@@ -111,8 +111,6 @@ def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, 
     """Compare the settings in a checkpoint with those of this run.
 
     Args:
-        path: The checkpoint, for the error message.
-        saved: Its settings.
         wanted: The current settings; both as returned by `Config.to_dict`.
 
     Raises:

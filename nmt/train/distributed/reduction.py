@@ -61,7 +61,6 @@ class Reduction:
     """Sums named arrays over all ranks. For each update call `begin`, then `ready` any number of times, then `finish`.
 
     Args:
-        wire: The connection to the other ranks.
         arrays: Contiguous float32 arrays in host memory, the same for every update. They are replaced by the sums.
         wire_dtype: float32, or bfloat16 to send half the bytes.
     """

@@ -26,7 +26,6 @@ class Machines:
     """The machines of all ranks.
 
     Args:
-        world: MPI's communicator of all ranks.
         machine: The name of this rank's machine; it must be the same for all ranks on it and for no others.
     """
 

@@ -110,7 +110,6 @@ def choose_batch_size(
     """Return the number of target tokens per batch, and in words how it was chosen.
 
     Args:
-        config, state, model, optimizer, task, num_threads: Those of the run.
         ranks: Processes that each compute batches of an update.
         ranks_here: Ranks that share the memory of this machine.
 

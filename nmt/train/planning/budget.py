@@ -67,10 +67,8 @@ def fit_to_budget(
     validation interval and warm-up change in proportion, but the warm-up, which may be over, never becomes longer.
 
     Args:
-        config: The settings.
         budget: The duration (see `seconds_of`) of training and validation; scoring data.test is extra.
         measure: Times updates with the settings for about the given number of seconds (see `measured_pace`).
-        say: Receives a line with the result.
 
     Raises:
         ConfigError: The budget is not a duration, or is too short for the updates of this machine.
@@ -120,10 +118,6 @@ def measured_pace(
 ) -> Callable[[Config, float], Pace]:
     """Return a function that times updates on this machine with a fresh model, which is discarded; its subwords are
     those of the run.
-
-    Args:
-        threads, device: See `Trainer`.
-        say: Receives a line about each slow step.
     """
 
     def measure(config: Config, seconds: float) -> Pace:

@@ -20,15 +20,7 @@ def stop_reason(
     elapsed: float,
     validation_seconds: float,
 ) -> str | None:
-    """Return in words why training ends here; None if it continues.
-
-    Args:
-        state: The position of the run.
-        settings: The training section, with its limits.
-        schedule: Its learning rate schedule.
-        elapsed: Wall-clock seconds, including earlier runs.
-        validation_seconds: Duration of the last validation.
-    """
+    """Return in words why training ends here; None if it continues."""
     if settings.updates is not None and state.update >= settings.updates:
         return f"{state.update} updates (training.updates)"
     if state.epoch > settings.epochs:
@@ -72,10 +64,7 @@ def progress(
     update it is less. Without `max_minutes` it depends on the state alone, so that a resumed run computes the same.
 
     Args:
-        state: The position of the run, including the current update.
-        settings: The training section, with its limits.
         num_batches: Batches in the current epoch; other epochs are assumed to have the same number.
-        elapsed: Wall-clock seconds, including earlier runs.
         validation_seconds: Duration of the last validation; there is one more after the last update.
         of_update: Batches of the current update.
     """
@@ -104,11 +93,8 @@ def seconds_left(
     """Return the estimated seconds to the nearest predictable limit: updates, epochs or minutes.
 
     Args:
-        state: The position of the run.
-        settings: The training section, with its limits.
         num_batches: Batches in the current epoch; other epochs are assumed to have the same number.
         seconds_per_update: Wall-clock seconds, including validations and saving; infinity if not yet known.
-        elapsed: Wall-clock seconds, including earlier runs.
     """
     batches = num_batches - state.position + (settings.epochs - state.epoch) * num_batches
     updates = -(-batches // state.batches_an_update)

@@ -30,7 +30,6 @@ class Loop:
     """Trains the model in `parts`, from the position in their state.
 
     Args:
-        parts: The parts of the run; changed in place.
         elapsed_before: Seconds that earlier runs took.
         stop_after: Stop after this many updates, as if by a signal; None for no such limit.
     """

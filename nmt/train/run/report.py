@@ -37,10 +37,8 @@ class Reporter:
     """Sums the results of updates and reports them at intervals.
 
     Args:
-        log: The log that lines and events go to.
         label_smoothing: Label smoothing of the training: the loss then differs from the likelihood, and lines show
             both.
-        adds: Whether other terms are added to the loss.
     """
 
     def __init__(self, log: TrainingLog, label_smoothing: float = 0.0, *, adds: bool = False) -> None:

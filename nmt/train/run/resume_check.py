@@ -33,10 +33,7 @@ def check_resume(
     fall within these updates.
 
     Args:
-        config: The settings of the run.
         updates: Updates before the interruption, and again after it.
-        threads, device: See `Trainer`.
-        say: Receives a line about each step.
 
     Returns:
         A description of what was compared.

@@ -71,7 +71,6 @@ class Trainer:
     """A run in a model folder, started or resumed where the previous run stopped.
 
     Args:
-        config: The settings.
         threads: Cores to use; None takes the configured number, or all.
         device: `cpu`, `cuda` or `auto`; None takes the configured one.
         terminal: The stream that shows progress; None for no output.

@@ -25,10 +25,6 @@ def check_data(config: Config, show: Show = tell_nobody) -> Findings:
     """Check all of the texts, without writing anything. If no run has left subwords, they are trained on the first
     50,000 lines.
 
-    Args:
-        config: The settings.
-        show: Receives the progress from time to time.
-
     Raises:
         DataError: A file is missing or is not text in lines.
     """
@@ -42,9 +38,7 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
     """Check the texts of a new run: log each warning once, and save the findings in the folder.
 
     Args:
-        config: The settings.
         folder: The model folder; subwords are trained and saved there for the run.
-        log: Receives the warnings.
 
     Raises:
         DataError: Training cannot work with these texts.

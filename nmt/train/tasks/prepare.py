@@ -133,10 +133,7 @@ def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[S
     twice for one language.
 
     Args:
-        config: The settings.
         folder: The model folder, in which new subwords are saved.
-        say: Receives a line about each slow step.
-        show: Receives the progress from time to time.
 
     Raises:
         DataError: A text or subword model is missing or damaged.

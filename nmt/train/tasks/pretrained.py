@@ -29,8 +29,6 @@ def put_embeddings(config: Config, model: Network, subwords: tuple[Subwords, Sub
 
     Args:
         config: The settings; if they name no files, nothing is done.
-        model: Changed in place.
-        subwords: The subwords of source and target.
 
     Returns:
         A line for each table: how many of its tokens were found.

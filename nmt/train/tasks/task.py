@@ -80,8 +80,6 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
     """Read all texts and split them into subwords, which are trained or copied into the folder first if needed.
 
     Args:
-        config: The settings.
-        folder: The model folder.
         log: Receives the sizes of the texts and the numbers of filtered lines.
         ranks: Rank 0 trains the subwords and the others read them; each tokenizes a share of the training text. Called
             by all.
@@ -112,7 +110,6 @@ def load_dry_run_task(config: Config, say: Callable[[str], None], *, keep: bool 
 
     Args:
         config: The settings. Subwords that a run left in its folder are reused, otherwise they are trained in memory.
-        say: Receives a line about each slow step.
         keep: Save new subwords in the model folder, for the run that follows.
 
     Raises:

@@ -21,7 +21,6 @@ class Validator:
     """Computes the loss on a validation set.
 
     Args:
-        batches: The batches of the set, in order.
         check: Called between batches; raises to stop early.
         ranks: The ranks that share the work; None for this process alone. All ranks must call.
     """
@@ -71,7 +70,6 @@ class TranslationValidator(Validator):
 
     Args:
         batches, check, ranks: See `Validator`.
-        translator: The translator with the model.
         sources: The raw source lines; the translator cleans them.
         references: The target lines, cleaned and lower-cased as configured.
     """

@@ -76,9 +76,7 @@ class Dealing:
     wait little for each other; batches that continue one another keep their order.
 
     Args:
-        batches: The corpus.
         size: Batches per update: `training.batch_multiplier` times the number of ranks.
-        seed: The seed of the run.
         rank, ranks: The number of this process, and how many there are.
     """
 

@@ -44,9 +44,7 @@ class Methods:
     """The training methods that the settings enable; without any, a batch is unchanged.
 
     Args:
-        config: The settings of the run.
         model: The model whose predictions scheduled sampling uses.
-        threads: Cores to use.
         alignments: Word alignments of the training pairs, if attention is guided by them.
         tgt_subwords: Subwords of the target, for the costs in minimum risk training.
 

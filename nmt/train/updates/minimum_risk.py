@@ -25,10 +25,7 @@ class MinimumRisk:
     """Samples candidates for the sentences of a batch.
 
     Args:
-        config: The settings of the run.
-        model: The model that is sampled, with its current parameters.
         subwords: Subwords of the target: costs are computed on text.
-        threads: Cores to use.
 
     Raises:
         DeviceError: The model is on a GPU.

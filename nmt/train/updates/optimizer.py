@@ -36,7 +36,6 @@ class Optimizer:
 
     Args:
         params: The model's parameters, C-contiguous; `step` changes them in place.
-        settings: The training section.
         num_threads: Cores to use. The result does not depend on it.
         device: The device that holds parameters and gradients; None for the CPU. Checkpoints contain host arrays.
     """
