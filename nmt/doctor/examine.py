@@ -40,7 +40,8 @@ def examine(
     show: Show = tell_nobody,
     beside: bool = False,
 ) -> Findings:
-    """Check the texts of data.train, data.dev and data.test, and return the findings.
+    """Check the texts of data.train, data.dev and data.test, and return the findings. Raises DataError if a file is
+    missing, or is not a text of lines at all.
 
     Args:
         sides: Returns both sides with subwords, which it may train on the cleaned lines that it receives, the first
@@ -48,9 +49,6 @@ def examine(
         limit: The number of lines of the training text to check; None for all.
         beside: Call `sides` in a thread while the rest is read, whether or not there are errors. For functions that
             write no files.
-
-    Raises:
-        DataError: A file is missing, or is not a text of lines at all.
     """
     with ThreadPoolExecutor(1) as pool:
         return _examine(config, sides, limit, show, pool if beside else None)

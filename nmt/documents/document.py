@@ -96,15 +96,12 @@ def read_document(
     languages: tuple[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Document:
-    """Read a document.
+    """Read a document. Raises DataError if the file is not of this format, or exceeds the limits, and NMTError if a
+    library that the format needs is not installed.
 
     Args:
         content, name, splitter, languages, limits: See `File`.
         form: One of FORMATS.
-
-    Raises:
-        DataError: The file is not of this format, or exceeds the limits.
-        NMTError: A library that the format needs is not installed.
     """
     file, reader = File(content, name, splitter, languages, limits or Limits()), _READERS[form]
     if form != "docx":  # its text is smaller or larger than the file, which is packed

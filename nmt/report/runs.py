@@ -79,10 +79,7 @@ class Run:
 
 def read_run(folder: Path) -> Run:
     """Return the run in a model folder. If a run resumed after a crash repeated some updates, the later events count.
-
-    Raises:
-        DataError: There is no metrics.jsonl, or it cannot be read.
-    """
+    Raises DataError if there is no metrics.jsonl, or it cannot be read."""
     run = Run(shown(folder), folder)
     path = folder / METRICS_NAME
     raw: dict[str, dict[int, tuple[Any, ...]]] = {kind: {} for kind in _CURVES}

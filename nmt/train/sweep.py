@@ -104,16 +104,14 @@ class Sweep:
     _signal: int | None = None
 
     def run(self, processes: int, say: Callable[[str], None], show: Callable[[str], None] | None = None) -> int | None:
-        """Run the jobs that have not ended yet, `processes` at a time; a failed run does not end the others.
+        """Run the jobs that have not ended yet, `processes` at a time; a failed run does not end the others. Raises
+        CheckpointError if the folder cannot be written, or another sweep is using it.
 
         Args:
             say: Receives a line when a run begins or ends and, without `show`, a line of progress once a minute.
 
         Returns:
             The signal that ended the sweep, after the active runs have saved; None if all runs have ended.
-
-        Raises:
-            CheckpointError: The folder cannot be written, or another sweep is using it.
         """
         with self._own_folder(), self._signals():
             self._load_results()
@@ -248,14 +246,11 @@ def plan(
     config_file: str, overrides: Sequence[str], grid: Grid, seeds: int, folder: Path | None
 ) -> tuple[Path, list[Job]]:
     """Return the folder of the sweep and its runs: every combination of the grid's values, with each of `seeds` seeds,
-    all checked.
+    all checked. Raises ConfigError if a combination is not valid.
 
     Args:
         seeds: Number of runs of each combination, with the config's seed and those that follow it.
         folder: The folder for the runs' folders; None uses the config's model_dir.
-
-    Raises:
-        ConfigError: A combination is not valid.
     """
     from nmt.config import load_config
 

@@ -17,15 +17,13 @@ _LINE = re.compile(r"\s*(?:\d{1,9}-\d{1,9}(?:\s+\d{1,9}-\d{1,9})*)?\s*")
 
 
 class WordAlignments:
-    """The word alignments of the pairs of a corpus.
+    """The word alignments of the pairs of a corpus. Raises DataError if the file is missing, has another number of
+    lines, or refers to words that a pair does not have.
 
     Args:
         path: A file with one line for each line of the training text: pairs `source-target` of words, counted from 0.
         subwords: Those of both sides; they show which tokens begin a word.
         boundaries: The tokens placed around a source (see `boundary_ids`).
-
-    Raises:
-        DataError: The file is missing, has another number of lines, or refers to words that a pair does not have.
     """
 
     def __init__(

@@ -129,13 +129,11 @@ class IndexWriter:
 
 
 class Index:
-    """An index open for reading, by any number of threads.
+    """An index open for reading, by any number of threads. Raises DataError if the folder does not contain a complete
+    index.
 
     Args:
         weight: How often its pairs are seen in an epoch.
-
-    Raises:
-        DataError: The folder does not contain a complete index.
     """
 
     def __init__(self, folder: Path, weight: float = 1.0) -> None:

@@ -101,14 +101,11 @@ class Indexing:
         return all(path.is_dir() for path in self._paths())
 
     def make(self, show: Show, say: Show) -> None:
-        """Build the missing indexes.
+        """Build the missing indexes. Raises DataError if a text is missing or damaged, or does not consist of pairs,
+        and CheckpointError if the folder cannot be written.
 
         Args:
             say: Called with a line about each index built.
-
-        Raises:
-            DataError: A text is missing or damaged, or does not consist of pairs.
-            CheckpointError: The folder cannot be written.
         """
         for source, path in zip(sources_of(self._corpora), self._paths(), strict=True):
             if path.is_dir():
@@ -272,10 +269,6 @@ def _narrowest(most: int) -> str:
 
 def load_indexed(indexing: Indexing) -> ParallelCorpus | IndexedCorpus:
     """Return an indexed corpus, loaded into memory if it is small, so that it is divided into batches as without an
-    index.
-
-    Raises:
-        DataError: An index is damaged or missing.
-    """
+    index. Raises DataError if an index is damaged or missing."""
     corpus = indexing.load()
     return corpus.in_memory() if len(corpus) <= MOST_IN_MEMORY else corpus

@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 
 def load_sides(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> tuple[Side, Side]:
-    """Return the source and the target side; with joint subwords both have the same Subwords object.
+    """Return the source and the target side; with joint subwords both have the same Subwords object. Raises DataError
+    if a given model is missing or damaged, or the training text cannot give the requested vocabulary.
 
     Args:
         show: Called now and then with the progress of reading the training text.
-
-    Raises:
-        DataError: A given model is missing or damaged, or the training text cannot give the requested vocabulary.
     """
     settings, pair = data.subwords, (data.src, data.tgt)
     if settings.joint:
@@ -46,13 +44,10 @@ def load_side(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nob
 
 def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFilter | None:
     """Return the rules of `data.filter`, with the lines of data.dev and data.test if `overlap` needs them, or None if
-    no rule is set.
+    no rule is set. Raises DataError if one of those files cannot be read.
 
     Args:
         sides: Source and target, or the one side of a language model.
-
-    Raises:
-        DataError: One of those files cannot be read.
     """
     return LineFilter(data.filter, _held_out(data, sides)) if data.filter.is_on else None
 

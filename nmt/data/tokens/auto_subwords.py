@@ -36,14 +36,12 @@ def auto_subwords(
     say: Callable[[str], None],
     symbols: Sequence[str] = (),
 ) -> Subwords:
-    """Train subwords on cleaned sentences as the settings say; both `type` and `vocab_size` may be auto.
+    """Train subwords on cleaned sentences as the settings say; both `type` and `vocab_size` may be auto. Raises
+    DataError if the text has no word, or cannot give the requested vocabulary.
 
     Args:
         text: Returns the sentences, from the beginning each time it is called.
         symbols: Words that are never split, such as tags.
-
-    Raises:
-        DataError: The text has no word, or cannot give the requested vocabulary.
     """
     size = _wanted_size(settings, text)
     for kind in ("unigram", "bpe") if settings.type == "auto" else (settings.type,):

@@ -46,14 +46,12 @@ class FactoredSubwords(Subwords):
     of these has the factors of the word.
 
     An id encodes a token and its factors: token + V * (f1 + F1 * (f2 + ...)), with V tokens and F1 numbers of the first
-    factor. So code that passes on, sorts or hashes ids need not know of factors; the model decodes them.
+    factor. So code that passes on, sorts or hashes ids need not know of factors; the model decodes them. Raises
+    DataError if there are more ids than 31 bits can represent.
 
     Args:
         words: The subwords for words without factors.
         values: The known values of each factor, the most frequent first.
-
-    Raises:
-        DataError: There are more ids than 31 bits can represent.
     """
 
     def __init__(self, words: Subwords, values: Sequence[Sequence[str]], separator: str) -> None:
@@ -161,12 +159,8 @@ def split_words(sentence: str, count: int, separator: str, index: int) -> Iterat
 
 
 def learn_factors(words: Subwords, text: Iterable[str], count: int, separator: str) -> FactoredSubwords:
-    """Return subwords for words with `count` factors, whose values are learned from cleaned text.
-
-    Raises:
-        FactorError: A word has another number of factors.
-        DataError: See `FactoredSubwords`.
-    """
+    """Return subwords for words with `count` factors, whose values are learned from cleaned text. Raises FactorError if
+    a word has another number of factors (see also `FactoredSubwords`)."""
     counts: list[Counter[str]] = [Counter() for _ in range(count)]
     for index, line in enumerate(text):
         for _, *values in split_words(line, count, separator, index):

@@ -73,10 +73,7 @@ class SavedRun:
 
 def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
     """Read the run to resume; None if the folder has none. If its last checkpoint is damaged, read the one before it.
-
-    Raises:
-        CheckpointError: There is no undamaged checkpoint, or a setting that must not change has changed.
-    """
+    Raises CheckpointError if there is no undamaged checkpoint, or a setting that must not change has changed."""
     path, former = folder / LAST_NAME, folder / FORMER_NAME
     if not exists(path) and not exists(former):
         return None
@@ -94,11 +91,8 @@ def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
 
 
 def read_saved_run(path: Path, config: Config) -> SavedRun:
-    """Read a checkpoint that contains an optimizer.
-
-    Raises:
-        CheckpointError: It is damaged, or a setting that must not change has changed.
-    """
+    """Read a checkpoint that contains an optimizer. Raises CheckpointError if it is damaged, or a setting that must not
+    change has changed."""
     return _saved_run(path, read_whole(path), config)
 
 
@@ -108,13 +102,11 @@ def _saved_run(path: Path, content: Checkpoint, config: Config) -> SavedRun:
 
 
 def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
-    """Compare the settings in a checkpoint with those of this run.
+    """Compare the settings in a checkpoint with those of this run. Raises CheckpointError if a changed setting makes
+    the checkpoint unusable.
 
     Args:
         wanted: The current settings; both as returned by `Config.to_dict`.
-
-    Raises:
-        CheckpointError: A changed setting makes the checkpoint unusable.
     """
     changes = Changes()
     for one in differences(saved, wanted):

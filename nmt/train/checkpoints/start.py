@@ -25,14 +25,11 @@ _INHERITED = ("lowercase", "normalize")
 
 def with_model_of_start(config: Config) -> Config:
     """Return the settings, with those that give the parameters their meaning filled in from the model to start from,
-    unless they are set. A resumed run takes them from its own folder.
+    unless they are set. A resumed run takes them from its own folder. Raises CheckpointError if there is no such model,
+    and ConfigError if its settings conflict with these.
 
     Args:
         config: The settings as read from the file, so that it is known which of them the file omits.
-
-    Raises:
-        CheckpointError: There is no such model.
-        ConfigError: Its settings conflict with these.
     """
     from nmt.config import config_from_dict
 
@@ -105,11 +102,8 @@ def check_start(config: Config) -> None:
 
 
 def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
-    """Return the subwords of the model to start from; None if the settings name no such model.
-
-    Raises:
-        CheckpointError: There is no such model.
-    """
+    """Return the subwords of the model to start from; None if the settings name no such model. Raises CheckpointError
+    if there is no such model."""
     if config.training.load_model is None:
         return None
     saved = _model_of(config)
@@ -162,6 +156,7 @@ def _adds_capitals(config: Config, difference: Difference) -> bool:
 
 def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: tuple[Subwords, Subwords]) -> str:
     """Load the parameters of the model to start from into a new model, and its optimizer state if that is to be kept.
+    Raises CheckpointError if there is no such checkpoint, or it is of a model with other settings.
 
     Args:
         config: The settings, checked by `check_start`; load_model is set.
@@ -170,9 +165,6 @@ def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: t
 
     Returns:
         A description of what was done.
-
-    Raises:
-        CheckpointError: There is no such checkpoint, or it is of a model with other settings.
     """
     saved, keeps = _model_of(config), not config.training.reset_optimizer
     tensors, path, added = dict(saved.params), saved.path, 0

@@ -107,14 +107,12 @@ def choose_batch_size(
     ranks: int = 1,
     ranks_here: int = 1,
 ) -> tuple[int, str]:
-    """Return the number of target tokens per batch, and in words how it was chosen.
+    """Return the number of target tokens per batch, and in words how it was chosen. Raises ConfigError if not even the
+    smallest batch fits.
 
     Args:
         ranks: Processes that each compute batches of an update.
         ranks_here: Ranks that share the memory of this machine.
-
-    Raises:
-        ConfigError: Not even the smallest batch fits.
     """
     if state.batch_size:
         return state.batch_size, "as in the run so far"

@@ -47,7 +47,8 @@ class Timing:
 
 
 class DryRun:
-    """A fresh model with its optimizer and the batches of the configured corpus, warmed up.
+    """A fresh model with its optimizer and the batches of the configured corpus, warmed up. Raises NMTError if a text
+    or a setting is not usable.
 
     Args:
         config: The settings. Only the subwords are read from model_dir, if a run left any.
@@ -55,9 +56,6 @@ class DryRun:
         say: Receives a line about each slow step and each choice.
         device: `cpu`, `cuda` or `auto`; None takes the configured one.
         keep: Save new subwords in the model folder, for the run that follows.
-
-    Raises:
-        NMTError: A text or a setting is not usable.
     """
 
     def __init__(

@@ -41,11 +41,9 @@ if TYPE_CHECKING:
 def own_folder(folder: Path) -> Iterator[None]:
     """Create the folder if needed and lock it against other runs within the block.
 
-    Only temporary files of killed runs are removed, never a file that the user put there.
-
-    Raises:
-        CheckpointError: The folder cannot be made, another run uses it, or it contains files with names of a run's
-            files that did not come from a run.
+    Only temporary files of killed runs are removed, never a file that the user put there. Raises CheckpointError if the
+    folder cannot be made, another run uses it, or it contains files with names of a run's files that did not come from
+    a run.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -76,10 +74,8 @@ def own_folder(folder: Path) -> Iterator[None]:
 def check_trainable(config: Config) -> None:
     """Check the settings of a run before anything is read or made.
 
-    Cells that the settings name by dotted path are imported: the user who trains has named them.
-
-    Raises:
-        ConfigError: The compute_dtype is too coarse for training, or a cell cannot be made.
+    Cells that the settings name by dotted path are imported: the user who trains has named them. Raises ConfigError if
+    the compute_dtype is too coarse for training, or a cell cannot be made.
     """
     if config.compute_dtype == "int8":
         raise ConfigError(
@@ -94,12 +90,8 @@ def check_trainable(config: Config) -> None:
 
 
 def check_decoding(config: Config, device: Device) -> None:
-    """Check that the search supports the decoding settings, before training time is lost.
-
-    Raises:
-        ConfigError: The decoding settings conflict.
-        DeviceError: This GPU does not support them.
-    """
+    """Check that the search supports the decoding settings, before training time is lost. Raises ConfigError if the
+    decoding settings conflict, and DeviceError if this GPU does not support them."""
     from nmt.inference.translation import chosen_settings, search_options
 
     chosen = chosen_settings(config.decoding, {})
@@ -112,11 +104,8 @@ def check_decoding(config: Config, device: Device) -> None:
 
 
 def save_config(folder: Path, config: Config) -> None:
-    """Write the resolved settings, unless the file already contains them.
-
-    Raises:
-        CheckpointError: They cannot be written.
-    """
+    """Write the resolved settings, unless the file already contains them. Raises CheckpointError if they cannot be
+    written."""
     from nmt.config import dump_config
 
     content = dump_config(config).encode()
@@ -130,14 +119,11 @@ def save_config(folder: Path, config: Config) -> None:
 
 def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[Side, Side]:
     """Return both sides with their subwords, which are read from the folder if a run left them there; the same object
-    twice for one language.
+    twice for one language. Raises DataError if a text or subword model is missing or damaged, and CheckpointError if
+    the folder cannot be written, or lost its subwords.
 
     Args:
         folder: The model folder, in which new subwords are saved.
-
-    Raises:
-        DataError: A text or subword model is missing or damaged.
-        CheckpointError: The folder cannot be written, or lost its subwords.
     """
     check_files(config)
     found = _found_sides(config, folder)
@@ -172,11 +158,8 @@ def check_files(config: Config) -> None:
 
 def sides_of_sample(config: Config, sample: list[list[str]], say: Show) -> tuple[Side, Side]:
     """Return both sides with the subwords that a run left or that the settings name, otherwise trained in memory on a
-    sample of cleaned lines, the first of each side. Returns the same object twice for one language.
-
-    Raises:
-        DataError: The lines are not sufficient for the configured subwords.
-    """
+    sample of cleaned lines, the first of each side. Returns the same object twice for one language. Raises DataError if
+    the lines are not sufficient for the configured subwords."""
     from nmt.data.corpora.prepare import tags_of, with_factors
     from nmt.data.tokens.auto_subwords import auto_subwords
     from nmt.data.tokens.subwords import Subwords

@@ -77,16 +77,14 @@ class Task(Protocol):
 
 
 def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> Task:
-    """Read all texts and split them into subwords, which are trained or copied into the folder first if needed.
+    """Read all texts and split them into subwords, which are trained or copied into the folder first if needed. Raises
+    DataError if a text or subword model is missing, damaged or does not fit its partner, and CheckpointError if the
+    folder cannot be written, or lost its subwords.
 
     Args:
         log: Receives the sizes of the texts and the numbers of filtered lines.
         ranks: Rank 0 trains the subwords and the others read them; each tokenizes a share of the training text. Called
             by all.
-
-    Raises:
-        DataError: A text or subword model is missing, damaged or does not fit its partner.
-        CheckpointError: The folder cannot be written, or lost its subwords.
     """
     from nmt.train.tasks.prepare import sides_of_run
 
@@ -106,14 +104,12 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
 
 
 def load_dry_run_task(config: Config, say: Callable[[str], None], *, keep: bool = False) -> Task:
-    """Read the training text with the subwords it would be trained with, without writing anything.
+    """Read the training text with the subwords it would be trained with, without writing anything. Raises DataError if
+    a text or subword model is missing, damaged or does not fit its partner.
 
     Args:
         config: The settings. Subwords that a run left in its folder are reused, otherwise they are trained in memory.
         keep: Save new subwords in the model folder, for the run that follows.
-
-    Raises:
-        DataError: A text or subword model is missing, damaged or does not fit its partner.
     """
     from nmt.train.tasks.prepare import sides_of_dry_run
 

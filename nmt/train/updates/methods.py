@@ -41,15 +41,13 @@ class Prepared:
 
 
 class Methods:
-    """The training methods that the settings enable; without any, a batch is unchanged.
+    """The training methods that the settings enable; without any, a batch is unchanged. Raises DeviceError if one of
+    them does not work on the model's device.
 
     Args:
         model: The model whose predictions scheduled sampling uses.
         alignments: Word alignments of the training pairs, if attention is guided by them.
         tgt_subwords: Subwords of the target, for the costs in minimum risk training.
-
-    Raises:
-        DeviceError: One of them does not work on the model's device.
     """
 
     def __init__(
