@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.corpora.corpus import Side, clean_line
@@ -19,27 +20,33 @@ if TYPE_CHECKING:
     from nmt.config import DataConfig, SideConfig
 
 
-def load_sides(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> tuple[Side, Side]:
-    """Return the source and the target side; with joint subwords both have the same Subwords object. Raises DataError
-    if a given model is missing or damaged, or the training text cannot give the requested vocabulary.
+Sample = Sequence[Sequence[str]]
+"""Cleaned lines for each side, to train on instead of the training text."""
 
-    Args:
-        show: Called now and then with the progress of reading the training text.
+
+def load_sides(
+    data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody, sample: Sample | None = None
+) -> tuple[Side, Side]:
+    """Return the source and the target side; with joint subwords both have the same Subwords object.
+
+    `say` receives a line about each choice, `show` the progress of reading. Raises DataError if a given model is
+    missing or damaged, or the training text cannot give the requested vocabulary.
     """
     settings, pair = data.subwords, (data.src, data.tgt)
     if settings.joint:
-        both = _given_or_trained(data, settings.model_file, pair, pair, (say, show))
-        return Side(data.src, both), Side(data.tgt, both)
-    return (
-        Side(data.src, _given_or_trained(data, settings.src_model_file, (data.src,), pair, (say, show))),
-        Side(data.tgt, _given_or_trained(data, settings.tgt_model_file, (data.tgt,), pair, (say, show))),
-    )
+        src = tgt = _given_or_trained(data, settings.model_file, pair, pair, (say, show), sample)
+    else:
+        src = _given_or_trained(data, settings.src_model_file, pair[:1], pair, (say, show), sample and sample[:1])
+        tgt = _given_or_trained(data, settings.tgt_model_file, pair[1:], pair, (say, show), sample and sample[1:])
+    return Side(data.src, src), Side(data.tgt, tgt)
 
 
-def load_side(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> Side:
-    """Return the only side of a language model, `data.tgt`. Arguments and errors are those of `load_sides`."""
+def load_side(
+    data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody, sample: Sample | None = None
+) -> Side:
+    """Return the only side of a language model, `data.tgt` (see `load_sides`)."""
     only = (data.tgt,)
-    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (say, show)))
+    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (say, show), sample))
 
 
 def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFilter | None:
@@ -75,9 +82,10 @@ def _given_or_trained(
     sides: Sequence["SideConfig"],
     every_side: Sequence["SideConfig"],
     log: tuple[Show, Show],
+    sample: Sample | None,
 ) -> Subwords:
-    """Return a model loaded from its file, or trained on the filtered texts of the given sides. `log` receives the
-    choices, and the progress of reading."""
+    """Return a model loaded from its file, or trained on the filtered texts, or a sample, of the given sides. `log`
+    receives the choices, and the progress of reading."""
     say, show = log
     is_filtered = data.filter.is_on and not (data.src_factors and sides[0] is data.src)
     # Held-out lines and duplicates are not bad text: they need not be removed to train subwords.
@@ -85,6 +93,8 @@ def _given_or_trained(
     langs = [side.lang for side in (every_side if is_filtered else sides)]
 
     def text() -> Iterator[str]:
+        if sample is not None:
+            return chain.from_iterable(sample)
         size = sum(text_bytes(source, langs) for source in sources_of(data.train))
         if is_filtered:
             lines = filtered_text(data.train, sides, every_side, LineFilter(rules))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +53,11 @@ def own_folder(folder: Path) -> Iterator[None]:
             f"{explain(error)}; choose another one"
         ) from error
     try:
-        _lock(handle, folder)
+        if not lock_alone(handle):
+            raise CheckpointError(
+                f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "
+                "wait for it or choose another one"
+            )
         ours = [LAST_NAME, BEST_NAME, *SUBWORD_NAMES.values()]
         found = [name for name in ours if exists(folder / name)]
         if found and not exists(folder / CONFIG_NAME):
@@ -158,29 +161,9 @@ def check_files(config: Config) -> None:
 
 def sides_of_sample(config: Config, sample: list[list[str]], say: Show) -> tuple[Side, Side]:
     """Return both sides with the subwords that a run left or that the settings name, otherwise trained in memory on a
-    sample of cleaned lines, the first of each side. Returns the same object twice for one language. Raises DataError if
-    the lines are not sufficient for the configured subwords."""
-    from nmt.data.corpora.prepare import tags_of, with_factors
-    from nmt.data.tokens.auto_subwords import auto_subwords
-    from nmt.data.tokens.subwords import Subwords
-
-    if (found := _found_sides(config, Path(config.model_dir))) is not None:
-        return found
-    if (given := given_subwords(config)) is not None:
-        return _sides(config, given)
-    data = config.data
-    settings = data.subwords
-    files = [settings.model_file] if settings.joint else [settings.src_model_file, settings.tgt_model_file]
-    texts = [[line for lines in sample for line in lines]] if settings.joint else sample
-    if data.src_factors:
-        src = with_factors(data, files[0], partial(iter, texts[0]), say)
-        tgt = Subwords.from_file(files[1]) if files[1] else auto_subwords(settings, partial(iter, texts[1]), say)
-        return _sides(config, (src, tgt))
-    models = [
-        Subwords.from_file(file) if file else auto_subwords(settings, partial(iter, lines), say, symbols)
-        for file, lines, symbols in zip(files, texts, (tags_of(data), []), strict=False)
-    ]
-    return _sides(config, (models[0], models[-1]))
+    sample of cleaned lines, the first of each side. Raises DataError if the lines are not sufficient.
+    """
+    return _found_sides(config, Path(config.model_dir)) or _new_sides(config, say, sample=sample)
 
 
 def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, Side]:
@@ -191,23 +174,31 @@ def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, S
     return (Side(config.data.src, subwords[0]) if config.task == "translation" else target), target
 
 
-def _new_sides(config: Config, say: Show, show: Show = tell_nobody, *, keep: bool = False) -> tuple[Side, Side]:
-    """Train subwords in memory as configured, or load those stored with an index; with `keep` new ones are stored
-    there. `say` receives a line about each slow step, `show` the progress."""
+def _new_sides(
+    config: Config,
+    say: Show,
+    show: Show = tell_nobody,
+    *,
+    keep: bool = False,
+    sample: list[list[str]] | None = None,
+) -> tuple[Side, Side]:
+    """Train subwords in memory as configured, on a sample if it is given, or load those stored with an index; with
+    `keep` new ones are stored there. `say` receives a line about each slow step, `show` the progress."""
     from nmt.data.corpora.prepare import load_side, load_sides
     from nmt.train.tasks.kept_subwords import kept_subwords
 
     if (given := given_subwords(config)) is not None:
         return _sides(config, given)
-    kept = kept_subwords(config)
+    kept = kept_subwords(config) if sample is None else None
     if kept is not None and (found := kept.find()) is not None:
         say(f"subwords: those of {kept.path}, which a run on this text left")
         return _sides(config, found)
-    say("subwords: reading the training text")
+    if sample is None:
+        say("subwords: reading the training text")
     if config.task == "lm":
-        side = load_side(config.data, say, show)
+        side = load_side(config.data, say, show, sample)
         return side, side
-    src, tgt = load_sides(config.data, say, show)
+    src, tgt = load_sides(config.data, say, show, sample)
     if kept is not None and keep:
         kept.keep(src.subwords, tgt.subwords)
     return src, tgt
@@ -243,13 +234,4 @@ def _check_no_model(folder: Path) -> None:
         raise CheckpointError(
             f"{folder}: model_dir must hold {LAST_NAME} to go on with its run, got {there[0]} alone, a model that "
             "training would write over; choose another model_dir, or move the folder away"
-        )
-
-
-def _lock(handle: int, folder: Path) -> None:
-    """Lock a folder against other training runs. Raises CheckpointError if one is using it."""
-    if not lock_alone(handle):
-        raise CheckpointError(
-            f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "
-            "wait for it or choose another one"
         )
