@@ -89,7 +89,11 @@ def _examine(
     for text in held_out.values():
         result.findings += text.findings()
     result.findings += met
-    result.findings += [_same_text(text) for text in held_out.values() if text.prefix in of_training]
+    for text in held_out.values():
+        if text.prefix in of_training:
+            what, advice = "are the training text itself", "hold out a part of it: scores say nothing else"
+            count = text.total
+            result.findings.append(Finding("overlap", "warning", text.where, count, count, what, "lines", (), advice))
     result.counts = {text.prefix: text.total for text in (*trains, *held_out.values())}
     if sides is not None and not result.errors:
         make = made.result if made is not None else partial(sides, sample.lines)
@@ -132,13 +136,6 @@ def _all_lines(text: Text) -> list[list[str]]:
         for side, these in zip(lines, block.clean, strict=True):
             side += these
     return lines
-
-
-def _same_text(text: Text) -> Finding:
-    """Return the finding that a held-out text is the training text."""
-    what = "are the training text itself"
-    advice = "hold out a part of it: scores say nothing else"
-    return Finding("overlap", "warning", text.where, text.total, text.total, what, "lines", (), advice)
 
 
 def _subwords(

@@ -163,15 +163,11 @@ class Paragraph:
             _joined(items[high:]),
             _joined(inner),
             tuple(marks),
-            self._escape(glued, first),
+            {**HTML_ESCAPES, 0xA0: self._raws[first + glued[0]]} if glued else HTML_ESCAPES,  # as in the source
             head=_joined([one for one in inner if one.kind == _BLANK and one.at < first]),
             tail=_joined([one for one in inner if one.kind == _BLANK and one.at >= last]),
             glued=glued,
         )
-
-    def _escape(self, glued: tuple[int, ...], first: int) -> dict[int, str]:
-        """Return how characters of a translation are written; a no-break space is written as in the source."""
-        return {**HTML_ESCAPES, 0xA0: self._raws[first + glued[0]]} if glued else HTML_ESCAPES
 
 
 def _joined(items: list[_Item]) -> str:

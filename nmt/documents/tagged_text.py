@@ -39,8 +39,12 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
     they are the text. ignored: elements whose content is kept."""
     pieces = scan(text, is_xml=is_xml)
     kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, ignored)}
-    kind_of = _snippet_kind if is_xml else _html_kind
-    return _symbols_whole(tokens_of(text, pieces, kept, lambda n: kind_of(pieces[n]), is_xml=is_xml))
+    xml_kinds: dict[str, Kind] = {"text": "text", "start": "open", "end": "close"}
+
+    def kind_of(n: int) -> Kind:
+        return xml_kinds.get(pieces[n].kind, "alone") if is_xml else _html_kind(pieces[n])
+
+    return _symbols_whole(tokens_of(text, pieces, kept, kind_of, is_xml=is_xml))
 
 
 def _is_kept(piece: Piece, text: str, ignored: frozenset[str]) -> bool:
@@ -67,11 +71,6 @@ def _html_kind(piece: Piece) -> Kind:
             return "alone"
         return "open" if piece.kind == "start" else "close"
     return "wall"
-
-
-def _snippet_kind(piece: Piece) -> Kind:
-    kinds: dict[str, Kind] = {"text": "text", "start": "open", "end": "close"}
-    return kinds.get(piece.kind, "alone")
 
 
 def tokens_of(

@@ -65,7 +65,7 @@ class Source:
         """Raise DataError if the settings name one of the two files instead of their prefix."""
         if format_of(self.path) != "lines" or has_magic(self.path) or not Path(self.path).is_file():
             return
-        if any(_is_text(f"{self.path}.{lang}") for lang in langs):
+        if any(Path(f"{self.path}.{lang}{packed}").is_file() for lang in langs for packed in ("", *PACKED)):
             return
         plain = self.path
         for ending in (*PACKED, *(f".{lang}" for lang in langs)):
@@ -106,10 +106,6 @@ def check_sources(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -
         source.check_prefix(langs)
         for part in source.parts(langs):
             part.check()
-
-
-def _is_text(path: str) -> bool:
-    return any(Path(f"{path}{packed}").is_file() for packed in ("", *PACKED))
 
 
 def format_of(path: str) -> str:

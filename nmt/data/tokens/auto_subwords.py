@@ -43,7 +43,9 @@ def auto_subwords(
         text: Returns the sentences, from the beginning each time it is called.
         symbols: Words that are never split, such as tags.
     """
-    size = _wanted_size(settings, text)
+    size = settings.vocab_size
+    if size == "auto":
+        size = _NO_LIMIT if settings.type in ("char", "word") else auto_vocab_size(words_of(text()))
     for kind in ("unigram", "bpe") if settings.type == "auto" else (settings.type,):
         try:
             found = _train(settings, text, kind, size, symbols)
@@ -67,12 +69,6 @@ def words_of(sentences: Iterable[str]) -> int:
 def auto_vocab_size(words: int) -> int:
     """Return a suitable vocabulary size for a text of `words` running words."""
     return max(size for least, size in VOCAB_SIZES if words >= least)
-
-
-def _wanted_size(settings: SubwordsConfig, text: Callable[[], Iterable[str]]) -> int:
-    if settings.vocab_size != "auto":
-        return settings.vocab_size
-    return _NO_LIMIT if settings.type in ("char", "word") else auto_vocab_size(words_of(text()))
 
 
 def _train(

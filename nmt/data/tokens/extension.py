@@ -47,7 +47,7 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
     letters = Counter(letter for line in lines for letter in line if letter != " ")
     for letter in letters:
         if UNK_ID in subwords.encode([letter])[0] and letter not in known:
-            gains[letter], scores[letter] = (True, letters[letter]), _letter_score(letters[letter], letters)
+            gains[letter], scores[letter] = (True, letters[letter]), float(np.log(letters[letter] / letters.total()))
     for unit, count in counts.items():
         (piece,) = new.pieces([unit])
         cut = _parts(subwords, piece)
@@ -92,11 +92,6 @@ def _parts(subwords: Subwords, piece: str) -> list[int]:
 def _known_parts(subwords: Subwords, piece: str) -> list[int]:
     """Return a piece's tokens as written or in lower case, whichever has fewer unknown ones."""
     return min((_parts(subwords, text) for text in (piece, piece.lower())), key=lambda cut: cut.count(UNK_ID))
-
-
-def _letter_score(count: int, letters: Counter[str]) -> float:
-    """Return the logarithm of a character's relative frequency."""
-    return float(np.log(count / letters.total()))
 
 
 def _piece_field(piece: str, score: float) -> bytes:

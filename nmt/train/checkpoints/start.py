@@ -37,26 +37,22 @@ def with_model_of_start(config: Config) -> Config:
         return config
     folder = Path(config.model_dir)
     theirs = load_folder_config(folder) if (folder / LAST_NAME).exists() else _model_of(config).config
-    sides = {name: {key: getattr(side, key) for key in _INHERITED} for name, side in _sides_of(theirs).items()}
+    names = ("src", "tgt") if theirs.task == "translation" else ("tgt",)
+    sides = {name: {key: getattr(getattr(theirs.data, name), key) for key in _INHERITED} for name in names}
     inherited = {
         "model": theirs.model.to_dict(),
         "data": {**sides, "subwords": {"joint": theirs.data.subwords.joint}},
     }
     own = config.model_dump(mode="json", exclude_unset=True)
-    return config_from_dict(_merged(inherited, own), "config, with the model of training.load_model")
+    return config_from_dict(merge(inherited, own), "config, with the model of training.load_model")
 
 
-def _sides_of(config: Config) -> dict[str, Any]:
-    sides = {"src": config.data.src, "tgt": config.data.tgt}
-    return sides if config.task == "translation" else {"tgt": config.data.tgt}
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of `below` overridden by those of `above`, section by section."""
     merged = {**below, **above}
     for key in below.keys() & above.keys():
         if isinstance(below[key], dict) and isinstance(above[key], dict):
-            merged[key] = _merged(below[key], above[key])
+            merged[key] = merge(below[key], above[key])
     return merged
 
 

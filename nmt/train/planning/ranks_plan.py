@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -101,8 +100,3 @@ def ranks_page(dry_run: DryRun, timing: Timing, ranks: int) -> str:
 def _row(speed: float, compute: float, tokens: float, sizes: Bytes, ranks: int) -> str:
     seconds = update_seconds(compute, sizes, ranks, speed * 1e9 / 8)
     return f"  {speed:>3.0f} Gbit/s  {seconds:>18.3f}  {ranks * tokens / seconds:>16,.0f}   {compute / seconds:.0%}"
-
-
-def efficiency(compute: float, sizes: Bytes, counts: Sequence[int], bytes_per_second: float) -> list[float]:
-    """Return the speedup divided by the number of ranks, for each number in `counts`."""
-    return [compute / update_seconds(compute, sizes, ranks, bytes_per_second) for ranks in counts]

@@ -119,7 +119,9 @@ class Trainer:
                 if saved is None:
                     check_start(self.config)
                 if saved is None and self.config.data.check:
-                    ranks.first_then_others(lambda: self._check_texts(log))
+                    ranks.first_then_others(
+                        lambda: check_before_training(self.config, self.folder, log) if ranks.rank == 0 else None
+                    )
                 task = load_task(self.config, self.folder, log, ranks)
                 parts = self._set_up(task, saved, log, watch)
                 self._check_same_inputs(parts, task)
@@ -133,11 +135,6 @@ class Trainer:
             except NMTError as error:
                 log.note(f"Error: {error}")
                 raise
-
-    def _check_texts(self, log: TrainingLog) -> None:
-        """Check the texts before training, once for all ranks."""
-        if self._ranks.rank == 0:
-            check_before_training(self.config, self.folder, log)
 
     def _open(self, stack: contextlib.ExitStack) -> TrainingLog:
         """Return the log; in rank 0, also lock the folder until the stack is closed."""

@@ -40,10 +40,14 @@ class LanguageTask:
         from nmt.data.corpora.text import load_text
 
         data, train = self.config.data, self.corpus
+        skipped = f"{train.total - len(train):,} blank ones skipped"
+        if train.filtered:
+            count = train.total - len(train)
+            skipped = f"{count:,} skipped that are blank or left out by data.filter: {train.filtered}"
         self._dev = load_text(data.dev, self._side)
         self._test = load_text(data.test, self._side) if data.test else None
         say(
-            f"data: {len(train):,} training lines of {train.total:,} ({_skipped(train)}),"
+            f"data: {len(train):,} training lines of {train.total:,} ({skipped}),"
             f" {train.num_tgt_tokens:,} subwords with the ends of lines; {len(self._dev):,} validation lines"
         )
         return self
@@ -106,13 +110,6 @@ class LanguageTask:
         training = self.config.training
         streams = size if training.batch_type == "sentence" else max(1, size // training.bptt)
         return StreamBatches(corpus.lines, streams, training.bptt, self.config.seed, shuffle, parts=parts)
-
-
-def _skipped(corpus: TextCorpus) -> str:
-    """Return in words what was filtered out."""
-    if corpus.filtered:
-        return f"{corpus.total - len(corpus):,} skipped that are blank or left out by data.filter: {corpus.filtered}"
-    return f"{corpus.total - len(corpus):,} blank ones skipped"
 
 
 _TEST_STEPS = 512

@@ -60,12 +60,13 @@ class TranslationTask:
         from nmt.data.corpora.corpus import load_parallel
 
         data, train = self.config.data, self.corpus
+        filtered = f"; left out by data.filter: {train.filtered}" if train.filtered else ""
         self._dev = _truncated(load_parallel(data.dev, self._src, self._tgt, training=False), data, say)
         self._test = load_parallel(data.test, self._src, self._tgt, training=False) if data.test else None
         say(
             f"data: {len(train):,} training pairs of {train.total:,} lines"
             f" ({train.skipped_empty:,} skipped with an empty side, "
-            f"{train.skipped_long:,} over max_length{_filter_note(train.filtered)}), "
+            f"{train.skipped_long:,} over max_length{filtered}), "
             f"{train.num_subwords:,} target subwords; {len(self._dev):,} validation pairs"
         )
         return self
@@ -224,11 +225,6 @@ def _truncated(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], Non
         f"subwords and are cut for the loss, line {lines}{', ...' * bool(long.sum() > 5)}; divide them into sentences"
     )
     return replace(dev, src=sides[0], tgt=sides[1])
-
-
-def _filter_note(filtered: str) -> str:
-    """Return a clause that says what data.filter removed."""
-    return f"; left out by data.filter: {filtered}" if filtered else ""
 
 
 def _loaded(corpus: ParallelCorpus | None) -> ParallelCorpus:

@@ -106,7 +106,8 @@ class Methods:
     def _changed(self, batch: Any, update: int, seed: int) -> Any:
         """Return the batch after random changes, doubled if it is passed twice (R-Drop)."""
         settings = self._settings
-        if rate := self._sampling_rate(update):
+        rise = max(1, settings.scheduled_sampling_updates)
+        if rate := settings.scheduled_sampling * min(1.0, update / rise):
             batch = replace(batch, tgt_in=self._mixed(batch, rate, seed))
         if rate := settings.tgt_word_dropout:
             batch = replace(batch, tgt_in=_dropped(batch.tgt_in, rate, _random(seed, _TGT)))
@@ -117,11 +118,6 @@ class Methods:
             # The factors of an unknown word are kept.
             batch = replace(batch, src=dropped if units is batch.src else dropped + (batch.src - units))
         return batch.doubled() if settings.r_drop else batch
-
-    def _sampling_rate(self, update: int) -> float:
-        """Return the rate of scheduled sampling in this update."""
-        rise = self._settings.scheduled_sampling_updates
-        return self._settings.scheduled_sampling * min(1.0, update / max(1, rise))
 
     def _mixed(self, batch: Any, rate: float, seed: int) -> np.ndarray:
         """Return the decoder's inputs, some of them replaced by the model's own predictions."""
