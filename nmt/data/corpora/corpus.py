@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from nmt.data.corpora.readers import Alone, Readers, rows_before
+from nmt.data.corpora.readers import Readers, rows_before
 from nmt.data.corpora.rows import TokenRows
 from nmt.data.corpora.sources import format_of, name_of, pair_chunks, sources_of
 from nmt.data.quality.faults import pair_hashes
@@ -318,7 +318,7 @@ class Collected:
 
     def __init__(self, cutter: Cutter, readers: Readers | None = None, *, keep_texts: bool = False) -> None:
         self.cutter, self.rules, self.keep_texts = cutter, cutter.rules, keep_texts
-        self.readers: Readers = Alone() if readers is None or keep_texts else readers
+        self.readers = Readers() if readers is None or keep_texts else readers
         # The arrays of each chunk of this reader, by chunk number.
         self.ids: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in cutter.sides)
         self.lengths: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in cutter.sides)

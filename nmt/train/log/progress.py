@@ -42,8 +42,7 @@ class TrainingLog:
         """Write one line to terminal and train.log."""
         self.live("")
         self._print(coloured(text, self._terminal) + "\n")
-        stamp = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        self._write(LOG_NAME, f"{stamp}  {text}\n")
+        self.note(text)
 
     def note(self, text: str) -> None:
         """Write one line to train.log only."""
