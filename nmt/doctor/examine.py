@@ -38,7 +38,7 @@ def examine(
     *,
     limit: int | None = None,
     show: Show = tell_nobody,
-    beside: bool = False,
+    concurrently: bool = False,
 ) -> Findings:
     """Check the texts of data.train, data.dev and data.test, and return the findings. Raises DataError if a file is
     missing, or is not a text of lines at all.
@@ -47,11 +47,11 @@ def examine(
         sides: Returns both sides with subwords, which it may train on the cleaned lines that it receives, the first
             ones of each side; None skips the checks of subwords. Called if there was no error.
         limit: The number of lines of the training text to check; None for all.
-        beside: Call `sides` in a thread while the rest is read, whether or not there are errors. For functions that
-            write no files.
+        concurrently: Call `sides` in a thread while the rest is read, whether or not there are errors. For functions
+            that write no files.
     """
     with ThreadPoolExecutor(1) as pool:
-        return _examine(config, sides, limit, show, pool if beside else None)
+        return _examine(config, sides, limit, show, pool if concurrently else None)
 
 
 def _examine(
@@ -152,11 +152,11 @@ def _subwords(
     except DataError as error:
         return [Finding("vocabulary", "error", str(error), 1, 0, "")]
     vocabulary = Vocabulary(both[2 - len(trains[0].sides) :], config)
-    told = []
+    findings = []
     for train, lines in zip(trains, sample.of_each, strict=True):
-        told += vocabulary.look(train, lines, training=True)
+        findings += vocabulary.check(train, lines, training=True)
     share = sum(len(lines[0]) for lines in sample.of_each) / sum(train.total for train in trains)
-    told += vocabulary.absurd(trains[0], share)
+    findings += vocabulary.absurd(trains[0], share)
     for text in held_out:
-        told += vocabulary.look(text, kept[text.prefix], training=False)
-    return told
+        findings += vocabulary.check(text, kept[text.prefix], training=False)
+    return findings

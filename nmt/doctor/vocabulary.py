@@ -41,10 +41,10 @@ class Vocabulary:
         self._asked = config.data.subwords
         self._counts = [np.zeros(side.subwords.vocab_size, dtype=np.int64) for side in sides]
 
-    def look(self, text: Text, lines: Sequence[Sequence[str]], *, training: bool) -> list[Finding]:
+    def check(self, text: Text, lines: Sequence[Sequence[str]], *, training: bool) -> list[Finding]:
         """Tokenize the cleaned lines of each side, which start at the first line; return findings about unknown
         characters and, for training text, about sentences that are too long."""
-        told: list[Finding | None] = []
+        findings: list[Finding | None] = []
         too_long = np.zeros(len(lines[0]), dtype=bool)
         for side, counts, these, file in zip(self._sides, self._counts, lines, text.files, strict=True):
             rows = _units(side, these, file)
@@ -54,10 +54,10 @@ class Vocabulary:
             if training:
                 tokens = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
                 counts += np.bincount(tokens, minlength=len(counts))
-            told.append(_unknown(side, file, these, rows, unknown, self._advice))
+            findings.append(_unknown(side, file, these, rows, unknown, self._advice))
         if training:
-            told.append(_long(text, too_long, lines))
-        return found(told)
+            findings.append(_long(text, too_long, lines))
+        return found(findings)
 
     @property
     def _advice(self) -> str:
@@ -70,7 +70,7 @@ class Vocabulary:
     def absurd(self, text: Text, share: float) -> list[Finding]:
         """Return findings about rarely used vocabularies; `share` is the checked part of the training text."""
         asked = self._asked.vocab_size
-        told = []
+        findings = []
         groups: dict[int, list[int]] = {}
         for number, side in enumerate(self._sides):
             groups.setdefault(id(side.subwords), []).append(number)
@@ -84,8 +84,8 @@ class Vocabulary:
                 advice = f"too few to learn a vector from: data.subwords.vocab_size is {asked}; {smaller} learns more"
                 if self._is_given:
                     advice = "too few to learn a vector from; they stay as the model of training.load_model has them"
-                told.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))
-        return told
+                findings.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))
+        return findings
 
 
 def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:

@@ -103,12 +103,14 @@ class Sweep:
     _running: dict[int, tuple[Job, subprocess.Popen[bytes], float]] = field(default_factory=dict)
     _signal: int | None = None
 
-    def run(self, processes: int, say: Callable[[str], None], show: Callable[[str], None] | None = None) -> int | None:
+    def run(
+        self, processes: int, notify: Callable[[str], None], show: Callable[[str], None] | None = None
+    ) -> int | None:
         """Run the jobs that have not ended yet, `processes` at a time; a failed run does not end the others. Raises
         CheckpointError if the folder cannot be written, or another sweep is using it.
 
         Args:
-            say: Receives a line when a run begins or ends and, without `show`, a line of progress once a minute.
+            notify: Receives a line when a run begins or ends and, without `show`, a line of progress once a minute.
 
         Returns:
             The signal that ended the sweep, after the active runs have saved; None if all runs have ended.
@@ -119,26 +121,26 @@ class Sweep:
             began, done_before = time.monotonic(), len(self.jobs) - len(waiting)
             reported_at = began
             if done_before:
-                say(f"sweep: {done_before} of {len(self.jobs)} runs have ended before")
+                notify(f"sweep: {done_before} of {len(self.jobs)} runs have ended before")
             while waiting or self._running:
                 while waiting and len(self._running) < processes and self._signal is None:
                     job = waiting.pop(0)
                     self._start(job)
-                    say(f"sweep: begun {job.folder.name}")
+                    notify(f"sweep: begun {job.folder.name}")
                 for job in self._ended():
                     self._save()
                     done = sum(one.result is not None or bool(one.error) for one in self.jobs)
                     pace = (time.monotonic() - began) / max(1, done - done_before)
                     left = format_seconds(pace * (len(self.jobs) - done))
                     what = job.error or "done"
-                    say(f"sweep: ended {job.folder.name}: {what}; {done} of {len(self.jobs)}, left {left}")
+                    notify(f"sweep: ended {job.folder.name}: {what}; {done} of {len(self.jobs)}, left {left}")
                 if self._signal is not None and not self._running:
                     return self._signal
                 if show is not None:
                     show(self._progress())
                 elif self._running and time.monotonic() - reported_at >= _REPORT_SECONDS:
                     reported_at = time.monotonic()
-                    say(f"sweep: {self._progress()}")
+                    notify(f"sweep: {self._progress()}")
                 time.sleep(_POLL_SECONDS)
             self._save()
         return None

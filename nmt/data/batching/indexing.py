@@ -30,7 +30,7 @@ from nmt.data.batching.index import (
     packed_bytes,
     unpacked,
 )
-from nmt.data.corpora.corpus import CHUNK, CutPairs, Cutter, ParallelCorpus, Side, Tagged, check_corpus
+from nmt.data.corpora.corpus import CHUNK, ParallelCorpus, Side, Tagged, TokenizedPairs, Tokenizer, check_corpus
 from nmt.data.corpora.reading_meter import ReadingMeter, text_bytes
 from nmt.data.corpora.sources import Source, pair_chunks, sources_of
 from nmt.errors import CheckpointError
@@ -100,12 +100,12 @@ class Indexing:
         """Return whether all indexes exist and match the current files."""
         return all(path.is_dir() for path in self._paths())
 
-    def make(self, show: Show, say: Show) -> None:
+    def make(self, show: Show, notify: Show) -> None:
         """Build the missing indexes. Raises DataError if a text is missing or damaged, or does not consist of pairs,
         and CheckpointError if the folder cannot be written.
 
         Args:
-            say: Called with a line about each index built.
+            notify: Called with a line about each index built.
         """
         for source, path in zip(sources_of(self._corpora), self._paths(), strict=True):
             if path.is_dir():
@@ -119,7 +119,7 @@ class Indexing:
                             self._build(source, aside, show)
             except OSError as error:
                 raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
-            say(f"index of {source.path}: made in {time.monotonic() - began:.0f} s, in {path}")
+            notify(f"index of {source.path}: made in {time.monotonic() - began:.0f} s, in {path}")
 
     def load(self) -> IndexedCorpus:
         """Return the indexed corpora. Raises DataError if an index is damaged or missing, or if no pair is left."""
@@ -157,7 +157,7 @@ class Indexing:
         """Read the text, tokenize it, distribute the pairs to buckets, shuffle and write them."""
         src, tgt = self._sides
         rules = self._rules()
-        cutter = Cutter(self._sides, True, rules)
+        tokenizer = Tokenizer(self._sides, True, rules)
         size = text_bytes(source, self._langs)
         buckets = _Buckets(folder, min(_MOST_BUCKETS, max(1, -(-size // _BUCKET_BYTES))))
         tagged, meter = Tagged(source.tag, src), ReadingMeter("index", size, show)
@@ -165,7 +165,7 @@ class Indexing:
         for part in source.parts(self._langs):
             for pairs in pair_chunks(part, CHUNK):
                 lines = [list(side) for side in zip(*pairs, strict=True)]
-                buckets.add(total, cutter.cut(lines, tagged))
+                buckets.add(total, tokenizer.tokenize(lines, tagged))
                 total += len(pairs)
                 meter.show(total, sum(map(len, lines[0])) + sum(map(len, lines[1])))
         buckets.flush()
@@ -188,8 +188,8 @@ class Indexing:
         header = {
             "text": source.path,
             "total": total,
-            "skipped_empty": cutter.skipped_empty,
-            "skipped_long": cutter.skipped_long,
+            "skipped_empty": tokenizer.skipped_empty,
+            "skipped_long": tokenizer.skipped_long,
             "filtered": "" if rules is None else rules.summary(),
             "target_counts": counts.tolist(),
         }
@@ -207,10 +207,10 @@ class _Buckets:
         self._waiting: list[tuple[Rows, np.ndarray | None]] = []
         self._hashed = False
 
-    def add(self, first: int, cut: CutPairs) -> None:
+    def add(self, first: int, found: TokenizedPairs) -> None:
         """Distribute pairs to buckets; `first` is the line number of the first line of their chunk."""
-        rows = Rows(cut.sides[0], cut.sides[1], cut.kept + first)
-        self._waiting.append((rows, cut.hashes))
+        rows = Rows(found.sides[0], found.sides[1], found.kept + first)
+        self._waiting.append((rows, found.hashes))
         self.pairs += len(rows)
         if sum(len(waiting) for waiting, _ in self._waiting) >= _BUFFER_PAIRS:
             self.flush()

@@ -191,7 +191,7 @@ def load_parallel(
     is not a pair, or if no pair is left.
     """
     keep_texts = not training if keep_texts is None else keep_texts
-    collected = Collected(Cutter((src, tgt), training, rules), readers, keep_texts=keep_texts)
+    collected = Collected(Tokenizer((src, tgt), training, rules), readers, keep_texts=keep_texts)
     ends, weights = [], []
     for source in sources_of(corpora):
         tagged = Tagged(source.tag, src)
@@ -267,7 +267,7 @@ class Tagged:
 
 
 @dataclass(frozen=True)
-class CutPairs:
+class TokenizedPairs:
     """The kept pairs, or lines of a language model, of a chunk.
 
     kept: [N] int64, their indices in the chunk. sides: Their tokens, for each side. hashes: [N] int64, equal for equal
@@ -280,7 +280,7 @@ class CutPairs:
     references: list[str]
 
 
-class Cutter:
+class Tokenizer:
     """Cleans and tokenizes pairs, or the lines of a language model's only side, and counts those that it drops (see
     `load_parallel`). The length of a lone side is not limited."""
 
@@ -288,7 +288,7 @@ class Cutter:
         self.sides, self.rules, self.training = sides, rules, training
         self.skipped_empty = self.skipped_long = 0
 
-    def cut(self, raw: Sequence[list[str]], tagged: "Tagged | None" = None) -> CutPairs:
+    def tokenize(self, raw: Sequence[list[str]], tagged: "Tagged | None" = None) -> TokenizedPairs:
         """Return the kept pairs of some lines, which are given for each side."""
         clean = [side.clean(lines) for side, lines in zip(self.sides, raw, strict=True)]
         read = [clean[0] if tagged is None else tagged(clean[0]), *clean[1:]]
@@ -309,19 +309,19 @@ class Cutter:
             self.skipped_long += int(long.sum())
         kept = np.flatnonzero(keep)
         sides = tuple(TokenRows.from_lists([of_side[i] for i in kept.tolist()]) for of_side in rows)
-        return CutPairs(kept, sides, hashes, clean[-1])
+        return TokenizedPairs(kept, sides, hashes, clean[-1])
 
 
 class Collected:
     """Collects what has been read: one array for each chunk, joined once at the end. With several readers, each
     processes every n-th chunk, and all count the lines of all chunks."""
 
-    def __init__(self, cutter: Cutter, readers: Readers | None = None, *, keep_texts: bool = False) -> None:
-        self.cutter, self.rules, self.keep_texts = cutter, cutter.rules, keep_texts
+    def __init__(self, tokenizer: Tokenizer, readers: Readers | None = None, *, keep_texts: bool = False) -> None:
+        self.tokenizer, self.rules, self.keep_texts = tokenizer, tokenizer.rules, keep_texts
         self.readers = Readers() if readers is None or keep_texts else readers
         # The arrays of each chunk of this reader, by chunk number.
-        self.ids: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in cutter.sides)
-        self.lengths: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in cutter.sides)
+        self.ids: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in tokenizer.sides)
+        self.lengths: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in tokenizer.sides)
         self.numbers: dict[int, np.ndarray] = {}
         self.hashes: dict[int, np.ndarray] = {}
         self.texts: tuple[list[str], ...] = ([], [], [])
@@ -339,7 +339,7 @@ class Collected:
 
     def _add(self, raw: list[list[str]], tagged: Tagged | None) -> None:
         """Tokenize and store a chunk of this reader."""
-        found = self.cutter.cut(raw, tagged)
+        found = self.tokenizer.tokenize(raw, tagged)
         self.numbers[self.chunks] = found.kept + self.total
         if found.hashes is not None:
             self.hashes[self.chunks] = found.hashes
@@ -353,11 +353,11 @@ class Collected:
     def gathered(self) -> tuple[list[TokenRows], np.ndarray, tuple[int, int]]:
         """Return, in every reader, the rows of each side, their line numbers, and the numbers of pairs skipped because
         a side is empty or too long. The counts of the rules are then those of all readers."""
-        readers, cutter = self.readers, self.cutter
-        skipped = np.sum(readers.all_say((cutter.skipped_empty, cutter.skipped_long)), axis=0).tolist()
+        readers, tokenizer = self.readers, self.tokenizer
+        skipped = np.sum(readers.all_gather((tokenizer.skipped_empty, tokenizer.skipped_long)), axis=0).tolist()
         if self.rules is not None:
-            self.rules.add_up(readers.all_say(self.rules.counts))
-            if self.rules.drops_duplicates and cutter.training:
+            self.rules.add_up(readers.all_gather(self.rules.counts))
+            if self.rules.drops_duplicates and tokenizer.training:
                 self._drop_duplicates(self.rules)
         rows = []
         for ids, lengths in zip(self.ids, self.lengths, strict=True):

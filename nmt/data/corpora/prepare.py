@@ -25,28 +25,28 @@ Sample = Sequence[Sequence[str]]
 
 
 def load_sides(
-    data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody, sample: Sample | None = None
+    data: "DataConfig", notify: Show = tell_nobody, show: Show = tell_nobody, sample: Sample | None = None
 ) -> tuple[Side, Side]:
     """Return the source and the target side; with joint subwords both have the same Subwords object.
 
-    `say` receives a line about each choice, `show` the progress of reading. Raises DataError if a given model is
+    `notify` receives a line about each choice, `show` the progress of reading. Raises DataError if a given model is
     missing or damaged, or the training text cannot give the requested vocabulary.
     """
     settings, pair = data.subwords, (data.src, data.tgt)
     if settings.joint:
-        src = tgt = _given_or_trained(data, settings.model_file, pair, pair, (say, show), sample)
+        src = tgt = _given_or_trained(data, settings.model_file, pair, pair, (notify, show), sample)
     else:
-        src = _given_or_trained(data, settings.src_model_file, pair[:1], pair, (say, show), sample and sample[:1])
-        tgt = _given_or_trained(data, settings.tgt_model_file, pair[1:], pair, (say, show), sample and sample[1:])
+        src = _given_or_trained(data, settings.src_model_file, pair[:1], pair, (notify, show), sample and sample[:1])
+        tgt = _given_or_trained(data, settings.tgt_model_file, pair[1:], pair, (notify, show), sample and sample[1:])
     return Side(data.src, src), Side(data.tgt, tgt)
 
 
 def load_side(
-    data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody, sample: Sample | None = None
+    data: "DataConfig", notify: Show = tell_nobody, show: Show = tell_nobody, sample: Sample | None = None
 ) -> Side:
     """Return the only side of a language model, `data.tgt` (see `load_sides`)."""
     only = (data.tgt,)
-    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (say, show), sample))
+    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (notify, show), sample))
 
 
 def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFilter | None:
@@ -86,7 +86,7 @@ def _given_or_trained(
 ) -> Subwords:
     """Return a model loaded from its file, or trained on the filtered texts, or a sample, of the given sides. `log`
     receives the choices, and the progress of reading."""
-    say, show = log
+    notify, show = log
     is_filtered = data.filter.is_on and not (data.src_factors and sides[0] is data.src)
     # Held-out lines and duplicates are not bad text: they need not be removed to train subwords.
     rules = data.filter.model_copy(update={"overlap": "none"})
@@ -103,15 +103,15 @@ def _given_or_trained(
         return metered(lines, ReadingMeter("subwords", size, show))
 
     if data.src_factors and sides[0] is data.src:
-        return with_factors(data, model_file, text, say)
+        return with_factors(data, model_file, text, notify)
     if model_file:
         return subwords_from_file(model_file)
     symbols = tags_of(data) if data.src in sides else []
-    return auto_subwords(data.subwords, text, say, symbols)
+    return auto_subwords(data.subwords, text, notify, symbols)
 
 
 def with_factors(
-    data: "DataConfig", model_file: str | None, text: Callable[[], Iterable[str]], say: Callable[[str], None]
+    data: "DataConfig", model_file: str | None, text: Callable[[], Iterable[str]], notify: Callable[[str], None]
 ) -> Subwords:
     """Return subwords, loaded from a file or trained on cleaned text, for words with the factors of `data.src`.
 
@@ -127,7 +127,7 @@ def with_factors(
                 for index, line in enumerate(text()):
                     yield " ".join(word for word, *_ in split_words(line, count, separator, index))
 
-            words = auto_subwords(data.subwords, bare, say)
+            words = auto_subwords(data.subwords, bare, notify)
         if len(words.factor_sizes) == count:
             return words
         return learn_factors(words, text(), count, separator)

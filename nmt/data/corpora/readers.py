@@ -19,7 +19,7 @@ class Readers:
     rank: int = 0
     size: int = 1
 
-    def all_say(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """Return the values of all processes, by rank."""
         return [value]
 

@@ -24,16 +24,16 @@ class ReadingMeter:
 
     def __init__(self, name: str, size: int, show: Show) -> None:
         self._name, self._size, self._show = name, size, show
-        self._began = self._told = time.monotonic()
+        self._began = self._shown_at = time.monotonic()
         self._read = 0
 
     def show(self, lines: int, characters: int) -> None:
         """Count `characters` more characters, and report now and then; `lines` is the number of lines read so far."""
         self._read += characters
         now = time.monotonic()
-        if now - self._told < 1.0:
+        if now - self._shown_at < 1.0:
             return
-        self._told = now
+        self._shown_at = now
         took = now - self._began
         left = max(0.0, took * (self._size / max(1, self._read) - 1))
         self._show(f"{self._name}: {lines:,} lines, {lines / took:,.0f}/s, about {left / 60:.0f} min left")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.corpora.corpus import CHUNK, Collected, Cutter, Side
+from nmt.data.corpora.corpus import CHUNK, Collected, Side, Tokenizer
 from nmt.data.corpora.readers import Readers
 from nmt.data.corpora.rows import TokenRows
 from nmt.data.corpora.sources import name_of, sources_of
@@ -59,7 +59,7 @@ def load_text(
 
     Raises DataError if a file is missing or damaged, or if no line is left.
     """
-    collected = Collected(Cutter((side,), True, rules), readers)
+    collected = Collected(Tokenizer((side,), True, rules), readers)
     for lines in chunks(_lines(corpora, side.config.lang), CHUNK):
         collected.add([(line,) for line in lines])
     (rows,), _, _ = collected.gathered()

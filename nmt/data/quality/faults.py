@@ -111,9 +111,9 @@ def length_ratios(src: np.ndarray, tgt: np.ndarray, usual: float) -> np.ndarray:
     least 1: float64 [N]. `usual` is the usual ratio of target to source length. The factor is 1 if both lines are short
     or one is empty.
     """
-    told = (np.maximum(src, tgt) >= _FEW_CHARACTERS) & (np.minimum(src, tgt) > 0)
+    comparable = (np.maximum(src, tgt) >= _FEW_CHARACTERS) & (np.minimum(src, tgt) > 0)
     ratio = tgt / np.maximum(src * usual, 1e-9)
-    ratio = np.where(told, np.maximum(ratio, 1e-9), 1.0)
+    ratio = np.where(comparable, np.maximum(ratio, 1e-9), 1.0)
     both: np.ndarray = np.maximum(ratio, 1 / ratio)
     return both
 

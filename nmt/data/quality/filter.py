@@ -63,7 +63,7 @@ class LineFilter:
                 self._drop("max_length_ratio" if name == "ratio" else name, keep, masks.max(axis=0))
         if self._overlap is not None:
             met = np.zeros(len(keep), dtype=bool)
-            met[[match.number for match in self._overlap.look(clean[0], near=self._settings.overlap == "near")]] = True
+            met[[match.number for match in self._overlap.find(clean[0], near=self._settings.overlap == "near")]] = True
             self._drop("overlap", keep, met)
         return keep
 

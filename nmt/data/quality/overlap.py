@@ -81,7 +81,7 @@ class OverlapIndex:
         likeness: np.ndarray = self._likeness[self._line_of]
         return likeness
 
-    def look(self, lines: Sequence[str], *, near: bool = True) -> list[Match]:
+    def find(self, lines: Sequence[str], *, near: bool = True) -> list[Match]:
         """Return matches among cleaned lines, exact ones first; of equal held-out lines, the first is reported."""
         found: list[tuple[int, int, Likeness]] = []
         for number, line in enumerate(lines):

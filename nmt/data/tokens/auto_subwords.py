@@ -33,7 +33,7 @@ _NO_LIMIT = 1_000_000
 def auto_subwords(
     settings: SubwordsConfig,
     text: Callable[[], Iterable[str]],
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     symbols: Sequence[str] = (),
 ) -> Subwords:
     """Train subwords on cleaned sentences as the settings say; both `type` and `vocab_size` may be auto. Raises
@@ -57,7 +57,7 @@ def auto_subwords(
             raise limit
         found = _train(settings, text, kind, limit.most, symbols)
     if "auto" in (settings.type, settings.vocab_size):
-        say(f"subwords: {kind}, a vocabulary of {found.vocab_size:,} (auto)")
+        notify(f"subwords: {kind}, a vocabulary of {found.vocab_size:,} (auto)")
     return found
 
 

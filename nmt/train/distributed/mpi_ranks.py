@@ -53,11 +53,11 @@ class MPIRanks(Ranks):
             self.threads = max(1, cores // len(local))
 
     @override
-    def all_say(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         return list(self._world.allgather(value))
 
     @override
-    def first_says(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         result: T = self._world.bcast(value, root=0)
         return result
 
@@ -103,7 +103,7 @@ class MPIRanks(Ranks):
 
     @override
     def watch(self, folder: Path) -> None:
-        job = self.first_says(os.urandom(8).hex())
+        job = self.broadcast(os.urandom(8).hex())
         self._guard = Guard(folder, job, rank=self.rank, size=self.size, host=self.host)
 
     @override

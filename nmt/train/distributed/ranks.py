@@ -30,7 +30,7 @@ class Ranks(Readers):
     ranks_here = 1
     """Number of ranks on this machine."""
 
-    def first_says(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """Return the value of rank 0. Called by all."""
         return value
 

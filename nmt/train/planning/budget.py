@@ -58,7 +58,7 @@ def seconds_of(budget: str) -> float:
 
 
 def fit_to_budget(
-    config: Config, budget: str, measure: Callable[[Config, float], Pace], say: Callable[[str], None]
+    config: Config, budget: str, measure: Callable[[Config, float], Pace], notify: Callable[[str], None]
 ) -> Config:
     """Return the settings of a run of that duration: as many updates as it allows, a learning rate of zero at its end,
     eight validations, and no other limit.
@@ -87,7 +87,7 @@ def fit_to_budget(
             minutes = _kept_minutes(seconds, before["max_minutes"])
             derived = _refitted(before, minutes / before["max_minutes"])
             if minutes != before["max_minutes"]:
-                say(
+                notify(
                     f"budget: {budget}, where the run had {before['max_minutes']:.3g} minutes: "
                     f"{derived['learning_rate_warmup']:,} updates to warm up, validated after each "
                     f"{derived['validation_freq']:,}; time that it took counts"
@@ -104,7 +104,7 @@ def fit_to_budget(
             f"{max(0, updates)} of {pace.seconds:.1f} s; give more time, or make model or batches smaller"
         )
     derived = {"validation_freq": max(1, updates // VALIDATIONS), "learning_rate_warmup": updates // WARMUP_SHARE}
-    say(
+    notify(
         f"budget: {budget}; an update takes {pace.seconds:.3g} s here: about {updates:,} updates, "
         f"{derived['learning_rate_warmup']:,} of them to warm up, validated after each {derived['validation_freq']:,}"
     )
@@ -112,7 +112,7 @@ def fit_to_budget(
 
 
 def measured_pace(
-    threads: int | None, device: str | None, say: Callable[[str], None]
+    threads: int | None, device: str | None, notify: Callable[[str], None]
 ) -> Callable[[Config, float], Pace]:
     """Return a function that times updates on this machine with a fresh model, which is discarded; its subwords are
     those of the run.
@@ -122,7 +122,7 @@ def measured_pace(
         from nmt.train.planning.dry_run import DryRun
 
         began = time.monotonic()
-        timing = DryRun(config, threads, say, device, keep=True).measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
+        timing = DryRun(config, threads, notify, device, keep=True).measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
         return Pace(timing.median, time.monotonic() - began)
 
     return measure

@@ -53,7 +53,7 @@ class DryRun:
     Args:
         config: The settings. Only the subwords are read from model_dir, if a run left any.
         threads: Cores to use; None takes the configured number, or all.
-        say: Receives a line about each slow step and each choice.
+        notify: Receives a line about each slow step and each choice.
         device: `cpu`, `cuda` or `auto`; None takes the configured one.
         keep: Save new subwords in the model folder, for the run that follows.
     """
@@ -62,7 +62,7 @@ class DryRun:
         self,
         config: Config,
         threads: int | None,
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
         device: str | None = None,
         *,
         keep: bool = False,
@@ -73,13 +73,15 @@ class DryRun:
             check_start(config)
         self.config = config
         self.num_threads = resolve_threads(threads, config)
-        self.task: Task = load_dry_run_task(config, say, keep=keep)
+        self.task: Task = load_dry_run_task(config, notify, keep=keep)
         self.model: Network = self.task.build_model(choose_device(device or config.device))
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
         )
         warm_up(self.model, self.task, self.num_threads)
-        plan = make_plan(config, TrainingState(), self.model, self.optimizer, self.task, self.num_threads, Ranks(), say)
+        plan = make_plan(
+            config, TrainingState(), self.model, self.optimizer, self.task, self.num_threads, Ranks(), notify
+        )
         self.batch_size, self.dealing, self.settings, self.schedule = plan
         self.batches = self.dealing.batches
         self._updater = Updater(

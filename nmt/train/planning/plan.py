@@ -37,17 +37,17 @@ def make_plan(
     task: Task,
     num_threads: int,
     ranks: Ranks,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> Plan:
-    """Return the plan of a run; a resumed run keeps the batch size that `auto` chose, which `state` records. `say`
+    """Return the plan of a run; a resumed run keeps the batch size that `auto` chose, which `state` records. `notify`
     receives a line about each number that replaces an auto."""
     size = config.training.batch_size
     if size == "auto":
         found = choose_batch_size(
             config, state, model, optimizer, task, num_threads, ranks=ranks.size, ranks_here=ranks.ranks_here
         )
-        size, reason = ranks.first_says(found)
-        say(f"batch_size: auto is {size:,} target tokens: {reason}")
+        size, reason = ranks.broadcast(found)
+        notify(f"batch_size: auto is {size:,} target tokens: {reason}")
         state.batch_size = size
     else:
         state.batch_size = 0
@@ -55,5 +55,5 @@ def make_plan(
     dealing = Dealing(task.batches(size, parts), parts, config.seed, rank=ranks.rank, ranks=ranks.size)
     settings = fixed_training(config.training, dealing)
     if chosen := auto_lengths(config.training, settings, dealing):
-        say(chosen)
+        notify(chosen)
     return Plan(size, dealing, settings, make_schedule(settings, config.model.decoder.hidden_size))

@@ -152,8 +152,8 @@ class Trainer:
             "subwords": subwords_digest(*task.subwords),
             "checkpoint": (parts.state.update, parts.state.position, parts.state.batch_size),
         }
-        for rank, others in enumerate(self._ranks.all_say(mine)):
-            for name, value in self._ranks.first_says(mine).items():
+        for rank, others in enumerate(self._ranks.all_gather(mine)):
+            for name, value in self._ranks.broadcast(mine).items():
                 if others[name] != value:
                     raise CheckpointError(
                         f"rank {rank}: must have the {name} of rank 0, got other ones; let all machines see the same "

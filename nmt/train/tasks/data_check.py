@@ -27,7 +27,7 @@ def check_data(config: Config, show: Show = tell_nobody) -> Findings:
     from nmt.doctor import examine
 
     check_files(config)
-    return examine(config, lambda sample: sides_of_sample(config, sample, tell_nobody), show=show, beside=True)
+    return examine(config, lambda sample: sides_of_sample(config, sample, tell_nobody), show=show, concurrently=True)
 
 
 def check_before_training(config: Config, folder: Path, log: TrainingLog) -> None:

@@ -35,7 +35,7 @@ class LanguageTask:
         self._dev: TextCorpus | None = None
         self._test: TextCorpus | None = None
 
-    def held_out(self, say: Callable[[str], None]) -> LanguageTask:
+    def held_out(self, notify: Callable[[str], None]) -> LanguageTask:
         """Load the texts of data.dev and data.test as well; return the task itself."""
         from nmt.data.corpora.text import load_text
 
@@ -46,7 +46,7 @@ class LanguageTask:
             skipped = f"{count:,} skipped that are blank or left out by data.filter: {train.filtered}"
         self._dev = load_text(data.dev, self._side)
         self._test = load_text(data.test, self._side) if data.test else None
-        say(
+        notify(
             f"data: {len(train):,} training lines of {train.total:,} ({skipped}),"
             f" {train.num_tgt_tokens:,} subwords with the ends of lines; {len(self._dev):,} validation lines"
         )

@@ -120,7 +120,7 @@ def save_config(folder: Path, config: Config) -> None:
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
-def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[Side, Side]:
+def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tuple[Side, Side]:
     """Return both sides with their subwords, which are read from the folder if a run left them there; the same object
     twice for one language. Raises DataError if a text or subword model is missing or damaged, and CheckpointError if
     the folder cannot be written, or lost its subwords.
@@ -134,19 +134,19 @@ def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[S
         return found
     if not (folder / CONFIG_NAME).exists():
         save_config(folder, config)  # from here on the folder belongs to this run
-    src, tgt = _new_sides(config, say, show, keep=True)
+    src, tgt = _new_sides(config, notify, show, keep=True)
     save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
     return src, tgt
 
 
-def sides_of_dry_run(config: Config, say: Show, *, keep: bool = False) -> tuple[Side, Side]:
+def sides_of_dry_run(config: Config, notify: Show, *, keep: bool = False) -> tuple[Side, Side]:
     """Return both sides; new subwords stay in memory, or are saved for the run that follows (`keep`)."""
     folder = Path(config.model_dir)
     if keep:
         with own_folder(folder):
-            return sides_of_run(config, folder, say, tell_nobody)
+            return sides_of_run(config, folder, notify, tell_nobody)
     check_files(config)
-    return _found_sides(config, folder) or _new_sides(config, say)
+    return _found_sides(config, folder) or _new_sides(config, notify)
 
 
 def check_files(config: Config) -> None:
@@ -159,11 +159,11 @@ def check_files(config: Config) -> None:
         check_sources(corpora, langs)
 
 
-def sides_of_sample(config: Config, sample: list[list[str]], say: Show) -> tuple[Side, Side]:
+def sides_of_sample(config: Config, sample: list[list[str]], notify: Show) -> tuple[Side, Side]:
     """Return both sides with the subwords that a run left or that the settings name, otherwise trained in memory on a
     sample of cleaned lines, the first of each side. Raises DataError if the lines are not sufficient.
     """
-    return _found_sides(config, Path(config.model_dir)) or _new_sides(config, say, sample=sample)
+    return _found_sides(config, Path(config.model_dir)) or _new_sides(config, notify, sample=sample)
 
 
 def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, Side]:
@@ -176,14 +176,14 @@ def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, S
 
 def _new_sides(
     config: Config,
-    say: Show,
+    notify: Show,
     show: Show = tell_nobody,
     *,
     keep: bool = False,
     sample: list[list[str]] | None = None,
 ) -> tuple[Side, Side]:
     """Train subwords in memory as configured, on a sample if it is given, or load those stored with an index; with
-    `keep` new ones are stored there. `say` receives a line about each slow step, `show` the progress."""
+    `keep` new ones are stored there. `notify` receives a line about each slow step, `show` the progress."""
     from nmt.data.corpora.prepare import load_side, load_sides
     from nmt.train.tasks.kept_subwords import kept_subwords
 
@@ -191,14 +191,14 @@ def _new_sides(
         return _sides(config, given)
     kept = kept_subwords(config) if sample is None else None
     if kept is not None and (found := kept.find()) is not None:
-        say(f"subwords: those of {kept.path}, which a run on this text left")
+        notify(f"subwords: those of {kept.path}, which a run on this text left")
         return _sides(config, found)
     if sample is None:
-        say("subwords: reading the training text")
+        notify("subwords: reading the training text")
     if config.task == "lm":
-        side = load_side(config.data, say, show, sample)
+        side = load_side(config.data, notify, show, sample)
         return side, side
-    src, tgt = load_sides(config.data, say, show, sample)
+    src, tgt = load_sides(config.data, notify, show, sample)
     if kept is not None and keep:
         kept.keep(src.subwords, tgt.subwords)
     return src, tgt

@@ -103,7 +103,7 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
     return task
 
 
-def load_dry_run_task(config: Config, say: Callable[[str], None], *, keep: bool = False) -> Task:
+def load_dry_run_task(config: Config, notify: Callable[[str], None], *, keep: bool = False) -> Task:
     """Read the training text with the subwords it would be trained with, without writing anything. Raises DataError if
     a text or subword model is missing, damaged or does not fit its partner.
 
@@ -113,7 +113,7 @@ def load_dry_run_task(config: Config, say: Callable[[str], None], *, keep: bool 
     """
     from nmt.train.tasks.prepare import sides_of_dry_run
 
-    sides = sides_of_dry_run(config, say, keep=keep)
+    sides = sides_of_dry_run(config, notify, keep=keep)
     if config.task == "translation":
         from nmt.train.tasks.translation_task import indexing_of
 

@@ -55,15 +55,15 @@ class TranslationTask:
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
 
-    def held_out(self, say: Callable[[str], None]) -> TranslationTask:
+    def held_out(self, notify: Callable[[str], None]) -> TranslationTask:
         """Load the pairs of data.dev and data.test as well; return the task itself."""
         from nmt.data.corpora.corpus import load_parallel
 
         data, train = self.config.data, self.corpus
         filtered = f"; left out by data.filter: {train.filtered}" if train.filtered else ""
-        self._dev = _truncated(load_parallel(data.dev, self._src, self._tgt, training=False), data, say)
+        self._dev = _truncated(load_parallel(data.dev, self._src, self._tgt, training=False), data, notify)
         self._test = load_parallel(data.test, self._src, self._tgt, training=False) if data.test else None
-        say(
+        notify(
             f"data: {len(train):,} training pairs of {train.total:,} lines"
             f" ({train.skipped_empty:,} skipped with an empty side, "
             f"{train.skipped_long:,} over max_length{filtered}), "
@@ -208,7 +208,7 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
             )
 
 
-def _truncated(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) -> ParallelCorpus:
+def _truncated(dev: ParallelCorpus, config: DataConfig, notify: Callable[[str], None]) -> ParallelCorpus:
     """Return the validation pairs with sides truncated to MAX_SOURCE_SUBWORDS, or to max_length if that is more: the
     cost of attention grows with the square of the length. The texts stay as they are."""
     sides, long = [], np.zeros(len(dev), bool)
@@ -220,7 +220,7 @@ def _truncated(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], Non
     if not long.any():
         return dev
     lines = ", ".join(f"{number + 1:,}" for number in dev.line_numbers[long][:5].tolist())
-    say(
+    notify(
         f"warning: data.dev: {long.sum():,} of {len(dev):,} lines have a side of more than {MAX_SOURCE_SUBWORDS:,} "
         f"subwords and are cut for the loss, line {lines}{', ...' * bool(long.sum() > 5)}; divide them into sentences"
     )
