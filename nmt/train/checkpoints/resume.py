@@ -106,7 +106,7 @@ def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, 
     the checkpoint unusable.
 
     Args:
-        wanted: The current settings; both as returned by `Config.to_dict`.
+        saved, wanted: Its settings and the current ones, as `Config.to_dict` returns them.
     """
     changes = Changes()
     for one in differences(saved, wanted):
