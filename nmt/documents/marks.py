@@ -270,9 +270,9 @@ class _Layout:
             return
         node.begin, node.stop = self._words[node.low][0], self._words[node.high - 1][1]
         if not self._ends_there(node.low, 0, node.start):
-            node.begin += self._outside_at_begin(node)
+            node.begin += self._outside(node, at_end=False)
         if not self._ends_there(node.high - 1, 1, node.end):
-            node.stop -= self._outside_at_end(node)
+            node.stop -= self._outside(node, at_end=True)
         node.begin, node.stop = max(node.begin, parent.begin), min(node.stop, parent.stop)
 
     def _ends_there(self, t: int, side: int, at: int) -> bool:
@@ -280,34 +280,26 @@ class _Layout:
         n = self._sources[t]
         return 0 <= n < len(self._spans) and self._spans[n][side] == at and self._is_copy(t, n)
 
-    def _outside_at_begin(self, node: _Node) -> int:
-        """Return how many characters of the first target word stay before an element that begins inside a source word:
-        a copy of the characters before it, or what remains of the word without the element's part."""
-        head = self._source[: node.start].rpartition(" ")[2]
-        word = self._target[node.begin : self._words[node.low][1]]
+    def _outside(self, node: _Node, *, at_end: bool) -> int:
+        """Return how many characters of the first or last target word stay outside an element that begins or ends
+        inside a source word: a copy of the characters there, or what remains of the word without the element's part."""
         inner = self._source[node.start : node.end]
-        if not head or inner[:1].isspace():
+        edge = self._source[: node.start].rpartition(" ")[2]
+        word = self._target[node.begin : self._words[node.low][1]]
+        if at_end:  # the same, read from the end
+            word = self._target[max(node.begin, self._words[node.high - 1][0]) : node.stop][::-1]
+            edge, inner = self._source[node.end :].partition(" ")[0][::-1], inner[::-1]
+        if not edge or inner[:1].isspace():
             return 0
-        if len(head) < len(word) and word[: len(head)].casefold() == head.casefold():
-            return len(head)
+        if len(edge) < len(word) and word[: len(edge)].casefold() == edge.casefold():
+            return len(edge)
         if " " not in inner and len(inner) < len(word) and word[-len(inner) :].casefold() == inner.casefold():
             return len(word) - len(inner)
-        opening = head[-1]
-        return 0 if opening.isalnum() else min(len(word) - len(word.lstrip(opening)), len(word) - 1)
-
-    def _outside_at_end(self, node: _Node) -> int:
-        """Return how many characters of the last target word stay after the element; like `_outside_at_begin`."""
-        tail = self._source[node.end :].partition(" ")[0]
-        word = self._target[max(node.begin, self._words[node.high - 1][0]) : node.stop]
-        inner = self._source[node.start : node.end]
-        if not tail or inner[-1:].isspace():
-            return 0
-        if len(tail) < len(word) and word[-len(tail) :].casefold() == tail.casefold():
-            return len(tail)
-        if " " not in inner and len(inner) < len(word) and word[: len(inner)].casefold() == inner.casefold():
-            return len(word) - len(inner)
-        bare = word.rstrip(_CLOSING)
-        return len(word) - len(bare) if tail[0] in _CLOSING and bare else 0
+        sign = edge[-1]
+        if at_end:
+            bare = word.lstrip(_CLOSING)
+            return len(word) - len(bare) if sign in _CLOSING and bare else 0
+        return 0 if sign.isalnum() else min(len(word) - len(word.lstrip(sign)), len(word) - 1)
 
     def _start_of(self, t: int) -> int:
         return self._words[t][0] if t < len(self._words) else len(self._target)

@@ -114,9 +114,7 @@ def fit_to_budget(
 def measured_pace(
     threads: int | None, device: str | None, notify: Callable[[str], None]
 ) -> Callable[[Config, float], Pace]:
-    """Return a function that times updates on this machine with a fresh model, which is discarded; its subwords are
-    those of the run.
-    """
+    """Return a function that times updates of a fresh model, which is discarded; its subwords are those of the run."""
 
     def measure(config: Config, seconds: float) -> Pace:
         from nmt.train.planning.dry_run import DryRun
