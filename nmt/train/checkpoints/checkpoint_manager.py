@@ -36,7 +36,7 @@ HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
 
 @dataclass
 class Trained:
-    """What a checkpoint contains."""
+    """The parts of a run that a checkpoint contains."""
 
     config: Config
     """The settings, which a resumed run compares with its own."""
