@@ -50,7 +50,7 @@ def work(arguments):
     found = []
     updates = zip(range(1, WARM_UP + arguments.updates + 1), dealing.left(TrainingState()), strict=False)
     for number, batches in updates:
-        ranks.all_say(None)  # together
+        ranks.all_gather(None)  # together
         marks.clear()
         began = time.perf_counter()
         outcome = updater.update(batches, number, 1e-3)
@@ -68,7 +68,7 @@ def work(arguments):
                 },
             }
         )
-    of_ranks = ranks.all_say(found[WARM_UP:])
+    of_ranks = ranks.all_gather(found[WARM_UP:])
     if ranks.rank == 0:
         print(json.dumps(of_ranks))
     ranks.end()

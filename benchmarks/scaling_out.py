@@ -43,7 +43,7 @@ def work(config_file, overrides, updates):
     updater._gradients.ready = lambda *names: (marks.append((names, time.perf_counter())), ready(*names))
     found = {name: [] for name in ("seconds", "waited", "bytes", "tokens", "after_output", "source", "target")}
     for number, batches in zip(range(1, WARM_UP + updates + 1), dealing.left(TrainingState()), strict=False):
-        ranks.all_say(None)  # together
+        ranks.all_gather(None)  # together
         marks.clear()
         began = time.perf_counter()
         updater.update(batches, number, 1e-3)
@@ -63,7 +63,7 @@ def work(config_file, overrides, updates):
             found[name].append(value)
         found["source"].append(batches.num_src_tokens)
         found["target"].append(batches.num_tgt_tokens)
-    of_ranks = ranks.all_say({name: float(np.mean(values)) for name, values in found.items()})
+    of_ranks = ranks.all_gather({name: float(np.mean(values)) for name, values in found.items()})
     bandwidth = measured_bandwidth(ranks)
     sizes = bytes_of(tried.model, dealing, config.training.gradient_dtype)
     if ranks.rank == 0:
@@ -84,12 +84,12 @@ def measured_bandwidth(ranks):
     reduction = ranks.reduction(arrays, "float32")
     best = 0.0
     for _ in range(5):
-        ranks.all_say(None)
+        ranks.all_gather(None)
         began = time.perf_counter()
         reduction.begin({})
         reduction.finish()
         best = max(best, reduction.traffic.sent_bytes / (time.perf_counter() - began))
-    return min(ranks.all_say(best))
+    return min(ranks.all_gather(best))
 
 
 def run(count, arguments):

@@ -38,24 +38,20 @@ def examine(
     *,
     limit: int | None = None,
     show: Show = tell_nobody,
-    beside: bool = False,
+    concurrently: bool = False,
 ) -> Findings:
-    """Check the texts of data.train, data.dev and data.test, and return the findings.
+    """Check the texts of data.train, data.dev and data.test, and return the findings. Raises DataError if a file is
+    missing, or is not a text of lines at all.
 
     Args:
-        config: The settings.
         sides: Returns both sides with subwords, which it may train on the cleaned lines that it receives, the first
             ones of each side; None skips the checks of subwords. Called if there was no error.
         limit: The number of lines of the training text to check; None for all.
-        show: Called with the progress now and then.
-        beside: Call `sides` in a thread while the rest is read, whether or not there are errors. For functions that
-            write no files.
-
-    Raises:
-        DataError: A file is missing, or is not a text of lines at all.
+        concurrently: Call `sides` in a thread while the rest is read, whether or not there are errors. For functions
+            that write no files.
     """
     with ThreadPoolExecutor(1) as pool:
-        return _examine(config, sides, limit, show, pool if beside else None)
+        return _examine(config, sides, limit, show, pool if concurrently else None)
 
 
 def _examine(
@@ -93,7 +89,11 @@ def _examine(
     for text in held_out.values():
         result.findings += text.findings()
     result.findings += met
-    result.findings += [_same_text(text) for text in held_out.values() if text.prefix in of_training]
+    for text in held_out.values():
+        if text.prefix in of_training:
+            what, advice = "are the training text itself", "hold out a part of it: scores say nothing else"
+            count = text.total
+            result.findings.append(Finding("overlap", "warning", text.where, count, count, what, "lines", (), advice))
     result.counts = {text.prefix: text.total for text in (*trains, *held_out.values())}
     if sides is not None and not result.errors:
         make = made.result if made is not None else partial(sides, sample.lines)
@@ -138,13 +138,6 @@ def _all_lines(text: Text) -> list[list[str]]:
     return lines
 
 
-def _same_text(text: Text) -> Finding:
-    """Return the finding that a held-out text is the training text."""
-    what = "are the training text itself"
-    advice = "hold out a part of it: scores say nothing else"
-    return Finding("overlap", "warning", text.where, text.total, text.total, what, "lines", (), advice)
-
-
 def _subwords(
     sides: Callable[[], tuple[Side, Side]],
     trains: list[Text],
@@ -159,11 +152,11 @@ def _subwords(
     except DataError as error:
         return [Finding("vocabulary", "error", str(error), 1, 0, "")]
     vocabulary = Vocabulary(both[2 - len(trains[0].sides) :], config)
-    told = []
+    findings = []
     for train, lines in zip(trains, sample.of_each, strict=True):
-        told += vocabulary.look(train, lines, training=True)
+        findings += vocabulary.check(train, lines, training=True)
     share = sum(len(lines[0]) for lines in sample.of_each) / sum(train.total for train in trains)
-    told += vocabulary.absurd(trains[0], share)
+    findings += vocabulary.absurd(trains[0], share)
     for text in held_out:
-        told += vocabulary.look(text, kept[text.prefix], training=False)
-    return told
+        findings += vocabulary.check(text, kept[text.prefix], training=False)
+    return findings

@@ -95,24 +95,23 @@ class Overlap:
         """Look for matches in a block of the training text."""
         if not self._texts:
             return
-        for match in self._lines.look(block.clean[0]):
+        for match in self._lines.find(block.clean[0]):
             best = self._examples.get(match.held_out)
             if best is None or best[0] < match.likeness:
                 self._examples[match.held_out] = (match.likeness, block.start + match.number)
-        self._pairs.look(_joined(block.clean), near=False)
+        self._pairs.find(_joined(block.clean), near=False)
 
     def findings(self, train: Text) -> list[Finding]:
         """Return the findings for all held-out texts."""
-        told, start = [], 0
+        findings, start = [], 0
         for text, sides in self._texts:
             if (finding := self._finding(train, text, start, len(sides[0]))) is not None:
-                told.append(finding)
+                findings.append(finding)
             start += len(sides[0])
-        return told
+        return findings
 
     def _finding(self, train: Text, text: Text, start: int, size: int) -> Finding | None:
-        """Return the finding, or None, for the text whose `size` lines begin at number `start` of all held-out
-        lines."""
+        """Return the finding, or None, for the text of `size` lines from number `start` of all held-out lines."""
         likeness = self._lines.likeness[start : start + size]
         pairs = self._pairs.likeness[start : start + size] == Likeness.EXACT
         exact, near = (

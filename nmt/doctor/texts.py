@@ -13,7 +13,7 @@ from nmt.data.corpora.corpus import clean_lines
 from nmt.data.corpora.sources import Source, format_of
 from nmt.data.quality.faults import FaultFinder, has_bad_bytes
 from nmt.data.quality.text_block import TextBlock
-from nmt.doctor.findings import Finding, Tally, found
+from nmt.doctor.findings import Finding, Tally
 
 if TYPE_CHECKING:
     from nmt.config import SideConfig
@@ -77,8 +77,7 @@ class Text:
         self._finder = FaultFinder()
 
     def blocks(self, limit: int | None = None) -> Iterator[Block]:
-        """Read, clean and check the lines, and yield them block by block, at most `limit` lines. Raises DataError if a
-        file is not a text of lines."""
+        """Read, check and yield the lines in blocks, at most `limit`. Raises DataError for what is no text."""
         for part in self.source.parts([side.lang for side in self.sides]):
             rows = part.rows(lenient=True)
             while rows_here := list(islice(rows, BLOCK if limit is None else min(BLOCK, limit - self.total))):
@@ -96,16 +95,35 @@ class Text:
     def findings(self) -> list[Finding]:
         """Return the findings about single lines and pairs, after all blocks were read."""
         if len(set(self.counts)) > 1:
-            return [self._unequal()]
+            what = (
+                f"must have as many lines as each other, got {self.counts[0]} and {self.counts[1]}; line n of one has "
+                "to translate line n of the other"
+            )
+            return [Finding("unequal", "error", self.where, abs(self.counts[0] - self.counts[1]), 0, what)]
         if not self.total:
             noun = "pair of sentences" if len(self.sides) == 2 else "line of text"
             return [Finding("empty", "error", self.where, 1, 0, f"must hold at least one {noun}, got none")]
-        found_here: list[Finding | None] = []
+        found: list[Finding] = []
         for side, file in enumerate(self.files):
-            found_here += [self._not_utf8(side, file), self._empty_finding(side, file)]
+            tally = self._bytes[side]
+            if tally.count:
+                what = f"line {tally.examples[0].line} must be UTF-8, got other bytes, as in {tally.count:,} of "
+                what += f"{self.total:,} lines"
+                examples, advice = tuple(tally.examples), "convert the text to UTF-8"
+                found.append(Finding("utf-8", "error", file, tally.count, 0, what, "lines", examples, advice))
+            tally = self._empty[side]  # nothing can be learned if all are empty
+            level = "error" if tally.count == self.total else "warning"
+            found.append(tally.finding("empty", file, self.total, "are empty", level=level))
         for (name, side), tally in self._faults.items():
-            found_here.append(self._fault(name, side, tally))
-        return found(found_here)
+            if name in ("script", "mixed") and tally.count > _USUAL * self.total:
+                continue
+            what, advice = _TEXTS[name]
+            if name in _FILTERED:
+                setting = f"data.filter.{_FILTERS.get(name, name)} leaves them out of training"
+                advice = f"{advice}; {setting}" if advice else setting
+            where, unit = (self.where, "pairs") if name in ("same", "ratio") else (self.files[side], "lines")
+            found.append(tally.finding(name, where, self.total, what, advice=advice, unit=unit))
+        return [finding for finding in found if finding.count]
 
     def _check(self, raw: list[list[str]]) -> Block:
         """Clean a block of lines, count its faults, and return it."""
@@ -124,41 +142,3 @@ class Text:
                 shown = raw if len(masks) < len(raw) else [raw[side]]
                 self._faults.setdefault((name, side), Tally()).add(mask, block.start, *shown)
         return block
-
-    def _unequal(self) -> Finding:
-        """Return the finding that the files have different numbers of lines."""
-        what = (
-            f"must have as many lines as each other, got {self.counts[0]} and {self.counts[1]}; line n of one has to "
-            "translate line n of the other"
-        )
-        return Finding("unequal", "error", self.where, abs(self.counts[0] - self.counts[1]), 0, what)
-
-    def _not_utf8(self, side: int, file: str) -> Finding | None:
-        """Return the finding about lines of one file that are not UTF-8, or None."""
-        tally = self._bytes[side]
-        if not tally.count:
-            return None
-        first = tally.examples[0].line
-        what = f"line {first} must be UTF-8, got other bytes, as in {tally.count:,} of {self.total:,} lines"
-        examples, advice = tuple(tally.examples), "convert the text to UTF-8"
-        return Finding("utf-8", "error", file, tally.count, 0, what, "lines", examples, advice)
-
-    def _empty_finding(self, side: int, file: str) -> Finding:
-        """Return the finding about empty lines of one file: an error if all are empty, because nothing can be learned
-        then."""
-        tally = self._empty[side]
-        level = "error" if tally.count == self.total else "warning"
-        return tally.finding("empty", file, self.total, "are empty", level=level)
-
-    def _fault(self, name: str, side: int, tally: Tally) -> Finding | None:
-        """Return the finding about a fault; None if nearly all lines have it, because it is then normal for the
-        text."""
-        if name in ("script", "mixed") and tally.count > _USUAL * self.total:
-            return None
-        what, advice = _TEXTS[name]
-        is_pairs = name in ("same", "ratio")
-        if name in _FILTERED:
-            setting = f"data.filter.{_FILTERS.get(name, name)} leaves them out of training"
-            advice = f"{advice}; {setting}" if advice else setting
-        where = self.where if is_pairs else self.files[side]
-        return tally.finding(name, where, self.total, what, advice=advice, unit="pairs" if is_pairs else "lines")

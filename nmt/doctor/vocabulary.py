@@ -33,7 +33,6 @@ class Vocabulary:
     """Counts the tokens of texts.
 
     Args:
-        sides: The sides with their subwords; both may have the same ones.
         config: The settings, which say where the subwords come from.
     """
 
@@ -42,10 +41,10 @@ class Vocabulary:
         self._asked = config.data.subwords
         self._counts = [np.zeros(side.subwords.vocab_size, dtype=np.int64) for side in sides]
 
-    def look(self, text: Text, lines: Sequence[Sequence[str]], *, training: bool) -> list[Finding]:
+    def check(self, text: Text, lines: Sequence[Sequence[str]], *, training: bool) -> list[Finding]:
         """Tokenize the cleaned lines of each side, which start at the first line; return findings about unknown
         characters and, for training text, about sentences that are too long."""
-        told: list[Finding | None] = []
+        findings: list[Finding | None] = []
         too_long = np.zeros(len(lines[0]), dtype=bool)
         for side, counts, these, file in zip(self._sides, self._counts, lines, text.files, strict=True):
             rows = _units(side, these, file)
@@ -55,10 +54,10 @@ class Vocabulary:
             if training:
                 tokens = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
                 counts += np.bincount(tokens, minlength=len(counts))
-            told.append(_unknown(side, file, these, rows, unknown, self._advice))
+            findings.append(_unknown(side, file, these, rows, unknown, self._advice))
         if training:
-            told.append(_long(text, too_long, lines))
-        return found(told)
+            findings.append(_long(text, too_long, lines))
+        return found(findings)
 
     @property
     def _advice(self) -> str:
@@ -69,10 +68,9 @@ class Vocabulary:
         return f"{more}use units smaller than words, of a text that has these characters"
 
     def absurd(self, text: Text, share: float) -> list[Finding]:
-        """Return the findings about vocabularies most of whose tokens hardly ever occur; `share` is the checked part of
-        the training text."""
+        """Return findings about rarely used vocabularies; `share` is the checked part of the training text."""
         asked = self._asked.vocab_size
-        told = []
+        findings = []
         groups: dict[int, list[int]] = {}
         for number, side in enumerate(self._sides):
             groups.setdefault(id(side.subwords), []).append(number)
@@ -86,13 +84,12 @@ class Vocabulary:
                 advice = f"too few to learn a vector from: data.subwords.vocab_size is {asked}; {smaller} learns more"
                 if self._is_given:
                     advice = "too few to learn a vector from; they stay as the model of training.load_model has them"
-                told.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))
-        return told
+                findings.append(Finding("vocabulary", "warning", files, rare, len(counts), what, "units", (), advice))
+        return findings
 
 
 def _units(side: Side, lines: Sequence[str], file: str) -> list[list[int]]:
-    """Return the token ids of lines, which start at the first line. Raises DataError if a word does not have the
-    factors that it must have."""
+    """Return the token ids of lines. Raises DataError for a word with another number of factors."""
     subwords = side.subwords
     try:
         rows = subwords.encode(lines)

@@ -1,20 +1,31 @@
-"""Documents in many file formats: extract the text to translate, and write the file with the translations in its
-place."""
+"""Documents in many file formats: the text to translate, and the file with the translations in its place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import PurePath
 
-from nmt.documents.declared_encoding import Encoding, declared_text
+from nmt.documents.encodings import Encoding, declared_text, utf8_text
 from nmt.documents.limits import Limits
 from nmt.documents.passage import Passage, text_passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import html_passage
 from nmt.documents.xml_files import xml_file_passage
 from nmt.errors import DataError
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to read. name: its name in messages; splitter: splits paragraphs into sentences, if None each is one
+    sentence; languages: codes of source and target, for formats that name them; limits: of its contents."""
+
+    content: bytes
+    name: str = "document"
+    splitter: Splitter | None = None
+    languages: tuple[str, str] | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
@@ -25,65 +36,28 @@ class Document:
     write: Callable[[Sequence[str]], bytes]
 
 
-Reader = Callable[[bytes, str, Splitter | None], Document]
-"""Reads the bytes of a file with a name for messages. Raises DataError."""
+def _whole_file(
+    decode: Callable[[bytes, str], tuple[str, Encoding]], passage: Callable[[str, Splitter | None], Passage]
+) -> Callable[[File], Document]:
+    """Return a reader of files that consist of one passage."""
+
+    def read(file: File) -> Document:
+        text, encoding = decode(file.content, file.name)
+        return Document([passage(text, file.splitter)], lambda found: encoding.encoded(found[0]))
+
+    return read
 
 
-def text_of(content: bytes, name: str) -> tuple[str, bool]:
-    """Return the text of a file, and whether it begins with a byte-order mark. Raises DataError."""
-    marked = content.startswith(b"\xef\xbb\xbf")
-    try:
-        return content[3 * marked :].decode(), marked
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{name}: line {line} must be UTF-8, got byte {content[error.start]:#04x}; convert the text to UTF-8"
-        ) from None
-
-
-def bytes_of(text: str, marked: bool) -> bytes:
-    """Return the bytes of a file with this text."""
-    return b"\xef\xbb\xbf" * marked + text.encode()
-
-
-@dataclass(frozen=True)
-class _WholeFile:
-    """A writer of files that consist of one passage."""
-
-    encoding: Encoding
-
-    def __call__(self, found: Sequence[str]) -> bytes:
-        return self.encoding.encoded(found[0])
-
-
-def _read_text(content: bytes, name: str, splitter: Splitter | None) -> Document:
-    text, marked = text_of(content, name)
-    return Document([text_passage(text, splitter)], _WholeFile(Encoding(marked=marked)))
-
-
-def _marked_up(read: Callable[[str, Splitter | None], Passage]) -> Reader:
-    """Return a reader for a format whose files may declare their encoding."""
-
-    def reader(content: bytes, name: str, splitter: Splitter | None) -> Document:
-        found = declared_text(content)
-        if found is None:
-            text, marked = text_of(content, name)
-            found = text, Encoding(marked=marked)
-        return Document([read(found[0], splitter)], _WholeFile(found[1]))
-
-    return reader
-
-
-_READERS: dict[str, Reader | str] = {
-    "text": _read_text,
-    "html": _marked_up(html_passage),
-    "xml": _marked_up(xml_file_passage),
+_READERS: dict[str, Callable[[File], Document] | str] = {
+    "text": _whole_file(utf8_text, text_passage),
+    "html": _whole_file(declared_text, html_passage),
+    "xml": _whole_file(declared_text, xml_file_passage),
     "srt": "nmt.documents.formats.srt",
     "po": "nmt.documents.formats.po",
     "xliff": "nmt.documents.formats.xliff",
     "docx": "nmt.documents.formats.docx",
 }
-"""Readers of texts, or the modules whose `read` is a reader that also takes limits, and languages for headers."""
+"""Readers, or the modules whose `read` is a reader. They raise DataError."""
 
 FORMATS = tuple(_READERS)
 
@@ -122,23 +96,15 @@ def read_document(
     languages: tuple[str, str] | None = None,
     limits: Limits | None = None,
 ) -> Document:
-    """Read a document.
+    """Read a document. Raises DataError if the file is not of this format, or exceeds the limits, and NMTError if a
+    library that the format needs is not installed.
 
     Args:
-        content: The bytes of the file.
+        content, name, splitter, languages, limits: See `File`.
         form: One of FORMATS.
-        name: The name of the file in messages.
-        splitter: Splits paragraphs into sentences; if None, each paragraph is one sentence.
-        languages: Codes of source and target, for formats that name them in the file.
-        limits: Limits of the file's contents.
-
-    Raises:
-        DataError: The file is not of this format, or exceeds the limits.
-        NMTError: A library that the format needs is not installed.
     """
-    reader = _READERS[form]
-    if not isinstance(reader, str):
-        (limits or Limits()).check_content(len(content), name)
-        return reader(content, name, splitter)
-    found: Document = import_module(reader).read(content, name, splitter, languages, limits)
+    file, reader = File(content, name, splitter, languages, limits or Limits()), _READERS[form]
+    if form != "docx":  # its text is smaller or larger than the file, which is packed
+        file.limits.check_content(len(content), name)
+    found: Document = import_module(reader).read(file) if isinstance(reader, str) else reader(file)
     return found

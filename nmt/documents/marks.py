@@ -67,8 +67,7 @@ def with_marks(
 
 
 def _put_together(words: Sequence[TargetWord], glued: Set[int]) -> str:
-    """Return the words as a text, with no-break spaces between words that had one in the source and are still
-    adjacent."""
+    """Return the words as a text; no-break spaces of the source are kept between words that are still adjacent."""
     parts = [words[0].text] if words else []
     for one, other in pairwise(words):
         parts.append("\xa0" if other.source in glued and one.source == other.source - 1 else " ")
@@ -120,8 +119,7 @@ class _Layout:
         )
 
     def _divided(self) -> list[_Node]:
-        """Return the regions between the marks that divide the sentence, as nodes whose place in the translation is
-        set."""
+        """Return the regions between the dividing marks, as nodes whose place in the translation is set."""
         bounds = [-1, *self._cuts, len(self._marks)]
         found: list[_Node] = []
         low = begin = 0
@@ -234,8 +232,7 @@ class _Layout:
         return {n for n, (a, b) in enumerate(self._spans) if a < node.end and node.start < b}
 
     def _choose_span(self, node: _Node, parent: _Node) -> None:
-        """Choose the target words of an element: the span with the most words from the element and the fewest
-        others."""
+        """Choose an element's target words: the span with the most words of it and the fewest others."""
         own = self._source_words(node)
         best, total, start = 0.0, 0.0, parent.low
         node.low = node.high = parent.low
@@ -267,59 +264,48 @@ class _Layout:
         left.high = right.low = cut
 
     def _to_characters(self, node: _Node, parent: _Node) -> None:
-        """Set the character range of an element from its target words; adjacent punctuation that was outside stays
-        outside."""
+        """Set an element's characters from its target words; punctuation that was outside stays outside."""
         if node.low >= node.high:
             node.begin = node.stop = min(self._start_of(node.low), parent.stop)
             return
         node.begin, node.stop = self._words[node.low][0], self._words[node.high - 1][1]
         if not self._ends_there(node.low, 0, node.start):
-            node.begin += self._outside_at_begin(node)
+            node.begin += self._outside(node, at_end=False)
         if not self._ends_there(node.high - 1, 1, node.end):
-            node.stop -= self._outside_at_end(node)
+            node.stop -= self._outside(node, at_end=True)
         node.begin, node.stop = max(node.begin, parent.begin), min(node.stop, parent.stop)
 
     def _ends_there(self, t: int, side: int, at: int) -> bool:
-        """Return whether target piece t is a copy of a source piece that begins (side 0) or ends (side 1) at this
-        character."""
+        """Return whether piece t copies a source piece that begins (side 0) or ends (side 1) at a character."""
         n = self._sources[t]
         return 0 <= n < len(self._spans) and self._spans[n][side] == at and self._is_copy(t, n)
 
-    def _outside_at_begin(self, node: _Node) -> int:
-        """Return how many characters of the first target word stay before an element that begins inside a source word:
-        a copy of the characters before it, or what remains of the word without the element's part."""
-        head = self._source[: node.start].rpartition(" ")[2]
-        word = self._target[node.begin : self._words[node.low][1]]
+    def _outside(self, node: _Node, *, at_end: bool) -> int:
+        """Return how many characters of the first or last target word stay outside an element that begins or ends
+        inside a source word: a copy of the characters there, or what remains of the word without the element's part."""
         inner = self._source[node.start : node.end]
-        if not head or inner[:1].isspace():
+        edge = self._source[: node.start].rpartition(" ")[2]
+        word = self._target[node.begin : self._words[node.low][1]]
+        if at_end:  # the same, read from the end
+            word = self._target[max(node.begin, self._words[node.high - 1][0]) : node.stop][::-1]
+            edge, inner = self._source[node.end :].partition(" ")[0][::-1], inner[::-1]
+        if not edge or inner[:1].isspace():
             return 0
-        if len(head) < len(word) and word[: len(head)].casefold() == head.casefold():
-            return len(head)
+        if len(edge) < len(word) and word[: len(edge)].casefold() == edge.casefold():
+            return len(edge)
         if " " not in inner and len(inner) < len(word) and word[-len(inner) :].casefold() == inner.casefold():
             return len(word) - len(inner)
-        opening = head[-1]
-        return 0 if opening.isalnum() else min(len(word) - len(word.lstrip(opening)), len(word) - 1)
-
-    def _outside_at_end(self, node: _Node) -> int:
-        """Return how many characters of the last target word stay after the element; like `_outside_at_begin`."""
-        tail = self._source[node.end :].partition(" ")[0]
-        word = self._target[max(node.begin, self._words[node.high - 1][0]) : node.stop]
-        inner = self._source[node.start : node.end]
-        if not tail or inner[-1:].isspace():
-            return 0
-        if len(tail) < len(word) and word[-len(tail) :].casefold() == tail.casefold():
-            return len(tail)
-        if " " not in inner and len(inner) < len(word) and word[: len(inner)].casefold() == inner.casefold():
-            return len(word) - len(inner)
-        bare = word.rstrip(_CLOSING)
-        return len(word) - len(bare) if tail[0] in _CLOSING and bare else 0
+        sign = edge[-1]
+        if at_end:
+            bare = word.lstrip(_CLOSING)
+            return len(word) - len(bare) if sign in _CLOSING and bare else 0
+        return 0 if sign.isalnum() else min(len(word) - len(word.lstrip(sign)), len(word) - 1)
 
     def _start_of(self, t: int) -> int:
         return self._words[t][0] if t < len(self._words) else len(self._target)
 
     def _point(self, node: _Node) -> int:
-        """Return the character before which a single mark goes: next to the translation of the word that it was next
-        to."""
+        """Return the character before which a single mark goes: at the translation of its neighbour."""
         at = node.start
         for n, (start, end) in enumerate(self._spans):
             glued = at == end and not self._source[at : at + 1].strip()
@@ -339,8 +325,7 @@ class _Layout:
 
     @staticmethod
     def _move_out(point: _Node, elements: list[_Node]) -> None:
-        """Move a mark that was outside an element out of it: before the element if it was before it, otherwise after
-        it."""
+        """Move a mark that was outside an element out of it, to the side where it was."""
         for one in elements:
             if one.begin < point.begin < one.stop or (one.begin == point.begin < one.stop and point.first > one.first):
                 point.begin = point.stop = one.begin if point.first < one.first else one.stop

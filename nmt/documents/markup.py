@@ -28,8 +28,7 @@ _RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title p
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece [start, end) of the text. name: the element's name in lower case; attributes: the ranges of attribute
-    values."""
+    """A piece [start, end) of the text. name: in lower case; attributes: the ranges of their values."""
 
     kind: PieceKind
     start: int
@@ -113,8 +112,7 @@ class _Scanner:
         return Piece("declaration", at, end)
 
     def _end_of_type(self, at: int) -> int:
-        """Return the position after a document type, whose internal subset may contain >, quotes and comments; 0 if it
-        does not end."""
+        """Return the position after a document type with its internal subset; 0 if it does not end."""
         depth = 0
         while found := _SUBSET.search(self._text, at):
             sign = found[0]

@@ -48,12 +48,23 @@ class Sentence:
     @cached_property
     def is_capitals(self) -> bool:
         """Return whether it is written in capitals, ignoring placeholders."""
-        return _is_capitals(self.text, self.placeholders)
+        bounds = [0, *(at for one in self.placeholders for at in (one.start, one.end)), len(self.text)]
+        text = "".join(self.text[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True))
+        return not any(map(str.islower, text)) and sum(map(str.isupper, text)) >= _LEAST_CAPITALS
 
     @property
     def asked(self) -> str:
-        """Return the text to translate: in sentence case if the sentence is all capitals."""
-        return _sentence_case(self.text, self.placeholders) if self.is_capitals else self.text
+        """Return the text to translate: in lower case except for the first letter if the sentence is all capitals."""
+        if not self.is_capitals:
+            return self.text
+        parts, at = [], 0
+        for one in self.placeholders:
+            parts += [self.text[at : one.start].lower(), one.text]
+            at = one.end
+        lowered = "".join([*parts, self.text[at:].lower()])
+        first = next((n for n, c in enumerate(lowered) if c.isalpha()), 0)
+        inside = any(one.start <= first < one.end for one in self.placeholders)
+        return lowered if inside else lowered[:first] + lowered[first : first + 1].upper() + lowered[first + 1 :]
 
     @property
     def needs_detail(self) -> bool:
@@ -61,8 +72,7 @@ class Sentence:
         return bool(self.marks or self.placeholders or self.glued)
 
     def translated(self, translation: Translation) -> str:
-        """Return the translated sentence with its marks and white space; the source as written if the translation
-        equals it."""
+        """Return the translated sentence with its marks and white space; as written if nothing has changed."""
         text = self.asked
         if translation.text == text:
             return self.before + self.raw + self.after
@@ -128,28 +138,3 @@ def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
             start = len(piece) - len(piece.lstrip())
             parts.append(Sentence(bare, piece[:start], piece[start + len(bare) :], bare))
     return Passage(tuple(parts))
-
-
-def _is_capitals(text: str, placeholders: list[Placeholder]) -> bool:
-    """Return whether a sentence is written in capitals, ignoring placeholders."""
-    bounds = [0, *(at for one in placeholders for at in (one.start, one.end)), len(text)]
-    text = "".join(text[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True))
-    capitals = 0
-    for c in text:
-        if c.islower():
-            return False
-        capitals += c.isupper()
-    return capitals >= _LEAST_CAPITALS
-
-
-def _sentence_case(text: str, placeholders: list[Placeholder]) -> str:
-    """Return the text in lower case except for the first letter; placeholders are unchanged."""
-    parts, at = [], 0
-    for one in placeholders:
-        parts += [text[at : one.start].lower(), one.text]
-        at = one.end
-    parts.append(text[at:].lower())
-    lowered = "".join(parts)
-    first = next((n for n, c in enumerate(lowered) if c.isalpha()), 0)
-    inside = any(one.start <= first < one.end for one in placeholders)
-    return lowered if inside else lowered[:first] + lowered[first : first + 1].upper() + lowered[first + 1 :]

@@ -23,8 +23,7 @@ as a model would read only their beginning."""
 
 
 def pieces(text: str, splitter: Splitter | None) -> list[str]:
-    """Return the sentences of a text, none longer than LONGEST_SENTENCE; without a splitter, the text is one
-    sentence."""
+    """Return the sentences of a text, or the text without a splitter, none longer than LONGEST_SENTENCE."""
     found: list[str] = []
     for one in splitter(text) if splitter is not None else [text]:
         at = 0

@@ -22,8 +22,7 @@ _BLANK = "blank"
 
 
 class _Item(NamedTuple):
-    """A tag, text, or white space at an edge, at a character of a sentence; number: the index among the paragraph's
-    tags."""
+    """A tag, text or white space at an edge, at a character; number: among the paragraph's tags."""
 
     raw: str
     at: int
@@ -72,8 +71,7 @@ class Paragraph:
         self._length += len(text)
 
     def add_tag(self, raw: str, kind: Literal["open", "close", "alone"], name: str) -> None:
-        """Add a tag. An end tag closes the innermost open element if its name matches; otherwise no open element gets a
-        partner."""
+        """Add a tag. An end tag closes the innermost open element only if its name matches."""
         number = len(self._partners)
         partner = None
         if kind == "open":
@@ -165,15 +163,11 @@ class Paragraph:
             _joined(items[high:]),
             _joined(inner),
             tuple(marks),
-            self._escape(glued, first),
+            {**HTML_ESCAPES, 0xA0: self._raws[first + glued[0]]} if glued else HTML_ESCAPES,  # as in the source
             head=_joined([one for one in inner if one.kind == _BLANK and one.at < first]),
             tail=_joined([one for one in inner if one.kind == _BLANK and one.at >= last]),
             glued=glued,
         )
-
-    def _escape(self, glued: tuple[int, ...], first: int) -> dict[int, str]:
-        """Return how characters of a translation are written; a no-break space is written as in the source."""
-        return {**HTML_ESCAPES, 0xA0: self._raws[first + glued[0]]} if glued else HTML_ESCAPES
 
 
 def _joined(items: list[_Item]) -> str:

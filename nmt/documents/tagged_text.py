@@ -34,19 +34,17 @@ class Token:
     name: str = ""
 
 
-def html_tokens(text: str, ignored: frozenset[str] = frozenset()) -> list[Token]:
-    """Return the tokens of HTML, however malformed: together they are the text. ignored: elements whose content is
-    kept."""
-    pieces = scan(text)
+def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: bool = False) -> list[Token]:
+    """Return the tokens of HTML, however malformed, or of a piece of XML in which any element may be inline: together
+    they are the text. ignored: elements whose content is kept."""
+    pieces = scan(text, is_xml=is_xml)
     kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, ignored)}
-    return _symbols_whole(_tokens(text, pieces, whole_elements(pieces, kept, is_xml=False), _html_kind))
+    xml_kinds: dict[str, Kind] = {"text": "text", "start": "open", "end": "close"}
 
+    def kind_of(n: int) -> Kind:
+        return xml_kinds.get(pieces[n].kind, "alone") if is_xml else _html_kind(pieces[n])
 
-def xml_tokens(text: str, ignored: frozenset[str] = frozenset()) -> list[Token]:
-    """Return the tokens of a piece of XML in which any element may be inline."""
-    pieces = scan(text, is_xml=True)
-    kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, ignored)}
-    return _symbols_whole(_tokens(text, pieces, whole_elements(pieces, kept, is_xml=True), _snippet_kind))
+    return _symbols_whole(tokens_of(text, pieces, kept, kind_of, is_xml=is_xml))
 
 
 def _is_kept(piece: Piece, text: str, ignored: frozenset[str]) -> bool:
@@ -75,23 +73,19 @@ def _html_kind(piece: Piece) -> Kind:
     return "wall"
 
 
-def _snippet_kind(piece: Piece) -> Kind:
-    kinds: dict[str, Kind] = {"text": "text", "start": "open", "end": "close"}
-    return kinds.get(piece.kind, "alone")
-
-
-def _tokens(
-    text: str, pieces: list[Piece], whole: list[tuple[int, int]], kind_of: Callable[[Piece], Kind]
+def tokens_of(
+    text: str, pieces: list[Piece], kept: set[int], kind_of: Callable[[int], Kind], *, is_xml: bool
 ) -> list[Token]:
-    """Return the tokens of pieces; each range of `whole` becomes a single token."""
+    """Return the tokens of pieces, whose kinds `kind_of` returns by their number; the elements that begin at the pieces
+    `kept` become a single token each."""
     found: list[Token] = []
     at = 0
-    for first, last in [*whole, (len(pieces), len(pieces))]:
-        found += [Token(kind_of(one), text[one.start : one.end], one.name) for one in pieces[at:first]]
+    for first, last in [*whole_elements(pieces, kept, is_xml=is_xml), (len(pieces), len(pieces))]:
+        found += [Token(kind_of(n), text[pieces[n].start : pieces[n].end], pieces[n].name) for n in range(at, first)]
         if first < last:
             one, other = pieces[first], pieces[last - 1]
             # An element without an end tag stays where it is: if moved, it would end elsewhere.
-            stays = kind_of(one) == "wall" or other.kind != "end" or other.name != one.name
+            stays = kind_of(first) == "wall" or other.kind != "end" or other.name != one.name
             found.append(Token("wall" if stays else "alone", text[one.start : other.end], one.name))
         at = last
     return found
@@ -125,7 +119,7 @@ def html_passage(text: str, splitter: Splitter | None = None, ignored: frozenset
 
 def xml_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()) -> Passage:
     """Return the passage of a piece of XML in which any element may be inline."""
-    return tagged_passage(xml_tokens(text, ignored), splitter)
+    return tagged_passage(html_tokens(text, ignored, is_xml=True), splitter)
 
 
 def tagged_passage(

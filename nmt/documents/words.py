@@ -107,8 +107,7 @@ def keep_placeholders(
 
 @dataclass
 class _Copy:
-    """A placeholder that is already in a word of the translation; is_taken: whether it is matched to one of the
-    source."""
+    """A placeholder in a word of the translation; is_taken: whether it is matched to one of the source."""
 
     word: TargetWord
     is_taken: bool = False
@@ -131,8 +130,7 @@ class _Copies:
                 self._others.append(word)
 
     def take(self, group: list[Placeholder], number: int) -> list[TargetWord] | None:
-        """Match the placeholders of one source word and return the words that contain them, preferring aligned ones;
-        None if any of them is missing."""
+        """Return the words that contain a source word's placeholders, aligned ones first; None if one is missing."""
         taken: list[tuple[_Copy, list[_Copy]]] = []
         for one in group:
             every, of_source = self._of(one)
@@ -164,16 +162,14 @@ class _Copies:
         return self._found[key]
 
     def _holding(self, one: Placeholder, key: str) -> list[TargetWord]:
-        """Return the words that contain a placeholder, once per occurrence: literally, or as a number with other
-        separators."""
+        """Return the words with a placeholder, once per occurrence: literally, or with other separators."""
         words = self._others if one.is_number else self._words
         as_it_is = [w for w in words for _ in range(w.text.count(one.text))] if one.text in self._whole else []
         return self._numbers.get(key, []) + as_it_is if one.is_number else as_it_is
 
 
 class _Changes:
-    """Changes to the words of a translation: replacements and insertions. Indices are stable until `words` applies
-    them."""
+    """Replacements and insertions in the words of a translation; `words` applies them."""
 
     def __init__(self, words: list[TargetWord]) -> None:
         self._old = words
@@ -219,8 +215,7 @@ def _leading(text: str, before: str) -> str:
 
 
 def _trailing(text: str, behind: str) -> str:
-    """Return the clause-final punctuation at the end of a word, and the punctuation that the source has after its
-    placeholder."""
+    """Return the clause-final punctuation of a word, and what the source has after its placeholder."""
     bare = text.rstrip(".,;:!?…" + "".join(c for c in behind if not c.isalnum()))
     return text[len(bare) :] if bare else ""
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nmt.documents.elements import whole_elements
 from nmt.documents.markup import Piece, scan
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import Kind, Token, tagged_passage, value
+from nmt.documents.tagged_text import Kind, tagged_passage, tokens_of, value
 
 _INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q ruby s small span strike strong sub sup tt u "
@@ -51,11 +49,6 @@ class _Element:
 def xml_file_passage(text: str, splitter: Splitter | None = None) -> Passage:
     """Return the passage of an XML file. Elements divide the text, except inline ones: those next to text of their
     parent, or known by name."""
-    return tagged_passage(list(_tokens(text)), splitter, "xml")
-
-
-def _tokens(text: str) -> Iterable[Token]:
-    """Yield tokens that together are the text."""
     pieces = scan(text, is_xml=True)
     elements, owners = _elements(pieces, text)
     root = _local(elements[1].name) if len(elements) > 1 else ""
@@ -63,16 +56,8 @@ def _tokens(text: str) -> Iterable[Token]:
         root = ""
     opaque = _OPAQUE | _ROOTS.get(root, frozenset())
     kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, root, opaque)}
-    at = 0
-    for first, last in [*whole_elements(pieces, kept, is_xml=True), (len(pieces), len(pieces))]:
-        for n in range(at, first):
-            yield Token(_kind(pieces[n], elements, owners[n]), text[pieces[n].start : pieces[n].end], pieces[n].name)
-        if first < last:
-            one, other = pieces[first], pieces[last - 1]
-            is_whole = other.kind == "end" and other.name == one.name
-            inline = is_whole and _is_inline(elements, owners[first])
-            yield Token("alone" if inline else "wall", text[one.start : other.end], one.name)
-        at = last
+    tokens = tokens_of(text, pieces, kept, lambda n: _kind(pieces[n], elements, owners[n]), is_xml=True)
+    return tagged_passage(tokens, splitter, "xml")
 
 
 def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool:
@@ -87,8 +72,7 @@ def _is_kept(piece: Piece, text: str, root: str, opaque: frozenset[str]) -> bool
 
 
 def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]]:
-    """Return the elements, the first one being the file, and for each piece the index of the element that it opens,
-    closes or belongs to."""
+    """Return the elements, the first being the file, and the index of each piece's element."""
     elements = [_Element("", -1)]
     owners: list[int] = []
     opened = [0]

@@ -7,15 +7,15 @@ all of their kind.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt.config import config_from_dict
+from nmt.train.checkpoints.start import merge
 
 _WORDS = "a the red blue big small house dog cat tree man sees finds has one two three and or with".split()
 _LINES = 64
@@ -41,7 +41,7 @@ def standard_jobs() -> Iterator[Job]:
     for cell in _USUAL:
         yield from _typed(cell, _translation(cell), thorough=True)
         for name, change in _CHANGES.items():
-            yield from _typed(f"{cell}, {name}", change(_translation(cell)))
+            yield from _typed(f"{cell}, {name}", merge(_translation(cell), {"model": change}))
     for cell in _OTHERS:
         yield from _typed(cell, _translation(cell))
     for layers in (1, 2):
@@ -63,36 +63,19 @@ def _translation(cell: str) -> dict[str, Any]:
     }
 
 
-def _with_dropout(settings: dict[str, Any]) -> dict[str, Any]:
-    for side in ("encoder", "decoder"):
-        settings["model"][side]["embeddings"]["dropout"] = 0.2
-    settings["model"]["decoder"]["hidden_dropout"] = 0.2
-    return settings
-
-
-def _deep(settings: dict[str, Any]) -> dict[str, Any]:
-    for side in ("encoder", "decoder"):
-        settings["model"][side] |= {"num_layers": 2, "dropout": 0.2}
-    return _with_dropout(settings)
-
-
-def _no_feeding(settings: dict[str, Any]) -> dict[str, Any]:
-    settings["model"]["decoder"]["input_feeding"] = False
-    return settings
-
-
-def _attention(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
-    settings["model"]["decoder"]["attention"] = kind
-    return settings
-
-
-_CHANGES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "dropout": _with_dropout,
-    "deep": _deep,
-    "no feeding": _no_feeding,
-    "general": partial(_attention, "general"),
-    "dot": partial(_attention, "dot"),
+_DROPOUT = {
+    "encoder": {"embeddings": {"dropout": 0.2}},
+    "decoder": {"embeddings": {"dropout": 0.2}, "hidden_dropout": 0.2},
 }
+_LAYERS = {"num_layers": 2, "dropout": 0.2}
+_CHANGES: dict[str, dict[str, Any]] = {
+    "dropout": _DROPOUT,
+    "deep": merge(_DROPOUT, {"encoder": _LAYERS, "decoder": _LAYERS}),
+    "no feeding": {"decoder": {"input_feeding": False}},
+    "general": {"decoder": {"attention": "general"}},
+    "dot": {"decoder": {"attention": "dot"}},
+}
+"""Changes to the model's section."""
 
 
 def _language_model(layers: int) -> dict[str, Any]:
@@ -124,8 +107,7 @@ def run_job_aside(job: Job, threads: int) -> None:
 
 
 def run_job(job: Job, folder: Path, threads: int) -> None:
-    """Train a model for two updates, then translate; all files go into `folder`. Raises NMTError if the settings are
-    wrong."""
+    """Train for two updates, then translate, in `folder`. Raises NMTError if the settings are wrong."""
     from nmt.storage.quantised_model import save_quantised
     from nmt.storage.saved_model import load_saved_model
     from nmt.train.run.trainer import Trainer

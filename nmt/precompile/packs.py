@@ -16,12 +16,12 @@ from nmt.rnn.kernels.machine_code.native import Native, before_compiling
 from nmt.rnn.kernels.machine_code.recipes import Recipe, native_of, recipe_of
 from nmt.rnn.kernels.machine_code.store import Record, store, write_pack
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 _THREADS = 2
 """Threads of the jobs on any machine: one more function runs where threads share work."""
 
 
-def recipes_of(jobs: Iterable[Job], say: Say) -> list[Recipe]:
+def recipes_of(jobs: Iterable[Job], notify: Notify) -> list[Recipe]:
     """Run the jobs in this process and return the recipes of all functions that they use, in a fixed order."""
     found: dict[str, Recipe] = {}
 
@@ -35,7 +35,7 @@ def recipes_of(jobs: Iterable[Job], say: Say) -> list[Recipe]:
         for job in jobs:
             before = len(found)
             run_job_aside(job, _THREADS)
-            say(f"{job.name}: {len(found) - before} functions")
+            notify(f"{job.name}: {len(found) - before} functions")
     finally:
         before_compiling.remove(note)
     return [found[key] for key in sorted(found)]
@@ -53,15 +53,15 @@ def compile_all(recipes: Sequence[Recipe], environment: dict[str, str]) -> None:
                 done.check_returncode()
 
 
-def make_packs(recipes: Sequence[Recipe], folder: Path, levels: Sequence[str], say: Say) -> None:
+def make_packs(recipes: Sequence[Recipe], folder: Path, levels: Sequence[str], notify: Notify) -> None:
     """Write `LEVEL.pack` into a folder for each level."""
     for level in levels:
         environment = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": "1"}
         compile_all(recipes, environment)
-        say(f"{level}: {len(recipes)} functions compiled")
+        notify(f"{level}: {len(recipes)} functions compiled")
         path = folder / f"{level}.pack"
         _run("pack", [str(path), *recipes], environment).check_returncode()
-        say(f"{path}: {path.stat().st_size:,} bytes")
+        notify(f"{path}: {path.stat().st_size:,} bytes")
 
 
 def _run(work: str, argument: Sequence[object], environment: dict[str, str]) -> subprocess.CompletedProcess[bytes]:

@@ -13,8 +13,7 @@ _MARGIN = 12
 
 
 def attention_svg(weights: np.ndarray, src_words: Sequence[str], tgt_words: Sequence[str]) -> str:
-    """Return a grid of attention weights [T, S], with target words as rows and source words as columns; darker means
-    more attention."""
+    """Return a grid of attention weights [T, S], target words by source words; darker means more."""
     left = _MARGIN + _LETTER * max(map(len, tgt_words), default=0)
     top = _MARGIN + _LETTER * max(map(len, src_words), default=0)
     width, height = left + _CELL * len(src_words) + _MARGIN, top + _CELL * len(tgt_words) + _MARGIN

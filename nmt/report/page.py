@@ -32,9 +32,7 @@ def report_page(runs: Sequence[Run], pictures: Pictures | None = None, title: st
     """Return the HTML page of one or more runs.
 
     Args:
-        runs: The runs to show.
         pictures: Pictures of attention, shown below the translations.
-        title: Title and heading of the page.
     """
     sections = [
         _summary(runs),
@@ -105,32 +103,21 @@ def _summary(runs: Sequence[Run]) -> str:
         if (width := run.intervals.get(int(as_number(best.get("update"))))) is not None and "bleu" in best:
             bleu += f" ± {width:.2f}"
         rows.append(
-            (
-                _label(runs, run),
-                _number(start.get("parameters"), ",d"),
-                _number(run.updates, ",d"),
-                _number(run.minutes, ",.1f"),
-                _number(best.get("update"), ",d"),
-                bleu,
-                _number(best.get("chrf")),
-                _number(best.get("ppl")),
-                _number(test.get("bleu")),
-                _number(run.speed, ",.0f"),
-            )
+            {
+                "run": _label(runs, run),
+                "parameters": _number(start.get("parameters"), ",d"),
+                "updates": _number(run.updates, ",d"),
+                "minutes": _number(run.minutes, ",.1f"),
+                "best at": _number(best.get("update"), ",d"),
+                "BLEU": bleu,
+                "chrF": _number(best.get("chrf")),
+                "perplexity": _number(best.get("ppl")),
+                "test BLEU": _number(test.get("bleu")),
+                "tokens/s": _number(run.speed, ",.0f"),
+            }
         )
-    heads = (
-        "run",
-        "parameters",
-        "updates",
-        "minutes",
-        "best at",
-        "BLEU",
-        "chrF",
-        "perplexity",
-        "test BLEU",
-        "tokens/s",
-    )
-    return f"<section><h2>Runs</h2>{_table(heads, rows)}{_signatures(runs)}</section>"
+    table = _table(list(rows[0]), (list(row.values()) for row in rows))
+    return f"<section><h2>Runs</h2>{table}{_signatures(runs)}</section>"
 
 
 def _signatures(runs: Sequence[Run]) -> str:
@@ -222,15 +209,10 @@ def _doctor(run: Run) -> str:
     parts = []
     for one in run.findings["findings"]:
         if isinstance(one, dict):
-            facts = (
-                str(one.get("where", "")),
-                f"{one.get('count', '')} of {one.get('total', '')}",
-                str(one.get("what", "")),
-            )
-            numbers = ", ".join(
-                str(example.get("line")) for example in one.get("examples", ()) if isinstance(example, dict)
-            )
-            parts.append((escape(str(one.get("name", ""))), *map(escape, facts), escape(numbers)))
+            name, where, count, total, what = (one.get(key, "") for key in ("name", "where", "count", "total", "what"))
+            examples = [example for example in one.get("examples", ()) if isinstance(example, dict)]
+            numbers = ", ".join(str(example.get("line")) for example in examples)
+            parts.append([escape(str(fact)) for fact in (name, where, f"{count} of {total}", what, numbers)])
     table = _table(("finding", "where", "how many", "what", "lines"), parts) if parts else "<p>Nothing.</p>"
     return f"<section><h2>Found in the corpus: {escape(run.name)}</h2>{table}</section>"
 

@@ -79,10 +79,7 @@ class Run:
 
 def read_run(folder: Path) -> Run:
     """Return the run in a model folder. If a run resumed after a crash repeated some updates, the later events count.
-
-    Raises:
-        DataError: There is no metrics.jsonl, or it cannot be read.
-    """
+    Raises DataError if there is no metrics.jsonl, or it cannot be read."""
     run = Run(shown(folder), folder)
     path = folder / METRICS_NAME
     raw: dict[str, dict[int, tuple[Any, ...]]] = {kind: {} for kind in _CURVES}
@@ -157,8 +154,7 @@ def _events(file: Any, run: Run) -> Iterator[dict[str, Any]]:
 
 
 def _note(run: Run, raw: dict[str, dict[int, tuple[Any, ...]]], event: dict[str, Any]) -> None:
-    """Add one event to a run, and to `raw` the data of its curves by update: seconds, and the values of its kind's
-    keys."""
+    """Add one event to a run, and its seconds and values to `raw`, the data of the curves by update."""
     kind, update = event["event"], event.get("update")
     run.events[kind] = event
     if kind == "validation" and event.get("best"):

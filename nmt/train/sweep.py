@@ -91,9 +91,6 @@ class Sweep:
     """The runs of a grid.
 
     Args:
-        config_file: The config file of all runs.
-        folder: The folder that contains their folders.
-        jobs: The runs that `plan` returned.
         command: The command that starts nmt-train, to which config and options are added.
         options: Options of every run, in addition to its own settings.
     """
@@ -106,19 +103,17 @@ class Sweep:
     _running: dict[int, tuple[Job, subprocess.Popen[bytes], float]] = field(default_factory=dict)
     _signal: int | None = None
 
-    def run(self, processes: int, say: Callable[[str], None], show: Callable[[str], None] | None = None) -> int | None:
-        """Run the jobs that have not ended yet, `processes` at a time; a failed run does not end the others.
+    def run(
+        self, processes: int, notify: Callable[[str], None], show: Callable[[str], None] | None = None
+    ) -> int | None:
+        """Run the jobs that have not ended yet, `processes` at a time; a failed run does not end the others. Raises
+        CheckpointError if the folder cannot be written, or another sweep is using it.
 
         Args:
-            processes: Number of runs in parallel.
-            say: Receives a line when a run begins or ends and, without `show`, a line of progress once a minute.
-            show: Receives the progress continuously.
+            notify: Receives a line when a run begins or ends and, without `show`, a line of progress once a minute.
 
         Returns:
             The signal that ended the sweep, after the active runs have saved; None if all runs have ended.
-
-        Raises:
-            CheckpointError: The folder cannot be written, or another sweep is using it.
         """
         with self._own_folder(), self._signals():
             self._load_results()
@@ -126,26 +121,26 @@ class Sweep:
             began, done_before = time.monotonic(), len(self.jobs) - len(waiting)
             reported_at = began
             if done_before:
-                say(f"sweep: {done_before} of {len(self.jobs)} runs have ended before")
+                notify(f"sweep: {done_before} of {len(self.jobs)} runs have ended before")
             while waiting or self._running:
                 while waiting and len(self._running) < processes and self._signal is None:
                     job = waiting.pop(0)
                     self._start(job)
-                    say(f"sweep: begun {job.folder.name}")
+                    notify(f"sweep: begun {job.folder.name}")
                 for job in self._ended():
                     self._save()
                     done = sum(one.result is not None or bool(one.error) for one in self.jobs)
                     pace = (time.monotonic() - began) / max(1, done - done_before)
                     left = format_seconds(pace * (len(self.jobs) - done))
                     what = job.error or "done"
-                    say(f"sweep: ended {job.folder.name}: {what}; {done} of {len(self.jobs)}, left {left}")
+                    notify(f"sweep: ended {job.folder.name}: {what}; {done} of {len(self.jobs)}, left {left}")
                 if self._signal is not None and not self._running:
                     return self._signal
                 if show is not None:
                     show(self._progress())
                 elif self._running and time.monotonic() - reported_at >= _REPORT_SECONDS:
                     reported_at = time.monotonic()
-                    say(f"sweep: {self._progress()}")
+                    notify(f"sweep: {self._progress()}")
                 time.sleep(_POLL_SECONDS)
             self._save()
         return None
@@ -253,16 +248,11 @@ def plan(
     config_file: str, overrides: Sequence[str], grid: Grid, seeds: int, folder: Path | None
 ) -> tuple[Path, list[Job]]:
     """Return the folder of the sweep and its runs: every combination of the grid's values, with each of `seeds` seeds,
-    all checked.
+    all checked. Raises ConfigError if a combination is not valid.
 
     Args:
-        config_file, overrides: The settings that all runs share.
-        grid: The settings that vary.
         seeds: Number of runs of each combination, with the config's seed and those that follow it.
         folder: The folder for the runs' folders; None uses the config's model_dir.
-
-    Raises:
-        ConfigError: A combination is not valid.
     """
     from nmt.config import load_config
 

@@ -30,7 +30,7 @@ class Played:
     def __init__(self, rank, size, barrier, held):
         self.rank, self.size, self._barrier, self._held = rank, size, barrier, held
 
-    def all_say(self, value):
+    def all_gather(self, value):
         self._held[self.rank] = value
         self._barrier.wait(30)
         found = list(self._held)
@@ -39,7 +39,7 @@ class Played:
 
     def gathered(self, own, dtype):
         pieces = {}
-        for of_one in self.all_say(dict(own)):
+        for of_one in self.all_gather(dict(own)):
             assert not pieces.keys() & of_one.keys(), "a piece is one reader's"
             pieces |= of_one
         return end_to_end(pieces, dtype)

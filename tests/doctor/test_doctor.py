@@ -212,15 +212,15 @@ def test_near_lines_are_those_of_the_definition():
     drawn = random.Random(6)
     changed = [" ".join(word for word in line.split() if drawn.random() > 0.06) for line in lines]
     changed = [line for line in changed if len(line.replace(" ", "")) >= 16]
-    found = {(m.number, m.held_out) for m in OverlapIndex(lines, every=True).look(changed)}
+    found = {(m.number, m.held_out) for m in OverlapIndex(lines, every=True).find(changed)}
     want = {(i, j) for i, a in enumerate(changed) for j, b in enumerate(lines) if jaccard(a, b) >= 0.8}
     assert found <= want and len(want - found) <= 0.01 * len(want) and len(want) > 100
 
 
 def test_near_ignores_case_punctuation_and_spaces_of_short_lines_too():
     index = OverlapIndex(["Guten Tag!", "", "Nein."])
-    found = index.look(["guten tag", "GUTEN, TAG", "", "Neun."])
+    found = index.find(["guten tag", "GUTEN, TAG", "", "Neun."])
     assert [(m.number, m.held_out, m.likeness) for m in found] == [(0, 0, Likeness.NEAR), (1, 0, Likeness.NEAR)]
-    assert index.look(["Guten Tag!"])[0].likeness == Likeness.EXACT
+    assert index.find(["Guten Tag!"])[0].likeness == Likeness.EXACT
     np.testing.assert_array_equal(index.likeness, [Likeness.EXACT, Likeness.NONE, Likeness.NONE])
-    assert OverlapIndex([]).look(["anything"]) == []
+    assert OverlapIndex([]).find(["anything"]) == []

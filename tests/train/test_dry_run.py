@@ -16,7 +16,7 @@ from nmt.train.planning.batch_size import SIZES, choose_batch_size, forecast
 from nmt.train.planning.cost_report import cost_report
 from nmt.train.planning.dry_run import DryRun
 from nmt.train.planning.profile_table import OTHER, profile_page
-from nmt.train.planning.ranks_plan import bytes_of, efficiency
+from nmt.train.planning.ranks_plan import Bytes, bytes_of, update_seconds
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.dealing import Dealing
 from nmt.train.updates.state import TrainingState
@@ -188,6 +188,10 @@ def test_a_plan_for_ranks_is_bounded_by_compute_and_by_the_network(tmp_path: Pat
     assert sizes.dense == whole and sizes.early + sizes.late <= whole
     half = bytes_of(tried.model, Dealing(tried.batches, 4), "bfloat16")
     assert half.early + half.late == (sizes.early + sizes.late) / 2
+
+    def efficiency(compute: float, sizes: Bytes, counts: list[int], speed: float) -> list[float]:
+        return [compute / update_seconds(compute, sizes, ranks, speed) for ranks in counts]
+
     assert efficiency(1.0, sizes, [1, 2], 1e12) == pytest.approx([1.0, 1.0], abs=1e-2)
     slow = efficiency(1e-3, sizes, [1, 2, 8, 64], 1e5)
     assert slow == sorted(slow, reverse=True) and slow[0] == 1.0 and slow[-1] < 0.1

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from nmt.config import config_from_dict
+from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import ConfigError
+from nmt.train.tasks.prepare import sides_of_sample
 from tests.train import fake_model
 
 
@@ -29,3 +31,12 @@ def test_weights_leave_something_in_every_epoch(make_trainer: Any, tmp_path: Any
             trainer.run()
     else:
         assert trainer.run().update == 3
+
+
+def test_texts_are_checked_with_a_list_of_words_that_the_settings_name(tmp_path: Any) -> None:
+    (tmp_path / "words.spm").write_bytes(Vocabulary(["one", "two"]).model_bytes)
+    data = {"train": "t", "dev": "d", "src": {"lang": "a"}, "tgt": {"lang": "b"}}
+    data["subwords"] = {"joint": True, "model_file": str(tmp_path / "words.spm")}
+    config = config_from_dict({"model_dir": str(tmp_path / "model"), "data": data})
+    src, tgt = sides_of_sample(config, [["one three"], ["two"]], lambda text: None)
+    assert src.subwords is tgt.subwords and src.subwords.encode(["one three two"]) == [[4, 1, 5]]

@@ -38,7 +38,7 @@ needs_mpi = pytest.mark.skipif(not HAS_MPI, reason="needs mpi4py and mpiexec: pi
 
 def test_a_process_by_itself_is_rank_0_of_1():
     ranks = Ranks()
-    assert (ranks.rank, ranks.size, ranks.all_say(3), ranks.first_says(4)) == (0, 1, [3], 4)
+    assert (ranks.rank, ranks.size, ranks.all_gather(3), ranks.broadcast(4)) == (0, 1, [3], 4)
     assert ranks.collect(lambda: 5) == [5] and ranks.reduction({}, "float32") is None and not ranks.warnings(2)
 
 

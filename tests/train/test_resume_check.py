@@ -24,7 +24,7 @@ Make = Callable[..., Trainer]
 def test_sound_runs_pass_and_leave_nothing(make_trainer: Make) -> None:
     config = make_trainer(ema_decay=0.9, validation_freq=4, batch_multiplier=2).config
     told: list[str] = []
-    found = check_resume(config, 3, say=told.append)
+    found = check_resume(config, 3, notify=told.append)
     assert found.startswith("update 6\t")
     assert "4 arrays of optimizer, 2 arrays of params, 2 arrays of raw" in found
     assert told == ["check-resume: 6 updates in one go", "check-resume: 3 updates, an interruption, and 3 more"]

@@ -222,14 +222,14 @@ def _pairs(
 
 def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tuple[str, str]:
     """Return the files to read: the given ones, else those of the config. Raises DataError if the config names none."""
-    from nmt.data.corpora.sources import LineFiles, name_of, sources_of
+    from nmt.data.corpora.sources import name_of, sources_of
     from nmt.errors import DataError
 
     if src is not None and tgt is not None:
         return src, tgt
     corpora = getattr(data, part)
     parts = [one for source in sources_of(corpora) for one in source.parts((data.src.lang, data.tgt.lang))]
-    if len(parts) != 1 or not isinstance(parts[0], LineFiles):
+    if len(parts) != 1 or parts[0].form != "lines":
         options = "--src and --tgt" if part == "train" else "--dev-src and --dev-tgt"
         raise DataError(f"data.{part}: must be one pair of text files, got {name_of(corpora)}; give {options}")
     return parts[0].files[0], parts[0].files[-1]

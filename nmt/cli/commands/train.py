@@ -305,7 +305,7 @@ def _check_resume(config: Config, updates: int, threads: int | None, device: str
     from nmt.cli.lines.streams import say, tell
     from nmt.train.run.resume_check import check_resume
 
-    say(f"same\t{check_resume(config, updates, threads=threads, device=device, say=tell)}")
+    say(f"same\t{check_resume(config, updates, threads=threads, device=device, notify=tell)}")
 
 
 def _try(

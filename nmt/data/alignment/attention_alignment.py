@@ -15,8 +15,7 @@ _LEAST_ATTENTION = 0.1
 
 
 def words_of(pieces: Sequence[str]) -> list[int]:
-    """Return the index of the word that each subword belongs to; a lone space belongs to the next word, or to the last
-    one."""
+    """Return the word of each subword; a lone space belongs to the next word, or to the last one."""
     found: list[int] = []
     word, pending = -1, True
     for piece in pieces:

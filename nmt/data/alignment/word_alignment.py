@@ -17,16 +17,13 @@ _LINE = re.compile(r"\s*(?:\d{1,9}-\d{1,9}(?:\s+\d{1,9}-\d{1,9})*)?\s*")
 
 
 class WordAlignments:
-    """The word alignments of the pairs of a corpus.
+    """The word alignments of the pairs of a corpus. Raises DataError if the file is missing, has another number of
+    lines, or refers to words that a pair does not have.
 
     Args:
         path: A file with one line for each line of the training text: pairs `source-target` of words, counted from 0.
-        corpus: The training pairs.
         subwords: Those of both sides; they show which tokens begin a word.
         boundaries: The tokens placed around a source (see `boundary_ids`).
-
-    Raises:
-        DataError: The file is missing, has another number of lines, or refers to words that a pair does not have.
     """
 
     def __init__(
@@ -98,16 +95,14 @@ class WordAlignments:
 
 
 def _word_indices(starts: np.ndarray) -> np.ndarray:
-    """Return the word index of each token, counted from 0, given which tokens begin words; the first token always
-    begins one."""
+    """Return each token's word, counted from 0, given which tokens begin words, as the first always does."""
     first = starts.astype(np.int64)
     first[:1] = 1
     return np.cumsum(first) - 1
 
 
 def _word_starts(subwords: Subwords) -> np.ndarray:
-    """Return which tokens begin a word, bool [V]. If every ordinary token is a whole word, so are the special
-    tokens."""
+    """Return which tokens begin a word, bool [V]; special tokens do if all others are whole words."""
     pieces = subwords.pieces(range(subwords.vocab_size))
     starts = np.array([piece.startswith(SPACE) for piece in pieces])
     words = sum(

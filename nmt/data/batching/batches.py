@@ -1,14 +1,15 @@
 """Group sentence pairs into padded, time-major batches, and order them."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nmt.data.batching.epochs import Batches, drawn
 from nmt.data.batching.sampling import SubwordSampler
 from nmt.data.corpora.corpus import ParallelCorpus
 from nmt.data.corpora.rows import TokenRows
+from nmt.overriding import override
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, boundary_ids
 
 # The number of batches whose sentences are sorted by length together. A larger pool would pad less, but put the same
@@ -18,8 +19,7 @@ _POOL_BATCHES = 64
 # On Multi30k 2 keeps 95% of the target and 88% of the source positions real; 1 gives 98% and 82%.
 _BAND = 2
 _PARTS_SEED = 0x70617274
-"""Part of the seed for sampling from parts of a corpus, so that it is independent of the other random numbers of an
-epoch."""
+"""Part of the seed for sampling from parts of a corpus, apart from an epoch's other random numbers."""
 
 
 @dataclass(frozen=True)
@@ -129,41 +129,23 @@ def length_order(src_lengths: np.ndarray, tgt_lengths: np.ndarray) -> np.ndarray
 
 
 def num_pools(work: int, batch_size: int) -> int:
-    """Return the number of pools, each sorted separately, into which rows are divided; `work` is their size in
-    total."""
+    """Return the number of pools, each sorted separately, for rows of this total size."""
     return max(1, round(work / (batch_size * _POOL_BATCHES)))
 
 
 def rows_of_epoch(corpus: ParallelCorpus, seed: int, epoch: int) -> np.ndarray:
-    """Return the rows of an epoch in no particular order: each once, or as often as the weight of its part requires.
-
-    For a part of n rows, an epoch takes the next weight * n rows of an endless stream of passes over the part, each
-    shuffled differently: no row is seen again before all others have been seen as often.
-    """
+    """Return the rows of an epoch in no particular order: each as often as its part weighs (see `drawn`)."""
     if all(weight == 1 for _, weight in corpus.parts):
         return np.arange(len(corpus))
-    found, first = [], 0
+    found, first = [np.arange(0)], 0
     for number, (size, weight) in enumerate(corpus.parts):
-        places = np.arange(math.floor(epoch * weight * size), math.floor((epoch + 1) * weight * size))
-        for turn in range(places[0] // size, places[-1] // size + 1) if len(places) else ():
-            order = np.random.default_rng([seed, number, turn, _PARTS_SEED]).permutation(size)
-            found.append(first + order[places[places // size == turn] % size])
+        found.append(first + drawn(size, weight, epoch, (seed, number), _PARTS_SEED))
         first += size
-    return np.concatenate(found) if found else np.arange(0)
+    return np.concatenate(found)
 
 
-class TrainBatches:
-    """A corpus divided into batches of sentences of similar length, differently in every epoch.
-
-    An epoch depends on (seed, epoch) alone: it can be repeated, and resumed at any batch.
-    """
-
-    in_order = False
-    """No batch continues another one: they may be used in any order."""
-
-    def windows(self, epoch: int = 0) -> list[int]:
-        """Return the number of batches in the only window (see `Batches`)."""
-        return [self.num_batches(epoch)]
+class TrainBatches(Batches):
+    """A corpus divided into batches of sentences of similar length, differently in every epoch."""
 
     def __init__(
         self,
@@ -198,30 +180,24 @@ class TrainBatches:
         self._tgt_lengths = tgt + 1
         self._plan: tuple[int, list[np.ndarray]] = (-1, [])
 
+    @override
     def num_batches(self, epoch: int = 0) -> int:
-        """Return the number of batches in an epoch; with shuffling it can differ by a few between epochs."""
         return len(self._batches(epoch))
 
+    @override
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return the numbers of target steps, source steps and rows (T, S, B) of every batch of an epoch: int64
-        [batches, 3]."""
         return np.array(
             [(self._tgt_lengths[rows].max(), self._src_lengths[rows].max(), len(rows)) for rows in self._batches(epoch)]
         )
 
+    @override
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return the numbers of source and target tokens of every batch of an epoch, EOS counted: int64 [batches,
-        2]."""
         return np.array(
             [(self._src_lengths[rows].sum(), self._tgt_lengths[rows].sum()) for rows in self._batches(epoch)]
         )
 
-    def batch(self, epoch: int, number: int) -> Batch:
-        """Return one batch of an epoch, counted from 0."""
-        return next(self.epoch(epoch, start=number))
-
+    @override
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch in order, from number `start` on."""
         corpus = self._corpus
         for number, rows in enumerate(self._batches(epoch)[start:], start):
             numbers = corpus.line_numbers[rows]
@@ -240,26 +216,22 @@ class TrainBatches:
         return self._plan[1]
 
     def _deal(self, epoch: int) -> list[np.ndarray]:
-        """Return the rows of each batch of an epoch: shuffled into pools, sorted by length in each, split into batches,
-        and shuffled again."""
+        """Return the rows of each batch: shuffled into pools, sorted by length, split, and shuffled again."""
         random = np.random.default_rng([self._seed, epoch])
         rows = rows_of_epoch(self._corpus, self._seed, epoch)
         if self._shuffle:
             random.shuffle(rows)
         batches: list[np.ndarray] = []
-        for pool in np.array_split(rows, self._num_pools(rows)):
+        work = int(self._tgt_lengths[rows].sum()) if self._by_tokens else len(rows)
+        for pool in np.array_split(rows, num_pools(work, self._batch_size)):
             batches += self._cut(pool[length_order(self._src_lengths[pool], self._tgt_lengths[pool])])
         if self._shuffle:
             order = random.permutation(len(batches))
             batches = [batches[i] for i in order]
         return batches
 
-    def _num_pools(self, rows: np.ndarray) -> int:
-        return num_pools(int(self._tgt_lengths[rows].sum()) if self._by_tokens else len(rows), self._batch_size)
-
     def _cut(self, pool: np.ndarray) -> list[np.ndarray]:
-        """Split a pool into batches of consecutive rows, at most batch_size each and of similar size, so that no tiny
-        batch remains."""
+        """Split a pool into batches of consecutive rows of similar size, at most batch_size each."""
         weights = self._tgt_lengths[pool] if self._by_tokens else np.ones(len(pool), dtype=np.int64)
         ends = np.cumsum(weights)
         batches: list[np.ndarray] = []

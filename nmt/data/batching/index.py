@@ -16,10 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+from weakref import finalize
 
 import numpy as np
 
-from nmt.data.corpora.corpus import ParallelCorpus
+from nmt.data.corpora.corpus import Counted, ParallelCorpus
 from nmt.data.corpora.rows import TokenRows
 from nmt.errors import DataError
 from nmt.special_tokens import EOS_ID
@@ -28,8 +29,7 @@ from nmt.system.files import explain
 VERSION = 1
 HEADER_NAME, BLOCKS_NAME, ROWS_NAME = "header.json", "blocks.npy", "rows.bin"
 MOST_BLOCK, LEAST_BLOCK, BLOCKS = 4096, 64, 256
-"""The largest and the smallest number of pairs in a block, and the number of blocks of a small corpus: a window mixes
-blocks."""
+"""The largest and smallest number of pairs in a block, and the number of blocks of a small corpus."""
 START, PAIRS, SRC_TOKENS, TGT_TOKENS, LONGEST, CHECKSUM = range(6)
 
 
@@ -49,14 +49,41 @@ class Rows:
         """Return a copy of some of the pairs, in the given order."""
         return Rows(self.src.taken(order), self.tgt.taken(order), self.numbers[order])
 
+    def packed(self, types: Sequence[np.dtype]) -> bytes:
+        """Return the pairs as bytes, in the types of lengths, line numbers and tokens."""
+        lengths, numbers, tokens = types
+        arrays = [table.lengths.astype(lengths) for table in (self.src, self.tgt)]
+        arrays += [self.numbers.astype(numbers), self.src.tokens.astype(tokens), self.tgt.tokens.astype(tokens)]
+        return b"".join(array.tobytes() for array in arrays)
+
+
+def unpacked(content: bytes, types: Sequence[np.dtype], counts: Sequence[int], at: int = 0) -> Rows:
+    """Return the pairs that `Rows.packed` wrote, from byte `at` on. `counts`: of pairs, source and target tokens."""
+    lengths, ids, tokens = types
+    pairs, *sizes = counts
+    found = []
+    kinds = [lengths, lengths, ids, tokens, tokens]
+    for kind, count in zip(kinds, [pairs, pairs, pairs, *sizes], strict=True):
+        found.append(np.frombuffer(content, kind, count, at))
+        at += kind.itemsize * count
+    sides = [TokenRows.of_lengths(found[3 + side], found[side].astype(np.int64)) for side in (0, 1)]
+    return Rows(sides[0], sides[1], found[2].astype(np.int64))
+
+
+def packed_bytes(types: Sequence[np.dtype], pairs: Any, tokens: Any) -> Any:
+    """Return the number of bytes of packed pairs, given their numbers of pairs and of tokens of both sides."""
+    lengths, numbers, token = (kind.itemsize for kind in types)
+    return pairs * (2 * lengths + numbers) + tokens * token
+
 
 def joined(several: Sequence[Rows]) -> Rows:
     """Return the concatenation of several rows."""
     sides = []
     for tables in ([rows.src for rows in several], [rows.tgt for rows in several]):
-        lengths = np.concatenate([[0], *(table.lengths for table in tables)])
         tokens = np.concatenate([np.zeros(0, np.uint16), *(table.tokens for table in tables)])
-        sides.append(TokenRows(tokens, np.cumsum(lengths).astype(np.int64)))
+        sides.append(
+            TokenRows.of_lengths(tokens, np.concatenate([np.zeros(0, np.int64), *(t.lengths for t in tables)]))
+        )
     return Rows(sides[0], sides[1], np.concatenate([np.zeros(0, np.int64), *(rows.numbers for rows in several)]))
 
 
@@ -64,9 +91,7 @@ class IndexWriter:
     """Writes the files of an index into an empty folder.
 
     Args:
-        folder: The empty folder.
         types: The data types of lengths, line numbers and tokens.
-        block: The number of pairs in a block.
     """
 
     def __init__(self, folder: Path, types: Sequence[str], block: int) -> None:
@@ -96,15 +121,7 @@ class IndexWriter:
         (self._folder / HEADER_NAME).write_text(json.dumps(content, ensure_ascii=False) + "\n", "utf-8")
 
     def _write(self, rows: Rows) -> None:
-        lengths, numbers, tokens = self._types
-        arrays = [
-            rows.src.lengths.astype(lengths),
-            rows.tgt.lengths.astype(lengths),
-            rows.numbers.astype(numbers),
-            rows.src.tokens.astype(tokens),
-            rows.tgt.tokens.astype(tokens),
-        ]
-        content = b"".join(array.tobytes() for array in arrays)
+        content = rows.packed([np.dtype(name) for name in self._types])
         counts = len(rows.src.tokens), len(rows.tgt.tokens), int(rows.tgt.lengths.max(initial=0))
         self._blocks.append((self._at, len(rows), *counts, zlib.crc32(content)))
         self._file.write(content)
@@ -112,14 +129,11 @@ class IndexWriter:
 
 
 class Index:
-    """An index open for reading, by any number of threads.
+    """An index open for reading, by any number of threads. Raises DataError if the folder does not contain a complete
+    index.
 
     Args:
-        folder: The folder with the three files.
         weight: How often its pairs are seen in an epoch.
-
-    Raises:
-        DataError: The folder does not contain a complete index.
     """
 
     def __init__(self, folder: Path, weight: float = 1.0) -> None:
@@ -131,26 +145,16 @@ class Index:
             if self.blocks.ndim != 2 or self.blocks.shape[1] != CHECKSUM + 1 or self.blocks.dtype != np.int64:
                 raise ValueError("no table of blocks")
             self._handle = os.open(folder / ROWS_NAME, os.O_RDONLY)
+            finalize(self, os.close, self._handle)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{folder}: must be an index, got none ({explain(error)}); remove that folder") from None
         ends = self.blocks[:, START] + self._bytes(self.blocks)
         if os.fstat(self._handle).st_size != (int(ends[-1]) if len(ends) else 0):
-            self.close()
             raise DataError(f"{folder / ROWS_NAME}: must be whole, got a part of it; remove the folder of that index")
 
     def __len__(self) -> int:
         """Return the number of pairs."""
         return int(self.blocks[:, PAIRS].sum())
-
-    def close(self) -> None:
-        """Close the file of rows."""
-        handle, self._handle = self._handle, -1
-        if handle >= 0:
-            os.close(handle)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_handle"):
-            self.close()
 
     @property
     def num_tokens(self) -> tuple[int, int]:
@@ -162,7 +166,7 @@ class Index:
         return joined([self._read(number) for number in numbers])
 
     def _read(self, number: int) -> Rows:
-        start, pairs, src_tokens, tgt_tokens, _, checksum = self.blocks[number].tolist()
+        start, *counts, _, checksum = self.blocks[number].tolist()
         size = int(self._bytes(self.blocks[number : number + 1])[0])
         content = os.pread(self._handle, size, start)
         if len(content) != size or zlib.crc32(content) != checksum:
@@ -170,28 +174,15 @@ class Index:
                 f"{self.folder / ROWS_NAME}: block {number} must be as it was written, got other bytes; remove the "
                 "folder of that index, and the same command makes it again"
             )
-        lengths, ids, tokens = self._types
-        found, at = [], 0
-        for kind, count in (
-            (lengths, pairs),
-            (lengths, pairs),
-            (ids, pairs),
-            (tokens, src_tokens),
-            (tokens, tgt_tokens),
-        ):
-            found.append(np.frombuffer(content, kind, count, at))
-            at += kind.itemsize * count
-        starts = [np.concatenate([[0], np.cumsum(side, dtype=np.int64)]) for side in found[:2]]
-        return Rows(TokenRows(found[3], starts[0]), TokenRows(found[4], starts[1]), found[2].astype(np.int64))
+        return unpacked(content, self._types, counts)
 
     def _bytes(self, blocks: np.ndarray) -> np.ndarray:
         """Return the size of each block in bytes."""
-        lengths, numbers, tokens = (kind.itemsize for kind in self._types)
-        sizes: np.ndarray = blocks[:, PAIRS] * (2 * lengths + numbers)
-        return sizes + (blocks[:, SRC_TOKENS] + blocks[:, TGT_TOKENS]) * tokens
+        found: np.ndarray = packed_bytes(self._types, blocks[:, PAIRS], blocks[:, SRC_TOKENS] + blocks[:, TGT_TOKENS])
+        return found
 
 
-class IndexedCorpus:
+class IndexedCorpus(Counted):
     """Training corpora that stay on disk. Counts are totals over all of them (see `ParallelCorpus`)."""
 
     def __init__(self, indexes: Sequence[Index]) -> None:
@@ -208,8 +199,7 @@ class IndexedCorpus:
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Return the number of target tokens to predict in an epoch: EOS counted, and each pair as often as its weight
-        says."""
+        """Return the number of target tokens in an epoch, by weight, EOS counted."""
         return round(sum(index.weight * (index.num_tokens[1] + len(index)) for index in self.indexes))
 
     @property
@@ -224,8 +214,7 @@ class IndexedCorpus:
         return math.ceil(share * sum(int(index.blocks[-1, START]) for index in self.indexes if len(index)))
 
     def target_counts(self, vocab_size: int) -> np.ndarray:
-        """Return how often each target token is to be predicted when each pair is seen once, EOS included: int64
-        [V]."""
+        """Return how often each target token is to be predicted in one pass, EOS included: int64 [V]."""
         counts = np.sum([np.array(index.header["target_counts"], np.int64) for index in self.indexes], axis=0)
         found = np.zeros(vocab_size, np.int64)
         found[: len(counts)] = counts
@@ -234,14 +223,12 @@ class IndexedCorpus:
 
     def some_lengths(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the source and target lengths of the first pairs of each corpus, which are an unbiased sample."""
-        several = [index.read(range(min(len(index.blocks), _SAMPLE_BLOCKS))) for index in self.indexes]
-        rows = joined(several)
+        rows = joined([index.read(range(min(len(index.blocks), _SAMPLE_BLOCKS))) for index in self.indexes])
         return rows.src.lengths, rows.tgt.lengths
 
     def in_memory(self) -> ParallelCorpus:
         """Return all pairs in the order of their files, as `load_parallel` reads them."""
-        parts = []
-        start = 0
+        parts, start = [], 0
         for index in self.indexes:
             rows = index.read(range(len(index.blocks)))
             rows = rows.taken(np.argsort(rows.numbers, kind="stable"))

@@ -27,10 +27,11 @@ from nmt.data.batching.index import (
     IndexWriter,
     Rows,
     joined,
+    packed_bytes,
+    unpacked,
 )
-from nmt.data.corpora.corpus import CHUNK, CutPairs, PairCutter, ParallelCorpus, Side, Tagged, check_corpus
+from nmt.data.corpora.corpus import CHUNK, ParallelCorpus, Side, Tagged, TokenizedPairs, Tokenizer, check_corpus
 from nmt.data.corpora.reading_meter import ReadingMeter, text_bytes
-from nmt.data.corpora.rows import TokenRows
 from nmt.data.corpora.sources import Source, pair_chunks, sources_of
 from nmt.errors import CheckpointError
 from nmt.system.files import TEMPORARY_SUFFIX, explain, lock_alone, new_folder, remedy
@@ -42,12 +43,12 @@ if TYPE_CHECKING:
     from nmt.data.quality.filter import LineFilter
 
 MOST_TEXT_BYTES = 2**30
-"""The largest size of training text files that is read without an index by default. Compressed text counts four
-times."""
+"""The largest training text that is read without an index by default; compressed text counts four times."""
 MOST_IN_MEMORY = 2_000_000
 """The largest number of pairs kept in memory; larger corpora stay on disk and are divided into windows."""
 _BUCKET_BYTES = 32 * 2**20
 _MOST_BUCKETS = 1024
+_BUCKET_TYPES = np.dtype(np.int64), np.dtype(np.int64), np.dtype(np.int32)
 _BUFFER_PAIRS = 8 * CHUNK
 """The number of pairs distributed to buckets at once."""
 
@@ -78,8 +79,6 @@ class Indexing:
 
     Args:
         folder: The folder in which each index has a folder.
-        corpora: The text, as data.train names it.
-        sides: The sides of the model.
         rules: Creates the rules of data.filter for each corpus; None if there are none.
         rules_key: What the rules depend on, as values that JSON can represent.
     """
@@ -101,16 +100,12 @@ class Indexing:
         """Return whether all indexes exist and match the current files."""
         return all(path.is_dir() for path in self._paths())
 
-    def make(self, show: Show, say: Show) -> None:
-        """Build the missing indexes.
+    def make(self, show: Show, notify: Show) -> None:
+        """Build the missing indexes. Raises DataError if a text is missing or damaged, or does not consist of pairs,
+        and CheckpointError if the folder cannot be written.
 
         Args:
-            show: Called with the progress now and then.
-            say: Called with a line about each index built.
-
-        Raises:
-            DataError: A text is missing or damaged, or does not consist of pairs.
-            CheckpointError: The folder cannot be written.
+            notify: Called with a line about each index built.
         """
         for source, path in zip(sources_of(self._corpora), self._paths(), strict=True):
             if path.is_dir():
@@ -124,7 +119,7 @@ class Indexing:
                             self._build(source, aside, show)
             except OSError as error:
                 raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
-            say(f"index of {source.path}: made in {time.monotonic() - began:.0f} s, in {path}")
+            notify(f"index of {source.path}: made in {time.monotonic() - began:.0f} s, in {path}")
 
     def load(self) -> IndexedCorpus:
         """Return the indexed corpora. Raises DataError if an index is damaged or missing, or if no pair is left."""
@@ -162,15 +157,15 @@ class Indexing:
         """Read the text, tokenize it, distribute the pairs to buckets, shuffle and write them."""
         src, tgt = self._sides
         rules = self._rules()
-        cutter = PairCutter(src, tgt, True, rules)
+        tokenizer = Tokenizer(self._sides, True, rules)
         size = text_bytes(source, self._langs)
         buckets = _Buckets(folder, min(_MOST_BUCKETS, max(1, -(-size // _BUCKET_BYTES))))
         tagged, meter = Tagged(source.tag, src), ReadingMeter("index", size, show)
         total = 0
         for part in source.parts(self._langs):
             for pairs in pair_chunks(part, CHUNK):
-                lines = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-                buckets.add(total, cutter.cut(*lines, tagged))
+                lines = [list(side) for side in zip(*pairs, strict=True)]
+                buckets.add(total, tokenizer.tokenize(lines, tagged))
                 total += len(pairs)
                 meter.show(total, sum(map(len, lines[0])) + sum(map(len, lines[1])))
         buckets.flush()
@@ -193,9 +188,9 @@ class Indexing:
         header = {
             "text": source.path,
             "total": total,
-            "skipped_empty": cutter.skipped_empty,
-            "skipped_long": cutter.skipped_long,
-            "filtered": "" if rules is None else rules.told(),
+            "skipped_empty": tokenizer.skipped_empty,
+            "skipped_long": tokenizer.skipped_long,
+            "filtered": "" if rules is None else rules.summary(),
             "target_counts": counts.tolist(),
         }
         writer.close(header)
@@ -212,14 +207,10 @@ class _Buckets:
         self._waiting: list[tuple[Rows, np.ndarray | None]] = []
         self._hashed = False
 
-    def add(self, first: int, cut: CutPairs) -> None:
+    def add(self, first: int, found: TokenizedPairs) -> None:
         """Distribute pairs to buckets; `first` is the line number of the first line of their chunk."""
-        sides = [
-            TokenRows(tokens, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-            for tokens, lengths in zip(cut.tokens, cut.lengths, strict=True)
-        ]
-        rows = Rows(sides[0], sides[1], cut.kept + first)
-        self._waiting.append((rows, cut.hashes))
+        rows = Rows(found.sides[0], found.sides[1], found.kept + first)
+        self._waiting.append((rows, found.hashes))
         self.pairs += len(rows)
         if sum(len(waiting) for waiting, _ in self._waiting) >= _BUFFER_PAIRS:
             self.flush()
@@ -247,16 +238,13 @@ class _Buckets:
         path = self._path(number)
         several, hashes = [], [np.zeros(0, np.int64)]
         if path.exists():
-            with path.open("rb") as file:
-                while len(head := np.fromfile(file, np.int64, 3)):
-                    pairs, src, tgt = head.tolist()
-                    numbers, values, *lengths = (np.fromfile(file, np.int64, pairs) for _ in range(4))
-                    starts = [np.concatenate([[0], np.cumsum(side)]).astype(np.int64) for side in lengths]
-                    sides = [
-                        TokenRows(np.fromfile(file, np.int32, n), s) for n, s in zip((src, tgt), starts, strict=True)
-                    ]
-                    several.append(Rows(sides[0], sides[1], numbers))
-                    hashes.append(values)
+            content, at = path.read_bytes(), 0
+            while at < len(content):
+                counts = np.frombuffer(content, np.int64, 3, at).tolist()
+                hashes.append(np.frombuffer(content, np.int64, counts[0], at + 24))
+                at += 24 + 8 * counts[0]
+                several.append(unpacked(content, _BUCKET_TYPES, counts, at))
+                at += packed_bytes(_BUCKET_TYPES, counts[0], counts[1] + counts[2])
             path.unlink()
         rows = joined(several)
         kept = np.arange(len(rows))
@@ -266,11 +254,9 @@ class _Buckets:
         return rows.taken(order), len(rows) - len(kept)
 
     def _append(self, number: int, rows: Rows, hashes: np.ndarray) -> None:
-        head = np.array([len(rows), len(rows.src.tokens), len(rows.tgt.tokens)], np.int64)
-        arrays = [head, rows.numbers, hashes, rows.src.lengths, rows.tgt.lengths]
+        counts = np.array([len(rows), len(rows.src.tokens), len(rows.tgt.tokens)], np.int64)
         with self._path(number).open("ab") as file:
-            for array in (*arrays, rows.src.tokens.astype(np.int32), rows.tgt.tokens.astype(np.int32)):
-                file.write(array.tobytes())
+            file.write(counts.tobytes() + hashes.tobytes() + rows.packed(_BUCKET_TYPES))
 
     def _path(self, number: int) -> Path:
         return self._folder / f"bucket-{number}"
@@ -283,10 +269,6 @@ def _narrowest(most: int) -> str:
 
 def load_indexed(indexing: Indexing) -> ParallelCorpus | IndexedCorpus:
     """Return an indexed corpus, loaded into memory if it is small, so that it is divided into batches as without an
-    index.
-
-    Raises:
-        DataError: An index is damaged or missing.
-    """
+    index. Raises DataError if an index is damaged or missing."""
     corpus = indexing.load()
     return corpus.in_memory() if len(corpus) <= MOST_IN_MEMORY else corpus

@@ -27,9 +27,7 @@ class SubwordSampler:
     """Samples segmentations of the sentences of a corpus; they depend on (seed, epoch, batch number) alone.
 
     Args:
-        subwords: Those of both sides.
         alphas: One for each side; None turns sampling off for that side.
-        seed: The seed of the run.
     """
 
     def __init__(
@@ -63,8 +61,7 @@ class SubwordSampler:
 
 
 class _WordSampler:
-    """Samples segmentations of the words of one side. Symbols that are never split, bytes and unknown characters keep
-    their ids."""
+    """Samples segmentations of words; symbols that are never split, bytes and unknown characters stay."""
 
     def __init__(self, side: str, subwords: Subwords, alpha: float) -> None:
         units = subwords.units_of_text

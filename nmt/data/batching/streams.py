@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from nmt.data.batching.epochs import Batches
 from nmt.data.corpora.rows import TokenRows
 from nmt.errors import ConfigError
+from nmt.overriding import override
 from nmt.special_tokens import EOS_ID, PAD_ID
 
 
@@ -45,7 +47,7 @@ class Segment:
         return replace(self, tgt_in=tgt_in, tgt_out=tgt_out, tgt_lengths=lengths)
 
 
-class StreamBatches:
+class StreamBatches(Batches):
     """The lines of a text, each ended by EOS, concatenated, divided into streams of equal length and split into
     segments of `steps` tokens (Mikolov et al. 2010; truncated backpropagation through time, Williams and Peng 1990).
 
@@ -56,17 +58,11 @@ class StreamBatches:
     """
 
     in_order = True
-    """A segment continues an earlier one, so they must be used in order."""
-
-    def windows(self, epoch: int = 0) -> list[int]:
-        """Return the number of segments in the only window (see `Batches`)."""
-        return [self.num_batches(epoch)]
 
     def __init__(
         self, lines: TokenRows, streams: int, steps: int, seed: int = 42, shuffle: bool = False, *, parts: int = 1
     ) -> None:
-        """Use at most `streams` streams per part, each with at least one token. Raises ConfigError if there are fewer
-        tokens than parts."""
+        """Use at most `streams` streams per part. Raises ConfigError if there are fewer tokens than parts."""
         self._lines, self._steps, self._seed, self._shuffle = lines, steps, seed, shuffle
         self._length = len(lines.tokens) + len(lines)
         if self._length < parts:
@@ -79,28 +75,23 @@ class StreamBatches:
         self.streams = len(self._parts[0])
         self._text: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int32))
 
+    @override
     def num_batches(self, epoch: int = 0) -> int:
-        """Return the number of segments in an epoch, over all parts."""
         return -(-self._longest // self._steps) * len(self._parts)
 
+    @override
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return the numbers of target steps, source steps (always 0) and rows (T, S, B) of every segment: int64
-        [segments, 3]."""
         left = self._segment_lengths()
         shapes = [left.max(axis=2), np.zeros_like(left[:, :, 0]), (left >= 0).sum(axis=2)]
         return np.stack(shapes, axis=2).reshape(-1, 3)
 
+    @override
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return the numbers of source tokens (always 0) and target tokens of every segment: int64 [segments, 2]."""
         found = np.maximum(self._segment_lengths(), 0).sum(axis=2).reshape(-1)
         return np.stack([np.zeros_like(found), found], axis=1)
 
-    def batch(self, epoch: int, number: int) -> Segment:
-        """Return one segment of an epoch, counted from 0."""
-        return next(self.epoch(epoch, start=number))
-
+    @override
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Segment]:
-        """Yield the segments of an epoch in order, from number `start` on."""
         text, whole = self._stream(epoch), self._lengths()
         ends = np.cumsum(whole)
         for number in range(start, self.num_batches(epoch)):
@@ -126,8 +117,7 @@ class StreamBatches:
         return share + (np.arange(self._streams_in_all) < more)
 
     def _segment_lengths(self) -> np.ndarray:
-        """Return the number of tokens of each stream in each segment, -1 where a part has fewer streams: int64
-        [segments, parts, B]."""
+        """Return the tokens of each stream in each segment, -1 for missing streams: int64 [segments, parts, B]."""
         starts = np.arange(0, self._longest, self._steps)
         whole = np.full((len(self._parts), self.streams), -1)
         for row, streams in zip(whole, self._parts, strict=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,7 +10,9 @@ from threading import Lock
 import numpy as np
 
 from nmt.data.batching.batches import Batch, gather, length_order, num_pools
+from nmt.data.batching.epochs import Batches, drawn
 from nmt.data.batching.index import LONGEST, PAIRS, TGT_TOKENS, WINDOW_PAIRS, IndexedCorpus, Rows, joined
+from nmt.overriding import override
 from nmt.rnn.profile import operation
 from nmt.special_tokens import boundary_ids
 
@@ -29,7 +30,7 @@ class Window:
     shapes: np.ndarray
 
 
-class WindowBatches:
+class WindowBatches(Batches):
     """Batches, like `TrainBatches`, of indexed pairs, of which only two windows of WINDOW_PAIRS are in memory: the
     current one, and the next one, which a thread prepares.
 
@@ -39,11 +40,9 @@ class WindowBatches:
     of the text, and in later epochs pairs of the same block share a window again, but not a batch; which pairs share a
     block is random.
 
-    An epoch depends on (seed, epoch) alone. The number of batches in each window follows from the counts of its blocks,
-    so an epoch can be resumed anywhere without reading earlier windows.
+    The number of batches in each window follows from the counts of its blocks, so an epoch can be resumed anywhere
+    without reading earlier windows.
     """
-
-    in_order = False
 
     def __init__(
         self, corpus: IndexedCorpus, batch_size: int, batch_type: str = "token", seed: int = 42, boundaries: str = "eos"
@@ -57,29 +56,26 @@ class WindowBatches:
         self._counts: tuple[int, list[int]] = (-1, [])
         self._worker = ThreadPoolExecutor(1, "windows")
 
+    @override
     def windows(self, epoch: int = 0) -> list[int]:
-        """Return the number of batches in each window of an epoch."""
         if self._counts[0] != epoch:
-            counts = [self._count(blocks) for blocks in self._blocks(epoch)]
-            self._counts = (epoch, counts)
+            self._counts = epoch, [self._count(blocks) for blocks in self._blocks(epoch)]
         return self._counts[1]
 
+    @override
     def num_batches(self, epoch: int = 0) -> int:
-        """Return the number of batches in an epoch."""
         return sum(self.windows(epoch))
 
+    @override
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return the numbers of target steps, source steps and rows of every batch of an epoch's first window: int64
-        [batches, 3]."""
         return self._window(epoch, 0).shapes
 
+    @override
     def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return the numbers of source and target tokens of every batch of a window, EOS counted: int64 [batches,
-        2]."""
         return self._window(epoch, window).tokens
 
+    @override
     def batch(self, epoch: int, number: int) -> Batch:
-        """Return one batch of an epoch, counted from 0."""
         first = 0
         for place, count in enumerate(self.windows(epoch)):
             if number < first + count:
@@ -89,10 +85,9 @@ class WindowBatches:
             first += count
         raise IndexError(f"batch {number} of {first}")
 
+    @override
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch in order, from number `start` on."""
-        for number in range(start, self.num_batches(epoch)):
-            yield self.batch(epoch, number)
+        return (self.batch(epoch, number) for number in range(start, self.num_batches(epoch)))
 
     def _window(self, epoch: int, place: int) -> Window:
         """Return a window, and start preparing the next one; both are kept."""
@@ -110,8 +105,7 @@ class WindowBatches:
     def _prepare(self, epoch: int, place: int) -> Window:
         """Read the blocks of a window, and divide its pairs into batches."""
         blocks = self._blocks(epoch)[place]
-        several = [index.read(numbers) for index, numbers in zip(self._corpus.indexes, blocks, strict=True)]
-        rows = joined(several)
+        rows = joined([index.read(numbers) for index, numbers in zip(self._corpus.indexes, blocks, strict=True)])
         lengths = rows.src.lengths + self._around, rows.tgt.lengths + 1
         random = np.random.default_rng([self._seed, epoch, place, _WINDOW_SEED])
         batches = self._deal(random, *lengths, self._count(blocks))
@@ -141,8 +135,7 @@ class WindowBatches:
         return [batches[number] for number in random.permutation(len(batches))]
 
     def _count(self, blocks: list[list[int]]) -> int:
-        """Return the number of batches for a window of these blocks: enough that no batch is too large, whatever its
-        last row is."""
+        """Return the number of batches for these blocks: enough that none is too large, whatever its last row is."""
         totals = np.sum(
             [index.blocks[numbers].sum(axis=0) for index, numbers in zip(self._corpus.indexes, blocks, strict=True)],
             axis=0,
@@ -155,18 +148,12 @@ class WindowBatches:
 
     def _blocks(self, epoch: int) -> list[list[list[int]]]:
         """Return, for each window of an epoch, the block numbers of each index."""
-        taken = []
-        pairs = 0.0
-        for number, index in enumerate(self._corpus.indexes):
-            size, weight = len(index.blocks), index.weight
-            places = np.arange(math.floor(epoch * weight * size), math.floor((epoch + 1) * weight * size))
-            chosen = np.zeros(len(places), np.int64)
-            for turn in np.unique(places // max(1, size)).tolist():
-                order = np.random.default_rng([self._seed, number, turn, _BLOCKS_SEED]).permutation(size)
-                here = places // size == turn
-                chosen[here] = order[places[here] % size]
-            taken.append(chosen)
-            pairs += weight * len(index)
+        indexes = self._corpus.indexes
+        taken = [
+            drawn(len(index.blocks), index.weight, epoch, (self._seed, number), _BLOCKS_SEED)
+            for number, index in enumerate(indexes)
+        ]
+        pairs = sum(index.weight * len(index) for index in indexes)
         count = max(1, round(pairs / WINDOW_PAIRS))
         return [
             [chosen[len(chosen) * at // count : len(chosen) * (at + 1) // count].tolist() for chosen in taken]

@@ -4,11 +4,11 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from nmt.data.corpora.readers import Alone, Readers, rows_before
+from nmt.data.corpora.readers import Readers, rows_before
 from nmt.data.corpora.rows import TokenRows
 from nmt.data.corpora.sources import format_of, name_of, pair_chunks, sources_of
 from nmt.data.quality.faults import pair_hashes
@@ -87,13 +87,27 @@ def clean_lines(lines: Sequence[str], lowercase: bool = False, normalize: str = 
     return found
 
 
+class Counted:
+    """The counts of a corpus that was read: all pairs, those dropped because a side is empty or too long, and a text
+    that says how many pairs each rule of `data.filter` removed."""
+
+    total: int
+    skipped_empty: int
+    skipped_long: int
+    filtered: str
+
+    def __len__(self) -> int:
+        """Return the number of pairs that were kept."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class ParallelCorpus:
+class ParallelCorpus(Counted):
     """Pairs of subword sequences, without BOS and EOS.
 
     `line_numbers` [N] int64 are the line numbers of the pairs in the files, from 0. `src_texts` and `tgt_texts` are the
     lines as read, `references` the target lines cleaned, as the model is trained to produce them; all three are empty
-    unless requested. `filtered` is a text that says how many pairs each rule of `data.filter` removed.
+    unless requested.
     """
 
     src: TokenRows
@@ -107,8 +121,7 @@ class ParallelCorpus:
     tgt_texts: list[str] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
     parts: tuple[tuple[int, float], ...] = ()
-    """The number of pairs and the weight of each corpus that it consists of, in order; empty for a single one of weight
-    1."""
+    """The number of pairs and weight of each of its corpora; empty for a single one of weight 1."""
 
     def __len__(self) -> int:
         """Return the number of pairs that were kept."""
@@ -122,8 +135,7 @@ class ParallelCorpus:
 
     @property
     def num_tgt_tokens(self) -> int:
-        """Return the number of target tokens to predict in an epoch: EOS counted, and each pair as often as its weight
-        says."""
+        """Return the number of target tokens in an epoch, by weight, EOS counted."""
         ends = np.cumsum([size for size, _ in self.parts or ((len(self), 1.0),)])
         tokens = np.diff(self.tgt.starts[ends] + ends, prepend=0).tolist()
         weights = [weight for _, weight in self.parts or ((len(self), 1.0),)]
@@ -179,7 +191,8 @@ def load_parallel(
     is not a pair, or if no pair is left.
     """
     keep_texts = not training if keep_texts is None else keep_texts
-    collected = _Collected(PairCutter(src, tgt, training, rules), keep_texts, readers)
+    collected = Collected(Tokenizer((src, tgt), training, rules), readers, keep_texts=keep_texts)
+    ends, weights = [], []
     for source in sources_of(corpora):
         tagged = Tagged(source.tag, src)
         for part in source.parts((src.config.lang, tgt.config.lang)):
@@ -189,13 +202,29 @@ def load_parallel(
                 except FactorError as error:
                     line = collected.total + error.index + 1
                     raise error.at(f"{name_of(corpora)}, source line {line}") from None
-        collected.end(source.weight)
-    corpus = collected.corpus()
+        ends.append(collected.total)
+        weights.append(source.weight)
+    (src_rows, tgt_rows), numbers, (skipped_empty, skipped_long) = collected.gathered()
+    ends = np.searchsorted(numbers, ends).tolist()
+    src_texts, tgt_texts, references = collected.texts
+    corpus = ParallelCorpus(
+        src=src_rows,
+        tgt=tgt_rows,
+        line_numbers=numbers,
+        total=collected.total,
+        skipped_empty=skipped_empty,
+        skipped_long=skipped_long,
+        filtered="" if rules is None else rules.summary(),
+        src_texts=src_texts,
+        tgt_texts=tgt_texts,
+        references=references,
+        parts=tuple((end - start, weight) for end, start, weight in zip(ends, [0, *ends], weights, strict=False)),
+    )
     check_corpus(corpus, corpora, (src, tgt))
     return corpus
 
 
-def check_corpus(corpus: "Counted", corpora: "str | Sequence[CorpusConfig]", sides: tuple[Side, Side]) -> None:
+def check_corpus(corpus: Counted, corpora: "str | Sequence[CorpusConfig]", sides: tuple[Side, Side]) -> None:
     """Raise DataError, with the reason, if no pair is left."""
     configs = sides[0].config, sides[1].config
     if isinstance(corpora, str) and format_of(corpora) == "lines":
@@ -218,29 +247,6 @@ def check_corpus(corpus: "Counted", corpora: "str | Sequence[CorpusConfig]", sid
         )
 
 
-class Counted(Protocol):
-    """The counts of a corpus that was read."""
-
-    @property
-    def total(self) -> int:
-        """Return the number of pairs read."""
-
-    @property
-    def skipped_empty(self) -> int:
-        """Return the number of pairs dropped because a side is empty."""
-
-    @property
-    def skipped_long(self) -> int:
-        """Return the number of pairs dropped because a side is too long."""
-
-    @property
-    def filtered(self) -> str:
-        """Return a text that says how many pairs each rule removed."""
-
-    def __len__(self) -> int:
-        """Return the number of pairs that are left."""
-
-
 class Tagged:
     """Puts the tag of a corpus before its cleaned source lines.
 
@@ -261,125 +267,104 @@ class Tagged:
 
 
 @dataclass(frozen=True)
-class CutPairs:
-    """The kept pairs of a chunk, tokenized.
+class TokenizedPairs:
+    """The kept pairs, or lines of a language model, of a chunk.
 
-    kept: [N] int64, their indices in the chunk. lengths: For each side, [N] int64. tokens: For each side, concatenated,
-    int32. hashes: [N] int64, equal for equal pairs; None if duplicates are kept.
+    kept: [N] int64, their indices in the chunk. sides: Their tokens, for each side. hashes: [N] int64, equal for equal
+    pairs; None if duplicates are kept. references: All lines of the last side, cleaned.
     """
 
     kept: np.ndarray
-    lengths: tuple[np.ndarray, np.ndarray]
-    tokens: tuple[np.ndarray, np.ndarray]
+    sides: tuple[TokenRows, ...]
     hashes: np.ndarray | None
     references: list[str]
-    """All target lines, cleaned."""
 
 
-class PairCutter:
-    """Cleans and tokenizes pairs, and counts those that it drops (see `load_parallel`)."""
+class Tokenizer:
+    """Cleans and tokenizes pairs, or the lines of a language model's only side, and counts those that it drops (see
+    `load_parallel`). The length of a lone side is not limited."""
 
-    def __init__(self, src: Side, tgt: Side, training: bool, rules: LineFilter | None) -> None:
-        self.src, self.tgt, self.rules, self.training = src, tgt, rules, training
+    def __init__(self, sides: tuple[Side, ...], training: bool, rules: LineFilter | None) -> None:
+        self.sides, self.rules, self.training = sides, rules, training
         self.skipped_empty = self.skipped_long = 0
 
-    def cut(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> CutPairs:
-        """Return the kept pairs of some lines, cleaned and tokenized."""
-        src_clean, tgt_clean = self.src.clean(src_lines), self.tgt.clean(tgt_lines)
-        rows = self.src.subwords.encode(tagged(src_clean)), self.tgt.subwords.encode(tgt_clean)
-        lengths = [np.array([len(row) for row in side], dtype=np.int64) for side in rows]
-        keep, hashes = np.ones(len(src_lines), dtype=bool), None
+    def tokenize(self, raw: Sequence[list[str]], tagged: "Tagged | None" = None) -> TokenizedPairs:
+        """Return the kept pairs of some lines, which are given for each side."""
+        clean = [side.clean(lines) for side, lines in zip(self.sides, raw, strict=True)]
+        read = [clean[0] if tagged is None else tagged(clean[0]), *clean[1:]]
+        rows = [side.subwords.encode(lines) for side, lines in zip(self.sides, read, strict=True)]
+        keep, hashes = np.ones(len(raw[0]), dtype=bool), None
         if self.training:
-            empty = (lengths[0] == 0) | (lengths[1] == 0)
-            limits = self.src.config.max_length, self.tgt.config.max_length
-            long = ~empty & ((lengths[0] > limits[0]) | (lengths[1] > limits[1]))
+            lengths = np.array([[len(row) for row in of_side] for of_side in rows])
+            empty = (lengths == 0).any(axis=0)
+            long = np.zeros_like(empty)
+            if len(rows) == 2:
+                long = ~empty & (lengths > [[side.config.max_length] for side in self.sides]).any(axis=0)
             keep = ~(empty | long)
             if self.rules is not None:
-                keep &= self.rules.keep((src_lines, tgt_lines), (src_clean, tgt_clean))
+                keep &= self.rules.keep(raw, clean)
                 if self.rules.drops_duplicates:
-                    hashes = pair_hashes(src_clean, tgt_clean)[keep]
+                    hashes = pair_hashes(clean[0], clean[-1])[keep]
             self.skipped_empty += int(empty.sum())
             self.skipped_long += int(long.sum())
         kept = np.flatnonzero(keep)
-        tokens = [np.array([token for i in kept.tolist() for token in side[i]], dtype=np.int32) for side in rows]
-        return CutPairs(kept, (lengths[0][keep], lengths[1][keep]), (tokens[0], tokens[1]), hashes, tgt_clean)
+        sides = tuple(TokenRows.from_lists([of_side[i] for i in kept.tolist()]) for of_side in rows)
+        return TokenizedPairs(kept, sides, hashes, clean[-1])
 
 
-class _Collected:
+class Collected:
     """Collects what has been read: one array for each chunk, joined once at the end. With several readers, each
     processes every n-th chunk, and all count the lines of all chunks."""
 
-    def __init__(self, cutter: PairCutter, keep_texts: bool, readers: Readers | None = None) -> None:
-        self.cutter, self.rules, self.keep_texts = cutter, cutter.rules, keep_texts
-        self.readers: Readers = Alone() if readers is None or keep_texts else readers
+    def __init__(self, tokenizer: Tokenizer, readers: Readers | None = None, *, keep_texts: bool = False) -> None:
+        self.tokenizer, self.rules, self.keep_texts = tokenizer, tokenizer.rules, keep_texts
+        self.readers = Readers() if readers is None or keep_texts else readers
         # The arrays of each chunk of this reader, by chunk number.
-        self.ids: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
-        self.lengths: tuple[dict[int, np.ndarray], dict[int, np.ndarray]] = ({}, {})
+        self.ids: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in tokenizer.sides)
+        self.lengths: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in tokenizer.sides)
         self.numbers: dict[int, np.ndarray] = {}
         self.hashes: dict[int, np.ndarray] = {}
         self.texts: tuple[list[str], ...] = ([], [], [])
-        self.parts: list[tuple[int, float]] = []
+        """The source lines with their tags, the target lines and the cleaned target lines, if texts are kept."""
         self.chunks = self.total = 0
 
-    def add(self, pairs: Sequence[tuple[str, ...]], tagged: Tagged) -> None:
+    def add(self, rows: Sequence[tuple[str, ...]], tagged: Tagged | None = None) -> None:
         """Process the next chunk of the text if it belongs to this reader; count its lines in any case."""
         if self.chunks % self.readers.size == self.readers.rank:
-            self._add([pair[0] for pair in pairs], [pair[1] for pair in pairs], tagged)
+            self._add([list(lines) for lines in zip(*rows, strict=True)], tagged)
         elif not self.chunks and self.rules is not None:
-            self.rules.learn(list(zip(*pairs, strict=True)))
+            self.rules.learn(list(zip(*rows, strict=True)))
         self.chunks += 1
-        self.total += len(pairs)
+        self.total += len(rows)
 
-    def _add(self, src_lines: list[str], tgt_lines: list[str], tagged: Tagged) -> None:
+    def _add(self, raw: list[list[str]], tagged: Tagged | None) -> None:
         """Tokenize and store a chunk of this reader."""
-        found = self.cutter.cut(src_lines, tgt_lines, tagged)
+        found = self.tokenizer.tokenize(raw, tagged)
         self.numbers[self.chunks] = found.kept + self.total
         if found.hashes is not None:
             self.hashes[self.chunks] = found.hashes
-        for side in (0, 1):
-            self.ids[side][self.chunks] = found.tokens[side]
-            self.lengths[side][self.chunks] = found.lengths[side]
+        for ids, lengths, rows in zip(self.ids, self.lengths, found.sides, strict=True):
+            ids[self.chunks], lengths[self.chunks] = rows.tokens, rows.lengths
         if self.keep_texts:
-            for texts, lines in zip(self.texts, (tagged(src_lines), tgt_lines, found.references), strict=True):
+            sources = raw[0] if tagged is None else tagged(raw[0])
+            for texts, lines in zip(self.texts, (sources, raw[-1], found.references), strict=True):
                 texts.extend(lines[i] for i in found.kept.tolist())
 
-    def end(self, weight: float) -> None:
-        """End a corpus of this weight: it consists of everything read since the last call."""
-        self.parts.append((self.total, weight))
-
-    def corpus(self) -> ParallelCorpus:
-        """Return the complete corpus, in every reader."""
-        readers, cutter = self.readers, self.cutter
-        skipped = readers.all_say((cutter.skipped_empty, cutter.skipped_long))
+    def gathered(self) -> tuple[list[TokenRows], np.ndarray, tuple[int, int]]:
+        """Return, in every reader, the rows of each side, their line numbers, and the numbers of pairs skipped because
+        a side is empty or too long. The counts of the rules are then those of all readers."""
+        readers, tokenizer = self.readers, self.tokenizer
+        skipped = np.sum(readers.all_gather((tokenizer.skipped_empty, tokenizer.skipped_long)), axis=0).tolist()
         if self.rules is not None:
-            self.rules.add_up(readers.all_say(self.rules.counts))
-            if self.rules.drops_duplicates and cutter.training:
+            self.rules.add_up(readers.all_gather(self.rules.counts))
+            if self.rules.drops_duplicates and tokenizer.training:
                 self._drop_duplicates(self.rules)
         rows = []
         for ids, lengths in zip(self.ids, self.lengths, strict=True):
             of_all = readers.gathered(lengths, np.int64)
-            starts = np.zeros(len(of_all) + 1, dtype=np.int64)
-            np.cumsum(of_all, out=starts[1:])
-            tokens = readers.gathered(ids, np.int32)
+            rows.append(TokenRows.of_lengths(readers.gathered(ids, np.int32), of_all))
             ids.clear()
-            rows.append(TokenRows(tokens, starts))
-        src_texts, tgt_texts, references = self.texts
-        numbers = readers.gathered(self.numbers, np.int64)
-        ends = np.searchsorted(numbers, [total for total, _ in self.parts]).tolist()
-        parts = zip(ends, [0, *ends], (weight for _, weight in self.parts), strict=False)
-        return ParallelCorpus(
-            src=rows[0],
-            tgt=rows[1],
-            line_numbers=numbers,
-            total=self.total,
-            skipped_empty=sum(empty for empty, _ in skipped),
-            skipped_long=sum(long for _, long in skipped),
-            filtered="" if self.rules is None else self.rules.told(),
-            src_texts=src_texts,
-            tgt_texts=tgt_texts,
-            references=references,
-            parts=tuple((end - start, weight) for end, start, weight in parts),
-        )
+        return rows, readers.gathered(self.numbers, np.int64), (skipped[0], skipped[1])
 
     def _drop_duplicates(self, rules: LineFilter) -> None:
         """Keep the first of equal pairs, even if they were read by different readers."""

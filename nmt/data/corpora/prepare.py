@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.corpora.corpus import Side, clean_line
@@ -19,50 +20,47 @@ if TYPE_CHECKING:
     from nmt.config import DataConfig, SideConfig
 
 
-def load_sides(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> tuple[Side, Side]:
+Sample = Sequence[Sequence[str]]
+"""Cleaned lines for each side, to train on instead of the training text."""
+
+
+def load_sides(
+    data: "DataConfig", notify: Show = tell_nobody, show: Show = tell_nobody, sample: Sample | None = None
+) -> tuple[Side, Side]:
     """Return the source and the target side; with joint subwords both have the same Subwords object.
 
-    Args:
-        data: The settings.
-        say: Called with a line about each choice.
-        show: Called now and then with the progress of reading the training text.
-
-    Raises:
-        DataError: A given model is missing or damaged, or the training text cannot give the requested vocabulary.
+    `notify` receives a line about each choice, `show` the progress of reading. Raises DataError if a given model is
+    missing or damaged, or the training text cannot give the requested vocabulary.
     """
     settings, pair = data.subwords, (data.src, data.tgt)
     if settings.joint:
-        both = _given_or_trained(data, settings.model_file, pair, pair, (say, show))
-        return Side(data.src, both), Side(data.tgt, both)
-    return (
-        Side(data.src, _given_or_trained(data, settings.src_model_file, (data.src,), pair, (say, show))),
-        Side(data.tgt, _given_or_trained(data, settings.tgt_model_file, (data.tgt,), pair, (say, show))),
-    )
+        src = tgt = _given_or_trained(data, settings.model_file, pair, pair, (notify, show), sample)
+    else:
+        src = _given_or_trained(data, settings.src_model_file, pair[:1], pair, (notify, show), sample and sample[:1])
+        tgt = _given_or_trained(data, settings.tgt_model_file, pair[1:], pair, (notify, show), sample and sample[1:])
+    return Side(data.src, src), Side(data.tgt, tgt)
 
 
-def load_side(data: "DataConfig", say: Show = tell_nobody, show: Show = tell_nobody) -> Side:
-    """Return the only side of a language model, `data.tgt`. Arguments and errors are those of `load_sides`."""
+def load_side(
+    data: "DataConfig", notify: Show = tell_nobody, show: Show = tell_nobody, sample: Sample | None = None
+) -> Side:
+    """Return the only side of a language model, `data.tgt` (see `load_sides`)."""
     only = (data.tgt,)
-    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (say, show)))
+    return Side(data.tgt, _given_or_trained(data, data.subwords.model_file, only, only, (notify, show), sample))
 
 
 def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFilter | None:
     """Return the rules of `data.filter`, with the lines of data.dev and data.test if `overlap` needs them, or None if
-    no rule is set.
+    no rule is set. Raises DataError if one of those files cannot be read.
 
     Args:
-        data: The settings.
         sides: Source and target, or the one side of a language model.
-
-    Raises:
-        DataError: One of those files cannot be read.
     """
     return LineFilter(data.filter, _held_out(data, sides)) if data.filter.is_on else None
 
 
 def filter_key(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[Any] | None:
-    """Return what the rules of `data.filter` depend on, as values that JSON can represent. Raises DataError as
-    `training_filter` does."""
+    """Return what the rules of `data.filter` depend on, for JSON. Raises DataError as `training_filter` does."""
     if not data.filter.is_on:
         return None
     held_out = blake2b("\n".join(_held_out(data, sides)).encode(errors="surrogatepass")).hexdigest()
@@ -84,16 +82,19 @@ def _given_or_trained(
     sides: Sequence["SideConfig"],
     every_side: Sequence["SideConfig"],
     log: tuple[Show, Show],
+    sample: Sample | None,
 ) -> Subwords:
-    """Return a model loaded from its file, or trained on the filtered texts of the given sides. `log` receives the
-    choices, and the progress of reading."""
-    say, show = log
+    """Return a model loaded from its file, or trained on the filtered texts, or a sample, of the given sides. `log`
+    receives the choices, and the progress of reading."""
+    notify, show = log
     is_filtered = data.filter.is_on and not (data.src_factors and sides[0] is data.src)
     # Held-out lines and duplicates are not bad text: they need not be removed to train subwords.
     rules = data.filter.model_copy(update={"overlap": "none"})
     langs = [side.lang for side in (every_side if is_filtered else sides)]
 
     def text() -> Iterator[str]:
+        if sample is not None:
+            return chain.from_iterable(sample)
         size = sum(text_bytes(source, langs) for source in sources_of(data.train))
         if is_filtered:
             lines = filtered_text(data.train, sides, every_side, LineFilter(rules))
@@ -102,15 +103,15 @@ def _given_or_trained(
         return metered(lines, ReadingMeter("subwords", size, show))
 
     if data.src_factors and sides[0] is data.src:
-        return with_factors(data, model_file, text, say)
+        return with_factors(data, model_file, text, notify)
     if model_file:
         return subwords_from_file(model_file)
     symbols = tags_of(data) if data.src in sides else []
-    return auto_subwords(data.subwords, text, say, symbols)
+    return auto_subwords(data.subwords, text, notify, symbols)
 
 
 def with_factors(
-    data: "DataConfig", model_file: str | None, text: Callable[[], Iterable[str]], say: Callable[[str], None]
+    data: "DataConfig", model_file: str | None, text: Callable[[], Iterable[str]], notify: Callable[[str], None]
 ) -> Subwords:
     """Return subwords, loaded from a file or trained on cleaned text, for words with the factors of `data.src`.
 
@@ -126,7 +127,7 @@ def with_factors(
                 for index, line in enumerate(text()):
                     yield " ".join(word for word, *_ in split_words(line, count, separator, index))
 
-            words = auto_subwords(data.subwords, bare, say)
+            words = auto_subwords(data.subwords, bare, notify)
         if len(words.factor_sizes) == count:
             return words
         return learn_factors(words, text(), count, separator)
@@ -135,8 +136,7 @@ def with_factors(
 
 
 def tags_of(data: "DataConfig") -> list[str]:
-    """Return the distinct tags of the training and held-out corpora, in the form in which source sentences contain
-    them."""
+    """Return the distinct tags of the training and held-out corpora, as source sentences contain them."""
     sources = [source for value in (data.train, *data.held_out) for source in sources_of(value)]
     tags = {clean_line(source.tag, data.src.lowercase, data.src.normalize) for source in sources if source.tag}
     return sorted(tags)

@@ -5,43 +5,27 @@ result.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 T = TypeVar("T")
 
 
-class Readers(Protocol):
-    """The rank of this process among several, and the exchange between them. All of them must call each method, in the
-    same order."""
+class Readers:
+    """This process among several that share the reading, and the exchange between them: here it reads alone. All must
+    call each method, in the same order."""
 
-    rank: int
-    size: int
+    rank: int = 0
+    size: int = 1
 
-    def all_say(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """Return the values of all processes, by rank."""
-
-    def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
-        """Return the concatenation of numbered arrays, of which each process has some; it must not be written to.
-
-        Args:
-            own: The arrays of this process: flat, of that dtype, with numbers that no other process has.
-            dtype: The dtype of all arrays and of the result, which is empty if no process has any.
-        """
-
-
-class Alone:
-    """A single process, which reads the whole text."""
-
-    rank, size = 0, 1
-
-    def all_say(self, value: T) -> list[T]:
-        """Return the value in a list (see `Readers`)."""
         return [value]
 
     def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
-        """Return the concatenation of the arrays of this process (see `Readers`)."""
+        """Return the concatenation of numbered arrays, flat and of that dtype, each of which one process has; it must
+        not be written to. It is empty if there are none."""
         return end_to_end(own, dtype)
 
 
@@ -51,8 +35,7 @@ def end_to_end(pieces: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
 
 
 def rows_before(own: Mapping[int, np.ndarray], readers: Readers) -> np.ndarray:
-    """Return the first row of each numbered array in the gathered array: int64 [arrays + 1]. All processes must call
-    this."""
+    """Return the first row of each array in the gathered array, int64 [arrays + 1]. Called by all."""
     counts = {number: np.array([len(piece)], np.int64) for number, piece in own.items()}
     starts: np.ndarray = np.concatenate([[0], np.cumsum(readers.gathered(counts, np.int64))])
     return starts

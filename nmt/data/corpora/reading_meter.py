@@ -13,34 +13,27 @@ _LINES = 4096
 
 
 def text_bytes(source: Source, langs: Sequence[str]) -> int:
-    """Return the size of the files of a corpus in bytes; for compressed files, an estimate of the uncompressed size.
-    Raises DataError if a file is missing."""
+    """Return the bytes of a corpus, estimated for compressed files. Raises DataError if a file is missing."""
     files = [text_file(file) for part in source.parts(langs) for file in dict.fromkeys(part.files)]
     factors = [_PACKED_FACTOR if file.suffix in (*PACKED, ".parquet") else 1 for file in files]
     return sum(factor * file.stat().st_size for factor, file in zip(factors, files, strict=True))
 
 
 class ReadingMeter:
-    """Reports the progress of reading, as characters read relative to bytes in the files.
-
-    Args:
-        name: The beginning of each line.
-        size: The number of bytes in the files.
-        show: Called with each line.
-    """
+    """Reports the progress of reading, as characters read relative to bytes in the files."""
 
     def __init__(self, name: str, size: int, show: Show) -> None:
         self._name, self._size, self._show = name, size, show
-        self._began = self._told = time.monotonic()
+        self._began = self._shown_at = time.monotonic()
         self._read = 0
 
     def show(self, lines: int, characters: int) -> None:
         """Count `characters` more characters, and report now and then; `lines` is the number of lines read so far."""
         self._read += characters
         now = time.monotonic()
-        if now - self._told < 1.0:
+        if now - self._shown_at < 1.0:
             return
-        self._told = now
+        self._shown_at = now
         took = now - self._began
         left = max(0.0, took * (self._size / max(1, self._read) - 1))
         self._show(f"{self._name}: {lines:,} lines, {lines / took:,.0f}/s, about {left / 60:.0f} min left")

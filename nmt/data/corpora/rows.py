@@ -1,6 +1,7 @@
 """Store many sequences of ids in one array."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import overload
 
 import numpy as np
@@ -21,12 +22,14 @@ class TokenRows(Sequence[np.ndarray]):
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int] | np.ndarray]) -> "TokenRows":
         """Copy sequences of ids into one array."""
-        starts = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(row) for row in rows], out=starts[1:])
-        tokens = np.empty(int(starts[-1]), dtype=np.int32)
-        for row, start, end in zip(rows, starts, starts[1:], strict=False):
-            tokens[start:end] = row
-        return cls(tokens, starts)
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        tokens = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
+        return cls.of_lengths(tokens, lengths)
+
+    @classmethod
+    def of_lengths(cls, tokens: np.ndarray, lengths: np.ndarray) -> "TokenRows":
+        """Return sequences of these lengths [N], whose ids are concatenated in `tokens`."""
+        return cls(tokens, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
     @property
     def lengths(self) -> np.ndarray:
@@ -43,9 +46,9 @@ class TokenRows(Sequence[np.ndarray]):
         lengths = self.lengths_of(rows)
         if most is not None:
             lengths = np.minimum(lengths, most)
-        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        where = np.arange(int(starts[-1])) + np.repeat(self.starts[rows] - starts[:-1], lengths)
-        return TokenRows(self.tokens[where], starts)
+        ends = np.cumsum(lengths)
+        where = np.arange(int(lengths.sum())) + np.repeat(self.starts[rows] + lengths - ends, lengths)
+        return TokenRows.of_lengths(self.tokens[where], lengths)
 
     def __len__(self) -> int:
         """Return the number of sequences."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from glob import escape, glob, has_magic
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from nmt.errors import DataError
 from nmt.system.files import explain
@@ -34,8 +33,7 @@ Row = tuple[str | None, ...]
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus as the settings name it: prefix, table or pattern, the columns of source and target, and how its pairs
-    are used (see `CorpusConfig`)."""
+    """A corpus as the settings name it (see `CorpusConfig`): prefix, table or pattern, columns, weight and tag."""
 
     path: str
     columns: tuple[Column, Column] = (None, None)
@@ -52,7 +50,7 @@ class Source:
             return [LineFiles((self.path, self.tgt_path)[-len(langs) :])]
         form = format_of(self.path)
         if form == "lines":
-            return [LineFiles(tuple(f"{prefix}.{lang}" for lang in langs)) for prefix in self._prefixes(langs[0])]
+            return [Part(form, tuple(f"{prefix}.{lang}" for lang in langs)) for prefix in self._prefixes(langs[0])]
         columns = self.columns[-len(langs) :]
         numbered = [number for number, _ in enumerate(langs, start=1)]
         found = sorted(glob(self.path, recursive=True)) if has_magic(self.path) else [str(text_file(self.path))]
@@ -64,7 +62,7 @@ class Source:
         ]
         if form == "tsv" and len({isinstance(column, int) for column in chosen}) > 1:
             raise DataError(f"{self.path}: must have columns that are all numbers or all names, got {_listed(chosen)}")
-        return [_TABLES[form](file, tuple(langs), tuple(chosen)) for file in found]
+        return [Part(form, (file,) * len(langs), tuple(langs), tuple(chosen)) for file in found]
 
     def check(self, langs: Sequence[str]) -> None:
         """Raise DataError if a file is missing."""
@@ -77,7 +75,7 @@ class Source:
         is_prefix = self.tgt_path is None and format_of(self.path) == "lines" and not has_magic(self.path)
         if not is_prefix or not Path(self.path).is_file():
             return
-        if any(_is_text(f"{self.path}.{lang}") for lang in langs):
+        if any(Path(f"{self.path}.{lang}{packed}").is_file() for lang in langs for packed in ("", *PACKED)):
             return
         plain = self.path
         for ending in (*PACKED, *(f".{lang}" for lang in langs)):
@@ -118,24 +116,28 @@ def check_sources(corpora: str | Sequence[CorpusConfig], langs: Sequence[str]) -
         source.check(langs)
 
 
-def _is_text(path: str) -> bool:
-    return any(Path(f"{path}{packed}").is_file() for packed in ("", *PACKED))
-
-
 def format_of(path: str) -> str:
     """Return the format of a corpus, judged by its name: lines, or a kind of table."""
     return _FORMATS.get(without_packing(path).suffix, "lines")
 
 
-class Part(Protocol):
-    """Files whose rows belong together."""
+@dataclass(frozen=True)
+class Part:
+    """Files whose rows belong together.
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Return the file of each side; for a table, the same file for each side."""
+    form: lines, or the kind of table. files: The file of each side; for a table, the same file for each side. langs,
+    columns: For a table, the codes of the sides and the columns of their texts; None finds a column by the code.
+    """
+
+    form: str
+    files: tuple[str, ...]
+    langs: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
 
     def check(self) -> None:
         """Raise DataError if a file is missing."""
+        for file in dict.fromkeys(self.files):
+            text_file(file)
 
     def rows(self, *, lenient: bool = False) -> Iterator[Row]:
         """Yield the lines of all sides, row by row, with None for a file that has ended.
@@ -144,66 +146,15 @@ class Part(Protocol):
 
         Raises DataError, which names file and row, for a row that is not valid.
         """
+        if self.form == "parquet":
+            return self._parquet_rows()
+        if self.form == "lines":
+            return zip_longest(*(read_lines(file, lenient=lenient) for file in self.files))
+        lines = read_lines(self.files[0], lenient=lenient)
+        return self._tsv_rows(lines) if self.form == "tsv" else self._json_rows(lines)
 
-
-@dataclass(frozen=True)
-class LineFiles:
-    """One file for each side, with one sentence per line. See `Part`."""
-
-    files: tuple[str, ...]
-
-    def check(self) -> None:
-        """Raise DataError if a file is missing."""
-        for file in self.files:
-            text_file(file)
-
-    def rows(self, *, lenient: bool = False) -> Iterator[Row]:
-        """Yield the rows (see `Part`)."""
-        return zip_longest(*(read_lines(file, lenient=lenient) for file in self.files))
-
-
-@dataclass(frozen=True)
-class _Table:
-    """A file with one pair per row. See `Part`.
-
-    langs: The codes of the sides. columns: The columns of their texts; None finds them by the code.
-    """
-
-    file: str
-    langs: tuple[str, ...]
-    columns: tuple[Column, ...]
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Return the file once for each side."""
-        return (self.file,) * len(self.langs)
-
-    def check(self) -> None:
-        """Raise DataError if the file is missing."""
-        text_file(self.file)
-
-    def _texts(self, number: int, record: Any) -> Row:
-        """Return the texts of a row that is an object. Raises DataError if one is missing or is not text."""
-        found = []
-        for lang, column in zip(self.langs, self.columns, strict=True):
-            keys = [lang, f"translation.{lang}"] if column is None else [str(column)]
-            values = [value for key in keys if (value := _value(record, key)) is not None]
-            if not values or not isinstance(values[0], str):
-                fact = f"{type(values[0]).__name__} {str(values[0])[:40]!r}" if values else f"none, but {_keys(record)}"
-                raise DataError(
-                    f"{self.file}: row {number} must have text in {' or '.join(keys)}, got {fact}; "
-                    "name it src_column and tgt_column of its corpus, or mend the row"
-                )
-            found.append(_one_line(values[0]))
-        return tuple(found)
-
-
-class Tsv(_Table):
-    """A text file with one row per line, whose cells are separated by tabs."""
-
-    def rows(self, *, lenient: bool = False) -> Iterator[Row]:
-        """Yield the rows (see `Part`)."""
-        lines = read_lines(self.file, lenient=lenient)
+    def _tsv_rows(self, lines: Iterator[str]) -> Iterator[Row]:
+        """Yield the rows of a table whose cells are separated by tabs."""
         named = isinstance(self.columns[0], str)
         places = self._named(next(lines, "")) if named else [int(cast(int, column)) - 1 for column in self.columns]
         least = max(places) + 1
@@ -214,7 +165,7 @@ class Tsv(_Table):
                 continue
             if len(cells) < least:
                 raise DataError(
-                    f"{self.file}: line {number} must have at least {least} cells between tabs, got {len(cells)}; "
+                    f"{self.files[0]}: line {number} must have at least {least} cells between tabs, got {len(cells)}; "
                     "mend the line, or name other columns"
                 )
             yield tuple(cells[place] for place in places)
@@ -225,54 +176,44 @@ class Tsv(_Table):
         for column in self.columns:
             if column not in names:
                 raise DataError(
-                    f"{self.file}: line 1 must name the column {column}, got {_listed(names)}; "
+                    f"{self.files[0]}: line 1 must name the column {column}, got {_listed(names)}; "
                     "name one of them, or give its number"
                 )
         return [names.index(str(column)) for column in self.columns]
 
-
-class JsonLines(_Table):
-    """A file with one JSON object per line."""
-
-    def rows(self, *, lenient: bool = False) -> Iterator[Row]:
-        """Yield the rows (see `Part`)."""
-        for number, line in enumerate(read_lines(self.file, lenient=lenient), start=1):
+    def _json_rows(self, lines: Iterator[str]) -> Iterator[Row]:
+        """Yield the rows of a file with one JSON object per line."""
+        for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise DataError(
-                    f"{self.file}: line {number} must be a JSON object, got something else ({error}); mend the line"
+                    f"{self.files[0]}: line {number} must be a JSON object, got something else ({error}); mend the line"
                 ) from None
             yield self._texts(number, record)
 
-
-class Parquet(_Table):
-    """A Parquet table."""
-
-    def rows(self, *, lenient: bool = False) -> Iterator[Row]:
-        """Yield the rows (see `Part`)."""
+    def _parquet_rows(self) -> Iterator[Row]:
+        """Yield the rows of a Parquet table."""
         try:
             import pyarrow
             import pyarrow.parquet
         except ImportError:
             raise DataError(
-                f"{self.file}: needs the extra [parquet] to be read; pip install 'recurrent-nmt[parquet]'"
+                f"{self.files[0]}: needs the extra [parquet] to be read; pip install 'recurrent-nmt[parquet]'"
             ) from None
-        with ExitStack() as stack:
-            try:
-                table = stack.enter_context(pyarrow.parquet.ParquetFile(self.file))
+        try:
+            with pyarrow.parquet.ParquetFile(self.files[0]) as table:
                 names = table.schema_arrow.names
                 columns = [name for name in names if self._may_have(name)]
-                number = 0
-                for batch in table.iter_batches(_ROWS, columns=columns or names):
-                    for record in batch.to_pylist():
-                        number += 1
-                        yield self._texts(number, record)
-            except (pyarrow.ArrowException, OSError) as error:
-                raise DataError(
-                    f"{self.file}: must be a Parquet file, got one that cannot be read ({explain(error)}); "
-                    "copy it again"
-                ) from None
+                batches = table.iter_batches(_ROWS, columns=columns or names)
+                records = chain.from_iterable(batch.to_pylist() for batch in batches)
+                for number, record in enumerate(records, start=1):
+                    yield self._texts(number, record)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise DataError(
+                f"{self.files[0]}: must be a Parquet file, got one that cannot be read ({explain(error)}); "
+                "copy it again"
+            ) from None
 
     def _may_have(self, name: str) -> bool:
         """Return whether a column may contain the text that is needed."""
@@ -280,17 +221,26 @@ class Parquet(_Table):
             return True
         return any(name == column or str(column).startswith(f"{name}.") for column in self.columns)
 
-
-_TABLES: dict[str, type[Tsv] | type[JsonLines] | type[Parquet]] = {
-    "tsv": Tsv,
-    "jsonl": JsonLines,
-    "parquet": Parquet,
-}
+    def _texts(self, number: int, record: Any) -> Row:
+        """Return the texts of a row that is an object. Raises DataError if one is missing or is not text."""
+        found = []
+        for lang, column in zip(self.langs, self.columns, strict=True):
+            keys = [lang, f"translation.{lang}"] if column is None else [str(column)]
+            values = [value for key in keys if (value := _value(record, key)) is not None]
+            if not values or not isinstance(values[0], str):
+                there = _listed(list(record)) if isinstance(record, dict) else f"a {type(record).__name__}"
+                fact = f"{type(values[0]).__name__} {str(values[0])[:40]!r}" if values else f"none, but {there}"
+                raise DataError(
+                    f"{self.files[0]}: row {number} must have text in {' or '.join(keys)}, got {fact}; "
+                    "name it src_column and tgt_column of its corpus, or mend the row"
+                )
+            # Files of lines could not represent line breaks.
+            found.append(values[0].replace("\r\n", " ").replace("\n", " "))
+        return tuple(found)
 
 
 def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
-    """Yield the rows of a part in lists of at most `size`. Raises DataError at the end if the files have different
-    numbers of lines."""
+    """Yield rows in lists of at most `size`. Raises DataError at the end if files differ in length."""
     rows = part.rows()
     total = 0
     while chunk := list(islice(rows, size)):
@@ -314,16 +264,6 @@ def _value(record: Any, key: str) -> Any:
         return record[key]
     first, _, rest = key.partition(".")
     return _value(record.get(first), rest) if rest else None
-
-
-def _one_line(text: str) -> str:
-    """Return a text as a single line: its line breaks become spaces, because files of lines could not represent
-    them."""
-    return text.replace("\r\n", " ").replace("\n", " ") if "\n" in text else text
-
-
-def _keys(record: Any) -> str:
-    return _listed(list(record)) if isinstance(record, dict) else f"a {type(record).__name__}"
 
 
 def _listed(names: Sequence[Any]) -> str:

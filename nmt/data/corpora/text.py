@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.data.corpora.corpus import CHUNK, Side
-from nmt.data.corpora.readers import Alone, Readers, rows_before
+from nmt.data.corpora.corpus import CHUNK, Collected, Side, Tokenizer
+from nmt.data.corpora.readers import Readers
 from nmt.data.corpora.rows import TokenRows
 from nmt.data.corpora.sources import name_of, sources_of
-from nmt.data.quality.faults import pair_hashes
 from nmt.data.quality.filter import LineFilter
 from nmt.errors import DataError
 from nmt.special_tokens import EOS_ID
@@ -60,46 +59,18 @@ def load_text(
 
     Raises DataError if a file is missing or damaged, or if no line is left.
     """
-    readers = Alone() if readers is None else readers
-    # The arrays of each chunk of this reader, by chunk number.
-    tokens: dict[int, np.ndarray] = {}
-    lengths: dict[int, np.ndarray] = {}
-    hashes: dict[int, np.ndarray] = {}
-    total = 0
-    for number, lines in enumerate(chunks(_lines(corpora, side.config.lang), CHUNK)):
-        total += len(lines)
-        if number % readers.size != readers.rank:
-            if not number and rules is not None:
-                rules.learn([lines])
-            continue
-        clean = side.clean(lines)
-        if rules is not None:
-            kept = np.flatnonzero(rules.keep([lines], [clean])).tolist()
-            clean = [clean[index] for index in kept]
-        cut = side.subwords.encode(clean)
-        if rules is not None and rules.drops_duplicates:
-            hashes[number] = pair_hashes(clean, clean)[[bool(row) for row in cut]]
-        rows = [row for row in cut if row]
-        tokens[number] = np.array([token for row in rows for token in row], dtype=np.int32)
-        lengths[number] = np.array([len(row) for row in rows], dtype=np.int64)
-    left_out = ""
-    if rules is not None:
-        rules.add_up(readers.all_say(rules.counts))
-        left_out = rules.told()
-        if rules.drops_duplicates:
-            first = rules.first_of_each(readers.gathered(hashes, np.int64))
-            before = rows_before(lengths, readers)
-            for number, of_chunk in lengths.items():
-                keep = first[before[number] : before[number + 1]]
-                tokens[number] = tokens[number][np.repeat(keep, of_chunk)]
-                lengths[number] = of_chunk[keep]
-    starts = np.concatenate([[0], np.cumsum(readers.gathered(lengths, np.int64))]).astype(np.int64)
-    if len(starts) == 1:
-        what = f"none of {total} that data.filter lets through ({left_out})" if left_out else f"{total} blank ones"
+    collected = Collected(Tokenizer((side,), True, rules), readers)
+    for lines in chunks(_lines(corpora, side.config.lang), CHUNK):
+        collected.add([(line,) for line in lines])
+    (rows,), _, _ = collected.gathered()
+    filtered = "" if rules is None else rules.summary()
+    if not len(rows):
+        what = f"{collected.total} blank ones"
+        if filtered:
+            what = f"none of {collected.total} that data.filter lets through ({filtered})"
         where = f"{corpora}.{side.config.lang}" if isinstance(corpora, str) else name_of(corpora)
         raise DataError(f"{where}: must hold at least one line of text, got {what}")
-    rows_kept = TokenRows(readers.gathered(tokens, np.int32), starts)
-    return TextCorpus(rows_kept, total, rules.told() if rules is not None else "")
+    return TextCorpus(rows, collected.total, filtered)
 
 
 def _lines(corpora: str | Sequence[CorpusConfig], lang: str) -> Iterator[str]:

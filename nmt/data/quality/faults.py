@@ -26,8 +26,7 @@ _ENCODINGS = ("latin-1", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp12
 
 
 def _read_as(first: int, last: int) -> np.ndarray:
-    """Return the non-ASCII characters that the encodings in `_ENCODINGS` assign to the bytes from `first` to `last`, as
-    code points."""
+    """Return the non-ASCII characters, as code points, that `_ENCODINGS` assign to the bytes `first` to `last`."""
     content = bytes(range(first, last + 1))
     found = {ord(c) for encoding in _ENCODINGS for c in content.decode(encoding, "ignore")}
     return np.array(sorted(code for code in found if code >= 0x80), np.uint32)
@@ -43,8 +42,7 @@ def has_bad_bytes(block: TextBlock) -> np.ndarray:
 
 
 def has_broken_letters(block: TextBlock) -> np.ndarray:
-    """Return the lines with signs of a wrong encoding, bool [N]: U+FFFD, or UTF-8 read as another encoding, such as
-    `Ã¤` for `ä`, by the rules of ftfy."""
+    """Return the lines with U+FFFD, or with UTF-8 read as another encoding (`Ã¤`) by the rules of ftfy, bool [N]."""
     from ftfy.badness import is_bad
 
     codes = block.codes
@@ -113,9 +111,9 @@ def length_ratios(src: np.ndarray, tgt: np.ndarray, usual: float) -> np.ndarray:
     least 1: float64 [N]. `usual` is the usual ratio of target to source length. The factor is 1 if both lines are short
     or one is empty.
     """
-    told = (np.maximum(src, tgt) >= _FEW_CHARACTERS) & (np.minimum(src, tgt) > 0)
+    comparable = (np.maximum(src, tgt) >= _FEW_CHARACTERS) & (np.minimum(src, tgt) > 0)
     ratio = tgt / np.maximum(src * usual, 1e-9)
-    ratio = np.where(told, np.maximum(ratio, 1e-9), 1.0)
+    ratio = np.where(comparable, np.maximum(ratio, 1e-9), 1.0)
     both: np.ndarray = np.maximum(ratio, 1 / ratio)
     return both
 
@@ -146,8 +144,7 @@ class FaultFinder:
         self.usual_ratio = 1.0
 
     def learn(self, raw: Sequence[Sequence[str]]) -> None:
-        """Learn the usual script and length ratio from the first block of the text; without this call, `find` does
-        so."""
+        """Learn the usual script and length ratio from the first block; otherwise the first `find` does."""
         self._learn([TextBlock(lines) for lines in raw])
 
     def find(self, raw: Sequence[Sequence[str]], clean: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
@@ -182,7 +179,6 @@ class FaultFinder:
 
 
 def pair_hashes(src: Sequence[str], tgt: Sequence[str]) -> np.ndarray:
-    """Return a hash of each pair of lines, int64 [N]: the same in every process, and different for different pairs
-    except with probability 2**-64."""
+    """Return a hash of each pair of lines, int64 [N], the same in every process."""
     pairs = (f"{one}\n{other}".encode("utf-8", "surrogatepass") for one, other in zip(src, tgt, strict=True))
     return np.frombuffer(b"".join(hashlib.blake2b(pair, digest_size=8).digest() for pair in pairs), dtype="<i8")

@@ -21,7 +21,6 @@ class LineFilter:
     """Decides which pairs, or lines of a language model, to keep, for one block of a text after another.
 
     Args:
-        settings: The rules.
         held_out: Cleaned source lines (or lines) that `overlap` keeps out of training.
     """
 
@@ -64,28 +63,26 @@ class LineFilter:
                 self._drop("max_length_ratio" if name == "ratio" else name, keep, masks.max(axis=0))
         if self._overlap is not None:
             met = np.zeros(len(keep), dtype=bool)
-            met[[match.number for match in self._overlap.look(clean[0], near=self._settings.overlap == "near")]] = True
+            met[[match.number for match in self._overlap.find(clean[0], near=self._settings.overlap == "near")]] = True
             self._drop("overlap", keep, met)
         return keep
 
     def first_of_each(self, hashes: np.ndarray) -> np.ndarray:
-        """Return which pairs are the first of equal ones, bool [N], given their `pair_hashes` in the order of the
-        text."""
+        """Return which pairs are the first of equal ones, bool [N], given `pair_hashes` in order."""
         keep = np.zeros(len(hashes), dtype=bool)
         keep[np.unique(hashes, return_index=True)[1]] = True
         self.counts["duplicates"] = int((~keep).sum())
         return keep
 
     def add_up(self, counts: Sequence[dict[str, int]]) -> None:
-        """Replace the counts by the sum of those of several filters, each of which has seen another part of the
-        text."""
+        """Replace the counts by the sum of those of several filters, for parts of one text."""
         total: dict[str, int] = {}
         for of_one in counts:
             for name, count in of_one.items():
                 total[name] = total.get(name, 0) + count
         self.counts = total
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Return how many pairs each rule removed: `12 duplicates, 3 markup`; empty if no rule is set."""
         if not self.is_on:
             return ""

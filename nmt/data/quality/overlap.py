@@ -81,9 +81,8 @@ class OverlapIndex:
         likeness: np.ndarray = self._likeness[self._line_of]
         return likeness
 
-    def look(self, lines: Sequence[str], *, near: bool = True) -> list[Match]:
-        """Return the matches among cleaned lines of the training text, exact ones first. Of equal held-out lines, the
-        first is reported."""
+    def find(self, lines: Sequence[str], *, near: bool = True) -> list[Match]:
+        """Return matches among cleaned lines, exact ones first; of equal held-out lines, the first is reported."""
         found: list[tuple[int, int, Likeness]] = []
         for number, line in enumerate(lines):
             other = self._exact.get(line)
@@ -174,8 +173,7 @@ class _Folded:
         return found
 
     def signatures(self) -> np.ndarray:
-        """Return the MinHash signature of each line, the minimum of each hash function over its 4-grams: uint32 [N,
-        hashes]; 0 for short lines."""
+        """Return each line's MinHash signature over its 4-grams, 0 for short lines: uint32 [N, hashes]."""
         found = np.zeros((len(self.lengths), _BANDS * _ROWS), dtype=np.uint32)
         long = np.flatnonzero(self.lengths >= LEAST_LETTERS)
         if len(long):

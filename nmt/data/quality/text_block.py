@@ -48,8 +48,7 @@ class TextBlock:
         return found
 
     def follows(self, places: np.ndarray) -> np.ndarray:
-        """Return which of the characters at the given indices are followed by another one in their line: bool, as long
-        as `places`."""
+        """Return which of the given characters are followed by another one in their line: bool."""
         ends = np.cumsum(self.lengths)
         last = np.zeros(len(self.codes) + 1, dtype=bool)
         last[ends[self.lengths > 0] - 1] = True

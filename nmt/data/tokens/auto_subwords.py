@@ -33,21 +33,19 @@ _NO_LIMIT = 1_000_000
 def auto_subwords(
     settings: SubwordsConfig,
     text: Callable[[], Iterable[str]],
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     symbols: Sequence[str] = (),
 ) -> Subwords:
-    """Train subwords on cleaned sentences as the settings say; both `type` and `vocab_size` may be auto.
+    """Train subwords on cleaned sentences as the settings say; both `type` and `vocab_size` may be auto. Raises
+    DataError if the text has no word, or cannot give the requested vocabulary.
 
     Args:
-        settings: The section `data.subwords`.
         text: Returns the sentences, from the beginning each time it is called.
-        say: Called with a line about each choice.
         symbols: Words that are never split, such as tags.
-
-    Raises:
-        DataError: The text has no word, or cannot give the requested vocabulary.
     """
-    size = _wanted_size(settings, text)
+    size = settings.vocab_size
+    if size == "auto":
+        size = _NO_LIMIT if settings.type in ("char", "word") else auto_vocab_size(words_of(text()))
     for kind in ("unigram", "bpe") if settings.type == "auto" else (settings.type,):
         try:
             found = _train(settings, text, kind, size, symbols)
@@ -59,7 +57,7 @@ def auto_subwords(
             raise limit
         found = _train(settings, text, kind, limit.most, symbols)
     if "auto" in (settings.type, settings.vocab_size):
-        say(f"subwords: {kind}, a vocabulary of {found.vocab_size:,} (auto)")
+        notify(f"subwords: {kind}, a vocabulary of {found.vocab_size:,} (auto)")
     return found
 
 
@@ -73,17 +71,10 @@ def auto_vocab_size(words: int) -> int:
     return max(size for least, size in VOCAB_SIZES if words >= least)
 
 
-def _wanted_size(settings: SubwordsConfig, text: Callable[[], Iterable[str]]) -> int:
-    if settings.vocab_size != "auto":
-        return settings.vocab_size
-    return _NO_LIMIT if settings.type in ("char", "word") else auto_vocab_size(words_of(text()))
-
-
 def _train(
     settings: SubwordsConfig, text: Callable[[], Iterable[str]], kind: str, size: int, symbols: Sequence[str]
 ) -> Subwords:
-    """Return subwords of one type; with vocab_size auto, if the characters alone are more than `size`, `size` further
-    subwords are added to them."""
+    """Return subwords of one type. With vocab_size auto, `size` are added to more characters than that."""
     how = {"type": kind, "character_coverage": settings.character_coverage, "symbols": symbols}
     try:
         return train_subwords(text(), vocab_size=size, **how)  # type: ignore[arg-type]

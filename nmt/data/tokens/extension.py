@@ -24,16 +24,12 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
 
     Candidates are the unknown characters, and the tokens of subwords of the same type trained on the text alone.
     Characters come first, by frequency; then pieces by the number of tokens that they save in the text: occurrences
-    times one less than the number of old tokens they are split into.
+    times one less than the number of old tokens they are split into. Raises ConfigError if the subwords are a plain
+    vocabulary, not a sentencepiece model.
 
     Args:
-        subwords: A sentencepiece model.
         text: Returns cleaned sentences, from the beginning each time it is called.
-        most: The largest number of new tokens.
         kind: unigram or bpe, as in `train_subwords`; auto means unigram.
-
-    Raises:
-        ConfigError: The subwords are a plain vocabulary, not a sentencepiece model.
     """
     if isinstance(subwords, Vocabulary):
         raise ConfigError(
@@ -51,7 +47,7 @@ def extended(subwords: Subwords, text: Callable[[], Iterable[str]], most: int, k
     letters = Counter(letter for line in lines for letter in line if letter != " ")
     for letter in letters:
         if UNK_ID in subwords.encode([letter])[0] and letter not in known:
-            gains[letter], scores[letter] = (True, letters[letter]), _letter_score(letters[letter], letters)
+            gains[letter], scores[letter] = (True, letters[letter]), float(np.log(letters[letter] / letters.total()))
     for unit, count in counts.items():
         (piece,) = new.pieces([unit])
         cut = _parts(subwords, piece)
@@ -69,8 +65,7 @@ def parts_of_new(old: Subwords, new: Subwords) -> list[list[int]]:
 
 
 def with_means(table: np.ndarray, parts: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return a table [V, ...] with one more row for each new token: the mean of the rows of its parts, or of all
-    ordinary tokens if it has none."""
+    """Return a table with a row more for each new token: the mean of its parts' rows, or of all ordinary rows."""
     whole = table[EOS_ID + 1 :].mean(axis=0)
     rows = [table[list(units)].mean(axis=0) if units else whole for units in parts]
     return np.concatenate([table, np.array(rows, table.dtype).reshape(-1, *table.shape[1:])])
@@ -95,14 +90,8 @@ def _parts(subwords: Subwords, piece: str) -> list[int]:
 
 
 def _known_parts(subwords: Subwords, piece: str) -> list[int]:
-    """Return the tokens that the text of a piece is split into, as written or in lower case: whichever has fewer
-    unknown ones."""
+    """Return a piece's tokens as written or in lower case, whichever has fewer unknown ones."""
     return min((_parts(subwords, text) for text in (piece, piece.lower())), key=lambda cut: cut.count(UNK_ID))
-
-
-def _letter_score(count: int, letters: Counter[str]) -> float:
-    """Return the logarithm of a character's relative frequency."""
-    return float(np.log(count / letters.total()))
 
 
 def _piece_field(piece: str, score: float) -> bytes:

@@ -22,8 +22,7 @@ _KEY, _VERSION = "nmt_factors", 1
 START = f'{{"{_KEY}"'.encode()
 _MOST_VALUES = 65_000
 _LEAST_SEEN = 2
-"""A value that occurs less often in the training text counts as unknown, so that the embedding of unknown values is
-learned."""
+"""Rarer values in the training text count as unknown, so that the embedding of unknown ones is learned."""
 _FIRST = 2
 """The number of the first value: 0 is for special tokens, 1 for an unknown value."""
 _MOST_IDS = 2**31
@@ -47,15 +46,12 @@ class FactoredSubwords(Subwords):
     of these has the factors of the word.
 
     An id encodes a token and its factors: token + V * (f1 + F1 * (f2 + ...)), with V tokens and F1 numbers of the first
-    factor. So code that passes on, sorts or hashes ids need not know of factors; the model decodes them.
+    factor. So code that passes on, sorts or hashes ids need not know of factors; the model decodes them. Raises
+    DataError if there are more ids than 31 bits can represent.
 
     Args:
         words: The subwords for words without factors.
         values: The known values of each factor, the most frequent first.
-        separator: The text before each factor.
-
-    Raises:
-        DataError: There are more ids than 31 bits can represent.
     """
 
     def __init__(self, words: Subwords, values: Sequence[Sequence[str]], separator: str) -> None:
@@ -98,8 +94,7 @@ class FactoredSubwords(Subwords):
         return self.words.units_of_text
 
     def encode(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each sentence (see `Subwords`). Raises FactorError for a word with the wrong number of
-        factors."""
+        """Return the ids of each sentence. Raises FactorError for a word with another number of factors."""
         rows = [self._parsed(sentence, n) for n, sentence in enumerate(sentences)]
         self._learn({word for row in rows for word, _ in row})
         known = self._known
@@ -164,12 +159,8 @@ def split_words(sentence: str, count: int, separator: str, index: int) -> Iterat
 
 
 def learn_factors(words: Subwords, text: Iterable[str], count: int, separator: str) -> FactoredSubwords:
-    """Return subwords for words with `count` factors, whose values are learned from cleaned text.
-
-    Raises:
-        FactorError: A word has another number of factors.
-        DataError: See `FactoredSubwords`.
-    """
+    """Return subwords for words with `count` factors, whose values are learned from cleaned text. Raises FactorError if
+    a word has another number of factors (see also `FactoredSubwords`)."""
     counts: list[Counter[str]] = [Counter() for _ in range(count)]
     for index, line in enumerate(text):
         for _, *values in split_words(line, count, separator, index):

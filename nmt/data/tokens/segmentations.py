@@ -63,7 +63,6 @@ class Segmentation(ABC):
     """Samples segmentations of words.
 
     Args:
-        scores: The score of each subword.
         alpha: See the two subclasses.
     """
 
@@ -73,8 +72,7 @@ class Segmentation(ABC):
         self._known: dict[str, Any] = {}
 
     def draw(self, word: str, random: Random) -> list[str] | None:
-        """Return a sampled segmentation of the word, or None if the model cannot segment all of it. The same random
-        numbers give the same result."""
+        """Return a sampled segmentation of the word, or None if the model cannot segment all of it."""
         found = self._known.get(word)
         if found is None:
             if len(self._known) >= _MOST_WORDS:
@@ -96,8 +94,7 @@ class UnigramSegmentation(Segmentation):
     probabilities are summed over the lattice from the left, and subwords sampled from the right."""
 
     def _prepared(self, word: str) -> list[list[tuple[float, str]]]:
-        """Return, for each position in the word, the subwords that may end there, with their cumulative
-        probabilities."""
+        """Return the subwords that may end at each position, with their cumulative probabilities."""
         sums = [0.0] + [-math.inf] * len(word)
         ways: list[list[tuple[float, str]]] = [[]]
         for end in range(1, len(word) + 1):
@@ -164,8 +161,7 @@ class BpeSegmentation(Segmentation):
         return next((place for place in self._merges(units)[first:] if random.random() >= self._alpha), None)
 
     def _merges(self, units: Sequence[str]) -> list[int]:
-        """Return the positions of neighbours that can be merged: the best score first, and the leftmost of equal
-        ones."""
+        """Return the positions of neighbours that can be merged, the best score and then the leftmost first."""
         scores = self._scores
         possible = [
             (-scores[pair], place)

@@ -23,8 +23,7 @@ def subwords_from_file(path: str | PathLike[str]) -> Subwords:
 
 
 def read_subwords(content: bytes, where: str = "subword model") -> Subwords:
-    """Return subwords from what `model_bytes` returned. Raises DataError, beginning with `where`, if the bytes are of
-    no known kind, or damaged."""
+    """Return subwords from what `model_bytes` returned. Raises DataError, beginning with `where`, for other bytes."""
     if content.startswith(vocabulary.START):
         return vocabulary.read_vocabulary(content, where)
     if content.startswith(factors.START):

@@ -39,8 +39,7 @@ _SILENT = 5
 
 
 class VocabularyError(DataError):
-    """The text cannot give as many or as few subwords as requested; `most` or `least`, of which one is None, is the
-    limit."""
+    """The text cannot give as many or as few subwords as requested: the limit is `most` or `least`."""
 
     def __init__(self, line: str, *, most: int | None = None, least: int | None = None) -> None:
         super().__init__(line)
@@ -55,8 +54,7 @@ class Subwords:
     """
 
     def __init__(self, model_bytes: bytes, where: str = "subword model") -> None:
-        """Load a model; `where` begins the message of a DataError, usually the name of the file that the bytes come
-        from."""
+        """Load a model; `where` begins the message of a DataError."""
         self.model_bytes = model_bytes
         self._processor = _load(model_bytes, where)
         own = _own_special_ids(self._processor)
@@ -146,8 +144,7 @@ class Subwords:
         return [_BREAKS.sub(" ", text) for text in texts]
 
     def cut(self, sentences: Sequence[str]) -> list[list[str]]:
-        """Return the tokens of each sentence, as many as `encode` returns ids; unknown ones as written in the
-        sentence."""
+        """Return the tokens of each sentence, one for each id of `encode`; unknown ones as written."""
         rows: list[list[str]] = self._processor.encode(list(sentences), out_type=str) if sentences else []
         return rows
 

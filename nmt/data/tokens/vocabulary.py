@@ -161,8 +161,7 @@ def _joined(parts: list[str], a: str, b: str) -> list[str]:
 
 
 def read_vocabulary(content: bytes, where: str) -> Vocabulary:
-    """Return a vocabulary from its bytes, which begin with START. Raises DataError, beginning with `where`, if they are
-    damaged."""
+    """Return a vocabulary from its bytes. Raises DataError, beginning with `where`, if they are damaged."""
     try:
         values: dict[str, Any] = json.loads(content)
     except (ValueError, RecursionError):

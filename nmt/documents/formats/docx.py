@@ -1,5 +1,4 @@
-"""Word's DOCX (ECMA-376): the text of the document, headers, footers, notes and comments is translated; all else is
-copied."""
+"""Word's DOCX (ECMA-376): texts, headers, footers, notes and comments are translated; all else is copied."""
 
 from __future__ import annotations
 
@@ -10,35 +9,29 @@ import zlib
 from collections.abc import Sequence
 from copy import copy
 
-from nmt.documents.document import Document
+from nmt.documents.document import Document, File
+from nmt.documents.encodings import xml_as_utf8
 from nmt.documents.formats.docx_paragraph import Paragraph, is_paragraph
 from nmt.documents.formats.xml_places import count_elements, replaced, trees
-from nmt.documents.limits import Limits, xml_as_utf8
-from nmt.documents.sentences import Splitter
+from nmt.documents.limits import Limits
 from nmt.errors import DataError
 
 _PARTS = re.compile(r"word/(?:document|header|footer|footnotes|endnotes|comments)\d*\.xml")
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
-def read(
-    content: bytes,
-    name: str,
-    splitter: Splitter | None,
-    languages: tuple[str, str] | None = None,
-    limits: Limits | None = None,
-) -> Document:
+def read(file: File) -> Document:
     """Read a DOCX file. Raises DataError if it is not one, or exceeds the limits."""
-    limits = limits or Limits()
-    archive, parts = _opened(content, name, limits)
+    content, name = file.content, file.name
+    archive, parts = _opened(content, name, file.limits)
     back = {}
     paragraphs: dict[str, list[Paragraph]] = {}
     for part, data in parts.items():
         where = f"{name}: {part}"
         parts[part], back[part] = xml_as_utf8(data, where)
         found = paragraphs[part] = []
-        for tree in trees(parts[part], where, is_paragraph, limits):
-            found += Paragraph.all_of(tree, parts[part], splitter)
+        for tree in trees(parts[part], where, is_paragraph, file.limits):
+            found += Paragraph.all_of(tree, parts[part], file.splitter)
     passages = [one.passage for found in paragraphs.values() for one in found]
 
     def write(texts: Sequence[str]) -> bytes:
@@ -61,8 +54,7 @@ def read(
 
 
 def _changes(paragraphs: Sequence[Paragraph], texts: Sequence[str]) -> list[tuple[int, int, bytes]]:
-    """Return the byte ranges of a part to replace. A changed paragraph includes the changes within it, as in text
-    boxes."""
+    """Return the byte ranges to replace; a changed paragraph includes the changes within it, as in text boxes."""
     changes: list[tuple[int, int, bytes]] = []
     for one, new in sorted(zip(paragraphs, texts, strict=True), key=lambda pair: pair[0].end):
         if new == one.passage.source:

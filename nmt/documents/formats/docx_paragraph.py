@@ -55,8 +55,7 @@ class Paragraph:
         return found
 
     def written(self, new: str, changes: Sequence[tuple[int, int, bytes]]) -> bytes:
-        """Return the XML of the paragraph with a translation; changes: replacements of the paragraphs within it, in
-        order."""
+        """Return the XML with a translation; changes: replacements of the paragraphs within, in order."""
         starts = [start for start, _, _ in changes]
 
         def kept(start: int, end: int) -> bytes:
@@ -81,8 +80,7 @@ class Paragraph:
         return opening + out.whole() + self._content[self._whole.inner_end : self._whole.end]
 
     def _in_tree(self, parts: Sequence[str]) -> list[str | int]:
-        """Return texts and numbers of marks, each mark once: in the order of the translation if elements form a tree
-        there, otherwise in that of the paragraph."""
+        """Return texts and marks, each once: in the translation's order if elements form a tree there."""
         all_marks = [n for n, one in enumerate(self._pieces) if one.kind != "text"]
         marks = [int(number) for number in parts[1::2]]
         opened: list[str] = []
@@ -113,8 +111,7 @@ class _Runs:
         self._run = 0
 
     def add(self, look: Look | None, inner: bytes, run: int = 0) -> None:
-        """Add the content of a run with this formatting, as a separate run if it was one; without a look, add content
-        between runs."""
+        """Add the content of a run with this formatting; without a look, add content between runs."""
         if self._look is not None and (look is None or look.form != self._look.form or run != self._run):
             self._parts.append(b"</%sr>" % self._prefix)
             self._look = None

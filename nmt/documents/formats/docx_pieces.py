@@ -285,6 +285,5 @@ def pair(pieces: list[Piece]) -> None:
 
 
 def _is_loose(piece: Piece, for_range: bool) -> bool:
-    """Return whether an open element may be broken up so that a container that ends stays whole: ranges and fields
-    may."""
+    """Return whether an open range or field may be broken up so that a container that ends stays whole."""
     return not for_range and piece.key.startswith(("range", "field"))

@@ -23,8 +23,6 @@ def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks
     """Return the passage of a text; its tags, if any, follow their words.
 
     Args:
-        text: The text.
-        splitter: Splits paragraphs into sentences.
         is_lines: Whether each line is a paragraph; otherwise line breaks are white space.
         marks: A regular expression, without groups, of what is copied next to its word.
     """
@@ -51,8 +49,7 @@ def _inline(token: Token) -> Token:
 
 
 def as_loose(source: str, new: str) -> str:
-    """Return a translation of a loose passage in the style of its source: without character references if the source
-    has none."""
+    """Return a translation without character references if its source has none."""
     if new == source or _ENTITY.search(source):
         return new
     return new.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

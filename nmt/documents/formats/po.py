@@ -6,15 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nmt.documents.document import Document
+from nmt.documents.document import Document, File
+from nmt.documents.encodings import MARK, decoded, is_utf8
 from nmt.documents.formats.loose_tags import as_loose, loose_passage
 from nmt.documents.formats.plurals import plural_forms, plural_rule
-from nmt.documents.limits import Limits, decoded, is_utf8
+from nmt.documents.limits import Limits
 from nmt.documents.placeholders import placeholders_of
-from nmt.documents.sentences import Splitter
 from nmt.errors import DataError
 
-_MARK = b"\xef\xbb\xbf"
 _LINE = re.compile(
     r'\s*(msgctxt|msgid_plural|msgid|msgstr\s*\[\s*\d{1,3}\s*\]|msgstr|domain)?\s*((?:"(?:[^"\\]|\\.)*+"\s*)*+)'
 )
@@ -29,8 +28,7 @@ _HEADER = "MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-T
 
 @dataclass
 class _Entry:
-    """An entry. flags, first, strings: indices of the line with its flags, of the first line after its comments, and of
-    its msgstr lines; texts: by keyword."""
+    """An entry. flags, first: indices of the line with its flags and of the first after its comments."""
 
     flags: int | None = None
     is_fuzzy: bool = False
@@ -55,29 +53,12 @@ class _Entry:
         return bool(strings and self.text("msgid").strip()) and (self.is_fuzzy or not all(strings))
 
 
-def read(
-    content: bytes,
-    name: str,
-    splitter: Splitter | None,
-    languages: tuple[str, str] | None = None,
-    limits: Limits | None = None,
-) -> Document:
+def read(file: File) -> Document:
     """Read a PO file. Existing translations are kept. The number of plural forms is that of the header or of the target
-    language: a form for the number one only gets the singular's translation, all others the plural's.
-
-    Args:
-        content: The file, in the encoding that it names.
-        name: The name of the file in messages.
-        splitter: Splits paragraphs into sentences.
-        languages: The languages of the translation, for headers that are missing or templates.
-        limits: Limits of the file's contents.
-
-    Raises:
-        DataError: It is no PO file, or exceeds the limits.
-    """
-    limits = limits or Limits()
-    limits.check_content(len(content), name)
-    marked = content.startswith(_MARK)
+    language: a form for the number one only gets the singular's translation, all others the plural's. Raises DataError
+    if it is no PO file, or exceeds the limits."""
+    content, name, splitter, languages = file.content, file.name, file.splitter, file.languages
+    marked = content.startswith(MARK)
     found = _CHARSET.search(content, 0, 2**16)
     charset = found[1].decode("ascii", "replace") if found and found[1] != b"CHARSET" else "UTF-8"
     try:
@@ -85,7 +66,7 @@ def read(
     except UnicodeDecodeError:
         text = decoded(content, charset, name)
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
-    entries = list(_entries(lines, name, limits))
+    entries = list(_entries(lines, name, file.limits))
     if not entries and "".join(lines).strip() and not all(line.lstrip()[:1] in ("", "#") for line in lines):
         raise DataError(f"{name}: must be a PO file with entries, got none; name the right format")
     header = next((one for one in entries if one.is_header), None)
@@ -109,7 +90,7 @@ def read(
         written = "".join(out)
         if header is None:
             written = _block([("msgid", ""), ("msgstr", fields)], end) + end + written
-        return _MARK * marked + written.encode()
+        return MARK * marked + written.encode()
 
     return Document(passages, write)
 

@@ -1,5 +1,4 @@
-"""SubRip subtitles: the text between a line of times and the next blank line is translated, with the same number of
-lines."""
+"""SubRip subtitles: the text between a line of times and a blank line is translated, in as many lines."""
 
 from __future__ import annotations
 
@@ -8,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from nmt.documents.document import Document, bytes_of, text_of
+from nmt.documents.document import Document, File
+from nmt.documents.encodings import utf8_text
 from nmt.documents.formats.loose_tags import as_loose, loose_passage
-from nmt.documents.limits import Limits
-from nmt.documents.sentences import Splitter
 from nmt.errors import DataError
 
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d{1,3}\s*-->\s*\d+:\d\d:\d\d[,.]\d{1,3}")
@@ -24,26 +22,18 @@ _WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<{]|<|\{)+")
 
 @dataclass(frozen=True)
 class _Part:
-    """The text of one speaker in a subtitle: lines [first, last) of the file; dash: the part before the first line's
-    text, which is kept."""
+    """The text of a speaker, lines [first, last) of the file; dash: the part before it, which is kept."""
 
     first: int
     last: int
     dash: str
 
 
-def read(
-    content: bytes,
-    name: str,
-    splitter: Splitter | None,
-    languages: tuple[str, str] | None = None,
-    limits: Limits | None = None,
-) -> Document:
+def read(file: File) -> Document:
     """Read SubRip. Tags, codes and music signs stay next to their words; a line with a dash begins the text of a
     speaker, which is translated separately. Raises DataError."""
-    limits = limits or Limits()
-    limits.check_content(len(content), name)
-    text, marked = text_of(content, name)
+    name, splitter = file.name, file.splitter
+    text, encoding = utf8_text(file.content, name)
     lines = text.splitlines(keepends=True)
     parts: list[_Part] = []
     cues = n = 0
@@ -52,7 +42,7 @@ def read(
         if not _TIMES.match(lines[n - 1]):
             continue
         cues += 1
-        limits.check_elements(cues, name)
+        file.limits.check_elements(cues, name)
         first = n
         while n < len(lines) and lines[n].strip():
             n += 1
@@ -72,7 +62,7 @@ def read(
                 written = part.dash + _in_lines(as_loose(passage.source, new), former)
                 # A blank line would end the subtitle.
                 out[part.first : part.last] = [written if written.strip() else ""] + [""] * (len(former) - 1)
-        return bytes_of("".join(out), marked)
+        return encoding.encoded("".join(out))
 
     return Document(passages, write)
 

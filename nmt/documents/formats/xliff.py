@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nmt.documents.document import Document
+from nmt.documents.document import Document, File
+from nmt.documents.encodings import xml_as_utf8
 from nmt.documents.formats.loose_tags import as_loose, loose_passage
 from nmt.documents.formats.xml_places import Element, prefix_of, replaced, tag_end, trees, with_attribute, without_cdata
-from nmt.documents.limits import Limits, xml_as_utf8
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import xml_passage
@@ -34,28 +34,10 @@ class _Unit:
     cdata: bool
 
 
-def read(
-    content: bytes,
-    name: str,
-    splitter: Splitter | None,
-    languages: tuple[str, str] | None = None,
-    limits: Limits | None = None,
-) -> Document:
-    """Read an XLIFF file. Units that have a translation or are marked translate="no" are kept.
-
-    Args:
-        content: The file.
-        name: The name of the file in messages.
-        splitter: Splits paragraphs into sentences.
-        languages: The languages of the translation; a file that names others is refused, one without a target language
-            gets it.
-        limits: Limits of the file's contents.
-
-    Raises:
-        DataError: It is no XLIFF, exceeds the limits, or is of other languages.
-    """
-    limits = limits or Limits()
-    limits.check_content(len(content), name)
+def read(file: File) -> Document:
+    """Read an XLIFF file. Units that have a translation or are marked translate="no" are kept; a file without a target
+    language gets one. Raises DataError if it is no XLIFF, exceeds the limits, or names other languages."""
+    content, name, splitter, languages = file.content, file.name, file.splitter, file.languages
     data, back = xml_as_utf8(content, name)
     heads: list[Element] = []
 
@@ -66,7 +48,7 @@ def read(
             heads.append(one)
         return one.name in ("trans-unit", "segment")
 
-    units = [found for one in trees(data, name, wanted, limits) if (found := _open_unit(one, data, splitter))]
+    units = [found for one in trees(data, name, wanted, file.limits) if (found := _open_unit(one, data, splitter))]
     if languages is not None:
         for one in heads:
             for attribute, language in zip(_LANGUAGES[one.name], languages, strict=True):

@@ -20,8 +20,7 @@ _CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL
 
 @dataclass(slots=True, eq=False)
 class Element:
-    """An element's namespace, name and attributes without prefixes, and the byte ranges of the element and of its
-    content."""
+    """An element's namespace, name and attributes without prefixes, and the bytes of it and of its content."""
 
     space: str
     name: str
@@ -34,18 +33,13 @@ class Element:
     children: list[Element] = field(default_factory=list)
 
 
-def trees(
-    content: bytes, name: str, wanted: Callable[[Element], bool], limits: Limits | None = None
-) -> Iterator[Element]:
+def trees(content: bytes, name: str, wanted: Callable[[Element], bool], limits: Limits) -> Iterator[Element]:
     """Yield the outermost wanted elements with their descendants, each when it has ended; nothing else is kept.
 
     `content` is in UTF-8 whatever it declares; `name` is the file's name in messages; `wanted` is called in document
-    order at the beginning of every element that is not inside a wanted one.
-
-    Raises:
-        DataError: It is no XML, exceeds the limits, or declares entities, which may grow without bound.
+    order at the beginning of every element that is not inside a wanted one. Raises DataError if it is no XML, exceeds
+    the limits, or declares entities, which may grow without bound.
     """
-    limits = limits or Limits()
     limits.check_elements(count_elements(content), name)
     parser = expat.ParserCreate("utf-8", " ")
     opened: list[Element] = []

@@ -1,5 +1,4 @@
-"""The average of several checkpoints of a run: the mean of their parameters (Junczys-Dowmunt et al. 2016, section
-5)."""
+"""The average of several checkpoints of a run (Junczys-Dowmunt et al. 2016, section 5)."""
 
 from __future__ import annotations
 
@@ -59,13 +58,10 @@ def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path
 
 def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the mean of the parameters of several checkpoints of one model, summed in float64, and the content of the
-    first checkpoint.
+    first checkpoint. Raises CheckpointError if a checkpoint is missing, damaged, quantised, or of another model.
 
     Returns:
         The parameters by name with PARAMS_PREFIX, in their original dtype, and the content.
-
-    Raises:
-        CheckpointError: A checkpoint is missing, damaged, quantised, or of another model.
     """
     sums: dict[str, np.ndarray] = {}
     first: dict[str, Any] = {}
@@ -90,11 +86,8 @@ def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], d
 
 def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
     """Write a model folder whose only checkpoint is the mean of `paths`; the other files are copied from `folder`. The
-    folder appears only when it is complete.
-
-    Raises:
-        CheckpointError: A checkpoint is not usable, or `out` is not empty or cannot be written.
-    """
+    folder appears only when it is complete. Raises CheckpointError if a checkpoint is not usable, or `out` is not empty
+    or cannot be written."""
     config = load_folder_config(folder)
     params, content = average_checkpoints(paths)
     for path in paths:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,6 @@ def save_checkpoint(
 
     Args:
         path: `last.safetensors` or `best.safetensors` in a model folder.
-        params: The model's parameters by name.
         optimizer: The optimizer's arrays by name; empty for a checkpoint that only translates.
         metadata: Values that JSON can represent: position in the data, schedule, scores, settings.
         carried: States that carry over to the next batch, by name (see `Network.carried`).
@@ -36,10 +35,8 @@ def save_checkpoint(
     Raises:
         CheckpointError: It cannot be written; the previous file is unchanged and no temporary file remains.
     """
-    tensors = {PARAMS_PREFIX + name: array for name, array in params.items()}
-    tensors |= {OPTIMIZER_PREFIX + name: array for name, array in optimizer.items()}
-    tensors |= {CARRIED_PREFIX + name: array for name, array in (carried or {}).items()}
-    tensors |= {RAW_PREFIX + name: array for name, array in (raw or {}).items()}
+    groups = {PARAMS_PREFIX: params, OPTIMIZER_PREFIX: optimizer, CARRIED_PREFIX: carried or {}, RAW_PREFIX: raw or {}}
+    tensors = {prefix + name: array for prefix, arrays in groups.items() for name, array in arrays.items()}
     try:
         write_tensors(path, tensors, metadata)
     except OSError as error:
@@ -47,33 +44,30 @@ def save_checkpoint(
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; {kept}: {remedy(error)}") from error
 
 
-def load_checkpoint(
-    path: Path,
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
-    """Return parameters (names with their prefix), optimizer arrays (names without) and metadata.
+class Checkpoint(NamedTuple):
+    """The arrays of a checkpoint by kind, and its metadata. `params` and `raw` are named as `set_params` takes them;
+    `raw` is empty unless `params` are an average."""
 
-    Raises:
-        CheckpointError: The file is missing, truncated, damaged, or not a checkpoint of nmt.
-    """
+    params: dict[str, np.ndarray]
+    optimizer: dict[str, np.ndarray]
+    carried: dict[str, np.ndarray]
+    raw: dict[str, np.ndarray]
+    metadata: dict[str, Any]
+
+
+def read_whole(path: Path) -> Checkpoint:
+    """Return everything in a checkpoint. Raises CheckpointError if the file is missing, truncated, damaged, or not a
+    checkpoint of nmt."""
     tensors, metadata = read_checkpoint(path)
-    params = {name: array for name, array in tensors.items() if name.startswith(PARAMS_PREFIX)}
-    optimizer = {
-        name.removeprefix(OPTIMIZER_PREFIX): array
-        for name, array in tensors.items()
-        if name.startswith(OPTIMIZER_PREFIX)
-    }
-    return params, optimizer, metadata
+
+    def of(prefix: str, new: str = "") -> dict[str, np.ndarray]:
+        return {new + key.removeprefix(prefix): array for key, array in tensors.items() if key.startswith(prefix)}
+
+    params, raw = of(PARAMS_PREFIX, PARAMS_PREFIX), of(RAW_PREFIX, PARAMS_PREFIX)
+    return Checkpoint(params, of(OPTIMIZER_PREFIX), of(CARRIED_PREFIX), raw, metadata)
 
 
-def load_carried(path: Path) -> dict[str, np.ndarray]:
-    """Return the states that carry over to the next batch, names without prefix. Raises CheckpointError like
-    `load_checkpoint`."""
-    tensors, _ = read_checkpoint(path, prefix=CARRIED_PREFIX)
-    return {name.removeprefix(CARRIED_PREFIX): array for name, array in tensors.items()}
-
-
-def load_raw(path: Path) -> dict[str, np.ndarray]:
-    """Return the parameters that updates change if the checkpoint's own are an average of them, in the form of
-    `load_checkpoint`; otherwise nothing. Raises CheckpointError like `load_checkpoint`."""
-    tensors, _ = read_checkpoint(path, prefix=RAW_PREFIX)
-    return {PARAMS_PREFIX + name.removeprefix(RAW_PREFIX): array for name, array in tensors.items()}
+def load_checkpoint(path: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
+    """Return parameters, optimizer arrays and metadata (see `read_whole`)."""
+    found = read_whole(path)
+    return found.params, found.optimizer, found.metadata

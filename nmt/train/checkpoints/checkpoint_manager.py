@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,49 +27,43 @@ if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.train.updates.moving_average import MovingAverage
     from nmt.train.updates.optimizer import Optimizer
-    from nmt.train.updates.schedule import Constant
+    from nmt.train.updates.schedule import Schedule
     from nmt.train.updates.state import TrainingState
 
 
 HIGHER_IS_BETTER = {"bleu": True, "chrf": True, "loss": False, "ppl": False}
 
 
+@dataclass
+class Trained:
+    """The parts of a run that a checkpoint contains."""
+
+    config: Config
+    """The settings, which a resumed run compares with its own."""
+    model: Network
+    optimizer: Optimizer
+    schedule: Schedule
+    state: TrainingState
+    average: MovingAverage | None
+    """The average of the parameters, which is the model that is validated and saved; None to use the parameters
+    themselves."""
+
+
 class CheckpointManager:
     """Saves all parts of a run together.
 
     Args:
-        folder: The model folder.
-        config: The settings, which a resumed run compares with its own.
-        subwords_digest: Digest of the subwords in the model folder.
-        model, optimizer, schedule, state: The parts of the run.
-        average: The average of the parameters, which is then saved as the model; None to save the parameters
-            themselves.
         ranks: Rank 0 writes; the others send it their states that carry over to the next batch. All ranks must call.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        config: Config,
-        subwords_digest: str,
-        *,
-        model: Network,
-        optimizer: Optimizer,
-        schedule: Constant,
-        state: TrainingState,
-        average: MovingAverage | None = None,
-        ranks: Ranks | None = None,
-    ) -> None:
-        self._ranks = ranks or Ranks()
+    def __init__(self, folder: Path, subwords_digest: str, trained: Trained, ranks: Ranks) -> None:
+        self._trained, self._ranks, self._digest = trained, ranks, subwords_digest
         self.last_path = folder / LAST_NAME
         self.best_path = folder / BEST_NAME
         self.rollback_path = folder / ROLLBACK_NAME
         self._begun_path = folder / BEGUN_NAME
         self.last_is_good = True
         """Whether the last checkpoint, if there is one, may be kept as the previous one when it is replaced."""
-        self._config, self._digest = config, subwords_digest
-        self._model, self._optimizer, self._schedule = model, optimizer, schedule
-        self._state, self._average = state, average
         self._saved_at = time.monotonic()
 
     @property
@@ -103,14 +98,14 @@ class CheckpointManager:
             self._save(self.best_path, with_optimizer=False)
         dropped = self._keep_best(score) + self._keep_newest()
         self.save_last()
-        if self._ranks.rank == 0 and self._config.training.loss_spikes == "rollback":
+        if self._ranks.rank == 0 and self._trained.config.training.loss_spikes == "rollback":
             _link(self.last_path, self.rollback_path)
         for path in dropped if self._ranks.rank == 0 else ():
             path.unlink(missing_ok=True)
 
     def _keep_best(self, score: float) -> list[Path]:
         """Write a numbered checkpoint if it is among the best; return those that are no longer among them."""
-        state, settings = self._state, self._config.training
+        state, settings = self._trained.state, self._trained.config.training
         keep = settings.keep_best_ckpts
         if keep == 1 or math.isnan(score):
             return []
@@ -128,7 +123,8 @@ class CheckpointManager:
     def _keep_newest(self) -> list[Path]:
         """Write a numbered checkpoint if more than the last is to be kept; return those to delete: older ones beyond
         the number to keep, and ones with later numbers, which are left from a run that was killed."""
-        folder, update, keep = self.last_path.parent, self._state.update, self._config.training.keep_last_ckpts
+        folder, trained = self.last_path.parent, self._trained
+        update, keep = trained.state.update, trained.config.training.keep_last_ckpts
         if keep == 1:
             return []
         newest = numbered_checkpoint(folder, "last", update)
@@ -143,26 +139,27 @@ class CheckpointManager:
 
     def _save(self, path: Path, *, with_optimizer: bool) -> None:
         """Write one checkpoint; a run can resume only from one with the optimizer."""
-        carried = self._ranks.merged(self._model.carried) if with_optimizer else {}
+        trained, average = self._trained, self._trained.average
+        carried = self._ranks.merged(trained.model.carried) if with_optimizer else {}
         if self._ranks.rank:
             return
-        arrays, numbers = self._optimizer.state_dict()
-        download, average = self._model.device.download, self._average
-        trained = {name: download(array) for name, array in self._model.params.items()}
-        of_model = trained if average is None else {name: download(array) for name, array in average.arrays.items()}
+        arrays, numbers = trained.optimizer.state_dict()
+        download = trained.model.device.download
+        params = {name: download(array) for name, array in trained.model.params.items()}
+        of_model = params if average is None else {name: download(array) for name, array in average.arrays.items()}
         save_checkpoint(
             path,
             params=of_model,
             optimizer=arrays if with_optimizer else {},
             carried=carried,
-            raw=trained if with_optimizer and average is not None else {},
+            raw=params if with_optimizer and average is not None else {},
             metadata={
-                "state": self._state.to_dict(),
-                "schedule": self._schedule.state_dict(),
+                "state": trained.state.to_dict(),
+                "schedule": trained.schedule.state_dict(),
                 "optimizer": numbers,
                 "average": {"steps": 0 if average is None else average.steps},
                 "subwords": self._digest,
-                "config": self._config.to_dict(),
+                "config": trained.config.to_dict(),
             },
         )
 

@@ -12,12 +12,10 @@ from nmt.errors import CheckpointError
 from nmt.storage.model_folder import FORMER_NAME, LAST_NAME
 from nmt.storage.trained_settings import differences
 from nmt.system.paths import exists
-from nmt.train.checkpoints.checkpoint import load_carried, load_checkpoint, load_raw
+from nmt.train.checkpoints.checkpoint import Checkpoint, read_whole
 from nmt.train.updates.state import TrainingState
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nmt.config import Config
 
 # The first match decides; a setting that matches nothing is harmless and is only reported.
@@ -63,22 +61,11 @@ class Changes:
 
 @dataclass(frozen=True)
 class SavedRun:
-    """The content of `last.safetensors`, and how the settings differ from those it was written with."""
+    """A checkpoint to resume from, and how the settings differ from those it was written with."""
 
     path: Path
-    params: dict[str, np.ndarray]
-    """Parameters by name, as in the file."""
-    optimizer: dict[str, np.ndarray]
-    carried: dict[str, np.ndarray]
-    """States that carry over to the next batch."""
-    raw: dict[str, np.ndarray]
-    """The parameters that updates change, if `params` are their average; names as in the file."""
-    average_steps: int
-    optimizer_numbers: dict[str, Any]
-    schedule: dict[str, Any]
+    content: Checkpoint
     state: TrainingState
-    subwords: str
-    """Digest of the subwords that the run was trained with."""
     changes: Changes
     damage: str | None = None
     """The error of the last checkpoint, if this is the one before it."""
@@ -86,57 +73,40 @@ class SavedRun:
 
 def load_saved_run(folder: Path, config: Config) -> SavedRun | None:
     """Read the run to resume; None if the folder has none. If its last checkpoint is damaged, read the one before it.
-
-    Raises:
-        CheckpointError: There is no undamaged checkpoint, or a setting that must not change has changed.
-    """
+    Raises CheckpointError if there is no undamaged checkpoint, or a setting that must not change has changed."""
     path, former = folder / LAST_NAME, folder / FORMER_NAME
-    if not exists(path):
-        if not exists(former):
-            return None
-        lost = f"{path}: must be the last checkpoint, got nothing there"
-        return dataclasses.replace(read_saved_run(former, config), damage=lost)
-    try:
-        load_checkpoint(path)
-    except CheckpointError as error:
-        if not exists(former):
-            raise
-        return dataclasses.replace(read_saved_run(former, config), damage=str(error))
-    return read_saved_run(path, config)
+    if not exists(path) and not exists(former):
+        return None
+    damage = f"{path}: must be the last checkpoint, got nothing there"
+    if exists(path):
+        try:
+            content = read_whole(path)
+        except CheckpointError as error:
+            if not exists(former):
+                raise
+            damage = str(error)
+        else:
+            return _saved_run(path, content, config)
+    return dataclasses.replace(read_saved_run(former, config), damage=damage)
 
 
 def read_saved_run(path: Path, config: Config) -> SavedRun:
-    """Read a checkpoint that contains an optimizer.
+    """Read a checkpoint that contains an optimizer. Raises CheckpointError if it is damaged, or a setting that must not
+    change has changed."""
+    return _saved_run(path, read_whole(path), config)
 
-    Raises:
-        CheckpointError: It is damaged, or a setting that must not change has changed.
-    """
-    params, optimizer, metadata = load_checkpoint(path)
-    return SavedRun(
-        path=path,
-        params=params,
-        optimizer=optimizer,
-        carried=load_carried(path),
-        raw=load_raw(path),
-        average_steps=metadata.get("average", {}).get("steps", 0),
-        optimizer_numbers=metadata["optimizer"],
-        schedule=metadata["schedule"],
-        state=TrainingState.from_dict(metadata["state"]),
-        subwords=metadata["subwords"],
-        changes=compare_settings(path, metadata["config"], config.to_dict()),
-    )
+
+def _saved_run(path: Path, content: Checkpoint, config: Config) -> SavedRun:
+    state = TrainingState.from_dict(content.metadata["state"])
+    return SavedRun(path, content, state, compare_settings(path, content.metadata["config"], config.to_dict()))
 
 
 def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
-    """Compare the settings in a checkpoint with those of this run.
+    """Compare the settings in a checkpoint with those of this run. Raises CheckpointError if a changed setting makes
+    the checkpoint unusable.
 
     Args:
-        path: The checkpoint, for the error message.
-        saved: Its settings.
-        wanted: The current settings; both as returned by `Config.to_dict`.
-
-    Raises:
-        CheckpointError: A changed setting makes the checkpoint unusable.
+        saved, wanted: Its settings and the current ones, as `Config.to_dict` returns them.
     """
     changes = Changes()
     for one in differences(saved, wanted):

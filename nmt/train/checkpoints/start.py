@@ -12,7 +12,7 @@ from nmt.errors import CheckpointError, ConfigError
 from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, PARAMS_PREFIX, load_folder_config, set_params
 from nmt.storage.saved_model import SavedModel, load_saved_model
 from nmt.storage.trained_settings import Difference, check_settings
-from nmt.train.checkpoints.checkpoint import load_checkpoint, load_raw
+from nmt.train.checkpoints.checkpoint import read_whole
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -25,14 +25,11 @@ _INHERITED = ("lowercase", "normalize")
 
 def with_model_of_start(config: Config) -> Config:
     """Return the settings, with those that give the parameters their meaning filled in from the model to start from,
-    unless they are set. A resumed run takes them from its own folder.
+    unless they are set. A resumed run takes them from its own folder. Raises CheckpointError if there is no such model,
+    and ConfigError if its settings conflict with these.
 
     Args:
         config: The settings as read from the file, so that it is known which of them the file omits.
-
-    Raises:
-        CheckpointError: There is no such model.
-        ConfigError: Its settings conflict with these.
     """
     from nmt.config import config_from_dict
 
@@ -40,26 +37,22 @@ def with_model_of_start(config: Config) -> Config:
         return config
     folder = Path(config.model_dir)
     theirs = load_folder_config(folder) if (folder / LAST_NAME).exists() else _model_of(config).config
-    sides = {name: {key: getattr(side, key) for key in _INHERITED} for name, side in _sides_of(theirs).items()}
+    names = ("src", "tgt") if theirs.task == "translation" else ("tgt",)
+    sides = {name: {key: getattr(getattr(theirs.data, name), key) for key in _INHERITED} for name in names}
     inherited = {
         "model": theirs.model.to_dict(),
         "data": {**sides, "subwords": {"joint": theirs.data.subwords.joint}},
     }
     own = config.model_dump(mode="json", exclude_unset=True)
-    return config_from_dict(_merged(inherited, own), "config, with the model of training.load_model")
+    return config_from_dict(merge(inherited, own), "config, with the model of training.load_model")
 
 
-def _sides_of(config: Config) -> dict[str, Any]:
-    sides = {"src": config.data.src, "tgt": config.data.tgt}
-    return sides if config.task == "translation" else {"tgt": config.data.tgt}
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of `below` overridden by those of `above`, section by section."""
     merged = {**below, **above}
     for key in below.keys() & above.keys():
         if isinstance(below[key], dict) and isinstance(above[key], dict):
-            merged[key] = _merged(below[key], above[key])
+            merged[key] = merge(below[key], above[key])
     return merged
 
 
@@ -105,11 +98,8 @@ def check_start(config: Config) -> None:
 
 
 def given_subwords(config: Config) -> tuple[Subwords, Subwords] | None:
-    """Return the subwords of the model to start from; None if the settings name no such model.
-
-    Raises:
-        CheckpointError: There is no such model.
-    """
+    """Return the subwords of the model to start from; None if the settings name no such model. Raises CheckpointError
+    if there is no such model."""
     if config.training.load_model is None:
         return None
     saved = _model_of(config)
@@ -162,6 +152,7 @@ def _adds_capitals(config: Config, difference: Difference) -> bool:
 
 def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: tuple[Subwords, Subwords]) -> str:
     """Load the parameters of the model to start from into a new model, and its optimizer state if that is to be kept.
+    Raises CheckpointError if there is no such checkpoint, or it is of a model with other settings.
 
     Args:
         config: The settings, checked by `check_start`; load_model is set.
@@ -170,21 +161,18 @@ def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: t
 
     Returns:
         A description of what was done.
-
-    Raises:
-        CheckpointError: There is no such checkpoint, or it is of a model with other settings.
     """
     saved, keeps = _model_of(config), not config.training.reset_optimizer
     tensors, path, added = dict(saved.params), saved.path, 0
     if config.training.extend_vocabulary:
         added = _with_new_units(tensors, model, (saved.src_subwords, saved.tgt_subwords), subwords)
-    set_params(model, (load_raw(path) if keeps else {}) or tensors, path)
-    if not keeps:
+    kept = read_whole(path) if keeps else None
+    set_params(model, (kept.raw if kept else {}) or tensors, path)
+    if kept is None:
         how = f"; {added:,} units were added, each the mean of those it was cut into" if added else ""
         return f"starting from {path}, with a fresh optimizer{how}"
-    _, state, metadata = load_checkpoint(path)
     try:
-        optimizer.load_state_dict(state, metadata["optimizer"])
+        optimizer.load_state_dict(kept.optimizer, kept.metadata["optimizer"])
     except KeyError as error:
         raise CheckpointError(
             f"{path}: must hold the optimizer's state, got none of {error}; use reset_optimizer"

@@ -28,9 +28,7 @@ class Guard:
     """Starts the guard process of a rank and talks to it.
 
     Args:
-        folder: The model folder.
         job: Identifier shared by all ranks of this run and by no other run.
-        rank, size, host: Describe this process in messages.
     """
 
     def __init__(self, folder: Path, job: str, *, rank: int, size: int, host: str) -> None:

@@ -42,11 +42,10 @@ class StopRequest:
         return self._received if self._ranks.size == 1 else self._agreed
 
     def agree(self, said: bool = False) -> bool:
-        """Share the signals that any rank received with all ranks; return rank 0's value of `said`. Called by all
-        ranks."""
+        """Share received signals with all ranks; return rank 0's value of `said`. Called by all ranks."""
         if self._ranks.size == 1:
             return said
-        of_ranks = self._ranks.all_say((self._received or 0, said))
+        of_ranks = self._ranks.all_gather((self._received or 0, said))
         self._agreed = max(number for number, _ in of_ranks) or None
         return of_ranks[0][1]
 

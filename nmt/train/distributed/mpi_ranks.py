@@ -53,11 +53,11 @@ class MPIRanks(Ranks):
             self.threads = max(1, cores // len(local))
 
     @override
-    def all_say(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         return list(self._world.allgather(value))
 
     @override
-    def first_says(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         result: T = self._world.bcast(value, root=0)
         return result
 
@@ -103,7 +103,7 @@ class MPIRanks(Ranks):
 
     @override
     def watch(self, folder: Path) -> None:
-        job = self.first_says(os.urandom(8).hex())
+        job = self.broadcast(os.urandom(8).hex())
         self._guard = Guard(folder, job, rank=self.rank, size=self.size, host=self.host)
 
     @override
@@ -112,8 +112,7 @@ class MPIRanks(Ranks):
             self._guard.note(f"in update {update}")
 
     def warnings(self, threads: int) -> list[str]:
-        """Return a warning for each machine on which more threads compute than there are cores (see
-        `Ranks.warnings`)."""
+        """Return a warning for each machine with more computing threads than cores (see `Ranks.warnings`)."""
         of_ranks = self._world.allgather(threads)
         found = []
         for host in dict.fromkeys(host for host, _ in self._places):

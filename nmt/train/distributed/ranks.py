@@ -14,27 +14,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from nmt.data.corpora.readers import Readers
+
 if TYPE_CHECKING:
     from nmt.train.distributed.reduction import Reduction
 
 T = TypeVar("T")
 
 
-class Ranks:
+class Ranks(Readers):
     """A single process. Methods marked "Called by all" must be called by all ranks, in the same order."""
 
-    rank = 0
-    size = 1
     threads: int | None = None
     """Cores that this rank may use if several share a machine; None for all."""
     ranks_here = 1
     """Number of ranks on this machine."""
 
-    def all_say(self, value: T) -> list[T]:
-        """Return the value of each rank, in order of ranks. Called by all."""
-        return [value]
-
-    def first_says(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         """Return the value of rank 0. Called by all."""
         return value
 
@@ -43,25 +39,16 @@ class Ranks:
         return work()
 
     def collect(self, work: Callable[[], T]) -> list[T]:
-        """Do `work` in all ranks and return the results in order of ranks. If one rank raises Interrupted, all do.
-        Called by all."""
+        """Return the results of `work` in all ranks. If one raises Interrupted, all do. Called by all."""
         return [work()]
 
     def total(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the sum of a float64 array over all ranks; it is exact where all ranks but one have zero. Called by
-        all."""
+        """Return the sum of a float64 array over all ranks, exact if one alone is not zero. Called by all."""
         return numbers
 
     def merged(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return in rank 0 the arrays of all ranks, whose names must differ. Called by all."""
         return dict(arrays)
-
-    def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
-        """Return one array from numbered pieces that are spread over the ranks (see
-        `nmt.data.corpora.readers.Readers`), with one copy on each machine. Called by all."""
-        from nmt.data.corpora.readers import end_to_end
-
-        return end_to_end(own, dtype)
 
     def reduction(self, gradients: Mapping[str, np.ndarray], wire_dtype: str) -> Reduction | None:
         """Return the object that sums the gradients of all ranks; None if there is one rank."""

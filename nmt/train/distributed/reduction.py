@@ -31,15 +31,13 @@ SPARSE_SHARE = 0.8
 
 
 class Wire(Protocol):
-    """The operations needed from MPI: exchanges of flat arrays of one dtype, which a call starts and which are complete
-    when `Test` returns true."""
+    """The exchanges needed from MPI, of flat arrays of one dtype; they are complete when `Test` returns true."""
 
     rank: int
     size: int
 
     def scatter_parts(self, sent: np.ndarray, received: np.ndarray, counts: Sequence[int]) -> Any:
-        """Start to send part r of `sent` to rank r and to receive this rank's part from every rank, in the order of
-        ranks."""
+        """Start to send part r of `sent` to rank r, and to receive this rank's parts in the order of ranks."""
 
     def gather_parts(self, own: np.ndarray, received: np.ndarray, counts: Sequence[int]) -> Any:
         """Start to send this rank's part to all and to receive part r from rank r."""
@@ -63,7 +61,6 @@ class Reduction:
     """Sums named arrays over all ranks. For each update call `begin`, then `ready` any number of times, then `finish`.
 
     Args:
-        wire: The connection to the other ranks.
         arrays: Contiguous float32 arrays in host memory, the same for every update. They are replaced by the sums.
         wire_dtype: float32, or bfloat16 to send half the bytes.
     """
@@ -208,8 +205,7 @@ class Reduction:
         self.traffic.sent_bytes += sent.itemsize * (len(flat) - own + own * (wire.size - 1))
 
     def _wait(self, request: Any) -> None:
-        """Wait until an exchange is complete. This thread sleeps between polls while others compute; MPI makes progress
-        when polled."""
+        """Wait until an exchange is complete; MPI makes progress when it is polled."""
         while not request.Test():
             time.sleep(0 if self._is_awaited else _POLL_SECONDS)
 

@@ -26,7 +26,6 @@ class Machines:
     """The machines of all ranks.
 
     Args:
-        world: MPI's communicator of all ranks.
         machine: The name of this rank's machine; it must be the same for all ranks on it and for no others.
     """
 
@@ -42,8 +41,7 @@ class Machines:
         """Number of ranks on this machine."""
 
     def gathered(self, own: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
-        """Return the whole array (see `nmt.data.corpora.readers.Readers`). Raises DataError if the temporary folder has
-        no room."""
+        """Return the whole array (see `Readers`). Raises DataError if the temporary folder has no room."""
         sizes = self._world.allgather({number: len(piece) for number, piece in own.items()})
         owners = {number: rank for rank, of_rank in enumerate(sizes) for number in of_rank}
         places, end = {}, 0

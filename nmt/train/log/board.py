@@ -15,13 +15,11 @@ _NO_CURVES = ("update", "epoch", "best", "time")
 
 
 class Board:
-    """Writes the numbers in a run's events as scalars, one curve for each, by update.
+    """Writes the numbers in a run's events as scalars, one curve for each, by update. Raises ConfigError if the
+    TensorBoard library is not installed.
 
     Args:
         folder: The model folder; the files are in its subfolder `tensorboard`, one for each start of the run.
-
-    Raises:
-        ConfigError: The TensorBoard library is not installed.
     """
 
     def __init__(self, folder: Path) -> None:

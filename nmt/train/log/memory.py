@@ -48,8 +48,7 @@ def format_bytes(size: float) -> str:
 
 
 def _group_free(folder: Path) -> list[int]:
-    """Return the bytes still available within each limit of the process's control group (version 1 or 2); empty without
-    a limit."""
+    """Return the bytes left within each limit of a control group (version 1 or 2); empty without a limit."""
     found = []
     for limit, used in _GROUP_FILES:
         try:

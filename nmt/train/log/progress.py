@@ -42,8 +42,7 @@ class TrainingLog:
         """Write one line to terminal and train.log."""
         self.live("")
         self._print(coloured(text, self._terminal) + "\n")
-        stamp = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S")
-        self._write(LOG_NAME, f"{stamp}  {text}\n")
+        self.note(text)
 
     def note(self, text: str) -> None:
         """Write one line to train.log only."""
@@ -175,8 +174,7 @@ def _ends_within_line(path: Path) -> bool:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value that JSON can represent, recursively in dictionaries: floats rounded, None for NaN and
-    infinity."""
+    """Return a value that JSON can represent: floats rounded, None for NaN and infinity."""
     if isinstance(value, dict):
         return {key: _finite(entry) for key, entry in value.items()}
     if isinstance(value, float):

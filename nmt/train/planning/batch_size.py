@@ -12,9 +12,9 @@ from nmt.train.updates.methods import largest_shape
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.batching.epochs import Batches
     from nmt.model.network import Network
     from nmt.train.tasks.task import Corpus, Task
-    from nmt.train.updates.dealing import Batches
     from nmt.train.updates.optimizer import Optimizer
     from nmt.train.updates.state import TrainingState
 
@@ -23,8 +23,7 @@ SIZES = (512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 256: a batch of more than 8,192 gains no parallelism, takes proportionally longer, and updates the model less often."""
 
 MIN_UPDATES = 64
-"""The least number of updates per epoch: small corpora get smaller batches, so that the model is updated often
-enough."""
+"""The least number of updates per epoch: small corpora get smaller batches."""
 
 MARGIN = 1.1
 """Safety factor on the predicted bytes of an update: every epoch has different batches."""
@@ -108,15 +107,12 @@ def choose_batch_size(
     ranks: int = 1,
     ranks_here: int = 1,
 ) -> tuple[int, str]:
-    """Return the number of target tokens per batch, and in words how it was chosen.
+    """Return the number of target tokens per batch, and in words how it was chosen. Raises ConfigError if not even the
+    smallest batch fits.
 
     Args:
-        config, state, model, optimizer, task, num_threads: Those of the run.
         ranks: Processes that each compute batches of an update.
         ranks_here: Ranks that share the memory of this machine.
-
-    Raises:
-        ConfigError: Not even the smallest batch fits.
     """
     if state.batch_size:
         return state.batch_size, "as in the run so far"

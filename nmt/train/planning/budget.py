@@ -31,8 +31,7 @@ _TRAINING_SHARE = 0.9
 """Estimated share of the time for training; reading, validating and saving take the rest. It determines only how often
 the model is validated and the length of the warm-up."""
 COOLDOWN = 1 - 1 / WARMUP_SHARE
-"""The learning rate rises during the first fourteenth and falls to zero over the rest, as in recipes with scheduling:
-linear."""
+"""The rate rises during the first fourteenth, then falls linearly to zero, as in recipes with scheduling: linear."""
 _DERIVED = ("validation_freq", "learning_rate_warmup")
 
 
@@ -59,22 +58,18 @@ def seconds_of(budget: str) -> float:
 
 
 def fit_to_budget(
-    config: Config, budget: str, measure: Callable[[Config, float], Pace], say: Callable[[str], None]
+    config: Config, budget: str, measure: Callable[[Config, float], Pace], notify: Callable[[str], None]
 ) -> Config:
     """Return the settings of a run of that duration: as many updates as it allows, a learning rate of zero at its end,
     eight validations, and no other limit.
 
     A resumed run keeps the measurements from its start; the time of earlier runs counts. With a different budget,
     validation interval and warm-up change in proportion, but the warm-up, which may be over, never becomes longer.
+    Raises ConfigError if the budget is not a duration, or is too short for the updates of this machine.
 
     Args:
-        config: The settings.
         budget: The duration (see `seconds_of`) of training and validation; scoring data.test is extra.
         measure: Times updates with the settings for about the given number of seconds (see `measured_pace`).
-        say: Receives a line with the result.
-
-    Raises:
-        ConfigError: The budget is not a duration, or is too short for the updates of this machine.
     """
     seconds = seconds_of(budget)
     timed: dict[str, Any] = {
@@ -92,7 +87,7 @@ def fit_to_budget(
             minutes = _kept_minutes(seconds, before["max_minutes"])
             derived = _refitted(before, minutes / before["max_minutes"])
             if minutes != before["max_minutes"]:
-                say(
+                notify(
                     f"budget: {budget}, where the run had {before['max_minutes']:.3g} minutes: "
                     f"{derived['learning_rate_warmup']:,} updates to warm up, validated after each "
                     f"{derived['validation_freq']:,}; time that it took counts"
@@ -109,7 +104,7 @@ def fit_to_budget(
             f"{max(0, updates)} of {pace.seconds:.1f} s; give more time, or make model or batches smaller"
         )
     derived = {"validation_freq": max(1, updates // VALIDATIONS), "learning_rate_warmup": updates // WARMUP_SHARE}
-    say(
+    notify(
         f"budget: {budget}; an update takes {pace.seconds:.3g} s here: about {updates:,} updates, "
         f"{derived['learning_rate_warmup']:,} of them to warm up, validated after each {derived['validation_freq']:,}"
     )
@@ -117,21 +112,15 @@ def fit_to_budget(
 
 
 def measured_pace(
-    threads: int | None, device: str | None, say: Callable[[str], None]
+    threads: int | None, device: str | None, notify: Callable[[str], None]
 ) -> Callable[[Config, float], Pace]:
-    """Return a function that times updates on this machine with a fresh model, which is discarded; its subwords are
-    those of the run.
-
-    Args:
-        threads, device: See `Trainer`.
-        say: Receives a line about each slow step.
-    """
+    """Return a function that times updates of a fresh model, which is discarded; its subwords are those of the run."""
 
     def measure(config: Config, seconds: float) -> Pace:
         from nmt.train.planning.dry_run import DryRun
 
         began = time.monotonic()
-        timing = DryRun(config, threads, say, device, keep=True).measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
+        timing = DryRun(config, threads, notify, device, keep=True).measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
         return Pace(timing.median, time.monotonic() - began)
 
     return measure

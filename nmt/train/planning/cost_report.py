@@ -20,8 +20,7 @@ _SMALL_SHARE = 0.01  # of the total: smaller purposes share one line
 
 
 def cost_report(dry_run: DryRun, ranks: int = 1) -> str:
-    """Predict memory from the plans, run the epoch's largest batch and some others, and return the page, with a
-    prediction for several ranks if asked for."""
+    """Predict memory, run the epoch's largest batch and some others, and return the page."""
     accumulates = dry_run.config.training.batch_multiplier > 1
     found = forecast(
         dry_run.config, dry_run.model, dry_run.optimizer, dry_run.task.corpus, dry_run.batches, accumulates=accumulates
@@ -77,29 +76,21 @@ def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
     """Return the measured speed, and the time of an epoch that follows from it."""
     epoch = _epoch_seconds(dry_run, timing)
     updates, threads = dry_run.dealing.num_updates(1), dry_run.num_threads
+    several = f", {dry_run.dealing.size} batches an update" if dry_run.dealing.size > 1 else ""
+    faster = []
+    if TARGET.has_amx and dry_run.model.device.name == "cpu" and dry_run.config.compute_dtype == "float32":
+        faster = ["  this processor has a matrix unit: compute_dtype: bfloat16 takes a third of the time or so"]
     return [
         f"speed of {timing.updates} updates with {threads} thread{'s' if threads > 1 else ''}",
         *([f"  {'source tokens/s':34}{timing.src_tokens / timing.seconds:>14,.0f}"] if timing.src_tokens else []),
         f"  {'target tokens/s':34}{timing.tgt_tokens / timing.seconds:>14,.0f}",
         f"  {'target tokens an update':34}{timing.tgt_tokens / timing.updates:>14,.0f}"
-        f"  (batch_size {dry_run.batch_size:,}{_times(dry_run.dealing.size)})",
+        f"  (batch_size {dry_run.batch_size:,}{several})",
         f"  {'seconds an update':34}{timing.seconds / timing.updates:>14.3f}",
         f"  {'updates an epoch':34}{updates:>14,}",
         f"  {'hours an epoch':34}{epoch / 3600:>14.2f}  ({format_seconds(epoch)})",
-        *_faster(dry_run),
+        *faster,
     ]
-
-
-def _faster(dry_run: DryRun) -> list[str]:
-    """Return settings that would take less time on this processor."""
-    on_cpu, dtype = dry_run.model.device.name == "cpu", dry_run.config.compute_dtype
-    if TARGET.has_amx and on_cpu and dtype == "float32":
-        return ["  this processor has a matrix unit: compute_dtype: bfloat16 takes a third of the time or so"]
-    return []
-
-
-def _times(size: int) -> str:
-    return f", {size} batches an update" if size > 1 else ""
 
 
 def _time(dry_run: DryRun, timing: Timing) -> list[str]:

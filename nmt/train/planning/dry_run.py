@@ -15,13 +15,13 @@ from nmt.rnn.devices import choose_device
 from nmt.rnn.profile import Profile, recording
 from nmt.storage.model_folder import LAST_NAME
 from nmt.train.checkpoints.start import check_start, with_model_of_start
-from nmt.train.planning.batch_size import choose_batch_size, warm_up
-from nmt.train.planning.lengths import auto_lengths, fixed_training
+from nmt.train.distributed.ranks import Ranks
+from nmt.train.planning.batch_size import warm_up
+from nmt.train.planning.plan import make_plan
 from nmt.train.tasks.prepare import check_trainable
 from nmt.train.tasks.task import load_dry_run_task
-from nmt.train.updates.dealing import Dealing, SingleBatch
+from nmt.train.updates.dealing import SingleBatch
 from nmt.train.updates.optimizer import make_optimizer
-from nmt.train.updates.schedule import make_schedule
 from nmt.train.updates.state import TrainingState
 from nmt.train.updates.update import Updater
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.model.network import Network
     from nmt.train.tasks.task import Task
-    from nmt.train.updates.dealing import Batches, UpdateBatches
+    from nmt.train.updates.dealing import UpdateBatches
     from nmt.train.updates.optimizer import Optimizer
 
 
@@ -47,24 +47,22 @@ class Timing:
 
 
 class DryRun:
-    """A fresh model with its optimizer and the batches of the configured corpus, warmed up.
+    """A fresh model with its optimizer and the batches of the configured corpus, warmed up. Raises NMTError if a text
+    or a setting is not usable.
 
     Args:
         config: The settings. Only the subwords are read from model_dir, if a run left any.
         threads: Cores to use; None takes the configured number, or all.
-        say: Receives a line about each slow step and each choice.
+        notify: Receives a line about each slow step and each choice.
         device: `cpu`, `cuda` or `auto`; None takes the configured one.
         keep: Save new subwords in the model folder, for the run that follows.
-
-    Raises:
-        NMTError: A text or a setting is not usable.
     """
 
     def __init__(
         self,
         config: Config,
         threads: int | None,
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
         device: str | None = None,
         *,
         keep: bool = False,
@@ -75,20 +73,17 @@ class DryRun:
             check_start(config)
         self.config = config
         self.num_threads = resolve_threads(threads, config)
-        self.task: Task = load_dry_run_task(config, say, keep=keep)
+        self.task: Task = load_dry_run_task(config, notify, keep=keep)
         self.model: Network = self.task.build_model(choose_device(device or config.device))
         self.optimizer: Optimizer = make_optimizer(
             config.training, self.model.params, self.num_threads, self.model.device
         )
         warm_up(self.model, self.task, self.num_threads)
-        self.batch_size = self._choose(say)
-        size = config.training.batch_multiplier
-        self.batches: Batches = self.task.batches(self.batch_size, size)
-        self.dealing = Dealing(self.batches, size, config.seed)
-        self.settings = fixed_training(config.training, self.dealing)
-        if chosen := auto_lengths(config.training, self.settings, self.dealing):
-            say(chosen)
-        self.schedule = make_schedule(self.settings, config.model.decoder.hidden_size)
+        plan = make_plan(
+            config, TrainingState(), self.model, self.optimizer, self.task, self.num_threads, Ranks(), notify
+        )
+        self.batch_size, self.dealing, self.settings, self.schedule = plan
+        self.batches = self.dealing.batches
         self._updater = Updater(
             config,
             self.model,
@@ -125,17 +120,6 @@ class DryRun:
             self.model.device.synchronize()
             took = time.perf_counter() - began
         return Timing(done, took, median(each), src_tokens, tgt_tokens, profile)
-
-    def _choose(self, say: Callable[[str], None]) -> int:
-        """Return the configured batch size, or the size that `auto` selects, which is reported through `say`."""
-        given = self.config.training.batch_size
-        if given != "auto":
-            return given
-        size, reason = choose_batch_size(
-            self.config, TrainingState(), self.model, self.optimizer, self.task, self.num_threads
-        )
-        say(f"batch_size: auto is {size:,} target tokens: {reason}")
-        return size
 
     def _update(self, batches: UpdateBatches | SingleBatch) -> None:
         self._number += 1

@@ -39,7 +39,9 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
     """
     a_pass = dealing.num_updates(1)
     at_most = settings.epochs * a_pass
-    updates = _auto_updates(a_pass, at_most) if settings.updates == "auto" else settings.updates
+    updates = settings.updates
+    if updates == "auto":
+        updates = min(at_most, max(LEAST_UPDATES, round(PASSES * a_pass / 100) * 100))  # hundreds are easy to remember
     warmup = _warmup(settings, min(at_most, updates or at_most))
     every = settings.validation_freq
     if every == "auto":
@@ -93,18 +95,9 @@ def doubts(config: Config, fixed: FixedTraining) -> list[str]:
     return [f"warning: {text}" for text in found]
 
 
-def _auto_updates(a_pass: int, at_most: int) -> int:
-    return min(at_most, max(LEAST_UPDATES, _rounded(PASSES * a_pass)))
-
-
 def _warmup(settings: TrainingConfig, updates: int) -> int:
     """Return the number of warm-up updates: the configured one, or for `auto` a share of all updates."""
     if isinstance(settings.learning_rate_warmup, int):
         return settings.learning_rate_warmup
     least = 1 if settings.scheduling in ("inverse_square_root", "noam") else 0
     return max(least, updates // WARMUP_SHARE)
-
-
-def _rounded(number: float) -> int:
-    """Round to hundreds, which are easier to remember."""
-    return round(number / 100) * 100

@@ -1,9 +1,7 @@
-"""Predicted time of an update with several ranks, from the measured compute time, the bytes sent and several network
-speeds."""
+"""Predict the time of an update with several ranks from compute time, bytes sent and network speeds."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -70,8 +68,7 @@ def network_seconds(size: float, ranks: int, bytes_per_second: float) -> float:
 def update_seconds(
     compute: float, sizes: Bytes, ranks: int, bytes_per_second: float, *, hidden: float = AFTER_OUTPUT
 ) -> float:
-    """Return the seconds of an update. The early gradients are sent during the last `hidden` fraction of the compute
-    time and cost only what exceeds it."""
+    """Return the seconds of an update; early gradients are sent in the last `hidden` fraction of the compute time."""
     waited = max(0.0, network_seconds(sizes.early, ranks, bytes_per_second) - compute * hidden)
     return compute + waited + network_seconds(sizes.late, ranks, bytes_per_second)
 
@@ -103,8 +100,3 @@ def ranks_page(dry_run: DryRun, timing: Timing, ranks: int) -> str:
 def _row(speed: float, compute: float, tokens: float, sizes: Bytes, ranks: int) -> str:
     seconds = update_seconds(compute, sizes, ranks, speed * 1e9 / 8)
     return f"  {speed:>3.0f} Gbit/s  {seconds:>18.3f}  {ranks * tokens / seconds:>16,.0f}   {compute / seconds:.0%}"
-
-
-def efficiency(compute: float, sizes: Bytes, counts: Sequence[int], bytes_per_second: float) -> list[float]:
-    """Return the speedup divided by the number of ranks, for each number in `counts`."""
-    return [compute / update_seconds(compute, sizes, ranks, bytes_per_second) for ranks in counts]

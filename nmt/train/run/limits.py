@@ -8,27 +8,19 @@ from nmt.train.log.progress import format_seconds
 
 if TYPE_CHECKING:
     from nmt.config import FixedTraining
-    from nmt.train.updates.schedule import Constant
+    from nmt.train.updates.schedule import Schedule
     from nmt.train.updates.state import TrainingState
 
 
 def stop_reason(
     state: TrainingState,
     settings: FixedTraining,
-    schedule: Constant,
+    schedule: Schedule,
     *,
     elapsed: float,
     validation_seconds: float,
 ) -> str | None:
-    """Return in words why training ends here; None if it continues.
-
-    Args:
-        state: The position of the run.
-        settings: The training section, with its limits.
-        schedule: Its learning rate schedule.
-        elapsed: Wall-clock seconds, including earlier runs.
-        validation_seconds: Duration of the last validation.
-    """
+    """Return in words why training ends here; None if it continues."""
     if settings.updates is not None and state.update >= settings.updates:
         return f"{state.update} updates (training.updates)"
     if state.epoch > settings.epochs:
@@ -72,10 +64,7 @@ def progress(
     update it is less. Without `max_minutes` it depends on the state alone, so that a resumed run computes the same.
 
     Args:
-        state: The position of the run, including the current update.
-        settings: The training section, with its limits.
         num_batches: Batches in the current epoch; other epochs are assumed to have the same number.
-        elapsed: Wall-clock seconds, including earlier runs.
         validation_seconds: Duration of the last validation; there is one more after the last update.
         of_update: Batches of the current update.
     """
@@ -88,8 +77,7 @@ def progress(
 
 
 def _training_limit(max_minutes: float, validation_seconds: float) -> float:
-    """Return the seconds available before the final validation, which is part of the run: at least half of the
-    limit."""
+    """Return the seconds before the final validation, which is part of the run: at least half of the limit."""
     limit = max_minutes * 60
     return limit - min(validation_seconds, limit / 2)
 
@@ -105,11 +93,8 @@ def seconds_left(
     """Return the estimated seconds to the nearest predictable limit: updates, epochs or minutes.
 
     Args:
-        state: The position of the run.
-        settings: The training section, with its limits.
         num_batches: Batches in the current epoch; other epochs are assumed to have the same number.
         seconds_per_update: Wall-clock seconds, including validations and saving; infinity if not yet known.
-        elapsed: Wall-clock seconds, including earlier runs.
     """
     batches = num_batches - state.position + (settings.epochs - state.epoch) * num_batches
     updates = -(-batches // state.batches_an_update)

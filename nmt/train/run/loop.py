@@ -30,7 +30,6 @@ class Loop:
     """Trains the model in `parts`, from the position in their state.
 
     Args:
-        parts: The parts of the run; changed in place.
         elapsed_before: Seconds that earlier runs took.
         stop_after: Stop after this many updates, as if by a signal; None for no such limit.
     """
@@ -55,7 +54,7 @@ class Loop:
             parts.num_threads,
             parts.ranks,
             alignments=parts.alignments,
-            tgt_subwords=parts.tgt_subwords,
+            tgt_subwords=parts.task.subwords[1],
             is_spike=self._spikes.is_spike,
         )
         self._validation_seconds = 0.0
@@ -161,7 +160,7 @@ class Loop:
         self._spikes.count(loss)
         path = parts.checkpoints.rollback_path
         parts.model.carry({})
-        if not (self._spikes.rolls_back and parts.ranks.first_says(path.exists())):
+        if not (self._spikes.rolls_back and parts.ranks.broadcast(path.exists())):
             parts.reporter.log.line(f"{fact}: skipped (training.loss_spikes)")
             return
         back_to = roll_back(path, parts)
@@ -233,7 +232,7 @@ class Loop:
             if parts.loss_limit.is_broken(scores["loss"]):
                 raise parts.loss_limit.give_up(f"validation at update {state.update}", f"{scores['loss']:.4g}")
             scores |= parts.validator.scores(parts.reporter.live)
-        self._validation_seconds = parts.ranks.first_says(time.monotonic() - began)
+        self._validation_seconds = parts.ranks.broadcast(time.monotonic() - began)
         is_first = not state.validated_update
         is_best = is_better(metric, scores, state.best_scores)
         state.validated_update = state.update
@@ -269,7 +268,7 @@ class Loop:
     @property
     def _elapsed_for_all(self) -> float:
         """Return the elapsed seconds, by rank 0's clock if a limit depends on them. Called by all ranks."""
-        return self._elapsed if self.settings.max_minutes is None else self.parts.ranks.first_says(self._elapsed)
+        return self._elapsed if self.settings.max_minutes is None else self.parts.ranks.broadcast(self._elapsed)
 
     @property
     def _elapsed(self) -> float:

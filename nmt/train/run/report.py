@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nmt.system.terminal import BEST
@@ -19,34 +19,19 @@ if TYPE_CHECKING:
 _LIVE_SECONDS = 0.2
 
 
-@dataclass
-class _Sums:
-    """Sums over the updates since the last line of progress."""
-
-    updates: int = 0
-    nll: float = 0.0
-    loss: float = 0.0
-    correct: int = 0
-    tokens: int = 0
-    timed_src_tokens: int = 0
-    timed_tgt_tokens: int = 0
-    seconds: float = 0.0
-
-
 class Reporter:
     """Sums the results of updates and reports them at intervals.
 
     Args:
-        log: The log that lines and events go to.
         label_smoothing: Label smoothing of the training: the loss then differs from the likelihood, and lines show
             both.
-        adds: Whether other terms are added to the loss.
     """
 
     def __init__(self, log: TrainingLog, label_smoothing: float = 0.0, *, adds: bool = False) -> None:
         self.log = log
         self._minimised = "whole loss" if adds else "smoothed loss" if label_smoothing else ""
-        self._sums = _Sums()
+        self._sums: dict[str, float] = defaultdict(float)
+        """Sums over the updates since the last line of progress; `src` and `tgt` are the tokens of timed updates."""
         self._is_warm = False
         self._live_at = 0.0
         self._validated_update = 0
@@ -56,16 +41,11 @@ class Reporter:
 
         The time of a run's first update is not counted, since it compiles or loads the kernels.
         """
-        sums = self._sums
-        sums.updates += 1
-        sums.nll += stats.nll
-        sums.loss += stats.loss
-        sums.correct += stats.correct
-        sums.tokens += stats.tokens
+        found = {"updates": 1, "nll": stats.nll, "loss": stats.loss, "correct": stats.correct, "tokens": stats.tokens}
         if self._is_warm:
-            sums.timed_src_tokens += batches.num_src_tokens
-            sums.timed_tgt_tokens += stats.tokens
-            sums.seconds += seconds
+            found |= {"src": batches.num_src_tokens, "tgt": stats.tokens, "seconds": seconds}
+        for name, value in found.items():
+            self._sums[name] += value
         self._is_warm = True
 
     def progress(
@@ -83,12 +63,12 @@ class Reporter:
         the negative log-likelihood, which equals `loss` unless the loss is smoothed or has further terms; in
         metrics.jsonl `loss` is always the minimised quantity.
         """
-        sums, self._sums = self._sums, _Sums()
-        if not sums.updates:
+        sums, self._sums = self._sums, defaultdict(float)
+        if not sums["updates"]:
             return
-        seconds = max(sums.seconds, 1e-9)
-        loss, nll = sums.loss / sums.tokens, sums.nll / sums.tokens
-        src_rate, tgt_rate = sums.timed_src_tokens / seconds, sums.timed_tgt_tokens / seconds
+        seconds = max(sums["seconds"], 1e-9)
+        loss, nll, accuracy = (sums[name] / sums["tokens"] for name in ("loss", "nll", "correct"))
+        src_rate, tgt_rate = sums["src"] / seconds, sums["tgt"] / seconds
         named = f"{self._minimised} {loss:.4f}  nll {nll:.4f}" if self._minimised else f"loss {loss:.4f}"
         self.log.line(
             f"epoch {state.epoch:>3}  update {state.update:>6}  {named}"
@@ -103,7 +83,7 @@ class Reporter:
             loss=loss,
             nll=nll,
             ppl=perplexity(nll),
-            accuracy=sums.correct / sums.tokens,
+            accuracy=accuracy,
             learning_rate=learning_rate,
             gradient_norm=norm,
             src_tokens_per_second=src_rate,
@@ -147,8 +127,7 @@ class Reporter:
         )
 
     def samples(self, indices: Sequence[int], validator: Validator) -> None:
-        """Write translations of sample sentences from the last validation, and the confidence intervals of its
-        scores."""
+        """Write sample translations of the last validation, and the confidence intervals of its scores."""
         samples = list(validator.samples(indices))
         for sample in samples:
             for name, text in sample.items():

@@ -11,27 +11,25 @@ from nmt.train.checkpoints.resume import SavedRun, read_saved_run
 from nmt.train.log.progress import TrainingLog, format_seconds
 
 if TYPE_CHECKING:
+    from nmt.train.checkpoints.checkpoint import Checkpoint
     from nmt.train.run.parts import Parts
     from nmt.train.updates.moving_average import MovingAverage
 
 
-def check_subwords(saved: SavedRun, digest: str) -> None:
-    """Raise CheckpointError if the run was trained with other subwords than those in its folder."""
-    if saved.subwords != digest:
+def restore(parts: Parts, saved: SavedRun, corpus: list[int], subwords: str, log: TrainingLog) -> None:
+    """Restore the parts of this run from a saved run, and log what has changed.
+
+    Raises CheckpointError if the run was trained with subwords of another digest than `subwords`, that of its folder.
+    """
+    if saved.content.metadata["subwords"] != subwords:
         raise CheckpointError(
-            f"{saved.path}: must have been trained with the subwords beside it, got other ones; "
+            f"{saved.path}: must have been trained with the subwords in its folder, got other ones; "
             "put back the .spm files that belong to it"
         )
-
-
-def restore(parts: Parts, saved: SavedRun, corpus: list[int], log: TrainingLog) -> None:
-    """Restore the parts of this run from a saved run, and log what has changed."""
-    set_params(parts.model, saved.raw or saved.params, saved.path)
-    _restore_average(parts.average, saved)
-    parts.model.carry(saved.carried)
-    parts.optimizer.load_state_dict(saved.optimizer, saved.optimizer_numbers)
+    _restore_arrays(parts, saved)
+    parts.model.carry(saved.content.carried)
     if not saved.changes.schedule:
-        parts.schedule.load_state_dict(saved.schedule)
+        parts.schedule.load_state_dict(saved.content.metadata["schedule"])
     state, metric = parts.state, parts.config.training.early_stopping_metric
     if saved.damage is not None:
         parts.checkpoints.last_is_good = False
@@ -49,25 +47,29 @@ def restore(parts: Parts, saved: SavedRun, corpus: list[int], log: TrainingLog) 
     log.event("resume", epoch=state.epoch, update=state.update)
 
 
-def _restore_average(average: MovingAverage | None, saved: SavedRun) -> None:
+def _restore_arrays(parts: Parts, saved: SavedRun) -> None:
+    """Restore parameters, their average and the optimizer."""
+    content = saved.content
+    set_params(parts.model, content.raw or content.params, saved.path)
+    if parts.average is not None:
+        _restore_average(parts.average, content)
+    parts.optimizer.load_state_dict(content.optimizer, content.metadata["optimizer"])
+
+
+def _restore_average(average: MovingAverage, content: Checkpoint) -> None:
     """Restore the average of a saved run; if it had none, start one from the restored parameters."""
-    if average is None:
-        return
-    if saved.raw:
-        average.load(
-            {key.removeprefix(PARAMS_PREFIX): array for key, array in saved.params.items()}, saved.average_steps
-        )
-    else:
+    if not content.raw:
         average.restart()
+        return
+    arrays = {key.removeprefix(PARAMS_PREFIX): array for key, array in content.params.items()}
+    average.load(arrays, content.metadata.get("average", {}).get("steps", 0))
 
 
 def roll_back(path: Path, parts: Parts) -> int:
     """Restore parameters, optimizer, averages and loss statistics from a checkpoint; the position in the texts is kept.
     Returns the checkpoint's update number. Raises CheckpointError if the file is damaged."""
     saved = read_saved_run(path, parts.config)
-    set_params(parts.model, saved.raw or saved.params, path)
-    _restore_average(parts.average, saved)
-    parts.optimizer.load_state_dict(saved.optimizer, saved.optimizer_numbers)
+    _restore_arrays(parts, saved)
     for name in ("known_losses", "loss_mean", "loss_variance"):
         setattr(parts.state, name, getattr(saved.state, name))
     return saved.state.update

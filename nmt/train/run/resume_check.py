@@ -25,7 +25,7 @@ def check_resume(
     *,
     threads: int | None = None,
     device: str | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    notify: Callable[[str], None] = lambda text: None,
 ) -> str:
     """Train for twice `updates` without and with an interruption in the middle, and compare all bits.
 
@@ -33,10 +33,7 @@ def check_resume(
     fall within these updates.
 
     Args:
-        config: The settings of the run.
         updates: Updates before the interruption, and again after it.
-        threads, device: See `Trainer`.
-        say: Receives a line about each step.
 
     Returns:
         A description of what was compared.
@@ -48,7 +45,7 @@ def check_resume(
     """
     with tempfile.TemporaryDirectory(prefix="nmt-check-resume-") as name:
         whole, cut = Path(name) / "whole", Path(name) / "cut"
-        say(f"check-resume: {2 * updates} updates in one go")
+        notify(f"check-resume: {2 * updates} updates in one go")
         done = _run(config, whole, 2 * updates, threads, device)
         if done <= updates:
             raise ConfigError(
@@ -59,7 +56,7 @@ def check_resume(
         for file in (CONFIG_NAME, *SUBWORD_NAMES.values()):  # reuse the subwords, which are the same
             if (whole / file).exists():
                 shutil.copyfile(whole / file, cut / file)
-        say(f"check-resume: {updates} updates, an interruption, and {done - updates} more")
+        notify(f"check-resume: {updates} updates, an interruption, and {done - updates} more")
         _run(config, cut, updates, threads, device)
         _run(config, cut, done - updates, threads, device)
         return _compared(whole / LAST_NAME, cut / LAST_NAME)

@@ -19,7 +19,7 @@ from nmt.storage.model_folder import (
     set_params,
     subwords_digest,
 )
-from nmt.train.checkpoints.checkpoint_manager import CheckpointManager
+from nmt.train.checkpoints.checkpoint_manager import CheckpointManager, Trained
 from nmt.train.checkpoints.resume import SavedRun, load_saved_run
 from nmt.train.checkpoints.start import check_start, start_from, with_model_of_start
 from nmt.train.distributed.interrupt import Interrupted, StopRequest
@@ -28,30 +28,26 @@ from nmt.train.log.board import Board
 from nmt.train.log.machine import machine
 from nmt.train.log.memory import format_bytes, peak_bytes
 from nmt.train.log.progress import Stopwatch, TrainingLog
-from nmt.train.planning.batch_size import choose_batch_size
-from nmt.train.planning.lengths import auto_lengths, doubts, fixed_training
+from nmt.train.planning.lengths import doubts
+from nmt.train.planning.plan import make_plan
 from nmt.train.run.loop import Loop
 from nmt.train.run.parts import Parts
 from nmt.train.run.report import Reporter, format_scores
-from nmt.train.run.restore import check_subwords, restore
+from nmt.train.run.restore import restore
 from nmt.train.tasks.data_check import check_before_training
 from nmt.train.tasks.prepare import check_decoding, check_trainable, own_folder, save_config
 from nmt.train.tasks.pretrained import put_embeddings
 from nmt.train.tasks.task import load_task
-from nmt.train.updates.dealing import Dealing
 from nmt.train.updates.explosion import LossLimit
 from nmt.train.updates.moving_average import MovingAverage, averaged
 from nmt.train.updates.optimizer import make_optimizer
-from nmt.train.updates.schedule import make_schedule
 from nmt.train.updates.state import TrainingState
 
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.evaluate import Score
-    from nmt.model.network import Network
     from nmt.rnn.device import Device
     from nmt.train.tasks.task import Task
-    from nmt.train.updates.optimizer import Optimizer
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,6 @@ class Trainer:
     """A run in a model folder, started or resumed where the previous run stopped.
 
     Args:
-        config: The settings.
         threads: Cores to use; None takes the configured number, or all.
         device: `cpu`, `cuda` or `auto`; None takes the configured one.
         terminal: The stream that shows progress; None for no output.
@@ -124,7 +119,9 @@ class Trainer:
                 if saved is None:
                     check_start(self.config)
                 if saved is None and self.config.data.check:
-                    ranks.first_then_others(lambda: self._check_texts(log))
+                    ranks.first_then_others(
+                        lambda: check_before_training(self.config, self.folder, log) if ranks.rank == 0 else None
+                    )
                 task = load_task(self.config, self.folder, log, ranks)
                 parts = self._set_up(task, saved, log, watch)
                 self._check_same_inputs(parts, task)
@@ -139,11 +136,6 @@ class Trainer:
                 log.note(f"Error: {error}")
                 raise
 
-    def _check_texts(self, log: TrainingLog) -> None:
-        """Check the texts before training, once for all ranks."""
-        if self._ranks.rank == 0:
-            check_before_training(self.config, self.folder, log)
-
     def _open(self, stack: contextlib.ExitStack) -> TrainingLog:
         """Return the log; in rank 0, also lock the folder until the stack is closed."""
         if self._ranks.rank:
@@ -153,16 +145,15 @@ class Trainer:
         return stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, board)))
 
     def _check_same_inputs(self, parts: Parts, task: Task) -> None:
-        """Raise CheckpointError if a rank has read another text, other settings or another checkpoint than rank 0: the
-        ranks then do not see the same files."""
+        """Raise CheckpointError if a rank has read other texts, settings or checkpoints than rank 0."""
         mine = {
             "settings": self.config.model_dump(exclude={"threads"}),
             "training text": task.fingerprint,
             "subwords": subwords_digest(*task.subwords),
             "checkpoint": (parts.state.update, parts.state.position, parts.state.batch_size),
         }
-        for rank, others in enumerate(self._ranks.all_say(mine)):
-            for name, value in self._ranks.first_says(mine).items():
+        for rank, others in enumerate(self._ranks.all_gather(mine)):
+            for name, value in self._ranks.broadcast(mine).items():
                 if others[name] != value:
                     raise CheckpointError(
                         f"rank {rank}: must have the {name} of rank 0, got other ones; let all machines see the same "
@@ -184,31 +175,24 @@ class Trainer:
         average = MovingAverage(model, decay) if decay else None
         if self._ranks.rank == 0:
             task.save_statistics(self.folder)
-        batch_size = self._batch_size(state, model, optimizer, task, log)
-        dealing = self._dealing(task, batch_size)
-        settings = fixed_training(config.training, dealing)
-        schedule = make_schedule(settings, config.model.decoder.hidden_size)
-        saves: Any = {"model": model, "optimizer": optimizer, "schedule": schedule, "state": state}
+        plan = make_plan(config, state, model, optimizer, task, threads, self._ranks, log.line)
+        trained = Trained(config, model, optimizer, plan.schedule, state, average)
         parts = Parts(
-            config=config,
-            settings=settings,
+            **vars(trained),
+            settings=plan.settings,
             num_threads=threads,
-            dealing=dealing,
-            **saves,
-            average=average,
-            validator=task.validator(model, batch_size, threads, self._stop.check_here, self._ranks),
-            checkpoints=CheckpointManager(self.folder, config, digest, **saves, average=average, ranks=self._ranks),
+            task=task,
+            dealing=plan.dealing,
+            validator=task.validator(model, plan.batch_size, threads, self._stop.check_here, self._ranks),
+            checkpoints=CheckpointManager(self.folder, digest, trained, self._ranks),
             reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
             loss_limit=LossLimit(task.subwords[1].vocab_size),
             alignments=task.alignments(),
-            tgt_subwords=task.subwords[1],
             stop=self._stop,
             watch=watch,
             ranks=self._ranks,
         )
-        if chosen := auto_lengths(config.training, settings, dealing):
-            log.line(chosen)
-        for doubt in doubts(config, settings):
+        for doubt in doubts(config, plan.settings):
             log.line(doubt)
         if config.compute_dtype == "auto":
             log.line(f"compute_dtype: auto is {resolved_dtype('auto', self._device)} on this machine")
@@ -218,48 +202,22 @@ class Trainer:
         )
         for warning in self._ranks.warnings(threads):
             log.line(warning)
-        self._facts = self._facts_of(task, model.num_params, batch_size)
+        self._facts = dict(  # what a report shows before the curves of the run
+            name=config.name,
+            parameters=model.num_params,
+            vocabularies=[subwords.vocab_size for subwords in task.subwords],
+            batch_size=plan.batch_size,
+            device=self._device.name,
+            threads=threads,
+            machine=machine(),
+        )
         if saved is None:
             parts.checkpoints.begin()
         else:
-            check_subwords(saved, digest)
-            restore(parts, saved, task.fingerprint, log)
-        dealing.resume(state)
+            restore(parts, saved, task.fingerprint, digest, log)
+        plan.dealing.resume(state)
         state.corpus = task.fingerprint
         return parts
-
-    def _facts_of(self, task: Task, parameters: int, batch_size: int) -> dict[str, Any]:
-        """Return the facts that a report shows before the curves of the run."""
-        return dict(
-            name=self.config.name,
-            parameters=parameters,
-            vocabularies=[subwords.vocab_size for subwords in task.subwords],
-            batch_size=batch_size,
-            device=self._device.name,
-            threads=self._num_threads,
-            machine=machine(),
-        )
-
-    def _dealing(self, task: Task, batch_size: int) -> Dealing:
-        """Return the corpus divided into updates, in each of which every rank computes the same number of batches."""
-        ranks, size = self._ranks, self._ranks.size * self.config.training.batch_multiplier
-        return Dealing(task.batches(batch_size, size), size, self.config.seed, rank=ranks.rank, ranks=ranks.size)
-
-    def _batch_size(
-        self, state: TrainingState, model: Network, optimizer: Optimizer, task: Task, log: TrainingLog
-    ) -> int:
-        """Return the configured batch size, or the size that `auto` selects; a resumed run keeps its size."""
-        given = self.config.training.batch_size
-        if given != "auto":
-            state.batch_size = 0
-            return given
-        ranks = self._ranks
-        parts = (self.config, state, model, optimizer, task, self._num_threads)
-        found = choose_batch_size(*parts, ranks=ranks.size, ranks_here=ranks.ranks_here)
-        size, reason = ranks.first_says(found)
-        log.line(f"batch_size: auto is {size:,} target tokens: {reason}")
-        state.batch_size = size
-        return size
 
     def _train(self, loop: Loop, log: TrainingLog, task: Task) -> TrainingResult:
         """Run the loop until it ends or a signal stops it; then score the test set, if there is one."""

@@ -23,32 +23,19 @@ _PAIRS_OF_INDEXED = 50_000
 
 def check_data(config: Config, show: Show = tell_nobody) -> Findings:
     """Check all of the texts, without writing anything. If no run has left subwords, they are trained on the first
-    50,000 lines.
-
-    Args:
-        config: The settings.
-        show: Receives the progress from time to time.
-
-    Raises:
-        DataError: A file is missing or is not text in lines.
-    """
+    50,000 lines. Raises DataError if a file is missing or is not text in lines."""
     from nmt.doctor import examine
 
     check_files(config)
-    return examine(config, lambda sample: sides_of_sample(config, sample, tell_nobody), show=show, beside=True)
+    return examine(config, lambda sample: sides_of_sample(config, sample, tell_nobody), show=show, concurrently=True)
 
 
 def check_before_training(config: Config, folder: Path, log: TrainingLog) -> None:
-    """Check the texts of a new run: log each warning once, and save the findings in the folder.
+    """Check the texts of a new run: log each warning once, and save the findings in the folder. Raises DataError if
+    training cannot work with these texts, and CheckpointError if the folder cannot be written.
 
     Args:
-        config: The settings.
         folder: The model folder; subwords are trained and saved there for the run.
-        log: Receives the warnings.
-
-    Raises:
-        DataError: Training cannot work with these texts.
-        CheckpointError: The folder cannot be written.
     """
     from nmt.doctor import PAIRS_AT_START, examine
 

@@ -61,8 +61,7 @@ class KeptSubwords:
 
 
 def kept_subwords(config: Config) -> KeptSubwords | None:
-    """Return the place where a run's subwords are stored; None if its text has no index, or if they come from a
-    file."""
+    """Return where a run's subwords are stored; None without an index, or if they come from a file."""
     settings = config.data.subwords
     if settings.model_file or settings.src_model_file or settings.tgt_model_file:
         return None

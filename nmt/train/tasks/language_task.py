@@ -35,15 +35,19 @@ class LanguageTask:
         self._dev: TextCorpus | None = None
         self._test: TextCorpus | None = None
 
-    def held_out(self, say: Callable[[str], None]) -> LanguageTask:
+    def held_out(self, notify: Callable[[str], None]) -> LanguageTask:
         """Load the texts of data.dev and data.test as well; return the task itself."""
         from nmt.data.corpora.text import load_text
 
         data, train = self.config.data, self.corpus
+        skipped = f"{train.total - len(train):,} blank ones skipped"
+        if train.filtered:
+            count = train.total - len(train)
+            skipped = f"{count:,} skipped that are blank or left out by data.filter: {train.filtered}"
         self._dev = load_text(data.dev, self._side)
         self._test = load_text(data.test, self._side) if data.test else None
-        say(
-            f"data: {len(train):,} training lines of {train.total:,} ({_skipped(train)}),"
+        notify(
+            f"data: {len(train):,} training lines of {train.total:,} ({skipped}),"
             f" {train.num_tgt_tokens:,} subwords with the ends of lines; {len(self._dev):,} validation lines"
         )
         return self
@@ -100,20 +104,12 @@ class LanguageTask:
         return {"ppl": Score("perplexity", found["ppl"], f"tokens:{self._test.num_tgt_tokens}|streams:1")}
 
     def _streams(self, corpus: TextCorpus, size: int, shuffle: bool, parts: int = 1) -> StreamBatches:
-        """Return a text as parallel streams; `size` is the number of streams, or of tokens per segment over all
-        streams."""
+        """Return a text as parallel streams; `size` counts them, or the tokens per segment of all."""
         from nmt.data.batching.streams import StreamBatches
 
         training = self.config.training
         streams = size if training.batch_type == "sentence" else max(1, size // training.bptt)
         return StreamBatches(corpus.lines, streams, training.bptt, self.config.seed, shuffle, parts=parts)
-
-
-def _skipped(corpus: TextCorpus) -> str:
-    """Return in words what was filtered out."""
-    if corpus.filtered:
-        return f"{corpus.total - len(corpus):,} skipped that are blank or left out by data.filter: {corpus.filtered}"
-    return f"{corpus.total - len(corpus):,} blank ones skipped"
 
 
 _TEST_STEPS = 512

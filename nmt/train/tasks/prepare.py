@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,11 +40,9 @@ if TYPE_CHECKING:
 def own_folder(folder: Path) -> Iterator[None]:
     """Create the folder if needed and lock it against other runs within the block.
 
-    Only temporary files of killed runs are removed, never a file that the user put there.
-
-    Raises:
-        CheckpointError: The folder cannot be made, another run uses it, or it contains files with names of a run's
-            files that did not come from a run.
+    Only temporary files of killed runs are removed, never a file that the user put there. Raises CheckpointError if the
+    folder cannot be made, another run uses it, or it contains files with names of a run's files that did not come from
+    a run.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +53,11 @@ def own_folder(folder: Path) -> Iterator[None]:
             f"{explain(error)}; choose another one"
         ) from error
     try:
-        _lock(handle, folder)
+        if not lock_alone(handle):
+            raise CheckpointError(
+                f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "
+                "wait for it or choose another one"
+            )
         ours = [LAST_NAME, BEST_NAME, *SUBWORD_NAMES.values()]
         found = [name for name in ours if exists(folder / name)]
         if found and not exists(folder / CONFIG_NAME):
@@ -76,10 +77,8 @@ def own_folder(folder: Path) -> Iterator[None]:
 def check_trainable(config: Config) -> None:
     """Check the settings of a run before anything is read or made.
 
-    Cells that the settings name by dotted path are imported: the user who trains has named them.
-
-    Raises:
-        ConfigError: The compute_dtype is too coarse for training, or a cell cannot be made.
+    Cells that the settings name by dotted path are imported: the user who trains has named them. Raises ConfigError if
+    the compute_dtype is too coarse for training, or a cell cannot be made.
     """
     if config.compute_dtype == "int8":
         raise ConfigError(
@@ -94,12 +93,8 @@ def check_trainable(config: Config) -> None:
 
 
 def check_decoding(config: Config, device: Device) -> None:
-    """Check that the search supports the decoding settings, before training time is lost.
-
-    Raises:
-        ConfigError: The decoding settings conflict.
-        DeviceError: This GPU does not support them.
-    """
+    """Check that the search supports the decoding settings, before training time is lost. Raises ConfigError if the
+    decoding settings conflict, and DeviceError if this GPU does not support them."""
     from nmt.inference.translation import chosen_settings, search_options
 
     chosen = chosen_settings(config.decoding, {})
@@ -112,11 +107,8 @@ def check_decoding(config: Config, device: Device) -> None:
 
 
 def save_config(folder: Path, config: Config) -> None:
-    """Write the resolved settings, unless the file already contains them.
-
-    Raises:
-        CheckpointError: They cannot be written.
-    """
+    """Write the resolved settings, unless the file already contains them. Raises CheckpointError if they cannot be
+    written."""
     from nmt.config import dump_config
 
     content = dump_config(config).encode()
@@ -128,19 +120,13 @@ def save_config(folder: Path, config: Config) -> None:
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
-def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[Side, Side]:
+def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tuple[Side, Side]:
     """Return both sides with their subwords, which are read from the folder if a run left them there; the same object
-    twice for one language.
+    twice for one language. Raises DataError if a text or subword model is missing or damaged, and CheckpointError if
+    the folder cannot be written, or lost its subwords.
 
     Args:
-        config: The settings.
         folder: The model folder, in which new subwords are saved.
-        say: Receives a line about each slow step.
-        show: Receives the progress from time to time.
-
-    Raises:
-        DataError: A text or subword model is missing or damaged.
-        CheckpointError: The folder cannot be written, or lost its subwords.
     """
     check_files(config)
     found = _found_sides(config, folder)
@@ -148,20 +134,19 @@ def sides_of_run(config: Config, folder: Path, say: Show, show: Show) -> tuple[S
         return found
     if not (folder / CONFIG_NAME).exists():
         save_config(folder, config)  # from here on the folder belongs to this run
-    src, tgt = _new_sides(config, say, show, keep=True)
+    src, tgt = _new_sides(config, notify, show, keep=True)
     save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
     return src, tgt
 
 
-def sides_of_dry_run(config: Config, say: Show, *, keep: bool = False) -> tuple[Side, Side]:
-    """Return both sides without writing anything: new subwords stay in memory. With `keep` they are saved in the
-    folder, for the run that follows."""
+def sides_of_dry_run(config: Config, notify: Show, *, keep: bool = False) -> tuple[Side, Side]:
+    """Return both sides; new subwords stay in memory, or are saved for the run that follows (`keep`)."""
     folder = Path(config.model_dir)
     if keep:
         with own_folder(folder):
-            return sides_of_run(config, folder, say, tell_nobody)
+            return sides_of_run(config, folder, notify, tell_nobody)
     check_files(config)
-    return _found_sides(config, folder) or _new_sides(config, say)
+    return _found_sides(config, folder) or _new_sides(config, notify)
 
 
 def check_files(config: Config) -> None:
@@ -174,34 +159,11 @@ def check_files(config: Config) -> None:
         check_sources(corpora, langs)
 
 
-def sides_of_sample(config: Config, sample: list[list[str]], say: Show) -> tuple[Side, Side]:
+def sides_of_sample(config: Config, sample: list[list[str]], notify: Show) -> tuple[Side, Side]:
     """Return both sides with the subwords that a run left or that the settings name, otherwise trained in memory on a
-    sample of cleaned lines, the first of each side. Returns the same object twice for one language.
-
-    Raises:
-        DataError: The lines are not sufficient for the configured subwords.
+    sample of cleaned lines, the first of each side. Raises DataError if the lines are not sufficient.
     """
-    from nmt.data.corpora.prepare import tags_of, with_factors
-    from nmt.data.tokens.auto_subwords import auto_subwords
-    from nmt.data.tokens.subwords import Subwords
-
-    if (found := _found_sides(config, Path(config.model_dir))) is not None:
-        return found
-    if (given := given_subwords(config)) is not None:
-        return _sides(config, given)
-    data = config.data
-    settings = data.subwords
-    files = [settings.model_file] if settings.joint else [settings.src_model_file, settings.tgt_model_file]
-    texts = [[line for lines in sample for line in lines]] if settings.joint else sample
-    if data.src_factors:
-        src = with_factors(data, files[0], partial(iter, texts[0]), say)
-        tgt = Subwords.from_file(files[1]) if files[1] else auto_subwords(settings, partial(iter, texts[1]), say)
-        return _sides(config, (src, tgt))
-    models = [
-        Subwords.from_file(file) if file else auto_subwords(settings, partial(iter, lines), say, symbols)
-        for file, lines, symbols in zip(files, texts, (tags_of(data), []), strict=False)
-    ]
-    return _sides(config, (models[0], models[-1]))
+    return _found_sides(config, Path(config.model_dir)) or _new_sides(config, notify, sample=sample)
 
 
 def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, Side]:
@@ -212,23 +174,31 @@ def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, S
     return (Side(config.data.src, subwords[0]) if config.task == "translation" else target), target
 
 
-def _new_sides(config: Config, say: Show, show: Show = tell_nobody, *, keep: bool = False) -> tuple[Side, Side]:
-    """Train subwords in memory as configured, or load those stored with an index; with `keep` new ones are stored
-    there. `say` receives a line about each slow step, `show` the progress."""
+def _new_sides(
+    config: Config,
+    notify: Show,
+    show: Show = tell_nobody,
+    *,
+    keep: bool = False,
+    sample: list[list[str]] | None = None,
+) -> tuple[Side, Side]:
+    """Train subwords in memory as configured, on a sample if it is given, or load those stored with an index; with
+    `keep` new ones are stored there. `notify` receives a line about each slow step, `show` the progress."""
     from nmt.data.corpora.prepare import load_side, load_sides
     from nmt.train.tasks.kept_subwords import kept_subwords
 
     if (given := given_subwords(config)) is not None:
         return _sides(config, given)
-    kept = kept_subwords(config)
+    kept = kept_subwords(config) if sample is None else None
     if kept is not None and (found := kept.find()) is not None:
-        say(f"subwords: those of {kept.path}, which a run on this text left")
+        notify(f"subwords: those of {kept.path}, which a run on this text left")
         return _sides(config, found)
-    say("subwords: reading the training text")
+    if sample is None:
+        notify("subwords: reading the training text")
     if config.task == "lm":
-        side = load_side(config.data, say, show)
+        side = load_side(config.data, notify, show, sample)
         return side, side
-    src, tgt = load_sides(config.data, say, show)
+    src, tgt = load_sides(config.data, notify, show, sample)
     if kept is not None and keep:
         kept.keep(src.subwords, tgt.subwords)
     return src, tgt
@@ -264,13 +234,4 @@ def _check_no_model(folder: Path) -> None:
         raise CheckpointError(
             f"{folder}: model_dir must hold {LAST_NAME} to go on with its run, got {there[0]} alone, a model that "
             "training would write over; choose another model_dir, or move the folder away"
-        )
-
-
-def _lock(handle: int, folder: Path) -> None:
-    """Lock a folder against other training runs. Raises CheckpointError if one is using it."""
-    if not lock_alone(handle):
-        raise CheckpointError(
-            f"{folder}: model_dir must not be in use, got another nmt-train at work in it; "
-            "wait for it or choose another one"
         )

@@ -25,18 +25,14 @@ if TYPE_CHECKING:
 def put_embeddings(config: Config, model: Network, subwords: tuple[Subwords, Subwords]) -> list[str]:
     """Copy the vectors in the configured files into the embedding tables of a new model.
 
-    Tokens that a file does not contain keep their random initial values.
+    Tokens that a file does not contain keep their random initial values. Raises DataError if a file is not in this
+    format, or its vectors have another size than the table's.
 
     Args:
         config: The settings; if they name no files, nothing is done.
-        model: Changed in place.
-        subwords: The subwords of source and target.
 
     Returns:
         A line for each table: how many of its tokens were found.
-
-    Raises:
-        DataError: A file is not in this format, or its vectors have another size than the table's.
     """
     report = []
     files = config.training.src_embeddings, config.training.tgt_embeddings
@@ -62,10 +58,8 @@ def read_vectors(path: str, units: list[str], size: int) -> dict[int, np.ndarray
 
     A token that begins a word (`▁house`) is looked up as `▁house` if any entry of the file begins with `▁`, otherwise
     as `house`. A token within words (`ing`) is looked up only in a file of the first kind; in others, `ing` is a word
-    of its own. If a word has several lines, the first counts.
-
-    Raises:
-        DataError: The file cannot be read, is not in this format, or has vectors of another size.
+    of its own. If a word has several lines, the first counts. Raises DataError if the file cannot be read, is not in
+    this format, or has vectors of another size.
     """
     of_pieces = {unit: number for number, unit in reversed(list(enumerate(units)))}
     of_words = {unit[1:]: number for unit, number in of_pieces.items() if unit.startswith(SPACE) and unit != SPACE}

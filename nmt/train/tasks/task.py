@@ -13,6 +13,7 @@ from nmt.train.log.memory import format_bytes
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.data.alignment.word_alignment import WordAlignments
+    from nmt.data.batching.epochs import Batches
     from nmt.data.tokens.subwords import Subwords
     from nmt.evaluate import Score
     from nmt.model.network import Network
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from nmt.train.distributed.ranks import Ranks
     from nmt.train.log.progress import TrainingLog
     from nmt.train.tasks.validation import Validator
-    from nmt.train.updates.dealing import Batches
 
 
 class Corpus(Protocol):
@@ -53,8 +53,7 @@ class Task(Protocol):
         """Return numbers that identify the training corpus, to notice when it changes."""
 
     def alignments(self) -> WordAlignments | None:
-        """Return the word alignments of the training pairs, if the settings ask for them. Raises DataError if they do
-        not fit."""
+        """Return the word alignments of the pairs, if configured. Raises DataError if they do not fit."""
 
     def save_statistics(self, folder: Path) -> None:
         """Write the statistics of the training text that belong to the model. Raises CheckpointError if that fails."""
@@ -63,8 +62,7 @@ class Task(Protocol):
         """Return a new model."""
 
     def batches(self, size: int, parts: int = 1) -> Batches:
-        """Return the corpus in batches of `size`, counted as training.batch_type says; `parts` batches make an
-        update."""
+        """Return the corpus in batches of `size` (see training.batch_type); `parts` batches make an update."""
 
     def smallest_batch(self) -> Any:
         """Return a batch of one word, used to load or compile everything."""
@@ -72,27 +70,21 @@ class Task(Protocol):
     def validator(
         self, model: Network, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
     ) -> Validator:
-        """Return the validator of the model; it calls `check` from time to time, which raises to stop early. The ranks
-        share the work."""
+        """Return the validator; it calls `check` now and then, which raises to stop early. Ranks share the work."""
 
     def test(self, model: Network, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
-        """Return scores of the model on data.test; empty if that is not configured. Called by all ranks, which may
-        share the work."""
+        """Return scores on data.test; empty if that is not configured. Called by all ranks."""
 
 
 def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> Task:
-    """Read all texts and split them into subwords, which are trained or copied into the folder first if needed.
+    """Read all texts and split them into subwords, which are trained or copied into the folder first if needed. Raises
+    DataError if a text or subword model is missing, damaged or does not fit its partner, and CheckpointError if the
+    folder cannot be written, or lost its subwords.
 
     Args:
-        config: The settings.
-        folder: The model folder.
         log: Receives the sizes of the texts and the numbers of filtered lines.
         ranks: Rank 0 trains the subwords and the others read them; each tokenizes a share of the training text. Called
             by all.
-
-    Raises:
-        DataError: A text or subword model is missing, damaged or does not fit its partner.
-        CheckpointError: The folder cannot be written, or lost its subwords.
     """
     from nmt.train.tasks.prepare import sides_of_run
 
@@ -111,20 +103,17 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
     return task
 
 
-def load_dry_run_task(config: Config, say: Callable[[str], None], *, keep: bool = False) -> Task:
-    """Read the training text with the subwords it would be trained with, without writing anything.
+def load_dry_run_task(config: Config, notify: Callable[[str], None], *, keep: bool = False) -> Task:
+    """Read the training text with the subwords it would be trained with, without writing anything. Raises DataError if
+    a text or subword model is missing, damaged or does not fit its partner.
 
     Args:
         config: The settings. Subwords that a run left in its folder are reused, otherwise they are trained in memory.
-        say: Receives a line about each slow step.
         keep: Save new subwords in the model folder, for the run that follows.
-
-    Raises:
-        DataError: A text or subword model is missing, damaged or does not fit its partner.
     """
     from nmt.train.tasks.prepare import sides_of_dry_run
 
-    sides = sides_of_dry_run(config, say, keep=keep)
+    sides = sides_of_dry_run(config, notify, keep=keep)
     if config.task == "translation":
         from nmt.train.tasks.translation_task import indexing_of
 

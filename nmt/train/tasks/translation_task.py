@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 
 class TranslationTask:
-    """A translation task (see `Task`); several readers load the pairs of data.train together, or the pairs are in an
-    index (see `indexing_of`)."""
+    """A translation task (see `Task`); several readers share the pairs of data.train, unless these are indexed."""
 
     def __init__(self, config: Config, src: Side, tgt: Side, readers: Readers | None = None) -> None:
         from nmt.data.batching.indexing import load_indexed
@@ -56,17 +55,18 @@ class TranslationTask:
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
 
-    def held_out(self, say: Callable[[str], None]) -> TranslationTask:
+    def held_out(self, notify: Callable[[str], None]) -> TranslationTask:
         """Load the pairs of data.dev and data.test as well; return the task itself."""
         from nmt.data.corpora.corpus import load_parallel
 
         data, train = self.config.data, self.corpus
-        self._dev = _truncated(load_parallel(data.dev, self._src, self._tgt, training=False), data, say)
+        filtered = f"; left out by data.filter: {train.filtered}" if train.filtered else ""
+        self._dev = _truncated(load_parallel(data.dev, self._src, self._tgt, training=False), data, notify)
         self._test = load_parallel(data.test, self._src, self._tgt, training=False) if data.test else None
-        say(
+        notify(
             f"data: {len(train):,} training pairs of {train.total:,} lines"
             f" ({train.skipped_empty:,} skipped with an empty side, "
-            f"{train.skipped_long:,} over max_length{_filter_note(train.filtered)}), "
+            f"{train.skipped_long:,} over max_length{filtered}), "
             f"{train.num_subwords:,} target subwords; {len(self._dev):,} validation pairs"
         )
         return self
@@ -160,8 +160,7 @@ class TranslationTask:
 
 
 def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
-    """Return the indexes of the training text; None if it has none (see `index_folder`). Raises DataError if a file is
-    missing."""
+    """Return the indexes of the training text; None if it has none. Raises DataError if a file is missing."""
     from nmt.data.batching.indexing import Indexing, index_folder
     from nmt.data.corpora.prepare import filter_key, training_filter
 
@@ -190,8 +189,7 @@ def _check_weights(corpus: ParallelCorpus | IndexedCorpus) -> None:
 
 
 def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> None:
-    """Raise ConfigError if the settings ask for something that needs all pairs in memory while the pairs stay on
-    disk."""
+    """Raise ConfigError if a setting needs all pairs in memory while they stay on disk."""
     from nmt.data.batching.index import IndexedCorpus
     from nmt.errors import ConfigError
 
@@ -210,7 +208,7 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
             )
 
 
-def _truncated(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], None]) -> ParallelCorpus:
+def _truncated(dev: ParallelCorpus, config: DataConfig, notify: Callable[[str], None]) -> ParallelCorpus:
     """Return the validation pairs with sides truncated to MAX_SOURCE_SUBWORDS, or to max_length if that is more: the
     cost of attention grows with the square of the length. The texts stay as they are."""
     sides, long = [], np.zeros(len(dev), bool)
@@ -222,16 +220,11 @@ def _truncated(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], Non
     if not long.any():
         return dev
     lines = ", ".join(f"{number + 1:,}" for number in dev.line_numbers[long][:5].tolist())
-    say(
+    notify(
         f"warning: data.dev: {long.sum():,} of {len(dev):,} lines have a side of more than {MAX_SOURCE_SUBWORDS:,} "
         f"subwords and are cut for the loss, line {lines}{', ...' * bool(long.sum() > 5)}; divide them into sentences"
     )
     return replace(dev, src=sides[0], tgt=sides[1])
-
-
-def _filter_note(filtered: str) -> str:
-    """Return a clause that says what data.filter removed."""
-    return f"; left out by data.filter: {filtered}" if filtered else ""
 
 
 def _loaded(corpus: ParallelCorpus | None) -> ParallelCorpus:

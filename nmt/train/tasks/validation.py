@@ -21,7 +21,6 @@ class Validator:
     """Computes the loss on a validation set.
 
     Args:
-        batches: The batches of the set, in order.
         check: Called between batches; raises to stop early.
         ranks: The ranks that share the work; None for this process alone. All ranks must call.
     """
@@ -71,7 +70,6 @@ class TranslationValidator(Validator):
 
     Args:
         batches, check, ranks: See `Validator`.
-        translator: The translator with the model.
         sources: The raw source lines; the translator cleans them.
         references: The target lines, cleaned and lower-cased as configured.
     """
@@ -120,8 +118,7 @@ class TranslationValidator(Validator):
 def translations(
     translator: Translator, sources: Sequence[str], on_batch: Callable[[int], None], ranks: Ranks
 ) -> list[str]:
-    """Return the best translation of every source. Each rank translates a share and gets all translations. Called by
-    all."""
+    """Return the best translation of every source. Each rank translates a share. Called by all."""
 
     def own() -> list[str]:
         found = translator.translate_nbest(sources[ranks.rank :: ranks.size], n_best=1, on_batch=on_batch)

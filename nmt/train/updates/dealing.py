@@ -9,45 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
+    from nmt.data.batching.epochs import Batches
     from nmt.train.updates.state import TrainingState
 
 SOURCE_WORK = 0.2
 """Work of a source token relative to a target token; measured with configs/quickstart.yaml by
 benchmarks/scaling_out.py. A larger encoder costs more."""
-
-
-class Batches(Protocol):
-    """The corpus divided into batches, epoch by epoch."""
-
-    in_order: bool
-    """Whether each batch continues the previous one, so that they must be used in order."""
-
-    def num_batches(self, epoch: int = 0) -> int:
-        """Return the number of batches in an epoch."""
-
-    def windows(self, epoch: int = 0) -> list[int]:
-        """Return the number of batches in each separately planned part of an epoch. There is one part, except for
-        corpora larger than memory."""
-
-    def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return target steps, source steps and rows (T, S, B) of every batch in an epoch's first window: int64
-        [batches, 3]."""
-
-    def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return source and target tokens of every batch in a window of an epoch: int64 [batches, 2]."""
-
-    def batch(self, epoch: int, number: int) -> Any:
-        """Return the batch with this number, counted from 0, of an epoch."""
-
-    def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """Return the batches of an epoch in order, from number `start` on."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +44,7 @@ class UpdateBatches:
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
-        """Yield this process's batches, each with its place in the update; batches without anything to learn are
-        skipped."""
+        """Yield this process's batches that have targets, each with its place in the update."""
         for place in self.own:
             with operation("making batches"):
                 batch = self.batches.batch(self.epoch, self.numbers[place])
@@ -103,9 +76,7 @@ class Dealing:
     wait little for each other; batches that continue one another keep their order.
 
     Args:
-        batches: The corpus.
         size: Batches per update: `training.batch_multiplier` times the number of ranks.
-        seed: The seed of the run.
         rank, ranks: The number of this process, and how many there are.
     """
 
@@ -155,8 +126,7 @@ class Dealing:
         state.batches_an_update = self.size
 
     def _groups(self, epoch: int, window: int, numbers: Sequence[int], size: int) -> list[list[int]]:
-        """Return the batches of a window grouped into updates of one size; the smallest batches form the update that
-        has fewer."""
+        """Return the batches of a window in updates of one size; the smallest form the update that has fewer."""
         if size == 1 or self.batches.in_order:
             return [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]
         tokens = self._tokens_of(epoch, window)[numbers]
@@ -167,8 +137,7 @@ class Dealing:
         return groups
 
     def _own(self, count: int) -> list[int]:
-        """Return the indices of this rank's batches among `count`, in order of falling work: 0 1 2, then 2 1 0, and so
-        on, so that no rank always gets the largest."""
+        """Return the indices of this rank's batches among `count`: 0 1 2, then 2 1 0, so that all get equal work."""
         places = []
         for first in range(0, count, self._ranks):
             forward = self.batches.in_order or first // self._ranks % 2 == 0

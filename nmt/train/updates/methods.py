@@ -41,17 +41,13 @@ class Prepared:
 
 
 class Methods:
-    """The training methods that the settings enable; without any, a batch is unchanged.
+    """The training methods that the settings enable; without any, a batch is unchanged. Raises DeviceError if one of
+    them does not work on the model's device.
 
     Args:
-        config: The settings of the run.
         model: The model whose predictions scheduled sampling uses.
-        threads: Cores to use.
         alignments: Word alignments of the training pairs, if attention is guided by them.
         tgt_subwords: Subwords of the target, for the costs in minimum risk training.
-
-    Raises:
-        DeviceError: One of them does not work on the model's device.
     """
 
     def __init__(
@@ -88,8 +84,7 @@ class Methods:
         """Whether a prepared batch can have other numbers of tokens than planned."""
 
     def prepare(self, batch: Any, update: int, seed: int) -> Prepared:
-        """Return the batch of update `update`, counted from 1, as the update uses it; `seed` determines the random
-        draws."""
+        """Return the batch as update `update`, counted from 1, uses it; `seed` determines random draws."""
         objective = self._objective
         if self._alignments is not None:  # from the words before any of them becomes unknown
             with operation("making batches"):
@@ -111,7 +106,8 @@ class Methods:
     def _changed(self, batch: Any, update: int, seed: int) -> Any:
         """Return the batch after random changes, doubled if it is passed twice (R-Drop)."""
         settings = self._settings
-        if rate := self._sampling_rate(update):
+        rise = max(1, settings.scheduled_sampling_updates)
+        if rate := settings.scheduled_sampling * min(1.0, update / rise):
             batch = replace(batch, tgt_in=self._mixed(batch, rate, seed))
         if rate := settings.tgt_word_dropout:
             batch = replace(batch, tgt_in=_dropped(batch.tgt_in, rate, _random(seed, _TGT)))
@@ -122,11 +118,6 @@ class Methods:
             # The factors of an unknown word are kept.
             batch = replace(batch, src=dropped if units is batch.src else dropped + (batch.src - units))
         return batch.doubled() if settings.r_drop else batch
-
-    def _sampling_rate(self, update: int) -> float:
-        """Return the rate of scheduled sampling in this update."""
-        rise = self._settings.scheduled_sampling_updates
-        return self._settings.scheduled_sampling * min(1.0, update / max(1, rise))
 
     def _mixed(self, batch: Any, rate: float, seed: int) -> np.ndarray:
         """Return the decoder's inputs, some of them replaced by the model's own predictions."""
@@ -143,8 +134,7 @@ class Methods:
 
 
 def largest_shape(config: Config, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return target steps, source steps and rows (T, S, B): the most that a batch of this shape can have once
-    prepared."""
+    """Return the most target steps, source steps and rows (T, S, B) of a batch of this shape once prepared."""
     (T, S, B), settings, limits = shape, config.training, config.decoding
     if settings.minimum_risk:
         T = max(T, int(limits.max_length_ratio * S) + limits.max_length_extra + 1)

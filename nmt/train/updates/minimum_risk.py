@@ -22,16 +22,10 @@ if TYPE_CHECKING:
 
 
 class MinimumRisk:
-    """Samples candidates for the sentences of a batch.
+    """Samples candidates for the sentences of a batch. Raises DeviceError if the model is on a GPU.
 
     Args:
-        config: The settings of the run.
-        model: The model that is sampled, with its current parameters.
         subwords: Subwords of the target: costs are computed on text.
-        threads: Cores to use.
-
-    Raises:
-        DeviceError: The model is on a GPU.
     """
 
     def __init__(self, config: Config, model: Network, subwords: Subwords, threads: int) -> None:

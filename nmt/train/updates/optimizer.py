@@ -36,13 +36,14 @@ class Optimizer:
 
     Args:
         params: The model's parameters, C-contiguous; `step` changes them in place.
-        settings: The training section.
         num_threads: Cores to use. The result does not depend on it.
         device: The device that holds parameters and gradients; None for the CPU. Checkpoints contain host arrays.
     """
 
     slots: tuple[str, ...] = ()
     """Names of the state arrays that every parameter has."""
+    flattens = True
+    """Whether one step may treat all parameters as a single flat array, if they are contiguous in memory."""
 
     def __init__(
         self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
@@ -53,39 +54,36 @@ class Optimizer:
         self.steps = 0
         self.frozen = frozen_names(settings.freeze, params)
         """Names of the parameters that are not changed."""
-        shapes = {name: param.shape for name, param in params.items() if name not in self.frozen}
-        dtype = next((param.dtype for param in params.values()), np.float32)
-        self._groups = {slot: self.device.group(shapes, dtype) for slot in self.slots}
+        trained = {name: param for name, param in params.items() if name not in self.frozen}
+        self._dtype = next((param.dtype for param in params.values()), np.float32)
+        shapes = {name: param.shape for name, param in trained.items()}
+        self._groups = {slot: self.device.group(shapes, self._dtype) for slot in self.slots}
         self.state: Arrays = {
             f"{name}/{slot}": array for slot, group in self._groups.items() for name, array in group.items()
         }
+        self._allocate(trained)
+
+    def _allocate(self, params: Arrays) -> None:
+        """Allocate what an optimizer needs besides its slots, given the parameters that it changes."""
 
     def step(self, params: Arrays, grads: Arrays, learning_rate: float, gradient_scale: float = 1.0) -> None:
-        """Change `params` in place by one step along `grads * gradient_scale`.
-
-        Args:
-            params: The arrays that the optimizer was created with.
-            grads: Gradients with the same names and shapes; may be overwritten.
-            learning_rate: The learning rate of this step.
-            gradient_scale: The factor for clipping (see `clip_scale`).
-        """
+        """Change `params`, with which the optimizer was created, in place by one step along `grads * gradient_scale`
+        (see `clip_scale`). `grads` have the same names and shapes and may be overwritten."""
         self.steps += 1
-        for param, grad, *state in self._pieces(params, grads):
+        for name, param, grad, *state in self._pieces(params, grads):
             with operation("optimizer: ", self.settings.optimizer):
-                self._update(param, grad, state, learning_rate, gradient_scale)
+                self._update(name, param, grad, state, learning_rate, gradient_scale)
 
-    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[np.ndarray, ...]]:
-        """Yield flat views of parameters, gradients and state: all in one if they are contiguous in memory, else one
-        per parameter."""
+    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[Any, ...]]:
+        """Yield a name and flat views of parameters, gradients and state: all in one, or one per parameter."""
         alike = [params, grads, *self._groups.values()]
         wholes = [whole_of(arrays) for arrays in alike]
-        if not self.frozen and all(whole is not None for whole in wholes):
-            yield tuple(wholes)
+        if self.flattens and not self.frozen and all(whole is not None for whole in wholes):
+            yield "", *wholes
             return
         for name in params:
-            if name in self.frozen:
-                continue
-            yield tuple(arrays[name].reshape(-1) for arrays in alike)
+            if name not in self.frozen:
+                yield name, *(arrays[name].reshape(-1) for arrays in alike)
 
     def state_dict(self) -> tuple[Arrays, dict[str, Any]]:
         """Return the arrays, on the host, and the plain numbers that a checkpoint must contain."""
@@ -97,56 +95,50 @@ class Optimizer:
             array[...] = self.device.upload(arrays[name])
         self.steps = int(numbers["steps"])
 
-    def _update(
-        self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
-    ) -> None:
+    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
+        """Change one piece that `_pieces` yielded."""
         raise NotImplementedError
+
+    def _adam(self, param: Any, grad: Any, state: list[Any], rate: float, decay: float, scale: float) -> None:
+        """Do a step of Adam with decoupled weight decay."""
+        beta1, beta2 = self.settings.adam_betas
+        corrections = 1.0 - beta1**self.steps, 1.0 - beta2**self.steps
+        settings = (rate, beta1, beta2, self.settings.adam_eps, decay, *corrections, scale)
+        self.device.adam_step(param, grad, state[0], state[1], settings, self.num_threads)
 
 
 class Adam(Optimizer):
     """Adam; `weight_decay` times the parameter is added to the gradient, after clipping (L2 regularization)."""
 
     slots = ("m", "v")
-    decoupled = False
 
-    def _update(
-        self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
-    ) -> None:
-        """Update a flat piece of the parameters; decay that is not decoupled is added to the gradient."""
-        beta1, beta2 = self.settings.adam_betas
-        decay = self.settings.weight_decay
-        if decay and not self.decoupled:
-            self.device.add_scaled(grad, param, decay, gradient_scale)
-            decay, gradient_scale = 0.0, 1.0
-        moments = beta1, beta2, self.settings.adam_eps
-        corrections = 1.0 - beta1**self.steps, 1.0 - beta2**self.steps
-        settings = (learning_rate, *moments, decay, *corrections, gradient_scale)
-        self.device.adam_step(param, grad, state[0], state[1], settings, self.num_threads)
+    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
+        if decay := self.settings.weight_decay:
+            self.device.add_scaled(grad, param, decay, scale)
+            scale = 1.0
+        self._adam(param, grad, state, rate, 0.0, scale)
 
 
 class AdamW(Adam):
     """Adam with decoupled weight decay: `param -= learning_rate * weight_decay * param`."""
 
-    decoupled = True
+    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
+        self._adam(param, grad, state, rate, self.settings.weight_decay, scale)
 
 
 class SGD(Optimizer):
     """Gradient descent with heavy-ball momentum; `weight_decay` is added to the gradient."""
 
-    def __init__(
-        self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
-    ) -> None:
-        self.slots = ("velocity",) if settings.momentum else ()
-        super().__init__(params, settings, num_threads, device)
+    @property
+    def slots(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Return the names of the state arrays; there are none without momentum."""
+        return ("velocity",) if self.settings.momentum else ()
 
-    def _update(
-        self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
-    ) -> None:
-        """Update a flat piece of the parameters; decay is added to the gradient."""
-        if self.settings.weight_decay:
-            self.device.add_scaled(grad, param, self.settings.weight_decay, gradient_scale)
-            gradient_scale = 1.0
-        settings = learning_rate, self.settings.momentum, 0.0, gradient_scale
+    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
+        if decay := self.settings.weight_decay:
+            self.device.add_scaled(grad, param, decay, scale)
+            scale = 1.0
+        settings = rate, self.settings.momentum, 0.0, scale
         self.device.sgd_step(param, grad, state[0] if state else grad[:0], settings, self.num_threads)
 
 
@@ -159,37 +151,22 @@ class LAMB(Optimizer):
     """
 
     slots = ("m", "v")
+    flattens = False
 
-    def __init__(
-        self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
-    ) -> None:
-        super().__init__(params, settings, num_threads, device)
-        largest = max((param.size for param in params.values()), default=0)
-        dtype = next((param.dtype for param in params.values()), np.float32)
-        self._direction = self.device.xp.zeros(largest, dtype)
+    def _allocate(self, params: Arrays) -> None:
+        self._direction = self.device.xp.zeros(max((param.size for param in params.values()), default=0), self._dtype)
 
-    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[np.ndarray, ...]]:
-        """Yield each array separately, even if they are contiguous: each has its own ratio."""
-        for name in params:
-            if name not in self.frozen:
-                yield tuple(arrays[name].reshape(-1) for arrays in (params, grads, *self._groups.values()))
-
-    def _update(
-        self, param: np.ndarray, grad: np.ndarray, state: list[np.ndarray], learning_rate: float, gradient_scale: float
-    ) -> None:
+    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
         """Update one array. The direction is what Adam adds to zeros at a rate of -1."""
-        device, threads, decay = self.device, self.num_threads, self.settings.weight_decay
-        beta1, beta2 = self.settings.adam_betas
+        device, threads = self.device, self.num_threads
         direction = self._direction[: param.size]
         direction[...] = 0
-        corrections = 1.0 - beta1**self.steps, 1.0 - beta2**self.steps
-        settings = (-1.0, beta1, beta2, self.settings.adam_eps, 0.0, *corrections, gradient_scale)
-        device.adam_step(direction, grad, state[0], state[1], settings, threads)
-        if decay:
+        self._adam(direction, grad, state, -1.0, 0.0, scale)
+        if decay := self.settings.weight_decay:
             device.add_scaled(direction, param, decay)
         of_param, of_direction = (device.square_norm([array], threads) for array in (param, direction))
         ratio = math.sqrt(of_param / of_direction) if of_param > 0 and of_direction > 0 else 1.0
-        device.sgd_step(param, direction, direction[:0], (learning_rate * ratio, 0.0, 0.0, 1.0), threads)
+        device.sgd_step(param, direction, direction[:0], (rate * ratio, 0.0, 0.0, 1.0), threads)
 
 
 class Adafactor(Optimizer):
@@ -202,41 +179,27 @@ class Adafactor(Optimizer):
     length.
     """
 
-    def __init__(
-        self, params: Arrays, settings: TrainingConfig, num_threads: int = 1, device: Device | None = None
-    ) -> None:
-        super().__init__(params, settings, num_threads, device)
-        xp = self.device.xp
+    def _allocate(self, params: Arrays) -> None:
         for name, param in params.items():
-            if name in self.frozen:
-                continue
-            if param.ndim == 2:
-                self.state[f"{name}/rows"] = xp.zeros(param.shape[0], np.float32)
-                self.state[f"{name}/columns"] = xp.zeros(param.shape[1], np.float32)
-            else:
-                self.state[f"{name}/v"] = xp.zeros(param.shape, np.float32)
+            parts = {"rows": param.shape[0], "columns": param.shape[1]} if param.ndim == 2 else {"v": param.shape}
+            for part, shape in parts.items():
+                self.state[f"{name}/{part}"] = self.device.xp.zeros(shape, np.float32)
 
-    def step(self, params: Arrays, grads: Arrays, learning_rate: float, gradient_scale: float = 1.0) -> None:
-        """Change each parameter separately (see `Optimizer.step`)."""
-        self.steps += 1
-        for name, param in params.items():
-            if name in self.frozen:
-                continue
-            with operation("optimizer: ", self.settings.optimizer):
-                self._change(name, param, grads[name], learning_rate, gradient_scale)
+    def _pieces(self, params: Arrays, grads: Arrays) -> Iterator[tuple[Any, ...]]:
+        """Yield each parameter separately, in its shape."""
+        yield from ((name, param, grads[name]) for name, param in params.items() if name not in self.frozen)
 
-    def _change(self, name: str, param: Any, grad: Any, learning_rate: float, gradient_scale: float) -> None:
-        """Update one parameter."""
+    def _update(self, name: str, param: Any, grad: Any, state: list[Any], rate: float, scale: float) -> None:
         xp, number = self.device.xp, param.dtype.type
         keep = 1.0 - self.steps**-_DECAY
-        if gradient_scale != 1.0:
-            grad *= number(gradient_scale)
+        if scale != 1.0:
+            grad *= number(scale)
         update = grad * xp.reciprocal(xp.sqrt(self._second_moment(name, grad, number(keep))))
         size = number(_CLIP) / xp.maximum(number(_CLIP), _root_mean_square(xp, update))
-        rate = number(learning_rate) * xp.maximum(number(_EPS_SCALE), _root_mean_square(xp, param))
+        relative = number(rate) * xp.maximum(number(_EPS_SCALE), _root_mean_square(xp, param))
         if decay := self.settings.weight_decay:
-            param *= number(1.0 - learning_rate * decay)
-        update *= rate * size
+            param *= number(1.0 - rate * decay)
+        update *= relative * size
         param -= update
 
     def _second_moment(self, name: str, grad: Any, keep: Any) -> Any:

@@ -30,7 +30,6 @@ class SpikeWatch:
     """Keeps the running mean and variance of the loss in the state of the run, which every checkpoint contains.
 
     Args:
-        settings: The training section.
         state: The state of the run; changed in place.
     """
 

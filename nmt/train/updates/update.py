@@ -44,9 +44,7 @@ class Updater:
     """Updates a model; the gradient arrays are allocated once.
 
     Args:
-        config: The settings of the run.
         model, optimizer: Changed in place.
-        num_threads: Cores to use.
         ranks: The processes that compute batches of each update; None for this one alone.
         alignments: Word alignments of the training pairs, if attention is guided by them.
         tgt_subwords: Subwords of the target, for the costs in minimum risk training.
@@ -103,8 +101,7 @@ class Updater:
         return self.update(SingleBatch(batch), number, learning_rate)
 
     def _add_up(self, batches: UpdateBatches | SingleBatch, number: int) -> LossStats:
-        """Write the gradients of all batches of all ranks, added in order, into `gradients`; return the sums of the
-        losses."""
+        """Write the sum of the gradients of all batches of all ranks into `gradients`; return the sum of the losses."""
         found = np.zeros((len(batches), 4))
         own = []
         for place, batch in batches:
@@ -145,9 +142,7 @@ class GradientSum:
     over ranks.
 
     Args:
-        model: The model whose gradients are summed.
         wire_dtype: The dtype in which gradients are sent between ranks.
-        ranks: The processes that compute batches.
     """
 
     def __init__(self, model: Network, wire_dtype: str, ranks: Ranks) -> None:
