@@ -28,6 +28,7 @@ class CPUDevice(Device):
 
     name = "cpu"
     xp = np
+    is_cpu = True
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         return array

@@ -172,7 +172,7 @@ class RecurrentLayers(LayerStack):
 
     def _is_short(self, x: Any, given: Sequence[Any]) -> bool:
         """Return whether `_repeat` can do this run; errors in the arrays are reported elsewhere."""
-        if self.device.name != "cpu" or len(self._frozen) < self.num_layers * self.directions:
+        if not self.device.is_cpu or len(self._frozen) < self.num_layers * self.directions:
             return False
         if type(x) is not np.ndarray or x.ndim != 3 or x.dtype != self.dtype or x.shape[2] != self.input_size:
             return False
