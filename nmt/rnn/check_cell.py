@@ -14,7 +14,6 @@ import numpy as np
 
 from nmt.errors import NMTError
 from nmt.rnn import interpreter
-from nmt.rnn.arrays import array_names
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell, axes_of
@@ -184,7 +183,7 @@ def _compiled(cell: Cell, run: _Run, **options: Any) -> tuple[Arrays, Arrays, Ta
 def _meaning(cell: Cell, run: _Run, tape: Tape) -> interpreter.Interpretation:
     """Return the interpreter's run with the same dropout masks as the tape."""
     drawn = tape.compiled.step.plan.trace.masks
-    masks = {m.name: tape.arrays[array_names.mask(m.name, lasting=m.variational)] for m in drawn}
+    masks = {m.name: tape.arrays[m.array] for m in drawn}
     params = {k: p * tape.connections.get(k, 1.0) for k, p in run.params.items()}
     return interpreter.forward(cell, params, run.x, run.initial, **run.keywords, masks=masks)
 

@@ -16,6 +16,7 @@ from nmt.decode.hypotheses import Beam, Block
 from nmt.errors import NMTError
 from nmt.rnn import GRU, Cell, GRUCell, LSTMCell, Param, ResidualCell, Scan, StackCell, State, concat, sigmoid, tanh
 from nmt.rnn.cell import under
+from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.train.updates.optimizer import make_optimizer
@@ -186,7 +187,7 @@ def test_A14_the_way_back_needs_the_same_memory_for_any_number_of_steps():
     """What its loop writes is scratch of a step or a block, operands of sums over all steps, and d_x."""
     for cell in (LSTMCell(D, H), decoder_stack()):
         plan = plan_of(cell)
-        lasting = {name for name, place in plan.backward.arrays.items() if place.kind == "seq"}
+        lasting = {name for name, place in plan.backward.arrays.items() if place.kind is PlaceKind.SEQUENCE}
         assert lasting <= {place.name for place in plan.d_inputs.values()}
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.rnn.arrays import array_names
 from nmt.rnn.arrays.aligned import LINE_BYTES
+from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.compiler.plan import Pass
-from nmt.rnn.compiler.program import Place, Product
+from nmt.rnn.compiler.program import Place, PlaceKind, Product
 from nmt.rnn.device import Executable
 from nmt.rnn.kernels.loops.row_writer import weight_key
 from nmt.rnn.kernels.products.product import packed_size
@@ -98,7 +98,7 @@ def packed_bytes(scan: Scan) -> int:
 
 
 def _products(one: Pass) -> Iterable[Product]:
-    for program in (one.before, one.loop, one.after):
+    for program in one.programs.values():
         yield from (step for step in program.steps if isinstance(step, Product))
 
 
@@ -115,13 +115,13 @@ def _executable_phases(
         if one is None:
             continue
         for name, place in one.arrays.items():
-            if place.kind == "block":
+            if place.kind is PlaceKind.BLOCK:
                 phase.block += _bytes(place, dtype, rows.block_steps, B, S)
             elif name not in given:
                 phase.kept[purpose] += _bytes(place, dtype, T, B, S)
         scratch = executable.scratch(rows, backward=one is plan.backward)
         phase.block += sum(piece_bytes(dtype, *shape) for shape in scratch)
-        given |= {*one.arrays, *(array_names.gradient(name) for name in plan.outputs)}
+        given |= {*one.arrays, *(ArrayKind.GRADIENT.of(name) for name in plan.outputs)}
     return phases
 
 

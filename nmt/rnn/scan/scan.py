@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import NMTError
-from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Allocate, Fresh
 from nmt.rnn.cell import Cell
@@ -151,7 +150,7 @@ class Scan(ScanSetup):
         run.give_states({})
         launches = compiled.step.prepare(run.arrays, weights, rows, run.allocate)
         first, last = (T, 0) if reverse else (0, T)
-        stacks = {name: run.arrays[array_names.state(name)] for name in self.states}
+        stacks = {name: run.arrays[ArrayKind.STATE.of(name)] for name in self.states}
         initial, final = ({name: stack[slot] for name, stack in stacks.items()} for slot in (first, last))
         return Prepared(launches, initial, final, run.output())
 

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays import array_names
 from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.device import CandidateLists, OutputLayer
 from nmt.rnn.kernels.loops.loop_tables import divisions
 from nmt.rnn.kernels.machine_code.ahead import offer
@@ -192,7 +193,7 @@ class CompiledBeam:
         memory["live.first_row"] = np.zeros(C + 1, np.int64)
         memory["tokens"], memory["scores"] = np.zeros(C * (K + 1), np.int32), np.zeros(C * (K + 1), scan.dtype)
         self._x = aligned((C, scan.cell.input_size), scan.dtype, zeros=True)
-        widths = {array_names.state(name): int(width) for name, width in scan.states.items()}
+        widths = {ArrayKind.STATE.of(name): int(width) for name, width in scan.states.items()}
         self._continued = {name: aligned((C, width), scan.dtype, zeros=True) for name, width in widths.items()}
         self._embedding_of = None
         self._whole: OutputTask | None = None  # the task of the whole output layer, which all searches use
@@ -269,7 +270,7 @@ class CompiledBeam:
         place = self._stepper.prepared.output
         array = step.arrays[place.name]
         memory["outputs"], memory["output_parts"] = address_of(array), output.parts
-        memory["output_step"] = array.shape[2] * array.itemsize if place.kind == "after" else 0
+        memory["output_step"] = array.shape[2] * array.itemsize if place.kind is PlaceKind.AFTER else 0
 
     def _gather(self, step: Call) -> None:
         """Enter the copies before a step of what the step itself reads."""

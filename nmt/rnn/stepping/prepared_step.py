@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.rnn import device, tuning
-from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import INDEX, Arrays
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.compiler.program import Place
@@ -111,7 +110,7 @@ class PreparedStep:
         self._sequence = TaskSequence(3)
         self._sources = Sources({}, identity(1), identity(1), 1)
         self._longest = 0
-        self._filled = {*(array_names.state(name) for name in scan.states), self.output.name}
+        self._filled = {*(ArrayKind.STATE.of(name) for name in scan.states), self.output.name}
         shared = self._parts["inputs"], self._parts["states"]
         self._names = {k for part in shared if part for k in part.plan.outputs}
 
@@ -171,7 +170,7 @@ class PreparedStep:
             call.replace_array(name, values[name])
         for name, place in part.plan.outputs.items():
             step.replace_array(name, call.arrays[place.name])
-            step.replace_array(array_names.index(name), index)
+            step.replace_array(ArrayKind.INDEX.of(name), index)
         return call
 
     @property
@@ -228,9 +227,9 @@ class PreparedStep:
             raise RuntimeError(f"a part of a prepared step must be one function, got {len(launches)}")
         function, _, address, table = launches[0].args
         places: dict[str, list[int]] = {}
-        shared = {array_names.index(name) for name in self._names}
+        shared = {ArrayKind.INDEX.of(name) for name in self._names}
         for place, name in enumerate(table.names):
-            own = name in shared or not name.startswith(INDEX)
+            own = name in shared or parse(name).kind is not ArrayKind.INDEX
             places.setdefault(name if own else "owner", []).append(place)
         return Call(function, table, address, arrays, places, count)
 
@@ -240,7 +239,7 @@ class PreparedStep:
         scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
         arrays = dict(self._sources.arrays)
         arrays |= dict.fromkeys(self._names, _UNKNOWN)
-        arrays |= {array_names.state(name): allocate((2, R, width), scan.dtype) for name, width in scan.states.items()}
+        arrays |= {ArrayKind.STATE.of(name): allocate((2, R, width), scan.dtype) for name, width in scan.states.items()}
         widths = {name: v.width or 1 for name, v in self.shared.step.inputs.items()}
         return arrays | {name: allocate((1, R, n), scan.dtype) for name, n in widths.items() if name in gathered}
 

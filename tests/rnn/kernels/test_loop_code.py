@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.rnn import LSTMCell
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.kernels.loops import activations
 from nmt.rnn.kernels.loops.emit_cpu import emit
 from nmt.rnn.kernels.loops.loop_code import module_of
@@ -167,7 +168,8 @@ def test_what_is_not_in_the_language_is_refused(line):
 def test_row_work_is_vector_code(name):
     """Sixteen arrays that might lie anywhere: without the scopes LLVM would take one number at a time."""
     report = Report(LSTMCell(3, 4))
-    loop = emit(getattr(report.plan, name), report.dtype, name, report.packed).loop
+    steps = emit(getattr(report.plan, name), report.dtype, name, report.packed).steps
+    (loop,) = (step for phase, step in steps if phase is Phase.LOOP)
     code = assembly_of(generated_loop(loop.source, loop.name))
     packed = [line for line in code.splitlines() if {8: "ymm", 16: "zmm"}[TARGET.lanes] in line]
     assert any("vmulps" in line for line in packed)

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 from numba import types
 
-from nmt.rnn.arrays.array_names import INDEX
+from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.cells import AttentionCell, LSTMCell
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, make_plan
-from nmt.rnn.compiler.program import Place, Product, Program, RowWork
+from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, RowWork
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel
@@ -60,41 +61,35 @@ class RowKernel:
 
 @dataclass
 class CudaModule:
-    """One pass: kernels and products in order, before, in and after the time loop. `number` identifies it."""
+    """One pass: kernels and products in order, by phase. `number` identifies it."""
 
-    before: list[RowKernel | Product] = field(default_factory=list)
-    loop: list[RowKernel | Product] = field(default_factory=list)
-    after: list[RowKernel | Product] = field(default_factory=list)
+    steps: dict[Phase, list[RowKernel | Product]]
     number: int = field(default_factory=count().__next__)
 
     @property
     def kernels(self) -> list[RowKernel]:
         """Return all kernels of the pass."""
-        return [step for step in (*self.before, *self.loop, *self.after) if isinstance(step, RowKernel)]
+        return [step for step in chain(*self.steps.values()) if isinstance(step, RowKernel)]
 
 
 def emit_cuda(one: Pass, dtype: np.dtype, name: str) -> CudaModule:
     """Return kernels for one direction of a plan; `name` ("forward", "backward") only labels them."""
-    writers: list[_Writer] = []
-    phases: dict[str, list[_Writer | Product]] = {}
-    for phase, program in (("before", one.before), ("loop", one.loop), ("after", one.after)):
-        steps: list[_Writer | Product] = []
-        for n, step in enumerate(program.steps):
-            if isinstance(step, Product):
-                steps.append(step)
-                continue
-            writer = _Writer(program, step, f"{name}_{phase}{n}", in_loop=phase == "loop")
-            writers.append(writer)
-            steps.append(writer)
-        phases[phase] = steps
-    texts = [writer.source() for writer in writers]
+    phases: dict[Phase, list[_Writer | Product]] = {}
+    for phase, program in one.programs.items():
+        phases[phase] = [
+            step
+            if isinstance(step, Product)
+            else _Writer(program, step, f"{name}_{phase}{n}", in_loop=phase is Phase.LOOP)
+            for n, step in enumerate(program.steps)
+        ]
+    texts = [step.source() for step in chain(*phases.values()) if isinstance(step, _Writer)]
     source = HEADER.format(dtype=dtype.name) + "\n\n" + "\n\n".join(texts)
     module = load_module(source, hashlib.sha256(source.encode()).hexdigest()[:20]) if texts else None
 
     def made(steps: list[_Writer | Product]) -> list[RowKernel | Product]:
         return [s if isinstance(s, Product) else s.kernel(module, dtype) for s in steps]
 
-    return CudaModule(made(phases["before"]), made(phases["loop"]), made(phases["after"]))
+    return CudaModule({phase: made(steps) for phase, steps in phases.items()})
 
 
 class _Writer(Names):
@@ -104,18 +99,18 @@ class _Writer(Names):
         super().__init__(program, name, {})
         self.step = step
         entries = [e for nest in step.nests for e in nest.entries]
-        self.serial = not in_loop and any(e.add and e.place.kind == "inv" for e in entries)
+        self.serial = not in_loop and any(e.add and e.place.kind is PlaceKind.CONSTANT for e in entries)
         self.spread = features_are_independent(step) and not self.serial
         self.width = max((nest.width or 1 for nest in step.nests), default=1)
 
     def array(self, place: Place) -> str:
-        if place.kind != "row":
+        if place.kind is not PlaceKind.ROW:
             return super().array(place)
         self.function.scratch[place.name] = place
         return self.variable(place.name)
 
     def base(self, place: Place, row: str = "n") -> str:
-        if place.kind != "row":
+        if place.kind is not PlaceKind.ROW:
             return super().base(place, row)
         size = f" * {self.dim(place.width)}" if place.width is not None else ""
         return f"(block * S + s){size}" if place.source_axis else f"block{size}"
@@ -160,7 +155,7 @@ class _Writer(Names):
         """Return the compiled source as a launchable kernel."""
         function = self.function
         number = types.float32 if dtype == np.float32 else types.float64
-        arrays = [types.int64[::1] if a.startswith(INDEX) else number[::1] for a in function.arrays]
+        arrays = [types.int64[::1] if parse(a).kind is ArrayKind.INDEX else number[::1] for a in function.arrays]
         signature = (
             *[types.int64] * len(FIXED),
             *[types.int64[::1]] * len(ROWS),

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.arrays.array_names import INDEX, PARAMETER
+from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
-from nmt.rnn.compiler.program import Place, Product, Program
+from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
@@ -106,7 +107,7 @@ class _Run:
     ) -> None:
         self.device, self.dtype = executable.device, executable.dtype
         self.runtime = executable.device.runtime
-        self.one, self.module = one, module
+        self.one, self.module, self.loop = one, module, module.steps[Phase.LOOP]
         self.arrays, self.weights, self.rows, self.allocate, self.turned = arrays, weights, rows, allocate, turned
         self.label = f"{rows.label} gradients" if turned else rows.label
         self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
@@ -117,7 +118,7 @@ class _Run:
         self.flat: Arrays = {}
         self.parts: dict[tuple[bool, int], np.ndarray | None] = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
-        self.local = {name: place for name, place in one.arrays.items() if place.kind == "block"}
+        self.local = {name: place for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
         for name, place in one.arrays.items():
             if name not in arrays and name not in self.local:
                 arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), self.dtype)
@@ -151,22 +152,20 @@ class _Run:
                 self.device.clear_ended(self.arrays[name][: block.high - block.low], left, 1)
         B = self.rows.B
         whole = block.low * B, block.high * B
-        self._outside(self.module.before, self.one.before, block, whole, "before the loop")
-        if self.module.loop:
-            with operation(self.label, ": time loop"):
+        self._outside(Phase.BEFORE, block, whole)
+        if self.loop:
+            with operation(self.label, ": ", Phase.LOOP.label):
                 self._loop(block)
-        self._outside(self.module.after, self.one.after, block, whole, "after the loop")
+        self._outside(Phase.AFTER, block, whole)
 
-    def _outside(
-        self, steps: list[RowKernel | Product], program: Program, block: Block, span: tuple[int, int], phase: str
-    ) -> None:
-        for step in steps:
+    def _outside(self, phase: Phase, block: Block, span: tuple[int, int]) -> None:
+        for step in self.module.steps[phase]:
             if isinstance(step, RowKernel):
-                with operation(self.label, ": row work ", phase):
+                with operation(self.label, ": row work ", phase.label):
                     self._launch(step, *span, 0, block)
             else:
-                with operation(self.label, ": products ", phase):
-                    self._product_of_all(step, program, block)
+                with operation(self.label, ": products ", phase.label):
+                    self._product_of_all(step, self.one.programs[phase], block)
 
     def _loop(self, block: Block) -> None:
         """Run the steps of a block, replaying a recording if the same sizes, lengths and memory occur again."""
@@ -190,7 +189,7 @@ class _Run:
     def _reserve(self) -> list[Array]:
         """Allocate all memory of the loop in advance, since a recording must not allocate; return it."""
         arrays = list(self.row_numbers)
-        for step in self.module.loop:
+        for step in self.loop:
             if isinstance(step, RowKernel):
                 arrays += self._tail(step)[-len(step.arrays) - len(step.scratch) :]
                 continue
@@ -203,7 +202,7 @@ class _Run:
     def _step(self, t: int, old: int, block: Block) -> None:
         """Run one step of the time loop, over the shortest prefix of rows that contains all active ones."""
         count, B = self.prefix[t], self.rows.B
-        for step in self.module.loop:
+        for step in self.loop:
             if isinstance(step, RowKernel):
                 self._launch(step, t * B, t * B + count, old, block)
             else:
@@ -231,10 +230,11 @@ class _Run:
     def _argument(self, name: str) -> Array:
         if name in self.arrays:
             return self.arrays[name]
-        if name.startswith(INDEX):
+        kind, base = parse(name)
+        if kind is ArrayKind.INDEX:
             return self.row_numbers[2]
-        if name.startswith(PARAMETER):
-            return self.weights[name.removeprefix(PARAMETER)]
+        if kind is ArrayKind.PARAMETER:
+            return self.weights[base]
         raise RuntimeError(f"no memory for {name}")
 
     def _scratch(self, place: Place) -> Array:
@@ -261,7 +261,7 @@ class _Run:
         left = Matrix(self._flat(source), self._first_row(source, t, old, block), count)
         out = Matrix(self._flat(target), self._first_row(target, t, old, block), count)
         self.matrices.multiply(left.columns(offset, step.x.width or 0), weight_key(step), out)
-        if target.kind == "carry_out" and self._some_have_ended(t, count):
+        if target.kind is PlaceKind.CARRY_OUT and self._some_have_ended(t, count):
             # The product also ran over inactive rows of the prefix, whose values must not change.
             self.matrices.keep(self._memory(target), old, t, self.row_numbers[0], count)
 
@@ -269,7 +269,7 @@ class _Run:
         return bool((self.rows.lengths[:count] <= t).any())
 
     def _memory(self, place: Place) -> Array:
-        return self._scratch(place) if place.kind == "rows" else self.arrays[place.name]
+        return self._scratch(place) if place.kind is PlaceKind.ROWS else self.arrays[place.name]
 
     def _flat(self, place: Place) -> Array:
         """Return a place's memory as rows of features."""
@@ -279,8 +279,16 @@ class _Run:
 
     def _first_row(self, place: Place, t: int, old: int, block: Block) -> int:
         flip = int(self.rows.reverse)
-        slot = {"seq": t, "block": t - block.low, "before": t + flip, "after": t + 1 - flip, "carry": old}
-        return {"carry_out": 1 - old, "rows": 0, **slot}[place.kind] * self.rows.B
+        slots = {
+            PlaceKind.SEQUENCE: t,
+            PlaceKind.BLOCK: t - block.low,
+            PlaceKind.BEFORE: t + flip,
+            PlaceKind.AFTER: t + 1 - flip,
+            PlaceKind.CARRY: old,
+            PlaceKind.CARRY_OUT: 1 - old,
+            PlaceKind.ROWS: 0,
+        }
+        return slots[place.kind] * self.rows.B
 
     def _rows_of(self, place: Place, block: Block) -> Matrix:
         """Return the rows of all steps of a block."""
@@ -331,7 +339,7 @@ def _most_blocks(rows: Rows, multiprocessors: int) -> int:
 
 def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int, ...]:
     """Return the shape of one step's memory for all rows, or of a piece for each block of threads."""
-    if place.kind == "row":
+    if place.kind is PlaceKind.ROW:
         return (_most_blocks(rows, multiprocessors), *(rows.S,) * place.source_axis, place.width or 1)
     return shape_of_step(place, rows)
 

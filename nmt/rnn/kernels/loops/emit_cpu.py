@@ -10,14 +10,16 @@ function serves all batch sizes, lengths and widths of the same structure, and b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.rnn.arrays.array_names import INDEX
+from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.arrays.weights import PAIRS, QUADS
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass
-from nmt.rnn.compiler.program import Nest, Place, Product, Program, RowWork
+from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Product, Program, RowWork
 from nmt.rnn.graph import Value
 from nmt.rnn.kernels.loops.row_writer import Block, Function, Names, RowWriter, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
@@ -43,35 +45,39 @@ scratch and weights."""
 
 @dataclass
 class Module:
-    """The functions of one pass. The steps of each phase are Functions, or Products that run over all rows at once."""
+    """The steps of one pass in order, each with its phase: Functions, or Products that run over all rows at once. The
+    time loop is one function."""
 
     dims: list[int]
-    before: list[Function | Product]
-    loop: Function | None
-    after: list[Function | Product]
+    steps: list[tuple[Phase, Function | Product]]
+
+    @property
+    def functions(self) -> list[Function]:
+        """Return the generated functions in order."""
+        return [step for _, step in self.steps if isinstance(step, Function)]
 
     @property
     def source(self) -> str:
         """Return the source of all functions, for reading."""
-        steps = (*self.before, self.loop, *self.after)
-        return "\n\n".join(step.source for step in steps if isinstance(step, Function))
+        return "\n\n".join(function.source for function in self.functions)
 
 
 def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
     """Return the functions for one direction of a plan. `name` ("forward", "backward") only labels them; `packed` is
     the dtype of packed weights."""
     dims: dict[int, str] = {}
-    phases: dict[str, list[Function | Product]] = {"before": [], "after": []}
-    for phase, program in (("before", one.before), ("after", one.after)):
+
+    def function(program: Program, steps: list[RowWork | Product], label: str) -> Function:
+        return _Writer(program, steps, f"{name}_{label}", dims, dtype, packed).write()
+
+    def outside(phase: Phase) -> Iterator[tuple[Phase, Function | Product]]:
+        program = one.programs[phase]
         for n, step in enumerate(program.steps):
-            if isinstance(step, Product):
-                phases[phase].append(step)
-            else:
-                phases[phase].append(_Writer(program, [step], f"{name}_{phase}{n}", dims, dtype, packed).write())
-    loop = None
-    if one.loop.steps:
-        loop = _Writer(one.loop, one.loop.steps, f"{name}_loop", dims, dtype, packed).write()
-    return Module(list(dims), phases["before"], loop, phases["after"])
+            yield phase, step if isinstance(step, Product) else function(program, [step], f"{phase}{n}")
+
+    before, after = list(outside(Phase.BEFORE)), list(outside(Phase.AFTER))
+    loop = [(Phase.LOOP, function(one.loop, one.loop.steps, "loop"))] if one.loop.steps else []
+    return Module(list(dims), [*before, *loop, *after])
 
 
 class _Writer(Names):
@@ -97,10 +103,10 @@ class _Writer(Names):
         """Return the variable of a place's array. Scratch of a single row is allocated in the function; all other
         arrays are arguments. The slot that a step writes has its own variable, so that loops know that it differs from
         the slot they read."""
-        if place.kind in ("after", "carry_out"):
+        if place.kind in (PlaceKind.AFTER, PlaceKind.CARRY_OUT):
             whole = super().array(place)
             return self.written.setdefault(whole, self.variable(f"{place.name} written"))
-        if place.kind != "row":
+        if place.kind is not PlaceKind.ROW:
             return super().array(place)
         name = self.variable(place.name)
         size = self.dim(place.width) if place.width is not None else "1"
@@ -152,7 +158,9 @@ class _Writer(Names):
     def _parameters(self) -> list[str]:
         """Return the lines of the parameter list, in the order of the table."""
         function = self.function
-        arrays = [f"{self.variable(a)}: {'int64' if a.startswith(INDEX) else 'F'}" for a in function.arrays]
+        arrays = [
+            f"{self.variable(a)}: {'int64' if parse(a).kind is ArrayKind.INDEX else 'F'}" for a in function.arrays
+        ]
         arrays += [f"{self.variable(a)}: F" for a in function.scratch]
         arrays += [f"w{n}: {self.packed.name}" for n in range(len(function.weights))]
         rows = [["part", "parts", "table"], list(NUMBERS), [f"{name}: int64" for name in INTEGERS]]
@@ -208,7 +216,7 @@ class _Writer(Names):
             f"            {right}, {outer}, M, end - begin, {inner}, 0,",
             "        )",
         ]
-        if target.kind == "carry_out":
+        if target.kind is PlaceKind.CARRY_OUT:
             # The product also ran over inactive rows of the prefix: restore their values.
             kept = self.store(target, (self.base(target), "j"), self.load(target, (f"(old * B + n) * {outer}", "j")))
             lines += [
@@ -267,7 +275,7 @@ class _RowWriter(RowWriter):
             self.row.add(line)
 
     def _keep(self, v: Value, place: Place, name: str, lines: list[str]) -> None:
-        if place.kind == "local":
+        if place.kind is PlaceKind.LOCAL:
             self.locals[v.id] = name
         else:
             lines.append(self.w.store(place, self.at(place, 0, False), name))
@@ -295,7 +303,7 @@ class _RowWriter(RowWriter):
         source = self.places[v.args[0].id]
         self.s_block = Block(4)
         x, at = self.w.load(source, (self.w.base(source),)), (self.w.base(place),)
-        together = all(one.kind in ("rows", "row") for one in (source, place))
+        together = all(one.kind in (PlaceKind.ROWS, PlaceKind.ROW) for one in (source, place))
         for line in (
             "top = LOWEST",
             "for s in range(ls):",

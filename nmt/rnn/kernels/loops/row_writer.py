@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, field
 from itertools import count
 
-from nmt.rnn.arrays.array_names import INDEX
-from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program
+from nmt.rnn.arrays.array_names import ArrayKind
+from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program
 from nmt.rnn.graph import Value
 
 Weight = tuple[str, int, int, bool]  # parameter, first row, rows, transposed
@@ -72,7 +72,7 @@ class Names:
 
     def array(self, place: Place) -> str:
         """Return the variable of a place's array."""
-        if place.kind == "rows":
+        if place.kind is PlaceKind.ROWS:
             self.function.scratch[place.name] = place
         elif place.name not in self.function.arrays:
             self.function.arrays.append(place.name)
@@ -81,7 +81,7 @@ class Names:
     def index(self, place: Place) -> str:
         """Return the variable of the array that says, for each row, which row of a captured array without source
         positions it reads."""
-        name = f"{INDEX}{place.name}"
+        name = ArrayKind.INDEX.of(place.name)
         if name not in self.function.arrays:
             self.function.arrays.append(name)
         return self.variable(name)
@@ -91,21 +91,21 @@ class Names:
         size = f" * {self.dim(place.width)}" if place.width is not None else ""
         wide = place.source_axis
         match place.kind:
-            case "seq":
+            case PlaceKind.SEQUENCE:
                 return f"((t * S + s) * B + {row}){size}" if wide else f"(t * B + {row}){size}"
-            case "block":
+            case PlaceKind.BLOCK:
                 return f"(((t - lowest) * S + s) * B + {row}){size}" if wide else f"((t - lowest) * B + {row}){size}"
-            case "before" | "after":
-                return f"({place.kind} * B + {row}){size}"
-            case "carry":
+            case PlaceKind.BEFORE | PlaceKind.AFTER:
+                return f"({'before' if place.kind is PlaceKind.BEFORE else 'after'} * B + {row}){size}"
+            case PlaceKind.CARRY:
                 return f"(old * B + {row}){size}"
-            case "carry_out":
+            case PlaceKind.CARRY_OUT:
                 return f"((1 - old) * B + {row}){size}"
-            case "inv":
+            case PlaceKind.CONSTANT:
                 return f"(s * C + c){size}" if wide else f"{self.index(place)}[{row}]{size}"
-            case "rows":
+            case PlaceKind.ROWS:
                 return f"({row} * S + s){size}" if wide else f"{row}{size}"
-            case "row":
+            case PlaceKind.ROW:
                 return f"s{size}" if wide else "0"
             case _:
                 return "0"
@@ -169,7 +169,7 @@ class RowWriter:
 
     def base(self, place: Place) -> str:
         """Return the variable of the offset of the row (and position) in a place."""
-        self.uses_captured |= place.kind == "inv" and place.source_axis
+        self.uses_captured |= place.kind is PlaceKind.CONSTANT and place.source_axis
         block, bases = (self.s_block, self.source_bases) if place.source_axis else (self.row, self.row_bases)
         text = self.w.base(place)
         if text == "0":
@@ -224,7 +224,7 @@ class RowWriter:
             name = self.name(v, computing=True)
         else:
             name = self.name(v)
-        if place.kind == "local":
+        if place.kind is PlaceKind.LOCAL:
             self.locals[v.id] = name
             return
         # a broadcast value is written once per feature of its place

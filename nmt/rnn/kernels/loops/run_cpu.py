@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.array_names import INDEX, PARAMETER, Arrays
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
-from nmt.rnn.compiler.program import Place, Product, Program
+from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.division import Sharing
 from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, Module, emit
 from nmt.rnn.kernels.loops.loop_tables import Table
@@ -64,15 +65,10 @@ class _Side:
         self._addresses: dict[str, int] | None = None
         self.module = emit(one, dtype, name, packed)
         self.dims = np.array(self.module.dims, np.int64)
-        self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
+        self.local = {name for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
         cleared = {name for name, place in one.arrays.items() if turned and not place.source_axis}
         self.cleared, self.cleared_once = cleared & self.local, cleared - self.local
-        loop = [(self.module.loop, one.loop, "time loop")] if self.module.loop else []
-        self.steps: list[tuple[Function | Product, Program, str]] = [
-            *((step, one.before, "before the loop") for step in self.module.before),
-            *loop,
-            *((step, one.after, "after the loop") for step in self.module.after),
-        ]
+        self.programs = one.programs
 
     @property
     def addresses(self) -> dict[str, int]:
@@ -87,8 +83,7 @@ class _Side:
 
     def natives(self) -> dict[str, Native]:
         """Return the generated functions, by name."""
-        functions = (step for step, _, _ in self.steps if isinstance(step, Function))
-        return {function.name: generated_loop(function.source, function.name) for function in functions}
+        return {one.name: generated_loop(one.source, one.name) for one in self.module.functions}
 
 
 class Executable:
@@ -158,8 +153,8 @@ class Executable:
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Return the shapes of the memory for one step that a pass allocates in addition to its arrays."""
         module = self.backward_module if backward else self.forward_module
-        steps = (*module.before, module.loop, *module.after) if module else ()
-        return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
+        functions = module.functions if module else ()
+        return [shape_of_step(place, rows) for one in functions for place in one.scratch.values()]
 
 
 class _Run:
@@ -198,7 +193,8 @@ class _Run:
         for name in () if self.rows.ordered else self.side.cleared:
             left = np.clip(self.rows.lengths - block.low, 0, None)
             clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)
-        for step, program, phase in self.side.steps:
+        for phase, step in self.side.module.steps:
+            program = self.side.programs[phase]
             if isinstance(step, Product):
                 yield self._product(step, program.places, block, phase)
             else:
@@ -234,13 +230,13 @@ class _Run:
         if place.name in self.side.local:
             array = array[: block.high - block.low]
         else:
-            if place.kind in ("before", "after"):
-                first = (place.kind == "after") != self.rows.reverse
+            if place.kind in (PlaceKind.BEFORE, PlaceKind.AFTER):
+                first = (place.kind is PlaceKind.AFTER) != self.rows.reverse
                 array = array[1:] if first else array[:-1]
             array = array[block.low : block.high]
         return array.reshape(-1, array.shape[-1])
 
-    def _function(self, step: Function, program: Program, block: Block, phase: str) -> Launch:
+    def _function(self, step: Function, program: Program, block: Block, phase: Phase) -> Launch:
         """Return a launch of a generated function for one block of time; the rest of its table is made once per
         pass."""
         rows = self.rows
@@ -249,9 +245,9 @@ class _Run:
         elif not rows.ordered:
             self._clear_scratch(step)
         table = self.tables[step.name].of(block)
-        is_loop = phase == "time loop"
+        is_loop = phase is Phase.LOOP
         work: Any = (lambda: _loop_size(program, rows, block)) if is_loop else 0
-        name = (self.label, ": " if is_loop else ": row work ", phase)
+        name = (self.label, ": " if is_loop else ": row work ", phase.label)
         args = (self.side.addresses[step.name], table.parts, address_of(table.numbers), table)
         return Launch(name, work, run_team, args)
 
@@ -282,7 +278,7 @@ class _Run:
         for name in step.scratch:
             self.scratch[name][...] = 0
 
-    def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> Launch:
+    def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: Phase) -> Launch:
         """Return a launch of a product outside the loop, over the rows of one block of time that take part."""
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
         source, target, threads = places[x.id], places[step.out.id], self.rows.threads
@@ -294,7 +290,7 @@ class _Run:
         parts = 1 if size() < tuning.ALONE_BELOW else threads
         operands = A, packed, C, segments
         table = product_table(operands, offset, 0, K, N, 0)
-        return Launch((self.label, ": products ", phase), size, run_product, (parts, table, operands))
+        return Launch((self.label, ": products ", phase.label), size, run_product, (parts, table, operands))
 
 
 def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
@@ -318,8 +314,9 @@ def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.nda
     """Return the array that has this name in a generated function."""
     if name in arrays:
         return arrays[name]
-    if name.startswith(INDEX):
+    kind, base = parse(name)
+    if kind is ArrayKind.INDEX:
         return rows.owner
-    if name.startswith(PARAMETER):
-        return weights[name.removeprefix(PARAMETER)]
+    if kind is ArrayKind.PARAMETER:
+        return weights[base]
     raise RuntimeError(f"no memory for {name}")

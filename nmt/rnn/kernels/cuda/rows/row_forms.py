@@ -12,7 +12,7 @@ There is a barrier between nests, since a thread may read what another has writt
 
 from __future__ import annotations
 
-from nmt.rnn.compiler.program import Entry, Nest, Place, RowWork
+from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, RowWork
 from nmt.rnn.graph import Value
 from nmt.rnn.kernels.loops.row_writer import Block, RowWriter, Terms
 
@@ -138,7 +138,7 @@ class CudaRows(RowWriter):
     def _over_block(self, v: Value, place: Place, total: str) -> None:
         self.uses_parts = True
         self.end.append(f"{total} = block_sum({total}, parts)")
-        if place.kind == "local":
+        if place.kind is PlaceKind.LOCAL:
             self.locals[v.id] = total
         else:
             self.end.append(f"if thread == 0: {self.w.store(place, self.at(place, 0, False), total)}")
