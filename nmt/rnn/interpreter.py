@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
-from nmt.rnn.arrays.features import flat, shaped
+from nmt.rnn.arrays.axes import flat, shaped
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.trace import Trace, trace
@@ -31,13 +31,13 @@ class Interpretation:
     y: np.ndarray
     final: Arrays
     recorded: Arrays
-    run: _Run
+    run: _Evaluation
     memory: dict[int, Arrays]
 
 
 @dataclass
-class Gradients:
-    """Gradients of sum(d_y * y) + sum(d_final * final), by name where there are several."""
+class InterpretedGradients:
+    """InterpretedGradients of sum(d_y * y) + sum(d_final * final), by name where there are several."""
 
     x: np.ndarray
     initial: Arrays
@@ -74,7 +74,7 @@ def forward(
         k: flat(a, 1 + cell.captured()[k].source_axis, cell.captured()[k].width) for k, a in (captured or {}).items()
     }
     given_arrays = _Given(x, there, others, constant, source_lengths)
-    run = _Run(cell, params, given_arrays, reverse=reverse, masks=masks, record=record)
+    run = _Evaluation(cell, params, given_arrays, reverse=reverse, masks=masks, record=record)
     traced, B = run.traced, x.shape[1]
     given = {k: flat(a, 1, cell.states()[k]) for k, a in (initial or {}).items()}
     for name, start in cell.learned().items():
@@ -100,14 +100,14 @@ def backward(
     d_y: np.ndarray,
     d_final: Mapping[str, np.ndarray] | None = None,
     d_recorded: Mapping[str, np.ndarray] | None = None,
-) -> Gradients:
+) -> InterpretedGradients:
     """Return gradients by reverse-mode differentiation of the step's graph, steps in the opposite order."""
     run, given, cell = result.run, d_final or {}, result.run.cell
     d_y = flat(d_y, 2, cell.output_size)
     gradients, sinks = run.differentiated()
     roots = [*gradients.values(), *(v for s in sinks for v in (s.left, s.right) if v is not None)]
     carried = {k: flat(given.get(k, np.zeros_like(v)), 1, cell.states()[k]) for k, v in result.final.items()}
-    total = Gradients(
+    total = InterpretedGradients(
         np.zeros_like(run.x),
         {},
         {k: np.zeros_like(v) for k, v in run.captured.items()},
@@ -162,7 +162,7 @@ class _Given:
     source_lengths: Lengths
 
 
-class _Run:
+class _Evaluation:
     """A traced cell with the arrays it reads; evaluates values of one step."""
 
     def __init__(

@@ -267,11 +267,11 @@ def test_dropout_is_only_there_in_training():
 
 @pytest.mark.parametrize("make", [LSTMCell, GRUCell], ids=lambda c: c.__name__)
 def test_sizes_are_no_part_of_the_source(make):
-    from nmt.rnn.kernels.loops.run_cpu import Executable
+    from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 
     keys = set()
     for sizes in ((5, 7), (3, 64), (300, 13)):
-        code = Executable(plan_of(make(*sizes)), np.dtype(np.float32))
+        code = CPUExecutable(plan_of(make(*sizes)), np.dtype(np.float32))
         keys.add((code.forward_module.source, code.backward_module.source))
     assert len(keys) == 1
 

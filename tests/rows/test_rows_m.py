@@ -28,7 +28,7 @@ from nmt.rnn import (
     tanh,
 )
 from nmt.rnn.division import choose_division
-from nmt.rnn.kernels.loops import activations
+from nmt.rnn.kernels.loops import activation_code
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.rows import Rows
@@ -133,7 +133,7 @@ def test_M06_what_does_not_wait_for_the_state_is_done_at_once(reset_after):
 def gates(a, c, y):
     """An LSTM's arithmetic over units."""
     for j in range(y.size):
-        y[j] = activations.sigmoid(a[j]) * activations.tanh(c[j])
+        y[j] = activation_code.sigmoid(a[j]) * activation_code.tanh(c[j])
 
 
 def test_M07_gates_are_vector_code():
@@ -149,7 +149,7 @@ def test_M07_gates_are_vector_code():
 @pytest.mark.parametrize("x", [np.linspace(-90, 90, 40001), np.linspace(-1e-3, 1e-3, 4001)])
 def test_M08_fast_functions_have_a_stated_error(name, exact, limit, x):
     """Below 1e-6, as the module says; the hyperbolic tangent also relative to its value."""
-    assert "sigmoid and tanh below 1e-6" in activations.__doc__
+    assert "sigmoid and tanh below 1e-6" in activation_code.__doc__
     x = x.astype("f4")
     y, ones = np.empty_like(x), np.full_like(x, 100)
     kernel(gates)(x, ones, y)

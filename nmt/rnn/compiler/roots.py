@@ -70,7 +70,7 @@ def _written_by_row(v: Value) -> Value:
 
 
 @dataclass
-class Backward:
+class BackwardRoots:
     """The roots of the backward direction, the sums that are gradients of parameters, and the places of gradients of
     inputs and captured arrays by the arrays' names. `gradients` maps the id of a value to its gradient."""
 
@@ -87,7 +87,7 @@ def _cotangent(trace: Trace, name: str, v: Value) -> Value:
     return trace.graph._make("expand", (leaf,), leaf.axes, leaf.width, {})
 
 
-def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collection[str]) -> Backward:
+def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collection[str]) -> BackwardRoots:
     """Differentiate a step, in its own graph.
 
     Gradients of the states before it, and of the leaves named in `needs` (None: all but masks), from the outputs named
@@ -101,7 +101,7 @@ def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collec
     captured = {k: v for k, v in needed.items() if v.op == "captured"}
     wanted = {v.id for v in (*trace.states.values(), *needed.values())}
     gradients, sinks = differentiate(outputs, wanted)
-    back = Backward([], sinks, {}, {}, gradients)
+    back = BackwardRoots([], sinks, {}, {}, gradients)
     for name, v in trace.states.items():
         zero = graph.apply("expand", graph.const(0.0), axes=("B",), width=v.width)
         back.roots.append(

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import Arrays
-from nmt.rnn.arrays.features import flat
+from nmt.rnn.arrays.axes import flat
 from nmt.rnn.cell import Cell, axes_of
 from nmt.rnn.device import Device
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays, output
-from nmt.rnn.arrays.features import shaped
+from nmt.rnn.arrays.axes import shaped
 from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.profile import operation
 from nmt.rnn.scan.drop_connect import joined

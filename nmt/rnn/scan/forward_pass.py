@@ -12,14 +12,14 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays
-from nmt.rnn.arrays.features import shaped
+from nmt.rnn.arrays.axes import shaped
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows
-from nmt.rnn.scan.plan_cache import Compiled
+from nmt.rnn.scan.plan_cache import CompiledScan
 from nmt.rnn.scan.scan_setup import ScanSetup
 from nmt.rnn.scan.step_packing import Packing
 from nmt.rnn.scan.tape import Result
@@ -28,7 +28,9 @@ from nmt.rnn.scan.tape import Result
 class ForwardPass:
     """The arrays of one run over `rows`."""
 
-    def __init__(self, setup: ScanSetup, compiled: Compiled, weights: Weights, rows: Rows, allocate: Allocate) -> None:
+    def __init__(
+        self, setup: ScanSetup, compiled: CompiledScan, weights: Weights, rows: Rows, allocate: Allocate
+    ) -> None:
         self.setup, self.compiled, self.weights, self.rows, self.allocate = setup, compiled, weights, rows, allocate
         self.plan = compiled.step.plan
         self.arrays: Arrays = {}

@@ -34,7 +34,7 @@ def piece_bytes(dtype: np.dtype, *shape: int) -> int:
 
 
 @dataclass
-class Phase:
+class PassMemory:
     """One pass: bytes that stay in use until the end of the update, by purpose, and bytes of its blocks of time, which
     it frees."""
 
@@ -42,7 +42,7 @@ class Phase:
     block: int = 0
 
 
-def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tuple[list[Phase], list[Phase]]:
+def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tuple[list[PassMemory], list[PassMemory]]:
     """Return the memory of one run and its backward pass in training: T steps, B rows, S source positions.
 
     late: how many of the steps a `LayeredScan` adds, which copies its input, in either pass, into a longer array.
@@ -67,7 +67,7 @@ def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tup
     return [first, forward], [backward, last]
 
 
-def peak_bytes(phases: Iterable[Phase]) -> Counter[str]:
+def peak_bytes(phases: Iterable[PassMemory]) -> Counter[str]:
     """Return the peak bytes by purpose of passes one after another.
 
     Blocks of time count with what they need at the worst moment beyond what is kept at the end anyway.
@@ -104,13 +104,13 @@ def _products(one: Pass) -> Iterable[Product]:
 
 def _executable_phases(
     executable: Executable, dtype: np.dtype, T: int, B: int, S: int, purposes: tuple[str, str], block_rows: int | None
-) -> tuple[Phase, Phase]:
+) -> tuple[PassMemory, PassMemory]:
     """Return the memory of `Executable.forward` and `backward`."""
     plan = executable.plan
     whole = np.full(B, T, np.int64)
     rows = Rows(T, B, S, whole, whole, whole, np.array([0, B]), reverse=False, block_rows=block_rows)
     given = {*plan.trace.inputs}
-    phases = Phase(), Phase()
+    phases = PassMemory(), PassMemory()
     for phase, one, purpose in zip(phases, (plan.forward, plan.backward), purposes, strict=True):
         if one is None:
             continue

@@ -143,7 +143,7 @@ class Scan(ScanSetup):
         self.checks.all_captured({}, rows.S, B)
         self.checks.all_sequences({}, T, B)
         compiled = self.compiled(training=False, single_step=T == 1)
-        if not isinstance(compiled.step, run_cpu.Executable):
+        if not isinstance(compiled.step, run_cpu.CPUExecutable):
             raise RuntimeError(f"runs are prepared for the processor only, got {self.device.name}")
         run = ForwardPass(self, compiled, weights, rows, Fresh())
         run.give_inputs(x, {})

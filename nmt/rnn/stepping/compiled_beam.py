@@ -34,7 +34,7 @@ from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.kernels.threads.team import GroupCounters, address_of
 from nmt.rnn.profile import moment, record_parts
 from nmt.rnn.stepping.beam_settings import BeamSettings
-from nmt.rnn.stepping.prepared_step import Call, Calls, StepInputs
+from nmt.rnn.stepping.prepared_step import StepCall, StepCalls, StepInputs
 from nmt.rnn.stepping.stepper import Stepper
 
 _TASKS_THAT_MEET = len(PARTS) + 1
@@ -58,7 +58,7 @@ class CompiledBeam:
         self._stepper, self._layer, self._threads = stepper, layer, threads
         self._capacity, self._room = 0, (0, 0)  # rows; slots, and places of each
         self._memory = NamedTable(SEARCH)
-        self._joined: tuple[Call | OutputTask | None, ...] = ()  # the calls that the tables were made for
+        self._joined: tuple[StepCall | OutputTask | None, ...] = ()  # the calls that the tables were made for
         self._embedding_of: tuple[np.ndarray | Quantised, float] | None = None  # the inputs of its table
         self._lines = GroupCounters(_TASKS_THAT_MEET) if threads > FLAT_BARRIER_THREADS else None
 
@@ -247,7 +247,7 @@ class CompiledBeam:
         waiting = [address_of(a) for a in self._states] or [0] * len(self._continued)
         memory["num_states"], memory["continued.waiting"] = len(self._continued), np.array(waiting, np.int64)
 
-    def _make_tables(self, calls: Calls, output: OutputTask) -> None:
+    def _make_tables(self, calls: StepCalls, output: OutputTask) -> None:
         """Make the tables of the parts of a step that the loop reads: tasks, divisions by rows, and copies before a
         step."""
         memory, step, C = self._memory, calls[-1], self._capacity
@@ -272,7 +272,7 @@ class CompiledBeam:
         memory["outputs"], memory["output_parts"] = address_of(array), output.parts
         memory["output_step"] = array.shape[2] * array.itemsize if place.kind is PlaceKind.AFTER else 0
 
-    def _gather(self, step: Call) -> None:
+    def _gather(self, step: StepCall) -> None:
         """Enter the copies before a step of what the step itself reads."""
         columns: dict[str, list[int]] = {"source": [], "target": [], "num_bytes": [], "by_word": []}
         for name in self._stepper.prepared.shared.gathered:

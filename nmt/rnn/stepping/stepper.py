@@ -8,7 +8,7 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import ArrayKind, Arrays
-from nmt.rnn.arrays.features import shaped
+from nmt.rnn.arrays.axes import shaped
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Fresh, Workspace
 from nmt.rnn.cell import axes_of
@@ -47,7 +47,7 @@ class Stepper:
         self._shaped = {k: n for k, n in scan.states.items() if len(axes_of(n)) > 1}
         self._memory = Workspace(scan.device.xp)
         self._prepared: PreparedStep | None = None
-        if isinstance(self._compiled.step, run_cpu.Executable):
+        if isinstance(self._compiled.step, run_cpu.CPUExecutable):
             self._prepared = PreparedStep(scan, weights, self._compiled, self.threads)
 
     def admit(

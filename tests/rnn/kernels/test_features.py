@@ -19,7 +19,7 @@ import sys
 import numpy as np
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
-from nmt.rnn.kernels.loops import activations
+from nmt.rnn.kernels.loops import activation_code
 from nmt.rnn.kernels.products import product as products
 rng = np.random.default_rng(0)
 A, W, B = (rng.standard_normal(s).astype("f4") for s in ((37, 45), (45, 70), (37, 70)))

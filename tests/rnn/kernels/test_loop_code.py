@@ -7,7 +7,7 @@ import pytest
 
 from nmt.rnn import LSTMCell
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.kernels.loops import activations
+from nmt.rnn.kernels.loops import activation_code
 from nmt.rnn.kernels.loops.emit_cpu import emit
 from nmt.rnn.kernels.loops.loop_code import module_of
 from nmt.rnn.kernels.machine_code.features import TARGET
@@ -95,7 +95,7 @@ def test_a_loop_means_what_its_python_means(body, dtype, part):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", sorted(activations.FUNCTIONS))
+@pytest.mark.parametrize("name", sorted(activation_code.FUNCTIONS))
 def test_functions_of_numbers_are_those_of_kernels(name, dtype):
     found = arguments(dtype)
     x = found[3] = np.abs(found[3]) if name in ("log", "sqrt") else found[3]

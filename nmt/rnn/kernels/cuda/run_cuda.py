@@ -25,7 +25,7 @@ from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.loops.row_writer import weight_key
 from nmt.rnn.profile import operation
-from nmt.rnn.rows import Block, Rows, shape_of_step
+from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
 Arrays = dict[str, Array]
 
@@ -48,7 +48,7 @@ class CudaExecutable:
             with operation(rows.label, ": persistent"):
                 self.persistent.forward(layer, arrays, weights, rows)
             return
-        run = _Run(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
+        run = _GPUPassRun(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
         with run.block_memory():
             for block in rows.blocks(turned=False):
                 run.block(block)
@@ -64,7 +64,7 @@ class CudaExecutable:
                     self.persistent.add_gradients(arrays, gradients)
                     del arrays[SUMS]
             return
-        run = _Run(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
+        run = _GPUPassRun(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
         with run.block_memory():
             for block in rows.blocks(turned=True):
                 run.block(block)
@@ -79,7 +79,7 @@ class CudaExecutable:
         if self.persistent and SUMS in arrays:
             self.persistent.add_gradients(arrays, gradients)
             return
-        run = _Run(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
+        run = _GPUPassRun(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
         for block in rows.blocks(turned=True):
             run.add_gradients(self.plan, gradients, block)
 
@@ -91,7 +91,7 @@ class CudaExecutable:
         return [_scratch_shape(place, rows, self.device.runtime.multiprocessors) for place in places.values()]
 
 
-class _Run:
+class _GPUPassRun:
     """One pass over one batch."""
 
     def __init__(
@@ -144,7 +144,7 @@ class _Run:
 
     # ------------------------------------------------------------ a block of time
 
-    def block(self, block: Block) -> None:
+    def block(self, block: TimeBlock) -> None:
         """Run the programs for one block of time."""
         for name, place in self.local.items():
             if self._cleared(place):
@@ -158,7 +158,7 @@ class _Run:
                 self._loop(block)
         self._outside(Phase.AFTER, block, whole)
 
-    def _outside(self, phase: Phase, block: Block, span: tuple[int, int]) -> None:
+    def _outside(self, phase: Phase, block: TimeBlock, span: tuple[int, int]) -> None:
         for step in self.module.steps[phase]:
             if isinstance(step, RowKernel):
                 with operation(self.label, ": row work ", phase.label):
@@ -167,7 +167,7 @@ class _Run:
                 with operation(self.label, ": products ", phase.label):
                     self._product_of_all(step, self.one.programs[phase], block)
 
-    def _loop(self, block: Block) -> None:
+    def _loop(self, block: TimeBlock) -> None:
         """Run the steps of a block, replaying a recording if the same sizes, lengths and memory occur again."""
         arrays = self._reserve()
 
@@ -199,7 +199,7 @@ class _Run:
             arrays += self.matrices.reserve(self.rows.B, step.x.width or 0, weight_key(step))
         return arrays
 
-    def _step(self, t: int, old: int, block: Block) -> None:
+    def _step(self, t: int, old: int, block: TimeBlock) -> None:
         """Run one step of the time loop, over the shortest prefix of rows that contains all active ones."""
         count, B = self.prefix[t], self.rows.B
         for step in self.loop:
@@ -210,7 +210,7 @@ class _Run:
 
     # ------------------------------------------------------------ row work
 
-    def _launch(self, step: RowKernel, first: int, last: int, old: int, block: Block) -> None:
+    def _launch(self, step: RowKernel, first: int, last: int, old: int, block: TimeBlock) -> None:
         blocks = self.rows.B if step.serial else last - first
         if step.scratch:
             blocks = min(blocks, _most_blocks(self.rows, self.runtime.multiprocessors))
@@ -246,7 +246,7 @@ class _Run:
 
     # ------------------------------------------------------------ products
 
-    def _product_of_all(self, step: Product, program: Program, block: Block) -> None:
+    def _product_of_all(self, step: Product, program: Program, block: TimeBlock) -> None:
         x, offset = _operand(step)
         source, target = program.places[x.id], program.places[step.out.id]
         left, right = self._rows_of(source, block), self._rows_of(target, block)
@@ -254,7 +254,7 @@ class _Run:
         index = self._taking_part(source.source_axis, block)
         self.matrices.multiply(left.columns(*columns), weight_key(step), right, index)
 
-    def _product_of_step(self, step: Product, t: int, old: int, count: int, block: Block) -> None:
+    def _product_of_step(self, step: Product, t: int, old: int, count: int, block: TimeBlock) -> None:
         x, offset = _operand(step)
         places = self.one.loop.places
         source, target = places[x.id], places[step.out.id]
@@ -277,7 +277,7 @@ class _Run:
             self.flat[place.name] = self._memory(place).reshape(-1, place.width)
         return self.flat[place.name]
 
-    def _first_row(self, place: Place, t: int, old: int, block: Block) -> int:
+    def _first_row(self, place: Place, t: int, old: int, block: TimeBlock) -> int:
         flip = int(self.rows.reverse)
         slots = {
             PlaceKind.SEQUENCE: t,
@@ -290,7 +290,7 @@ class _Run:
         }
         return slots[place.kind] * self.rows.B
 
-    def _rows_of(self, place: Place, block: Block) -> Matrix:
+    def _rows_of(self, place: Place, block: TimeBlock) -> Matrix:
         """Return the rows of all steps of a block."""
         array, steps = self._flat(place), block.high - block.low
         if place.source_axis:
@@ -299,13 +299,13 @@ class _Run:
 
     # ------------------------------------------------------------ gradients
 
-    def add_gradients(self, plan: Plan, gradients: Arrays, block: Block) -> None:
+    def add_gradients(self, plan: Plan, gradients: Arrays, block: TimeBlock) -> None:
         """Add to all gradients that are present, for one block of time."""
         for placed in plan.sinks:
             if placed.sink.name in gradients:
                 self._add_gradient(placed, gradients[placed.sink.name], block)
 
-    def _add_gradient(self, placed: PlacedSink, target: Array, block: Block) -> None:
+    def _add_gradient(self, placed: PlacedSink, target: Array, block: TimeBlock) -> None:
         """Add one sink's contribution to a parameter's gradient for one block of time.
 
         Only active rows are summed: padding may contain NaN.
@@ -322,7 +322,7 @@ class _Run:
         with operation(self.label, ": weights ", sink.name):
             self.matrices.add_outer(left, right, index, part)
 
-    def _taking_part(self, wide: bool, block: Block) -> np.ndarray | None:
+    def _taking_part(self, wide: bool, block: TimeBlock) -> np.ndarray | None:
         """Return the indices of the active rows of a block; None for all."""
         rows, key = self.rows, (wide, block.low)
         if key not in self.parts:

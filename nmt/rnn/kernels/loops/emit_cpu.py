@@ -21,7 +21,7 @@ from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Product, Program, RowWork
 from nmt.rnn.graph import Value
-from nmt.rnn.kernels.loops.row_writer import Block, Function, Names, RowWriter, weight_key
+from nmt.rnn.kernels.loops.row_writer import Function, Lines, Names, RowWriter, Variable, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products.int8 import TAIL
 
@@ -68,7 +68,7 @@ def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
     dims: dict[int, str] = {}
 
     def function(program: Program, steps: list[RowWork | Product], label: str) -> Function:
-        return _Writer(program, steps, f"{name}_{label}", dims, dtype, packed).write()
+        return _FunctionWriter(program, steps, f"{name}_{label}", dims, dtype, packed).write()
 
     def outside(phase: Phase) -> Iterator[tuple[Phase, Function | Product]]:
         program = one.programs[phase]
@@ -80,7 +80,7 @@ def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
     return Module(list(dims), [*before, *loop, *after])
 
 
-class _Writer(Names):
+class _FunctionWriter(Names):
     """Write one function: a loop over time, with its products and loops over rows."""
 
     def __init__(
@@ -162,7 +162,7 @@ class _Writer(Names):
             f"{self.variable(a)}: {'int64' if parse(a).kind is ArrayKind.INDEX else 'F'}" for a in function.arrays
         ]
         arrays += [f"{self.variable(a)}: F" for a in function.scratch]
-        arrays += [f"w{n}: {self.packed.name}" for n in range(len(function.weights))]
+        arrays += [f"{Variable.WEIGHT.of(n)}: {self.packed.name}" for n in range(len(function.weights))]
         rows = [["part", "parts", "table"], list(NUMBERS), [f"{name}: int64" for name in INTEGERS]]
         rows += [arrays[n : n + 8] for n in range(0, len(arrays), 8)]
         return [f"    {', '.join(row)}," for row in rows]
@@ -199,7 +199,7 @@ class _Writer(Names):
         right = f"address({self.array(target)}, {self.base(target, 'first')} + begin)"
         stride = self.dim(source.width or 0)
         lines = []
-        w = f"w{self.function.weights.index(weight)}"
+        w = Variable.WEIGHT.of(self.function.weights.index(weight))
         if self.packed in ROUNDING:
             rounded, (round_rows, words) = f"words_{inner}", ROUNDING[self.packed]
             size = words.format(n=inner)
@@ -256,8 +256,8 @@ class _RowWriter(RowWriter):
             self._softmax(first, nest.entries[0].place)
             return
         depth = self.row.indent
-        self.s_block = Block(depth + 1) if nest.source_axis else self.row
-        self.j_block = self.inner = Block(depth + 1 + nest.source_axis)
+        self.s_block = Lines(depth + 1) if nest.source_axis else self.row
+        self.j_block = self.inner = Lines(depth + 1 + nest.source_axis)
         self.s_end: list[str] = []
         self.row_end: list[str] = []
         for entry in nest.entries:
@@ -281,7 +281,7 @@ class _RowWriter(RowWriter):
             lines.append(self.w.store(place, self.at(place, 0, False), name))
 
     def sum_last(self, v: Value, place: Place) -> None:
-        total = f"x{v.id}"
+        total = Variable.SUM.of(v.id)
         outer = self.s_block if "S" in v.axes else self.row
         outer.add(f"{total} = ZERO")
         self.j_block.add(f"{total} += {self.name(v.args[0])}")
@@ -289,7 +289,7 @@ class _RowWriter(RowWriter):
 
     def sum_s(self, v: Value, place: Place) -> None:
         if v.width is None:
-            total = f"x{v.id}"
+            total = Variable.SUM.of(v.id)
             self.row.add(f"{total} = ZERO")
             self.s_block.add(f"{total} = in_turn({total}, {self.name(v.args[0])})")
             self._keep(v, place, total, self.row_end)
@@ -301,7 +301,7 @@ class _RowWriter(RowWriter):
 
     def _softmax(self, v: Value, place: Place) -> None:
         source = self.places[v.args[0].id]
-        self.s_block = Block(4)
+        self.s_block = Lines(4)
         x, at = self.w.load(source, (self.w.base(source),)), (self.w.base(place),)
         together = all(one.kind in (PlaceKind.ROWS, PlaceKind.ROW) for one in (source, place))
         for line in (

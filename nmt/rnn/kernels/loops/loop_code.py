@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from nmt.rnn.kernels.loops.activations import FUNCTIONS
+from nmt.rnn.kernels.loops.activation_code import FUNCTIONS
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import FAST
 from nmt.rnn.kernels.machine_code.native import Native

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import count
 
 from nmt.rnn.arrays.array_names import ArrayKind
@@ -18,6 +19,20 @@ from nmt.rnn.graph import Value
 Weight = tuple[str, int, int, bool]  # parameter, first row, rows, transposed
 Terms = tuple[str, ...]
 """An offset in a place, as the terms of a sum."""
+
+
+class Variable(StrEnum):
+    """Numbered variables of a generated function; those of arrays are named by `Names.variable`."""
+
+    SIZE = "d"
+    OFFSET = "o"
+    WEIGHT = "w"
+    VALUE = "v"
+    SUM = "x"
+
+    def of(self, number: int) -> str:
+        """Return the variable with this number: the id of a value, or a count."""
+        return f"{self}{number}"
 
 
 def weight_key(step: Product) -> Weight:
@@ -38,7 +53,7 @@ class Function:
     source: str = ""
 
 
-class Block:
+class Lines:
     """The lines of one loop level, with their indentation."""
 
     def __init__(self, indent: int) -> None:
@@ -68,7 +83,7 @@ class Names:
 
     def dim(self, size: int) -> str:
         """Return the variable of a size."""
-        return str(size) if size == 0 else self.dims.setdefault(size, f"d{len(self.dims)}")
+        return str(size) if size == 0 else self.dims.setdefault(size, Variable.SIZE.of(len(self.dims)))
 
     def array(self, place: Place) -> str:
         """Return the variable of a place's array."""
@@ -130,15 +145,15 @@ class RowWriter:
     (feature), or `inner` (both).
     """
 
-    row: Block
-    s_block: Block
-    j_block: Block
-    inner: Block
+    row: Lines
+    s_block: Lines
+    j_block: Lines
+    inner: Lines
 
     def __init__(self, names: Names, indent: int) -> None:
         self.w = names
         self.places = names.program.places
-        self.row = Block(indent)
+        self.row = Lines(indent)
         self.locals: dict[int, str] = {}  # variables of the row that later nests read
         self.row_bases: dict[str, str] = {}  # variables of the row's offsets, for all nests
         self.offsets = 0
@@ -161,7 +176,7 @@ class RowWriter:
 
     # ------------------------------------------------------------ places in the loops
 
-    def block(self, v: Value) -> Block:
+    def block(self, v: Value) -> Lines:
         """Return the block in which a value is computed."""
         if v.width is not None:
             return self.inner if "S" in v.axes else self.j_block
@@ -175,7 +190,7 @@ class RowWriter:
         if text == "0":
             return text
         if text not in bases:
-            bases[text] = f"o{self.offsets}"
+            bases[text] = Variable.OFFSET.of(self.offsets)
             block.add(f"{bases[text]} = {text}")
             self.offsets += 1
         return bases[text]
@@ -205,7 +220,7 @@ class RowWriter:
             text = v.rule.code.replace("positive({})", "(ONE if {} > ZERO else ZERO)").format(
                 *(self.name(a) for a in v.args)
             )
-        name = f"v{v.id}"
+        name = Variable.VALUE.of(v.id)
         self.block(v).add(f"{name} = {text}")
         self.names[v.id] = name
         return name
@@ -231,7 +246,7 @@ class RowWriter:
         at = self.at(place, entry.offset, v.width is not None)
         self.put(self.block(v), place, at, f"{self.w.load(place, at)} + {name}" if entry.add else name)
 
-    def put(self, block: Block, place: Place, at: Terms, value: str) -> None:
+    def put(self, block: Lines, place: Place, at: Terms, value: str) -> None:
         """Write a store of a number into a block."""
         block.add(self.w.store(place, at, value))
 

@@ -30,7 +30,7 @@ from nmt.rnn.kernels.products.product import product_table, run_product, sum_row
 from nmt.rnn.kernels.threads.pool import run_parallel, run_team
 from nmt.rnn.kernels.threads.team import address_of
 from nmt.rnn.profile import operation
-from nmt.rnn.rows import Block, Rows, shape_of_step
+from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
 
 def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
@@ -86,7 +86,7 @@ class _Side:
         return {one.name: generated_loop(one.source, one.name) for one in self.module.functions}
 
 
-class Executable:
+class CPUExecutable:
     """A plan compiled for one dtype, and for one dtype of packed weights (see weights.packed_dtype)."""
 
     def __init__(self, plan: Plan, dtype: np.dtype, packed: np.dtype | None = None) -> None:
@@ -112,7 +112,7 @@ class Executable:
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the forward arrays. `arrays` must contain inputs, state stacks, captured arrays, masks and parameter
         vectors."""
-        run = _Run(self._forward, arrays, weights, rows, allocate)
+        run = _PassRun(self._forward, arrays, weights, rows, allocate)
         with run.block_memory():
             for block in rows.blocks(turned=False):
                 for launch in run.launches(block):
@@ -125,7 +125,7 @@ class Executable:
         """
         if not rows.whole:
             raise RuntimeError("a run is prepared for whole rows only")
-        run = _Run(self._forward, arrays, weights, rows, allocate)
+        run = _PassRun(self._forward, arrays, weights, rows, allocate)
         run.take_block_memory()  # never freed, as the launches come later
         return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
 
@@ -133,7 +133,7 @@ class Executable:
         """Fill the backward arrays and add to the parameters' `gradients`."""
         if self._backward is None:
             raise RuntimeError("a plan for inference has no backward pass")
-        run = _Run(self._backward, arrays, weights, rows, allocate)
+        run = _PassRun(self._backward, arrays, weights, rows, allocate)
         with run.block_memory():
             for block in rows.blocks(turned=True):
                 for launch in run.launches(block):
@@ -146,7 +146,7 @@ class Executable:
         """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands`."""
         if self._backward is None:
             raise RuntimeError("a plan for inference has no backward pass")
-        run = _Run(self._backward, arrays, weights, rows, allocate)
+        run = _PassRun(self._backward, arrays, weights, rows, allocate)
         for block in rows.blocks(turned=True):
             run.add_gradients(self.plan, gradients, block)
 
@@ -157,7 +157,7 @@ class Executable:
         return [shape_of_step(place, rows) for one in functions for place in one.scratch.values()]
 
 
-class _Run:
+class _PassRun:
     """One pass over one batch: the memory it fills, and its launches for each block of time."""
 
     def __init__(self, side: _Side, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
@@ -187,7 +187,7 @@ class _Run:
             shape = self.rows.block_steps, *shape_of_step(self.side.arrays[name], self.rows)
             self.arrays[name] = self.allocate(shape, self.side.dtype)
 
-    def launches(self, block: Block) -> Iterator[Launch]:
+    def launches(self, block: TimeBlock) -> Iterator[Launch]:
         """Yield the launches for one block of time, in order. Each must run before the next is taken from the iterator,
         unless all rows are whole."""
         for name in () if self.rows.ordered else self.side.cleared:
@@ -200,13 +200,13 @@ class _Run:
             else:
                 yield self._function(step, program, block, phase)
 
-    def add_gradients(self, plan: Plan, gradients: Arrays, block: Block) -> None:
+    def add_gradients(self, plan: Plan, gradients: Arrays, block: TimeBlock) -> None:
         """Add one block of time to all gradients that `gradients` contains."""
         for placed in plan.sinks:
             if placed.sink.name in gradients:
                 self._add_gradient(placed, gradients[placed.sink.name], block)
 
-    def _add_gradient(self, placed: PlacedSink, target: np.ndarray, block: Block) -> None:
+    def _add_gradient(self, placed: PlacedSink, target: np.ndarray, block: TimeBlock) -> None:
         """Add one sink's share of a parameter's gradient for one block of time."""
         sink, threads = placed.sink, self.rows.threads
         G = self._rows_of(placed.right, block)
@@ -224,7 +224,7 @@ class _Run:
         with operation(self.label, ": weights ", sink.name, multiply_adds=_product_size(segments, K, N)):
             run_parallel(sum_products, threads, *operands, segments, part, 1)
 
-    def _rows_of(self, place: Place, block: Block) -> np.ndarray:
+    def _rows_of(self, place: Place, block: TimeBlock) -> np.ndarray:
         """Return a [T, B, n] array, or one slot of a state stack at every step, as a matrix of the block's rows."""
         array = self.arrays[place.name]
         if place.name in self.side.local:
@@ -236,7 +236,7 @@ class _Run:
             array = array[block.low : block.high]
         return array.reshape(-1, array.shape[-1])
 
-    def _function(self, step: Function, program: Program, block: Block, phase: Phase) -> Launch:
+    def _function(self, step: Function, program: Program, block: TimeBlock, phase: Phase) -> Launch:
         """Return a launch of a generated function for one block of time; the rest of its table is made once per
         pass."""
         rows = self.rows
@@ -256,7 +256,7 @@ class _Run:
         rows, side = self.rows, self.side
         packed = [packed_weight(self.weights, *w, threads=rows.threads, dtype=side.packed) for w in step.weights]
         sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), _row_size(program))
-        size = _loop_size(program, rows, Block(0, rows.T, 0, rows.T)) if packed else 0
+        size = _loop_size(program, rows, TimeBlock(0, rows.T, 0, rows.T)) if packed else 0
         units, bounds = sharing.of(rows.B, size, rows.T, rows.bounds)
         for place in step.scratch.values():
             if place.name not in self.scratch:
@@ -278,7 +278,7 @@ class _Run:
         for name in step.scratch:
             self.scratch[name][...] = 0
 
-    def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: Phase) -> Launch:
+    def _product(self, step: Product, places: Mapping[int, Place], block: TimeBlock, phase: Phase) -> Launch:
         """Return a launch of a product outside the loop, over the rows of one block of time that take part."""
         x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
         source, target, threads = places[x.id], places[step.out.id], self.rows.threads
@@ -298,7 +298,7 @@ def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
     return lambda: int(segments[:, 1].sum()) * K * N
 
 
-def _loop_size(program: Program, rows: Rows, block: Block) -> int:
+def _loop_size(program: Program, rows: Rows, block: TimeBlock) -> int:
     """Return the multiply-adds of a time loop's products in a block of time."""
     steps = np.clip(rows.lengths - block.low, 0, block.high - block.low).sum()
     return int(steps) * _row_size(program)

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.cuda.blas import WORKSPACE, Blas, load_library
 from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Size, whole_size
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_size
 from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
 
 __all__ = ["CupyRuntime"]
@@ -51,9 +51,9 @@ class CupyRuntime:
         cupy.cuda.set_allocator(self._allocate)
         self._workspace = cupy.empty(WORKSPACE, np.uint8)
         self.blas = Blas(load_library(), self.stream.ptr, self._workspace.data.ptr)
-        self._functions: dict[Kernel, _Function] = {}
+        self._functions: dict[GPUKernel, _Function] = {}
 
-    def launch(self, kernel: Kernel, grid: Size, *arguments: Any) -> None:
+    def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
         """Run a kernel over `grid` blocks; see `Runtime`. An empty grid does nothing."""
         function = self._functions.get(kernel) or self._load(kernel)
         size = whole_size(grid)
@@ -117,7 +117,7 @@ class CupyRuntime:
                 f"{_gib(self._pool.used_bytes())} are in use here; make batches or the model smaller"
             ) from error
 
-    def _load(self, kernel: Kernel) -> _Function:
+    def _load(self, kernel: GPUKernel) -> _Function:
         self._functions[kernel] = _Function(kernel, self)
         return self._functions[kernel]
 
@@ -143,7 +143,7 @@ class _Errors:
 class _Function:
     """A kernel's code loaded on the GPU, and its launch parameters."""
 
-    def __init__(self, kernel: Kernel, runtime: CupyRuntime) -> None:
+    def __init__(self, kernel: GPUKernel, runtime: CupyRuntime) -> None:
         from cuda.bindings import driver
 
         compiled = compile_kernel(kernel, runtime.capability)
@@ -177,7 +177,7 @@ class _Function:
             _check(kernel, error)
 
 
-def _check(kernel: Kernel, error: Any) -> None:
+def _check(kernel: GPUKernel, error: Any) -> None:
     if error:
         raise DeviceError(f"{kernel.name}: the launch must succeed, got {error.name}; run `make test-gpu` here")
 
