@@ -52,6 +52,11 @@ class Value:
         """Return how the compiler treats it (see `ops.Op`)."""
         return OPS[self.op].kind
 
+    @property
+    def span(self) -> tuple[Value, int]:
+        """Return the value that a slice is taken from, and its first column there; any other value itself, and 0."""
+        return (self.args[0], self.attrs["start"]) if self.op == "slice" else (self, 0)
+
     def __repr__(self) -> str:
         args = " ".join(f"v{a.id}" for a in self.args)
         return f"v{self.id} = {self.op}({args}) [{' '.join(self.axes)} {self.width or ''}] {self.attrs or ''}"

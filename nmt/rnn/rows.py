@@ -72,9 +72,10 @@ class Rows:
         count = -(-self.T * self.B // (self.block_rows or tuning.BLOCK_ROWS))
         return -(-self.T // max(1, count))
 
-    def blocks(self, *, turned: bool) -> list[TimeBlock]:
-        """Return the blocks of a pass in the order they are run; `turned`: against the direction of the rows."""
-        backwards, size = self.reverse != turned, self.block_steps
+    def blocks(self, *, backward: bool) -> list[TimeBlock]:
+        """Return the blocks of a pass in the order they are run, in a `backward` pass against the direction of the
+        rows."""
+        backwards, size = self.reverse != backward, self.block_steps
         found = []
         for start in range(0, self.T, max(1, size)):
             stop = min(self.T, start + size)

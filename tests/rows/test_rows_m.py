@@ -115,7 +115,7 @@ def test_M05_a_sentence_of_80_words_is_81_products():
     """Instead of 640: one for all inputs, one for each step."""
     plan = plan_of(LSTMCell(D, H), training=False)
     rows = Rows(80, 1, 1, *[np.full(1, 80)] * 3, np.array([0, 1]), False)
-    blocks = len(rows.blocks(turned=False))
+    blocks = len(rows.blocks(backward=False))
     assert blocks * len(products(plan.forward.before)) + 80 * len(products(plan.forward.loop)) == 81
 
 

@@ -120,7 +120,7 @@ class _Builder:
             raise ShapeError(
                 "matmul: inside the time loop the left side must have no source axis; take it from a captured array"
             )
-        base = x.args[0] if x.op == "slice" else x
+        base, _ = x.span
         self._require(base)
         self.products[self.level(v)].append(Product(v, x))
 
@@ -159,7 +159,7 @@ class _Builder:
         """
         pending = [v for e in self.entries[level] for v in self._operands(e)]
         for product in self.products[level]:
-            base = product.x.args[0] if product.x.op == "slice" else product.x
+            base, _ = product.x.span
             self._promote(base)
         while pending:
             v = pending.pop()
@@ -237,13 +237,13 @@ class _Builder:
             mine = space_of(entry.value) if computed else ("S" in entry.value.axes, entry.value.width)
             stage = 0
             for v in self._reads(entry, level):
-                apart = (
+                needs_own_nest = (
                     v.kind in (OpKind.REDUCE, OpKind.COMPOSITE)
                     or v.op == "concat"
                     or space_of(v) != mine
                     or entry.value.op == "softmax"
                 )
-                stage = max(stage, self._stage_of(v, level, of_value) + apart)
+                stage = max(stage, self._stage_of(v, level, of_value) + needs_own_nest)
             stages[id(entry)] = stage
             if computed:
                 of_value[entry.value.id] = stage

@@ -39,7 +39,7 @@ def choose_kept(
     with an explicit decision, and that decision. Raises NMTError where one of them cannot be recomputed.
     """
     kept = {v.id: v for v, keep in named.values() if keep and v.kind is not OpKind.LEAF and v.id not in available}
-    anew = {v.id: name for name, (v, keep) in named.items() if not keep}
+    recomputed = {v.id: name for name, (v, keep) in named.items() if not keep}
 
     def there(v: Value) -> bool:
         return v.kind is OpKind.LEAF or v.id in available or v.id in kept
@@ -47,7 +47,7 @@ def choose_kept(
     def reachable(v: Value, again: bool = recompute == "gates") -> bool:
         if there(v):
             return True
-        again = again or v.id in anew
+        again = again or v.id in recomputed
         if again and v.kind is OpKind.PRODUCT:
             return reachable(v.args[0], again)
         cheap = v.kind in (OpKind.ELEMENTWISE, OpKind.LAYOUT) and (again or not v.rule.expensive) and v.op != "concat"
@@ -65,14 +65,15 @@ def choose_kept(
             store(v)
 
     def store(v: Value) -> None:
-        if v.id in anew:
+        if v.id in recomputed:
+            name = recomputed[v.id]
             raise NMTError(
-                f"keep: {anew[v.id]} must be True, for it reads a sum over units or positions, got False; leave it out"
+                f"keep: {name} must be True, for it reads a sum over units or positions, got False; leave it out"
             )
         kept[v.id] = v
 
     for v in operands:
-        if v.id < num_forward and not there(v) and not ((recompute == "gates" or v.id in anew) and reachable(v)):
+        if v.id < num_forward and not there(v) and not ((recompute == "gates" or v.id in recomputed) and reachable(v)):
             store(v)
     needed = _read_backward(backward_roots, num_forward, available)
     for v in sorted(needed, key=lambda v: (not v.rule.expensive, v.id)):

@@ -129,7 +129,7 @@ def _operands(sinks: list[Sink]) -> list[Value]:
     from its whole.
     """
     values = [v for s in sinks for v in (s.left, s.right) if v is not None]
-    return list({_base(v).id: _base(v) for v in values}.values())
+    return list({v.span[0].id: v.span[0] for v in values}.values())
 
 
 def _hoisted_products(roots: list[Entry], given: dict[int, Place], trace: Trace) -> set[int]:
@@ -156,8 +156,9 @@ def _placed(sinks: list[Sink], places: dict[int, Place]) -> list[PlacedSink]:
     """Return the sinks with the places of their operands."""
     placed = []
     for s in sinks:
-        left, left_offset = _span(s.left, places) if s.left is not None else (None, 0)
-        placed.append(PlacedSink(s, left, left_offset, *_span(s.right, places)))
+        (left, left_offset), (right, right_offset) = s.left.span if s.left else (None, 0), s.right.span
+        place = None if left is None else places[left.id]
+        placed.append(PlacedSink(s, place, left_offset, places[right.id], right_offset))
     return placed
 
 
@@ -211,11 +212,3 @@ def _sink_in_block(placed: PlacedSink, one: Pass) -> PlacedSink:
         return place and one.arrays.get(place.name, place)
 
     return replace(placed, left=moved(placed.left), right=one.arrays.get(placed.right.name, placed.right))
-
-
-def _base(v: Value) -> Value:
-    return v.args[0] if v.op == "slice" else v
-
-
-def _span(v: Value, places: dict[int, Place]) -> tuple[Place, int]:
-    return places[_base(v).id], v.attrs["start"] if v.op == "slice" else 0

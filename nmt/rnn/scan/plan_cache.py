@@ -28,7 +28,7 @@ class CompiledScan:
     make: Callable[[Plan], Executable]
 
     @cached_property
-    def apart(self) -> CompiledScan:
+    def keeping_operands(self) -> CompiledScan:
         """Return the same plan with the operands of weight gradients kept after the backward pass (see
         `Scan.backward_weights`)."""
         constant = self.constant and self.make(with_operands(self.constant.plan))

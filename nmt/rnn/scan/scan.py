@@ -176,7 +176,7 @@ class Scan(ScanSetup):
             name = type(self.cell).__name__
             raise NMTError(f"{name}.backward: the tape must be of a run with training=True, got None; run it so")
         if weights_later:
-            tape.compiled = tape.compiled.apart
+            tape.compiled = tape.compiled.keeping_operands
         run = BackwardPass(self, tape)
         run.give_outputs(d_y, d_recorded or {})
         run.give_states(d_final or {})

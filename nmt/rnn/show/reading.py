@@ -71,7 +71,7 @@ def _computed(program: Program, nest: Nest) -> Iterator[Value]:
     places, done, found = program.places, set[int](), set[int]()
 
     def visit(v: Value, computing: bool) -> Iterator[Value]:
-        base = v.args[0] if v.op == "slice" else v
+        base, _ = v.span
         if v.id in found or v.op == "const" or (base.id in places and not (computing and base is v)):
             return
         if v.id in places and not computing:  # a slice stored without the value it is a slice of

@@ -70,12 +70,12 @@ def _ends(plan: Plan, names: Naming, columns: int) -> list[str]:
     lines = table(rows, columns - len(_INDENT))
     results = {name: v for name, v in plan.trace.outputs.items()} | {f"{n}'": v for n, v in plan.trace.new.items()}
     lines += ["", "returns"]
-    told = [("name", "is", "shape")]
+    returned = [("name", "is", "shape")]
     for name, v in results.items():
         shown = output_name(name)
         what = "new state" if name.endswith("'") else "output"
-        told.append((shown, what if names.name(v) == shown else f"{what} = {names.name(v)}", shape(v)))
-    return lines + table(told[1:], columns - len(_INDENT))
+        returned.append((shown, what if names.name(v) == shown else f"{what} = {names.name(v)}", shape(v)))
+    return lines + table(returned[1:], columns - len(_INDENT))
 
 
 def _values(plan: Plan, names: Naming, done: list[Work], columns: int) -> list[str]:

@@ -117,11 +117,11 @@ class Stepper:
         scan = self.scan
         word = identity(R) if word is None else word
         parent = identity(R) if parent is None else parent
-        door = scan.checks
-        given = {"x": door.array("x", x, (None,), scan.cell.input_size)}
-        for name, array in door.all_sequences(sequences or {}, len(x)).items():
+        checks = scan.checks
+        given = {"x": checks.array("x", x, (None,), scan.cell.input_size)}
+        for name, array in checks.all_sequences(sequences or {}, len(x)).items():
             given[ArrayKind.SEQUENCE.of(name)] = array
-        states = states | {k: door.array(f"state {k}", states[k], (None,), n) for k, n in self._shaped.items()}
+        states = states | {k: checks.array(f"state {k}", states[k], (None,), n) for k, n in self._shaped.items()}
         sources = None
         if sentence is not None and scan.captured:
             sources = self._sources.of(sentence)

@@ -48,9 +48,9 @@ class CudaExecutable:
             with operation(rows.label, ": persistent"):
                 self.persistent.forward(layer, arrays, weights, rows)
             return
-        run = _GPUPassRun(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
+        run = _GPURun(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
         with run.block_memory():
-            for block in rows.blocks(turned=False):
+            for block in rows.blocks(backward=False):
                 run.block(block)
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
@@ -64,9 +64,9 @@ class CudaExecutable:
                     self.persistent.add_gradients(arrays, gradients)
                     del arrays[SUMS]
             return
-        run = _GPUPassRun(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
+        run = _GPURun(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, backward=True)
         with run.block_memory():
-            for block in rows.blocks(turned=True):
+            for block in rows.blocks(backward=True):
                 run.block(block)
                 run.add_gradients(self.plan, gradients, block)
 
@@ -79,8 +79,8 @@ class CudaExecutable:
         if self.persistent and SUMS in arrays:
             self.persistent.add_gradients(arrays, gradients)
             return
-        run = _GPUPassRun(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
-        for block in rows.blocks(turned=True):
+        run = _GPURun(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, backward=True)
+        for block in rows.blocks(backward=True):
             run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
@@ -91,7 +91,7 @@ class CudaExecutable:
         return [_scratch_shape(place, rows, self.device.runtime.multiprocessors) for place in places.values()]
 
 
-class _GPUPassRun:
+class _GPURun:
     """One pass over one batch."""
 
     def __init__(
@@ -103,13 +103,13 @@ class _GPUPassRun:
         weights: Weights,
         rows: Rows,
         allocate: Allocate,
-        turned: bool = False,
+        backward: bool = False,
     ) -> None:
         self.device, self.dtype = executable.device, executable.dtype
         self.runtime = executable.device.runtime
         self.one, self.module, self.loop = one, module, module.steps[Phase.LOOP]
-        self.arrays, self.weights, self.rows, self.allocate, self.turned = arrays, weights, rows, allocate, turned
-        self.label = f"{rows.label} gradients" if turned else rows.label
+        self.arrays, self.weights, self.rows, self.allocate, self.backward = arrays, weights, rows, allocate, backward
+        self.label = f"{rows.label} gradients" if backward else rows.label
         self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
         index = self.device.index
         self.row_numbers = index(rows.lengths), index(rows.source_lengths), index(rows.owner)
@@ -126,7 +126,7 @@ class _GPUPassRun:
                     self.device.clear_ended(arrays[name], rows.lengths, 1)
 
     def _cleared(self, place: Place) -> bool:
-        return self.turned and not place.source_axis
+        return self.backward and not place.source_axis
 
     @contextmanager
     def block_memory(self) -> Iterator[None]:
@@ -184,7 +184,7 @@ class _GPUPassRun:
 
     def _time(self, step: int) -> int:
         """Return the step of the sequence for a step of the loop."""
-        return self.rows.T - 1 - step if self.rows.reverse != self.turned else step
+        return self.rows.T - 1 - step if self.rows.reverse != self.backward else step
 
     def _reserve(self) -> list[Array]:
         """Allocate all memory of the loop in advance, since a recording must not allocate; return it."""
@@ -193,7 +193,7 @@ class _GPUPassRun:
             if isinstance(step, RowKernel):
                 arrays += self._tail(step)[-len(step.arrays) - len(step.scratch) :]
                 continue
-            x, _ = _operand(step)
+            x, _ = step.x.span
             places = self.one.loop.places
             arrays += [self._memory(places[x.id]), self._memory(places[step.out.id])]
             arrays += self.matrices.reserve(self.rows.B, step.x.width or 0, weight_key(step))
@@ -247,7 +247,7 @@ class _GPUPassRun:
     # ------------------------------------------------------------ products
 
     def _product_of_all(self, step: Product, program: Program, block: TimeBlock) -> None:
-        x, offset = _operand(step)
+        x, offset = step.x.span
         source, target = program.places[x.id], program.places[step.out.id]
         left, right = self._rows_of(source, block), self._rows_of(target, block)
         columns = (offset, step.x.width or 0)
@@ -255,7 +255,7 @@ class _GPUPassRun:
         self.matrices.multiply(left.columns(*columns), weight_key(step), right, index)
 
     def _product_of_step(self, step: Product, t: int, old: int, count: int, block: TimeBlock) -> None:
-        x, offset = _operand(step)
+        x, offset = step.x.span
         places = self.one.loop.places
         source, target = places[x.id], places[step.out.id]
         left = Matrix(self._flat(source), self._first_row(source, t, old, block), count)
@@ -342,11 +342,6 @@ def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int,
     if place.kind is PlaceKind.ROW:
         return (_most_blocks(rows, multiprocessors), *(rows.S,) * place.source_axis, place.width or 1)
     return shape_of_step(place, rows)
-
-
-def _operand(step: Product) -> tuple[Any, int]:
-    """Return the value in memory that a product reads, and its first column."""
-    return (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
 
 
 def _prefixes(rows: Rows) -> list[int]:

@@ -142,7 +142,7 @@ class _FunctionWriter(Names):
             "        before = t + flip",
             "        after = t + 1 - flip",
             "        old = step % 2",
-            *(f"        apart({slot})" for slot in self.written.values()),
+            *(f"        noalias({slot})" for slot in self.written.values()),
             # The shortest prefix of the rows that contains all active rows of this step.
             "        M = 0",
             "        for n in range(first, last):",
@@ -189,7 +189,7 @@ class _FunctionWriter(Names):
         return body
 
     def _product(self, step: Product) -> list[str]:
-        x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
+        x, offset = step.x.span
         source, target = self.program.places[x.id], self.program.places[step.out.id]
         weight = weight_key(step)
         if weight not in self.function.weights:

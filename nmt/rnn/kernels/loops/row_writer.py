@@ -208,7 +208,7 @@ class RowWriter:
             return self.names[v.id]
         if v.op == "const":
             return self.w.constant(v.attrs["value"])
-        base, offset = (v.args[0], v.attrs["start"]) if v.op == "slice" else (v, 0)
+        base, offset = v.span
         if base.id not in self.places and not computing:
             base, offset = v, 0  # the slice was kept for the backward pass, its base was not
         if base.id in self.places and (base is not v or not computing):

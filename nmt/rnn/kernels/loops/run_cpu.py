@@ -59,14 +59,14 @@ class Launch:
 class _Side:
     """One direction of a plan; its functions are compiled when first used."""
 
-    def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, turned: bool) -> None:
-        self.arrays, self.turned = one.arrays, turned
+    def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, backward: bool) -> None:
+        self.arrays, self.backward = one.arrays, backward
         self.dtype, self.packed = dtype, packed
         self._addresses: dict[str, int] | None = None
         self.module = emit(one, dtype, name, packed)
         self.dims = np.array(self.module.dims, np.int64)
         self.local = {name for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
-        cleared = {name for name, place in one.arrays.items() if turned and not place.source_axis}
+        cleared = {name for name, place in one.arrays.items() if backward and not place.source_axis}
         self.cleared, self.cleared_once = cleared & self.local, cleared - self.local
         self.programs = one.programs
 
@@ -92,9 +92,9 @@ class CPUExecutable:
     def __init__(self, plan: Plan, dtype: np.dtype, packed: np.dtype | None = None) -> None:
         self.plan, self.dtype = plan, dtype
         packed = dtype if packed is None else packed
-        self._forward = _Side(plan.forward, dtype, "forward", packed, turned=False)
+        self._forward = _Side(plan.forward, dtype, "forward", packed, backward=False)
         back = plan.backward
-        self._backward = None if back is None else _Side(back, dtype, "backward", packed, turned=True)
+        self._backward = None if back is None else _Side(back, dtype, "backward", packed, backward=True)
         for side in (self._forward, self._backward):
             if side is not None:
                 offer(side.wanted)
@@ -114,7 +114,7 @@ class CPUExecutable:
         vectors."""
         run = _PassRun(self._forward, arrays, weights, rows, allocate)
         with run.block_memory():
-            for block in rows.blocks(turned=False):
+            for block in rows.blocks(backward=False):
                 for launch in run.launches(block):
                     launch()
 
@@ -127,7 +127,7 @@ class CPUExecutable:
             raise RuntimeError("a run is prepared for whole rows only")
         run = _PassRun(self._forward, arrays, weights, rows, allocate)
         run.take_block_memory()  # never freed, as the launches come later
-        return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
+        return [launch for block in rows.blocks(backward=False) for launch in run.launches(block)]
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
@@ -135,7 +135,7 @@ class CPUExecutable:
             raise RuntimeError("a plan for inference has no backward pass")
         run = _PassRun(self._backward, arrays, weights, rows, allocate)
         with run.block_memory():
-            for block in rows.blocks(turned=True):
+            for block in rows.blocks(backward=True):
                 for launch in run.launches(block):
                     launch()
                 run.add_gradients(self.plan, gradients, block)
@@ -147,7 +147,7 @@ class CPUExecutable:
         if self._backward is None:
             raise RuntimeError("a plan for inference has no backward pass")
         run = _PassRun(self._backward, arrays, weights, rows, allocate)
-        for block in rows.blocks(turned=True):
+        for block in rows.blocks(backward=True):
             run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
@@ -162,7 +162,7 @@ class _PassRun:
 
     def __init__(self, side: _Side, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         self.side, self.arrays, self.weights, self.rows, self.allocate = side, arrays, weights, rows, allocate
-        self.label = f"{rows.label} gradients" if side.turned else rows.label
+        self.label = f"{rows.label} gradients" if side.backward else rows.label
         for name, place in side.arrays.items():
             if name not in arrays and name not in side.local:
                 arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), side.dtype)
@@ -267,7 +267,7 @@ class _PassRun:
         operands = [_argument(self.arrays, self.weights, rows, a) for a in step.arrays]
         operands += [self.scratch[name] for name in step.scratch]
         sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
-        directions = int(rows.reverse != side.turned), int(rows.reverse)
+        directions = int(rows.reverse != side.backward), int(rows.reverse)
         names = [*INTEGERS, *step.arrays, *step.scratch]
         numbers = int(units), 0, 0, *sizes, *directions
         return Table(numbers, names, [*integers, *operands, *packed], len(bounds) - 1, sharing)
@@ -280,7 +280,7 @@ class _PassRun:
 
     def _product(self, step: Product, places: Mapping[int, Place], block: TimeBlock, phase: Phase) -> Launch:
         """Return a launch of a product outside the loop, over the rows of one block of time that take part."""
-        x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
+        x, offset = step.x.span
         source, target, threads = places[x.id], places[step.out.id], self.rows.threads
         A, C = self._rows_of(source, block), self._rows_of(target, block)
         packed = packed_weight(self.weights, *weight_key(step), threads=threads, dtype=self.side.packed)

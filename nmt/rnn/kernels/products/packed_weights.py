@@ -71,5 +71,5 @@ def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> 
 def packed_output(layer: OutputLayer, threads: int, *, transposed: bool = False) -> Packed:
     """Return the matrix [H, V] of an output layer, or its transpose, packed for the products."""
     rows = layer.weights.shape(layer.matrix)[0]
-    turned = layer.tied != transposed
-    return packed_weight(layer.weights, layer.matrix, 0, rows, turned, threads=threads, dtype=layer.packed)
+    as_transposed = layer.tied != transposed
+    return packed_weight(layer.weights, layer.matrix, 0, rows, as_transposed, threads=threads, dtype=layer.packed)

@@ -93,7 +93,7 @@ class Runtime(Protocol):
     memory: int
 
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
-        """Run a kernel over `grid` blocks.
+        """Run a kernel over `grid` blocks; an empty grid does nothing.
 
         Array arguments have the signature's element types and any shape, C-contiguous, and the kernel sees them flat;
         numbers are converted.

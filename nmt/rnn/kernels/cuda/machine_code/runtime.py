@@ -54,7 +54,6 @@ class CupyRuntime:
         self._functions: dict[GPUKernel, _Function] = {}
 
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
-        """Run a kernel over `grid` blocks; see `Runtime`. An empty grid does nothing."""
         function = self._functions.get(kernel) or self._load(kernel)
         size = whole_size(grid)
         if prod(size):
@@ -70,37 +69,30 @@ class CupyRuntime:
         transpose_b: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """Compute out = a @ b with cuBLAS; see `Runtime`."""
         self.blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
 
     def upload(self, array: np.ndarray) -> Any:
-        """Return a copy on the GPU."""
         return self.xp.array(array, order="C")
 
     def download(self, array: Any) -> np.ndarray:
-        """Return a copy on the host; waits for submitted work."""
         with self._errors():
             return self.xp.asnumpy(array, stream=self.stream)
 
     def synchronize(self) -> None:
-        """Wait for all submitted work."""
         with self._errors():
             self.stream.synchronize()
 
     def now(self) -> Any:
-        """Return an event in the stream; see `Runtime`."""
         event = self.xp.cuda.Event()
         event.record(self.stream)
         return event
 
     def seconds(self, began: Any, ended: Any) -> float:
-        """Return the seconds between two events; see `Runtime`."""
         with self._errors():
             ended.synchronize()
             return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Return a graph of what `function` launches; see `Runtime`."""
         self.stream.begin_capture()
         try:
             function()
