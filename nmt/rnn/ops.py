@@ -25,7 +25,7 @@ Gradients = Iterator[tuple["Value", "Value"]]
 
 
 class OpKind(Enum):
-    """How the compiler treats an operation."""
+    """Kinds of operations, by their treatment in the compiler."""
 
     LEAF = auto()
     """A value given from outside."""

@@ -20,7 +20,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class ArrayKind(StrEnum):
-    """What an array is for; the value is the prefix of its name."""
+    """Kinds of arrays; the value is the prefix of their names."""
 
     SEQUENCE = "X_"
     """A further sequence that the cell reads at every step [T, B, n]."""

@@ -13,7 +13,7 @@ from nmt.rnn.ops import OpKind
 
 
 class Phase(StrEnum):
-    """When a value is computed."""
+    """Parts of a pass, in order."""
 
     BEFORE = "before"
     """Products that need no carried value: one product over all steps."""

@@ -14,7 +14,7 @@ from nmt.rnn.graph import Value
 
 
 class PlaceKind(Enum):
-    """Where values are stored, and in which shape."""
+    """Kinds of places, and the shapes of the values there."""
 
     SEQUENCE = auto()
     """[T, (S,) B, width]: one entry per step."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from numpy import uint64  # by its own name, since kernels of a GPU name no module but math
 
 
 def may_come(token: Any, first_token: Any, never: Any) -> Any:
@@ -49,10 +49,10 @@ def penalised(score: Any, factor: Any) -> Any:
 
 def mix(x: Any) -> Any:
     """Return uint64 numbers hashed by the finaliser of SplitMix64 (Steele et al. 2014, figure 17)."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x = x + uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> uint64(27))) * uint64(0x94D049BB133111EB)
+    return x ^ (x >> uint64(31))
 
 
 def tokens_wanted(room: Any) -> Any:
