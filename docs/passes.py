@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered, parse
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.compiler.direction import phases_of
+from nmt.rnn.compiler.direction import GRADIENTS, STATES, phases_of
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.program import Entry, Place, PlaceKind
-from nmt.rnn.compiler.roots import forward_roots, leaf_places
+from nmt.rnn.compiler.roots import cotangent_places, forward_roots, leaf_places
 from nmt.rnn.compiler.share import cut_shared
 from nmt.rnn.compiler.trace import Trace, trace, trace_step
 from nmt.rnn.graph import Value, topological
@@ -144,7 +144,7 @@ def phases_pictures() -> dict[str, str]:
     plan = training_plan()
     forward = computed(results(plan.trace))
     roots, _ = forward_roots(plan.trace)
-    phases = phases_of(roots, leaf_places(plan.trace), plan.trace, "state")
+    phases = phases_of(roots, leaf_places(plan.trace), STATES)
     panels = [graph("before", plan.trace, forward), phased("after", plan, forward, phases, backward=False)]
     title = "phases, forward: a product that waits for no state leaves the loop"
     pictures = {"phases-forward.svg": document(title, panels, PHASE_LEGEND)}
@@ -162,8 +162,8 @@ def backward_phases(plan: Plan) -> Panel:
         Entry(plan.gradients[v.id], Place(PlaceKind.CARRY_OUT, "", False, v.width)) for v in plan.trace.states.values()
     ]
     entries += [Entry(plan.gradients[plan.trace.inputs["x"].id], plan.d_inputs["x"])]
-    known = {i: Place(PlaceKind.SEQUENCE, "", False, None) for i in found}
-    phases = phases_of(entries, known, plan.trace, "cotangent")
+    known = {i: Place(PlaceKind.SEQUENCE, "", False, None) for i in found} | cotangent_places(plan.trace)
+    phases = phases_of(entries, known, GRADIENTS)
     return phased("before", plan, computed(gradients(plan), found), phases, backward=True)
 
 
@@ -188,7 +188,7 @@ def fuse_pictures() -> dict[str, str]:
     plan = training_plan()
     found = {}
     roots, _ = forward_roots(plan.trace)
-    phases = phases_of(roots, leaf_places(plan.trace), plan.trace, "state")
+    phases = phases_of(roots, leaf_places(plan.trace), STATES)
     before = phased("before", plan, computed(results(plan.trace)), phases, backward=False)
     legend = [*PHASE_LEGEND, ("kept", "kept")]
     panels = [before, work_panel("after: the programs", plan, works(plan.forward))]
