@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from _cases import Arrays, Shape
 
-from nmt.rnn.kernels.loops import activations
+from nmt.rnn.kernels.loops import activation_code
 from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.products.product import pack, pack_transposed, packed_size, product, sum_rows, weight_gradient
 from nmt.rnn.kernels.threads.pool import run_parallel
@@ -60,17 +60,17 @@ def _take(x, _):  # type: ignore[no-untyped-def]
 
 @kernel
 def _sigmoid(x, _):  # type: ignore[no-untyped-def]
-    return activations.sigmoid(x)
+    return activation_code.sigmoid(x)
 
 
 @kernel
 def _tanh(x, _):  # type: ignore[no-untyped-def]
-    return activations.tanh(x)
+    return activation_code.tanh(x)
 
 
 @kernel
 def _relu(x, _):  # type: ignore[no-untyped-def]
-    return activations.relu(x)
+    return activation_code.relu(x)
 
 
 @kernel

@@ -23,6 +23,7 @@ from nmt.rnn.arrays.weights import Weights, initial_params
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cells import AttentionCell, LSTMCell
 from nmt.rnn.compiler.keep import Recompute
+from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.tape import Tape
 
@@ -68,7 +69,7 @@ def count(bench: Bench) -> Bytes:
     bench.scan.backward(tape, bench.d_y, None, bench.gradients)
     size = {name: array.nbytes for name, array in tape.arrays.items()}
     places = tape.compiled.step.plan.forward.arrays
-    kept = {name: size[name] for name, place in places.items() if place.kind == "seq"}
+    kept = {name: size[name] for name, place in places.items() if place.kind is PlaceKind.SEQUENCE}
     states = sum(size[f"S_{name}"] for name in bench.scan.states)
     return Bytes(states, kept, forward - states - sum(kept.values()), memory.look() - size["d_x"], size["d_x"])
 

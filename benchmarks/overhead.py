@@ -15,7 +15,7 @@ import numpy as np
 from _timing import Arrays, Bench, Turns, check_close, note, options, print_machine
 
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.kernels.loops.activations import sigmoid, tanh
+from nmt.rnn.kernels.loops.activation_code import sigmoid, tanh
 from nmt.rnn.kernels.machine_code.jit import FAST
 from nmt.rnn.kernels.memory.alias_scopes import reader, writer
 from nmt.rnn.kernels.products.packed_weights import packed_weight

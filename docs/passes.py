@@ -6,23 +6,25 @@ docs/pictures by Graphviz; docs/compiler.md explains them.
 
 from collections.abc import Iterable, Mapping
 
-from nmt.rnn.arrays.array_names import CONSTANT
+from nmt.rnn.arrays.array_names import ArrayKind, Numbered, parse
 from nmt.rnn.cells import LSTMCell
-from nmt.rnn.compiler.direction import phases_of
+from nmt.rnn.compiler.direction import GRADIENTS, STATES, phases_of
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Plan, make_plan
-from nmt.rnn.compiler.program import Entry, Place
-from nmt.rnn.compiler.roots import forward_roots, leaf_places
+from nmt.rnn.compiler.program import Entry, Place, PlaceKind
+from nmt.rnn.compiler.roots import cotangent_places, forward_roots, leaf_places
 from nmt.rnn.compiler.share import cut_shared
 from nmt.rnn.compiler.trace import Trace, trace, trace_step
 from nmt.rnn.graph import Value, topological
+from nmt.rnn.ops import OpKind
 from nmt.rnn.show.dot import Box, Frame, Key, Panel, document
 from nmt.rnn.show.naming import Naming
 from nmt.rnn.show.picture import Board, is_copy, source_of, work_panel
-from nmt.rnn.show.reading import PHASES, Work, works
+from nmt.rnn.show.reading import Work, works
 from nmt.rnn.show.text import RUNS
 
 LEAF = ("leaf", "read from memory")
-PHASE_LEGEND = [LEAF, *((phase, RUNS[phase].split(",")[0]) for phase in PHASES)]
+PHASE_LEGEND = [LEAF, *((phase, RUNS[phase].split(",")[0]) for phase in Phase)]
 
 
 def cell() -> LSTMCell:
@@ -38,7 +40,7 @@ def training_plan(recompute: str = "attention") -> Plan:
 def computed(roots: Iterable[Value], stop: frozenset[int] = frozenset()) -> list[Value]:
     """What the roots need and something has to compute, arguments first; `stop` lies in memory."""
     values = topological(roots, stop=stop)
-    return [v for v in values if v.kind != "leaf" and v.id not in stop and not is_copy(v)]
+    return [v for v in values if v.kind is not OpKind.LEAF and v.id not in stop and not is_copy(v)]
 
 
 def results(traced: Trace) -> list[Value]:
@@ -63,7 +65,7 @@ def graph(title: str, traced: Trace, values: Iterable[Value], kinds: Mapping[int
 def phased(title: str, plan: Plan, values: list[Value], phases: Mapping[int, str], *, backward: bool) -> Panel:
     """A band and a frame for each phase."""
     board = Board(Naming(plan.trace, plan.gradients))
-    for phase in PHASES:
+    for phase in Phase:
         start = board.rank
         inside = [v for v in values if phases[v.id] == phase]
         if inside:
@@ -91,8 +93,8 @@ def backward_graph(title: str, plan: Plan, values: list[Value], kinds: Mapping[i
 def trace_picture() -> str:
     """What the cell declares, and the graph of its step."""
     whole = trace_step(cell(), training=True)
-    leaves = [v for v in whole.graph.values if v.kind == "leaf"]
-    values = [v for v in whole.graph.values if v.kind != "leaf" and not is_copy(v)]
+    leaves = [v for v in whole.graph.values if v.kind is OpKind.LEAF]
+    values = [v for v in whole.graph.values if v.kind is not OpKind.LEAF and not is_copy(v)]
     needed = {v.id for v in computed(results(whole))}
     kinds = {v.id: "new" if v.id in needed else "gone" for v in values}
     marks = {v.id: "read by nobody" for v in values if v.id not in needed}
@@ -111,12 +113,12 @@ def share_picture() -> str:
     whole = trace(cell(), training=False)
     parts = cut_shared(whole)
     values = computed(results(whole))
-    cut = {v.id: "gone" for v in values if v.kind == "product"}
+    cut = {v.id: "gone" for v in values if v.kind is OpKind.PRODUCT}
     panels = [graph("before: one step for every row", whole, values, cut)]
     for title, part in (("once per different word", parts.of_inputs), ("once per different parent", parts.of_states)):
         inside = computed(results(part))
         panels.append(graph(f"after: {title}", part, inside, {v.id: "new" for v in inside}))
-    shared = {v.id: "new" for name, v in parts.step.leaves.items() if name.startswith(CONSTANT)}
+    shared = {v.id: "new" for name, v in parts.step.leaves.items() if parse(name).kind is ArrayKind.CONSTANT}
     panels.append(graph("after: what is left for every row", parts.step, computed(results(parts.step)), shared))
     legend = [LEAF, ("gone", "leaves the step"), ("new", "new")]
     return document("share, in search alone: rows of one word or one parent have products in common", panels, legend)
@@ -142,7 +144,7 @@ def phases_pictures() -> dict[str, str]:
     plan = training_plan()
     forward = computed(results(plan.trace))
     roots, _ = forward_roots(plan.trace)
-    phases = phases_of(roots, leaf_places(plan.trace), plan.trace, "state")
+    phases = phases_of(roots, leaf_places(plan.trace), STATES)
     panels = [graph("before", plan.trace, forward), phased("after", plan, forward, phases, backward=False)]
     title = "phases, forward: a product that waits for no state leaves the loop"
     pictures = {"phases-forward.svg": document(title, panels, PHASE_LEGEND)}
@@ -156,10 +158,12 @@ def phases_pictures() -> dict[str, str]:
 def backward_phases(plan: Plan) -> Panel:
     """The backward direction in its phases."""
     found = plan.memory.found
-    entries = [Entry(plan.gradients[v.id], Place("carry_out", "", False, v.width)) for v in plan.trace.states.values()]
+    entries = [
+        Entry(plan.gradients[v.id], Place(PlaceKind.CARRY_OUT, "", False, v.width)) for v in plan.trace.states.values()
+    ]
     entries += [Entry(plan.gradients[plan.trace.inputs["x"].id], plan.d_inputs["x"])]
-    known = {i: Place("seq", "", False, None) for i in found}
-    phases = phases_of(entries, known, plan.trace, "cotangent")
+    known = {i: Place(PlaceKind.SEQUENCE, "", False, None) for i in found} | cotangent_places(plan.trace)
+    phases = phases_of(entries, known, GRADIENTS)
     return phased("before", plan, computed(gradients(plan), found), phases, backward=True)
 
 
@@ -184,7 +188,7 @@ def fuse_pictures() -> dict[str, str]:
     plan = training_plan()
     found = {}
     roots, _ = forward_roots(plan.trace)
-    phases = phases_of(roots, leaf_places(plan.trace), plan.trace, "state")
+    phases = phases_of(roots, leaf_places(plan.trace), STATES)
     before = phased("before", plan, computed(results(plan.trace)), phases, backward=False)
     legend = [*PHASE_LEGEND, ("kept", "kept")]
     panels = [before, work_panel("after: the programs", plan, works(plan.forward))]
@@ -203,19 +207,27 @@ def plan_picture() -> str:
     edges: list[tuple[Key, Key]] = []
     arrays: dict[str, tuple[Place, str]] = {}
     for one in (plan.forward, plan.backward):
-        for program in (one.before, one.loop, one.after):
+        for program in one.programs.values():
             for i, place in program.places.items():
-                if place.kind in ("block", "seq", "after", "carry_out", "rows"):
+                if place.kind in (
+                    PlaceKind.BLOCK,
+                    PlaceKind.SEQUENCE,
+                    PlaceKind.AFTER,
+                    PlaceKind.CARRY_OUT,
+                    PlaceKind.ROWS,
+                ):
                     arrays.setdefault(place.name, (place, names.name(values[i])))
     made: dict[str, Key] = {}
     rank = 0
 
     def array(name: str, at: int) -> Key:
         place, what = arrays[name]
-        kind = "kept" if name.startswith("k") else "leaf"
-        lead = {"block": "steps of a block", "after": "T + 1", "carry_out": "2"}.get(place.kind, "T")
+        kind = "kept" if Numbered.KEPT.names(name) else "leaf"
+        lead = {PlaceKind.BLOCK: "steps of a block", PlaceKind.AFTER: "T + 1", PlaceKind.CARRY_OUT: "2"}.get(
+            place.kind, "T"
+        )
         told = f"{what}" if what == name else f"{name}: {what}"
-        size = f"[B, {place.width}]" if place.kind == "rows" else f"[{lead}, B, {place.width}]"
+        size = f"[B, {place.width}]" if place.kind is PlaceKind.ROWS else f"[{lead}, B, {place.width}]"
         boxes.append(Box(("array", name), at, kind, told, size))
         return ("array", name)
 

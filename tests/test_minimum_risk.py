@@ -142,7 +142,7 @@ def test_learning_from_it_lowers_the_risk(tmp_path: Path) -> None:
 def test_what_it_does_not_go_with() -> None:
     class OnGpu:
         class device:  # noqa: N801 - stands for an object
-            name = "cuda"
+            name, is_cpu = "cuda", False
 
     with pytest.raises(DeviceError, match=r"training\.minimum_risk: must be 0 on a GPU, got 6 .* use --device cpu"):
         MinimumRisk(config_of(**RISK), OnGpu(), Letters(), 1)  # type: ignore[arg-type]

@@ -112,7 +112,7 @@ class LiveSearch:
         """Return the reason why model or options do not allow a compiled search, in words; an empty string if they
         do."""
         options = self._options
-        if self._model.device.name != "cpu":
+        if not self._model.device.is_cpu:
             return f"the model is on {self._model.device.name}"
         if options.coverage_penalty:
             return "there is a coverage penalty"

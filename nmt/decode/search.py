@@ -73,7 +73,7 @@ def search(
     options = options or SearchOptions()
     limits = options.limits(src_ids, max_length_ratio, max_length_extra)
     size = min(batch_size or len(src_ids), len(src_ids))
-    if model.device.name != "cpu":
+    if not model.device.is_cpu:
         blocks = BlockSearch(model, beam_size, length_penalty, n_best, options)
         return blocks.run(src_ids, limits, batch_size=size, on_ended=on_ended)
     # With enough sentences each thread runs a separate search, and no thread waits. With fewer, several threads share

@@ -37,7 +37,7 @@ class Session:
 
     def __init__(self, model: SearchModel, src_ids: Sequence[int], threads: int = 1) -> None:
         """Encode `src_ids` (without EOS). Raises DeviceError for a model on a GPU."""
-        if model.device.name != "cpu":
+        if not model.device.is_cpu:
             raise DeviceError(
                 f"session: must run on the processor, got the device {model.device.name}; use device cpu, every model "
                 "runs there"

@@ -75,7 +75,7 @@ class StepDecoder:
         """Return the search of this decoder as one compiled computation; None if a step needs something that the
         compiled loop lacks."""
         scan = self._stepper.scan
-        plain = scan.device.name == "cpu" and self._table is None and not scan.checks.sequences
+        plain = scan.device.is_cpu and self._table is None and not scan.checks.sequences
         if not plain or scan is not self.network.step_decoder:
             return None
         if self._steps.loop is None:

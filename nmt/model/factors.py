@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.model.parts.positions import NormalParam
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.workspace import Allocate
-from nmt.rnn.cell import Param
 from nmt.rnn.profile import operation
 
 if TYPE_CHECKING:
     from nmt.model.network import Network
-
-PREFIX = "src_factors."
 
 
 class SourceFactors:
@@ -29,12 +27,12 @@ class SourceFactors:
 
     def __init__(self, vocab_size: int, sizes: Sequence[int], widths: Sequence[int]) -> None:
         self._vocab_size, self._sizes, self._widths = vocab_size, tuple(sizes), tuple(widths)
-        self._names = [f"{PREFIX}{n}.embeddings" for n in range(len(self._sizes))]
+        self.names = [f"src_factors.{n}.embeddings" for n in range(len(self._sizes))]
 
-    def params(self) -> dict[str, Param]:
+    def params(self) -> dict[str, NormalParam]:
         """Return an embedding table [values, width] for each factor."""
-        sizes = zip(self._names, self._sizes, self._widths, strict=True)
-        return {name: Param((size, width)) for name, size, width in sizes}
+        sizes = zip(self.names, self._sizes, self._widths, strict=True)
+        return {name: NormalParam((size, width), deviation=1.0) for name, size, width in sizes}
 
     def units(self, ids: np.ndarray) -> np.ndarray:
         """Return the ids without factors, in the same shape."""
@@ -47,7 +45,7 @@ class SourceFactors:
         joined = allocate((*x.shape[:-1], first + sum(self._widths)), x.dtype)
         with operation("src factors: lookup"):
             joined[..., :first] = x
-            for name, width, numbers in zip(self._names, self._widths, self._numbers(ids), strict=True):
+            for name, width, numbers in zip(self.names, self._widths, self._numbers(ids), strict=True):
                 table = network.weights.quantised(name) or network.weights[name]
                 rows = device.xp.empty((numbers.size, width), x.dtype)
                 device.embedding_rows(device.upload(numbers), table, rows, 1.0, threads)
@@ -61,7 +59,7 @@ class SourceFactors:
         device = network.device
         first = width_of_units = d.shape[-1] - sum(self._widths)
         with operation("src factors: gradient"):
-            for name, width, numbers in zip(self._names, self._widths, self._numbers(ids), strict=True):
+            for name, width, numbers in zip(self.names, self._widths, self._numbers(ids), strict=True):
                 part = device.xp.ascontiguousarray(d[..., first : first + width]).reshape(-1, width)
                 device.embedding_gradient(numbers, part, gradients[name], 1.0, threads)
                 first += width

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from nmt.rnn.kernels.products.product import packed_size
-from nmt.rnn.scan.memory_forecast import Phase, packed_bytes, peak_bytes, piece_bytes, scan_phases
+from nmt.rnn.scan.memory_forecast import PassMemory, packed_bytes, peak_bytes, piece_bytes, scan_phases
 
 if TYPE_CHECKING:
     from nmt.model.network import Network
@@ -25,15 +25,15 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
         rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
         if config.encoder.factors:
             rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.input_size)
-    there = [Phase(Counter({"embeddings": rows_of_embeddings}))]
-    back: list[Phase] = []
+    there = [PassMemory(Counter({"embeddings": rows_of_embeddings}))]
+    back: list[PassMemory] = []
     for label, scan, steps, positions, late in model.runs(T, S):
         forward, its_way_back = scan_phases(scan, steps, B, positions, late=late)
         there += _labelled(label, forward)
         back = _labelled(label, its_way_back) + back
     rows_of_output = piece_bytes(dtype, T, B, hidden)
-    outputs = Phase(Counter({"decoder: gradients of outputs": rows_of_output}), block=2 * rows_of_output)
-    copies = Phase(Counter({"encoder: joined and ordered outputs": _encoder_copies(model, S, B)}))
+    outputs = PassMemory(Counter({"decoder: gradients of outputs": rows_of_output}), block=2 * rows_of_output)
+    copies = PassMemory(Counter({"encoder: joined and ordered outputs": _encoder_copies(model, S, B)}))
     return peak_bytes([*there, copies, outputs, copies, *back])
 
 
@@ -64,5 +64,5 @@ def packed_weights_bytes(model: Network) -> int:
     return total + output * packed.itemsize
 
 
-def _labelled(label: str, phases: list[Phase]) -> list[Phase]:
-    return [Phase(Counter({f"{label}: {k}": n for k, n in phase.kept.items()}), phase.block) for phase in phases]
+def _labelled(label: str, phases: list[PassMemory]) -> list[PassMemory]:
+    return [PassMemory(Counter({f"{label}: {k}": n for k, n in phase.kept.items()}), phase.block) for phase in phases]

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.objective import LIKELIHOOD, Objective
-from nmt.model.parts.positions import embedding_deviation, make_positions
+from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
 from nmt.model.risk import risk_loss
 from nmt.rnn.arrays.flat_arrays import Group, whole_of
 from nmt.rnn.arrays.quantised import Quantised, quantise
@@ -26,6 +26,9 @@ from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.search_steps import SearchSteps
+
+OUTPUT_MATRIX, OUTPUT_BIAS = "output.W", "output.b"
+"""The parameters of the output layer; the matrix is an embedding table instead if the two are tied."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,8 @@ class Network:
         self.shapes = shapes
         params = self.gradient_group()
         self.weights, self._whole = Weights(params), params.whole
-        matrix = self.table("tgt") if self.tied else "output.W"
-        self.output_layer = OutputLayer(self.weights, matrix, "output.b", self.tied, self.decoder.packed)
+        matrix = self.table("tgt") if self.tied else OUTPUT_MATRIX
+        self.output_layer = OutputLayer(self.weights, matrix, OUTPUT_BIAS, self.tied, self.decoder.packed)
         # Pools of released workspaces and steppers; each call takes its own.
         self._idle_workspaces: list[Workspace] = []
         self.idle_steppers: dict[int, list[SearchSteps]] = {}  # by number of threads
@@ -161,24 +164,18 @@ class Network:
         """
         rng = np.random.default_rng(seed)
         for name, param in self.shapes.items():
-            self._set(name, self._first_values(name, param, rng))
+            self._set(name, self._first_values(param, rng))
         if tgt_counts is not None:
             frequency = (tgt_counts + 0.5) / (tgt_counts + 0.5).sum()
-            self._set("output.b", np.log(frequency))
+            self._set(OUTPUT_BIAS, np.log(frequency))
         self.changed()
 
     def _set(self, name: str, values: np.ndarray) -> None:
         self.weights[name][...] = self.device.upload(values.astype(self.dtype))
 
-    def _first_values(self, name: str, param: Param, rng: np.random.Generator) -> np.ndarray:
+    def _first_values(self, param: Param, rng: np.random.Generator) -> np.ndarray:
         """Return initial values of one parameter, drawn from `rng`; see `initialize`."""
-        if name.endswith("embeddings"):
-            output = self.tied and name == self.table("tgt")
-            deviation = param.shape[1] ** -0.5 if output else 1.0
-            return rng.standard_normal(param.shape) * (param.deviation or deviation)
-        if name == "output.W":
-            return rng.standard_normal(param.shape) * param.shape[0] ** -0.5
-        if len(param.shape) == 2 and self.config.initializer == "uniform":
+        if len(param.shape) == 2 and self.config.initializer == "uniform" and not isinstance(param, NormalParam):
             return rng.uniform(-self.config.init_weight, self.config.init_weight, param.shape)
         array = initial_array(param, rng, self.dtype)
         return array * self.config.forget_bias if param.ones is not None else array
@@ -194,14 +191,16 @@ class Network:
         shapes = {}
         for side, size in self.vocab_sizes.items():
             part = self.config.encoder if side == "src" else self.config.decoder
-            deviation = None if self.tied and side == "tgt" else embedding_deviation(part)
-            shapes[self.table(side)] = Param((size, part.embeddings.embedding_dim), deviation=deviation)
+            width = part.embeddings.embedding_dim
+            deviation = width**-0.5 if self.tied and side == "tgt" else embedding_deviation(part)
+            shapes[self.table(side)] = NormalParam((size, width), deviation=deviation)
         return shapes | {k: v for one in self.positions.values() for k, v in one.params().items()}
 
     def _output_shapes(self) -> dict[str, Param]:
         """Return the output layer's parameters."""
         hidden, vocab = self.config.decoder.output_size, self.vocab_sizes["tgt"]
-        return ({} if self.tied else {"output.W": Param((hidden, vocab))}) | {"output.b": Param((vocab,))}
+        matrix = NormalParam((hidden, vocab), deviation=hidden**-0.5)
+        return ({} if self.tied else {OUTPUT_MATRIX: matrix}) | {OUTPUT_BIAS: Param((vocab,))}
 
     @property
     def tied(self) -> bool:

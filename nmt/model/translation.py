@@ -13,7 +13,7 @@ from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
-from nmt.model.factors import PREFIX, SourceFactors
+from nmt.model.factors import SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
 from nmt.model.objective import Objective
@@ -111,7 +111,8 @@ class TranslationModel(Network):
 
     def channels_are_rows(self, name: str) -> bool:
         """Return whether the output channels of a matrix are its rows, as in tables of factors; see `Network`."""
-        return name.startswith(PREFIX) or super().channels_are_rows(name)
+        is_factor = self._factors is not None and name in self._factors.names
+        return is_factor or super().channels_are_rows(name)
 
     def pad_sources(self, src_ids: TokenIds) -> tuple[np.ndarray, np.ndarray]:
         """Return source ids as the encoder reads them, [S, B], with boundary tokens, and lengths [B]."""

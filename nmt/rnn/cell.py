@@ -8,7 +8,7 @@ buffers and devices. A wrapper (stack, dropout, residual, attention) is a cell a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,6 +190,11 @@ class Cell:
         """Compute one time step: input [B, input_size] and states before it -> output [B, output_size] and states after
         it."""
         raise ShapeError(f"{type(self).__name__}.step: must be written by the cell, got none; see docs/add-a-cell.md")
+
+
+def belongs(name: str, groups: Collection[str]) -> bool:
+    """Return whether a name is one of `groups`, or below one: `encoder` contains `encoder.W`, but not `encoder2.W`."""
+    return any(name == group or name.startswith(f"{group}.") for group in groups)
 
 
 def strip(names: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from nmt.errors import NMTError
 from nmt.rnn import interpreter
-from nmt.rnn.arrays import array_names
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell, axes_of
@@ -46,7 +45,7 @@ class Finding:
 
 
 @dataclass
-class _Run:
+class _RandomRun:
     """Random numbers for everything a cell reads, and the options of one run."""
 
     params: Arrays
@@ -136,14 +135,14 @@ def _findings(cell: Cell) -> Iterator[Finding]:
     yield Finding("step by step = one call", _difference(_stepped(cell, run), whole), ROUNDING)
 
 
-def _draw(cell: Cell) -> _Run:
+def _draw(cell: Cell) -> _RandomRun:
     """Draw, from a fixed seed, numbers for everything that the cell reads and for the gradients of all its results."""
     rng = np.random.default_rng(0)
 
     def normal(*sizes: int) -> np.ndarray:
         return rng.normal(size=[n for size in sizes for n in axes_of(size)])
 
-    return _Run(
+    return _RandomRun(
         {name: 0.4 * normal(*p.shape) for name, p in cell.params().items()},
         normal(STEPS, ROWS, cell.input_size),
         {name: normal(ROWS, cell.states()[name]) for name in cell.starts()},
@@ -170,7 +169,7 @@ def _gradients(found: Any, params: Arrays) -> Arrays:
     }
 
 
-def _compiled(cell: Cell, run: _Run, **options: Any) -> tuple[Arrays, Arrays, Tape]:
+def _compiled(cell: Cell, run: _RandomRun, **options: Any) -> tuple[Arrays, Arrays, Tape]:
     """Return outputs and gradients of the compiled program, and its tape."""
     scan = Scan(cell, dtype="float64", **{"threads": 1, **options})
     result = scan.forward(Weights(run.params), run.x, run.initial, **run.keywords, training=True, seed=1)
@@ -181,15 +180,15 @@ def _compiled(cell: Cell, run: _Run, **options: Any) -> tuple[Arrays, Arrays, Ta
     return _named(result.y, result.final), _gradients(found, shares), result.tape
 
 
-def _meaning(cell: Cell, run: _Run, tape: Tape) -> interpreter.Interpretation:
+def _meaning(cell: Cell, run: _RandomRun, tape: Tape) -> interpreter.Interpretation:
     """Return the interpreter's run with the same dropout masks as the tape."""
     drawn = tape.compiled.step.plan.trace.masks
-    masks = {m.name: tape.arrays[array_names.mask(m.name, lasting=m.variational)] for m in drawn}
+    masks = {m.name: tape.arrays[m.array] for m in drawn}
     params = {k: p * tape.connections.get(k, 1.0) for k, p in run.params.items()}
     return interpreter.forward(cell, params, run.x, run.initial, **run.keywords, masks=masks)
 
 
-def _interpreted(cell: Cell, run: _Run, tape: Tape) -> tuple[Arrays, Arrays]:
+def _interpreted(cell: Cell, run: _RandomRun, tape: Tape) -> tuple[Arrays, Arrays]:
     """Return the interpreter's outputs and gradients for the run that made this tape."""
     result = _meaning(cell, run, tape)
     found = interpreter.backward(result, run.d_y, run.d_final)
@@ -207,7 +206,7 @@ def _difference(found: Arrays, expected: Arrays) -> float:
     return float(np.max(errors))
 
 
-def _quotients(cell: Cell, run: _Run, tape: Tape, slopes: Arrays) -> float:
+def _quotients(cell: Cell, run: _RandomRun, tape: Tape, slopes: Arrays) -> float:
     """Return the difference between the gradients and central differences along a random direction of each array."""
     leaves = {"x": run.x, **{f"initial {k}": a for k, a in run.initial.items()}}
     leaves |= {f"sequence {k}": a for k, a in run.sequences.items()}
@@ -233,7 +232,7 @@ def _quotients(cell: Cell, run: _Run, tape: Tape, slopes: Arrays) -> float:
     return float(np.max(errors))
 
 
-def _stepped(cell: Cell, run: _Run) -> Arrays:
+def _stepped(cell: Cell, run: _RandomRun) -> Arrays:
     """Return outputs and final states when `Stepper` runs one step after another, as search does."""
     scan, weights = Scan(cell, dtype="float64", threads=1), Weights(run.params)
     states = {k: np.zeros((ROWS, *axes_of(n))) for k, n in scan.states.items()} | run.initial

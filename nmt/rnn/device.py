@@ -109,6 +109,8 @@ class Device:
 
     name: str
     xp: Any
+    is_cpu: bool = False
+    """Whether this is the processor: arrays are NumPy's, and code may read them without `download`."""
     memory: int | None = None
     """Bytes of GPU memory; None for the processor, whose memory is shared with other processes."""
     block_rows: int | None = None

@@ -40,7 +40,7 @@ def resolved_dtype(name: str, device: Device | None = None) -> str:
         return name
     from nmt.rnn.kernels.machine_code.features import multiplies_pairs_fast
 
-    on_gpu = device is not None and device.name != "cpu"
+    on_gpu = device is not None and not device.is_cpu
     return "bfloat16" if on_gpu or multiplies_pairs_fast() else "float32"
 
 

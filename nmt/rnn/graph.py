@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nmt.errors import ShapeError
-from nmt.rnn.ops import OPS, Op
+from nmt.rnn.ops import OPS, Op, OpKind
 
 AXES = ("S", "B")
 
@@ -48,9 +48,14 @@ class Value:
         return OPS[self.op]
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> OpKind:
         """Return how the compiler treats it (see `ops.Op`)."""
         return OPS[self.op].kind
+
+    @property
+    def span(self) -> tuple[Value, int]:
+        """Return the value that a slice is taken from, and its first column there; any other value itself, and 0."""
+        return (self.args[0], self.attrs["start"]) if self.op == "slice" else (self, 0)
 
     def __repr__(self) -> str:
         args = " ".join(f"v{a.id}" for a in self.args)
@@ -291,7 +296,7 @@ def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]
         inner = x.args[0] if x.args[0].width is None else graph.apply("slice", x.args[0], start=start, size=size)
         # Made directly: slices of a deliberate copy (see roots.py) must be copies too.
         return graph._make("expand", (inner,), x.axes, size, {})
-    if x.kind == "elementwise":
+    if x.kind is OpKind.ELEMENTWISE:
         cut = [a if a.width is None else graph.apply("slice", a, start=start, size=size) for a in x.args]
         return graph.apply(x.op, *cut)
     if x.op == "concat":

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import CAPTURED, SEQUENCE, Arrays
-from nmt.rnn.arrays.features import flat, shaped
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
+from nmt.rnn.arrays.axes import flat, shaped
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.trace import Trace, trace
 from nmt.rnn.graph import Value, topological
+from nmt.rnn.ops import OpKind
 
 Lengths = Sequence[int] | np.ndarray | None
 
@@ -31,13 +31,13 @@ class Interpretation:
     y: np.ndarray
     final: Arrays
     recorded: Arrays
-    run: _Run
+    run: _Evaluation
     memory: dict[int, Arrays]
 
 
 @dataclass
-class Gradients:
-    """Gradients of sum(d_y * y) + sum(d_final * final), by name where there are several."""
+class InterpretedGradients:
+    """InterpretedGradients of sum(d_y * y) + sum(d_final * final), by name where there are several."""
 
     x: np.ndarray
     initial: Arrays
@@ -74,21 +74,21 @@ def forward(
         k: flat(a, 1 + cell.captured()[k].source_axis, cell.captured()[k].width) for k, a in (captured or {}).items()
     }
     given_arrays = _Given(x, there, others, constant, source_lengths)
-    run = _Run(cell, params, given_arrays, reverse=reverse, masks=masks, record=record)
+    run = _Evaluation(cell, params, given_arrays, reverse=reverse, masks=masks, record=record)
     traced, B = run.traced, x.shape[1]
     given = {k: flat(a, 1, cell.states()[k]) for k, a in (initial or {}).items()}
     for name, start in cell.learned().items():
         given.setdefault(name, np.broadcast_to(params[start], (B, len(params[start]))))
     state = {name: given.get(name, np.zeros((B, v.width or 0), x.dtype)) for name, v in traced.states.items()}
     y, memory = np.zeros((len(x), B, cell.output_size), x.dtype), {}
-    recorded = {name: np.zeros(run.shape_of(traced.outputs[array_names.noted(name)]), x.dtype) for name in record}
+    recorded = {name: np.zeros(run.shape_of(traced.outputs[ArrayKind.NOTED.of(name)]), x.dtype) for name in record}
     for t in run.times:
         memory[t] = state
         values = run.evaluate([*traced.outputs.values(), *traced.new.values()], t, state)
         active = run.active(t)
         y[t] = np.where(active, _rows(values, traced.outputs["y"], B), 0)
         for name, array in recorded.items():
-            array[t] = run.real_part(traced.outputs[array_names.noted(name)], values, t).reshape(array.shape[1:])
+            array[t] = run.real_part(traced.outputs[ArrayKind.NOTED.of(name)], values, t).reshape(array.shape[1:])
         state = {name: np.where(active, _rows(values, v, B), state[name]) for name, v in traced.new.items()}
     run.learned = {name: start for name, start in cell.learned().items() if name not in (initial or {})}
     final = {name: shaped(array, cell.states()[name]) for name, array in state.items()}
@@ -100,14 +100,14 @@ def backward(
     d_y: np.ndarray,
     d_final: Mapping[str, np.ndarray] | None = None,
     d_recorded: Mapping[str, np.ndarray] | None = None,
-) -> Gradients:
+) -> InterpretedGradients:
     """Return gradients by reverse-mode differentiation of the step's graph, steps in the opposite order."""
     run, given, cell = result.run, d_final or {}, result.run.cell
     d_y = flat(d_y, 2, cell.output_size)
     gradients, sinks = run.differentiated()
     roots = [*gradients.values(), *(v for s in sinks for v in (s.left, s.right) if v is not None)]
     carried = {k: flat(given.get(k, np.zeros_like(v)), 1, cell.states()[k]) for k, v in result.final.items()}
-    total = Gradients(
+    total = InterpretedGradients(
         np.zeros_like(run.x),
         {},
         {k: np.zeros_like(v) for k, v in run.captured.items()},
@@ -115,26 +115,28 @@ def backward(
         {k: np.zeros_like(v) for k, v in run.sequences.items()},
     )
     seen = {
-        array_names.gradient(array_names.noted(k)): (d_recorded or {}).get(k, np.zeros_like(a))
+        ArrayKind.GRADIENT.of(ArrayKind.NOTED.of(k)): (d_recorded or {}).get(k, np.zeros_like(a))
         for k, a in result.recorded.items()
     }
     B = run.x.shape[1]
     for t in reversed(run.times):
-        cotangents = {"d_y": d_y[t]} | {array_names.state_gradient(name): g for name, g in carried.items()}
+        cotangents = {ArrayKind.GRADIENT.of("y"): d_y[t]} | {
+            ArrayKind.STATE_GRADIENT.of(name): g for name, g in carried.items()
+        }
         cotangents |= {name: array[t] for name, array in seen.items()}
         values = run.evaluate(roots, t, result.memory[t], cotangents)
         active = run.active(t)
         for sink in sinks:
             run.add_share(total.params[sink.name], sink, values, t)
-        for name, g in gradients.items():
-            if name == "x":
-                total.x[t] = np.where(active, _rows(values, g, B), 0)
-            elif name.startswith(SEQUENCE):
-                total.sequences[name.removeprefix(SEQUENCE)][t] = np.where(active, _rows(values, g, B), 0)
-            elif name.startswith(CAPTURED):
-                share = total.captured[name.removeprefix(CAPTURED)]
-                share += run.real_part(g, values, t).reshape(share.shape)
-        before = {name: gradients.get(array_names.state(name)) for name in carried}
+        for array, g in gradients.items():
+            match parse(array):
+                case None, "x":
+                    total.x[t] = np.where(active, _rows(values, g, B), 0)
+                case ArrayKind.SEQUENCE, name:
+                    total.sequences[name][t] = np.where(active, _rows(values, g, B), 0)
+                case ArrayKind.CAPTURED, name:
+                    total.captured[name] += run.real_part(g, values, t).reshape(total.captured[name].shape)
+        before = {name: gradients.get(ArrayKind.STATE.of(name)) for name in carried}
         carried = {
             name: np.where(active, 0 if (v := before[name]) is None else _rows(values, v, B), g)
             for name, g in carried.items()
@@ -160,7 +162,7 @@ class _Given:
     source_lengths: Lengths
 
 
-class _Run:
+class _Evaluation:
     """A traced cell with the arrays it reads; evaluates values of one step."""
 
     def __init__(
@@ -180,9 +182,7 @@ class _Run:
         self.traced: Trace = trace(cell, training=masks is not None, cut=False, record=record)
         self.x, self.there, self.params = given.x, given.there, dict(params)
         self.captured, self.sequences = given.captured, given.sequences
-        self.masks = {
-            array_names.mask(m.name, lasting=m.variational): masks[m.name] for m in self.traced.masks if masks
-        }
+        self.masks = {m.array: masks[m.name] for m in self.traced.masks if masks}
         self.learned: dict[str, str] = {}
         self.real = (np.arange(S)[:, None] < sources)[:, :, None]  # [S, B, 1]
         self.times = range(T - 1, -1, -1) if reverse else range(T)
@@ -201,8 +201,8 @@ class _Run:
         parameters."""
         traced = self.traced
         results = {
-            **{array_names.gradient(k): v for k, v in traced.outputs.items()},
-            **{array_names.state_gradient(k): v for k, v in traced.new.items()},
+            **{ArrayKind.GRADIENT.of(k): v for k, v in traced.outputs.items()},
+            **{ArrayKind.STATE_GRADIENT.of(k): v for k, v in traced.new.items()},
         }
         outputs = [(v, traced.graph.leaf("cotangent", name, v.axes or ("B",), v.width)) for name, v in results.items()]
         leaves = {k: v for k, v in traced.leaves.items() if k not in self.masks}
@@ -214,9 +214,9 @@ class _Run:
     ) -> dict[int, np.ndarray]:
         """Return all values the roots need, by id; each is [S, B, width] with 1 for a missing axis."""
         values: dict[int, np.ndarray] = {}
-        of_step = {array_names.state(name): array for name, array in state.items()} | (cotangents or {})
+        of_step = {ArrayKind.STATE.of(name): array for name, array in state.items()} | (cotangents or {})
         for v in topological(roots):
-            if v.kind == "leaf" and v.op != "rows_of":
+            if v.kind is OpKind.LEAF and v.op != "rows_of":
                 values[v.id] = self._leaf(v, t, of_step)
             else:
                 values[v.id] = self._apply(v, [values[a.id] for a in v.args])
@@ -249,10 +249,11 @@ class _Run:
             array = self.masks[name]
             return array[None] if array.ndim == 2 else array[t][None]
         if v.op == "captured":
-            array = self.captured[name.removeprefix(CAPTURED)].reshape(-1, self.real.shape[1], v.width or 1)
+            array = self.captured[parse(name).base].reshape(-1, self.real.shape[1], v.width or 1)
             return np.where(self.real, array, 0) if "S" in v.axes else array
-        if name.startswith(SEQUENCE):
-            return self.sequences[name.removeprefix(SEQUENCE)][t][None]
+        kind, base = parse(name)
+        if kind is ArrayKind.SEQUENCE:
+            return self.sequences[base][t][None]
         array = self.x[t] if v.op == "input" else of_step[name]
         return array if array.ndim == 3 else array[None]
 

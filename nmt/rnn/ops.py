@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,16 +24,28 @@ if TYPE_CHECKING:
 Gradients = Iterator[tuple["Value", "Value"]]
 
 
+class OpKind(Enum):
+    """Kinds of operations, by their treatment in the compiler."""
+
+    LEAF = auto()
+    """A value given from outside."""
+    ELEMENTWISE = auto()
+    REDUCE = auto()
+    """A sum over one axis."""
+    PRODUCT = auto()
+    """A product with a weight matrix."""
+    COMPOSITE = auto()
+    """Several loops over one axis: softmax."""
+    LAYOUT = auto()
+    """Slices and concatenations: addressing, no arithmetic."""
+
+
 @dataclass(frozen=True)
 class Op:
-    """One operation; `kind` says how the compiler treats it.
-
-    kind: `leaf` a value given from outside; `elementwise`; `reduce` over one axis; `product` with a weight matrix;
-    `composite` several loops over one axis (softmax); `layout` slices and concatenations (addressing, no arithmetic).
-    """
+    """One operation."""
 
     name: str
-    kind: str
+    kind: OpKind
     meaning: Callable[..., Any] | None = None
     gradient: Callable[[Value, Value], Gradients] | None = None
     code: str = ""
@@ -123,22 +136,22 @@ OPS: dict[str, Op] = {
     op.name: op
     for op in (
         # memory from outside the step
-        Op("param", "leaf"),  # [n] or [n, m], the same for all rows and steps
-        Op("rows_of", "leaf", _rows_of),  # some rows of a matrix parameter
-        Op("input", "leaf"),  # one step of a sequence, [B, n]
-        Op("state", "leaf"),  # the state before the step, [B, n]
-        Op("captured", "leaf"),  # constant over time, [B, n], [S, B, n] or [S, B]
-        Op("cotangent", "leaf"),  # gradient of the loss with respect to an output or a new state
-        Op("const", "leaf"),
+        Op("param", OpKind.LEAF),  # [n] or [n, m], the same for all rows and steps
+        Op("rows_of", OpKind.LEAF, _rows_of),  # some rows of a matrix parameter
+        Op("input", OpKind.LEAF),  # one step of a sequence, [B, n]
+        Op("state", OpKind.LEAF),  # the state before the step, [B, n]
+        Op("captured", OpKind.LEAF),  # constant over time, [B, n], [S, B, n] or [S, B]
+        Op("cotangent", OpKind.LEAF),  # gradient of the loss with respect to an output or a new state
+        Op("const", OpKind.LEAF),
         # elementwise
-        Op("add", "elementwise", np.add, _grad_add, "({} + {})"),
-        Op("sub", "elementwise", np.subtract, _grad_sub, "({} - {})"),
-        Op("mul", "elementwise", np.multiply, _grad_mul, "({} * {})"),
-        Op("div", "elementwise", np.divide, _grad_div, "({} / {})", expensive=True),
-        Op("neg", "elementwise", np.negative, lambda g, v: iter([(v.args[0], -g)]), "(-{})"),
+        Op("add", OpKind.ELEMENTWISE, np.add, _grad_add, "({} + {})"),
+        Op("sub", OpKind.ELEMENTWISE, np.subtract, _grad_sub, "({} - {})"),
+        Op("mul", OpKind.ELEMENTWISE, np.multiply, _grad_mul, "({} * {})"),
+        Op("div", OpKind.ELEMENTWISE, np.divide, _grad_div, "({} / {})", expensive=True),
+        Op("neg", OpKind.ELEMENTWISE, np.negative, lambda g, v: iter([(v.args[0], -g)]), "(-{})"),
         Op(
             "sigmoid",
-            "elementwise",
+            OpKind.ELEMENTWISE,
             _sigmoid,
             lambda g, v: iter([(v.args[0], g * v * (1 - v))]),
             "sigmoid({})",
@@ -146,33 +159,40 @@ OPS: dict[str, Op] = {
         ),
         Op(
             "tanh",
-            "elementwise",
+            OpKind.ELEMENTWISE,
             np.tanh,
             lambda g, v: iter([(v.args[0], g * (1 - v * v))]),
             "tanh({})",
             expensive=True,
         ),
-        Op("exp", "elementwise", np.exp, lambda g, v: iter([(v.args[0], g * v)]), "exp({})", expensive=True),
-        Op("sqrt", "elementwise", np.sqrt, lambda g, v: iter([(v.args[0], g * 0.5 / v)]), "sqrt({})", expensive=True),
-        Op("softplus", "elementwise", _softplus, _grad_softplus, "softplus({})", expensive=True),
-        Op("maximum", "elementwise", np.maximum, _grad_maximum, "maximum({}, {})"),
+        Op("exp", OpKind.ELEMENTWISE, np.exp, lambda g, v: iter([(v.args[0], g * v)]), "exp({})", expensive=True),
+        Op(
+            "sqrt",
+            OpKind.ELEMENTWISE,
+            np.sqrt,
+            lambda g, v: iter([(v.args[0], g * 0.5 / v)]),
+            "sqrt({})",
+            expensive=True,
+        ),
+        Op("softplus", OpKind.ELEMENTWISE, _softplus, _grad_softplus, "softplus({})", expensive=True),
+        Op("maximum", OpKind.ELEMENTWISE, np.maximum, _grad_maximum, "maximum({}, {})"),
         Op(
             "relu",
-            "elementwise",
+            OpKind.ELEMENTWISE,
             lambda x: np.maximum(x, 0),
             lambda g, v: iter([(v.args[0], g * v.graph.apply("positive", v))]),
             "relu({})",
         ),
-        Op("positive", "elementwise", lambda x: (x > 0).astype(x.dtype), None, "positive({})"),
-        Op("expand", "elementwise", _expand, lambda g, v: iter([(v.args[0], g)]), "{}"),
+        Op("positive", OpKind.ELEMENTWISE, lambda x: (x > 0).astype(x.dtype), None, "positive({})"),
+        Op("expand", OpKind.ELEMENTWISE, _expand, lambda g, v: iter([(v.args[0], g)]), "{}"),
         # reductions
-        Op("sum_last", "reduce", lambda x: x.sum(-1, keepdims=True), _grad_sum, expensive=True),
-        Op("sum_s", "reduce", _sum_s, _grad_sum, expensive=True),
-        Op("softmax", "composite", _softmax, _grad_softmax, expensive=True),
+        Op("sum_last", OpKind.REDUCE, lambda x: x.sum(-1, keepdims=True), _grad_sum, expensive=True),
+        Op("sum_s", OpKind.REDUCE, _sum_s, _grad_sum, expensive=True),
+        Op("softmax", OpKind.COMPOSITE, _softmax, _grad_softmax, expensive=True),
         # addressing
-        Op("slice", "layout", _slice),
-        Op("concat", "layout", lambda *parts: np.concatenate(parts, axis=-1)),
+        Op("slice", OpKind.LAYOUT, _slice),
+        Op("concat", OpKind.LAYOUT, lambda *parts: np.concatenate(parts, axis=-1)),
         # products with weights
-        Op("matmul", "product", _matmul, expensive=True),
+        Op("matmul", OpKind.PRODUCT, _matmul, expensive=True),
     )
 }

@@ -18,7 +18,7 @@ from nmt.rnn.division import Division
 
 
 @dataclass(frozen=True)
-class Block:
+class TimeBlock:
     """Steps [start, stop) of a loop, which are steps [low, high) of the sequence, in opposite order if the loop runs
     backwards."""
 
@@ -72,14 +72,15 @@ class Rows:
         count = -(-self.T * self.B // (self.block_rows or tuning.BLOCK_ROWS))
         return -(-self.T // max(1, count))
 
-    def blocks(self, *, turned: bool) -> list[Block]:
-        """Return the blocks of a pass in the order they are run; `turned`: against the direction of the rows."""
-        backwards, size = self.reverse != turned, self.block_steps
+    def blocks(self, *, backward: bool) -> list[TimeBlock]:
+        """Return the blocks of a pass in the order they are run, in a `backward` pass against the direction of the
+        rows."""
+        backwards, size = self.reverse != backward, self.block_steps
         found = []
         for start in range(0, self.T, max(1, size)):
             stop = min(self.T, start + size)
             low, high = (self.T - stop, self.T - start) if backwards else (start, stop)
-            found.append(Block(start, stop, low, high))
+            found.append(TimeBlock(start, stop, low, high))
         return found
 
     def derived(self, key: Any, make: Callable[[], np.ndarray]) -> np.ndarray:

@@ -11,7 +11,7 @@ from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from nmt.rnn.kernels.cuda.emit_cuda import HEADER
-from nmt.rnn.ops import OPS
+from nmt.rnn.ops import OPS, OpKind
 from tests.devices import ON_GPU
 from tests.oracle import compare
 from tests.rnn import more_cell_cases as more
@@ -58,7 +58,7 @@ def test_every_operation_has_a_meaning_in_a_kernel():
     """A name in an operation's form that the header of generated kernels lacks would show on a GPU alone."""
     header: dict = {}
     exec(HEADER.format(dtype="float32"), header)
-    names = {form.partition("(")[0] for op in OPS.values() if op.kind == "elementwise" and (form := op.code)}
+    names = {form.partition("(")[0] for op in OPS.values() if op.kind is OpKind.ELEMENTWISE and (form := op.code)}
     names = {name for name in names if name.isidentifier()} - {"positive"}  # written as a comparison
     assert names > {"sigmoid", "maximum"}
     assert names <= set(header)

@@ -8,7 +8,7 @@ import pytest
 
 import nmt.rnn.kernels.cuda as package
 from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel, to_ptx
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
 
 SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that GPUs of 9.0 keep for themselves
@@ -23,7 +23,7 @@ def kernels(capability):
     for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         module = importlib.import_module(info.name)
         short = info.name.removeprefix(package.__name__ + ".")
-        found |= {f"{short}: {name}": k for name, k in vars(module).items() if isinstance(k, Kernel)}
+        found |= {f"{short}: {name}": k for name, k in vars(module).items() if isinstance(k, GPUKernel)}
         examples = vars(module).get("example_kernels", dict)()
         chosen = vars(module).get("chosen_kernels", lambda _: {})(capability)
         named = examples if isinstance(examples, dict) else {f"{k.name} {i}": k for i, k in enumerate(examples)}
@@ -75,7 +75,7 @@ def test_cache_knows_what_a_kernel_is_made_of(tmp_path, monkeypatch):
         def kernel(x):
             x[0] = float32(number)
 
-        return Kernel(kernel, (float32[::1],), 32)
+        return GPUKernel(kernel, (float32[::1],), 32)
 
     monkeypatch.setattr(compiler, "store", lambda: Store(tmp_path))
     first = compile_kernel(make(1), (9, 0))

@@ -7,7 +7,7 @@ import pytest
 from numba import cuda, float32, float64, int32, uint32
 
 from nmt.rnn.kernels.cuda.machine_code import ptx
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
 
 pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
 
@@ -43,7 +43,7 @@ def block_sum(x, out, n):
 def test_block_sum(seed):
     x = np.arange(300, dtype=np.float32)
     out = np.zeros(3, np.float32)
-    EmulatedRuntime(seed).launch(Kernel(block_sum, (FLOATS, FLOATS, int32), 128), 3, x, out, 300)
+    EmulatedRuntime(seed).launch(GPUKernel(block_sum, (FLOATS, FLOATS, int32), 128), 3, x, out, 300)
     np.testing.assert_array_equal(out, [x[:128].sum(), x[128:256].sum(), x[256:].sum()])
 
 
@@ -53,14 +53,14 @@ def test_number_types_stay():
         out[1] = y
 
     out = np.zeros(2, np.float64)
-    EmulatedRuntime().launch(Kernel(kernel, (float32, float64, float64[::1]), 1), 1, 0.1, 0.1, out)
+    EmulatedRuntime().launch(GPUKernel(kernel, (float32, float64, float64[::1]), 1), 1, 0.1, 0.1, out)
     assert out[0] == np.exp(np.float32(0.1)) * np.float32(2) != np.exp(0.1) * 2
     assert out[1] == 0.1
 
 
 def refused(function, *arguments, signature=(FLOATS,), threads=32, grid=1, seed=None, cooperative=False):
     with pytest.raises(EmulationError) as caught:
-        EmulatedRuntime(seed).launch(Kernel(function, signature, threads, cooperative=cooperative), grid, *arguments)
+        EmulatedRuntime(seed).launch(GPUKernel(function, signature, threads, cooperative=cooperative), grid, *arguments)
     return str(caught.value)
 
 
@@ -109,7 +109,7 @@ def test_within_a_warp_its_own_barrier_suffices():
         x[t] = s[t ^ 31]
 
     x = np.arange(64, dtype=np.float32)
-    EmulatedRuntime(5).launch(Kernel(kernel, (FLOATS,), 64), 1, x)
+    EmulatedRuntime(5).launch(GPUKernel(kernel, (FLOATS,), 64), 1, x)
     np.testing.assert_array_equal(x, np.arange(64) ^ 31)
 
 
@@ -120,7 +120,7 @@ def test_local_memory_is_poisoned():
         x[0] = a[0] + a[3]
 
     x = np.ones(1, np.float32)
-    EmulatedRuntime().launch(Kernel(kernel, (FLOATS,), 1), 1, x)
+    EmulatedRuntime().launch(GPUKernel(kernel, (FLOATS,), 1), 1, x)
     assert np.isnan(x[0])
 
 
@@ -152,7 +152,7 @@ def test_blocks_wait_for_one_another(seed):
         ptx.add_release(flags, b, uint32(1))
 
     x = np.zeros(6, np.float32)
-    kernel = Kernel(kernel, (FLOATS, WORDS), 1, cooperative=True)
+    kernel = GPUKernel(kernel, (FLOATS, WORDS), 1, cooperative=True)
     EmulatedRuntime(seed).launch(kernel, 6, x, np.zeros(6, np.uint32))
     np.testing.assert_array_equal(x, np.arange(6))
 
@@ -167,7 +167,7 @@ def test_grid_barrier(seed):
         y[i] = x[n - 1 - i]
 
     x, y = np.zeros(8, np.float32), np.zeros(8, np.float32)
-    EmulatedRuntime(seed).launch(Kernel(kernel, (FLOATS, FLOATS, int32), 4, cooperative=True), 2, x, y, 8)
+    EmulatedRuntime(seed).launch(GPUKernel(kernel, (FLOATS, FLOATS, int32), 4, cooperative=True), 2, x, y, 8)
     np.testing.assert_array_equal(y, np.arange(8, 0, -1))
 
 
@@ -208,7 +208,7 @@ def test_tensor_core_products(name, k, bits):
     out = np.zeros((8, 4, 4), np.float32)
     words = np.array([lane[:6] for lane in lanes], np.uint32)
     sums = np.array([lane[6:] for lane in lanes], np.float32)
-    EmulatedRuntime().launch(Kernel(kernel, (WORDS, FLOATS, FLOATS), 32), 1, words, sums, out)
+    EmulatedRuntime().launch(GPUKernel(kernel, (WORDS, FLOATS, FLOATS), 32), 1, words, sums, out)
     made = np.empty((16, 8), np.float32)
     made[:8, 0::2], made[:8, 1::2], made[8:, 0::2], made[8:, 1::2] = np.moveaxis(out, 2, 0)
     np.testing.assert_allclose(made, A @ B + C, rtol=1e-6, atol=1e-6)

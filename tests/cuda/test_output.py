@@ -7,7 +7,7 @@ from nmt.errors import ShapeError
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.device import OutputGradients, OutputLayer
 from nmt.rnn.devices import cpu
-from nmt.rnn.kernels.cuda import output
+from nmt.rnn.kernels.cuda import output_loss
 
 R, H = 5, 6
 
@@ -54,7 +54,7 @@ def test_losses_alone(device):
 
 def test_chunks_of_rows_add_up(device, monkeypatch):
     whole = run(device, np.float64, tied=False)
-    monkeypatch.setattr(output, "chunk_rows", lambda *sizes: 2)
+    monkeypatch.setattr(output_loss, "chunk_rows", lambda *sizes: 2)
     for one, other in zip(whole, run(device, np.float64, tied=False), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel  # noqa: E402
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel  # noqa: E402
 from nmt.rnn.kernels.cuda.persistent import layer, time_loop  # noqa: E402
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS  # noqa: E402
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer  # noqa: E402
@@ -137,7 +137,7 @@ def test_planted_bug_is_caught(cell, direction, name, monkeypatch):
     old, new = MUTANTS[name]
     old = old.replace("{}", " " * (12 if direction == "forward" else 16))
     original = getattr(time_loop, f"{direction}_kernel")
-    broken: list[Kernel] = []
+    broken: list[GPUKernel] = []
     monkeypatch.setattr(
         layer, f"{direction}_kernel", lambda *given: broken.append(mutant(original, *given, old, new)) or broken[-1]
     )

@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numba.core import types
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Size, whole_size
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_size
 from tests.cuda_emulator.memory import Checked, EmulationError, poisoned
 from tests.cuda_emulator.names import Cuda, Math, Ptx, number_type, widen_bfloat16
 from tests.cuda_emulator.schedule import Launch
@@ -42,7 +42,7 @@ class EmulatedRuntime:
     def __init__(self, seed: int | None = None) -> None:
         self.seed, self.launches = seed, 0
 
-    def launch(self, kernel: Kernel, grid: Size, *arguments: Any) -> None:
+    def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
         self.launches += 1
         seed = None if self.seed is None else self.seed * 1_000_003 + self.launches
         launch = Launch(kernel.name, whole_size(grid), kernel.block, kernel.shared_bytes, seed)
@@ -89,7 +89,7 @@ class EmulatedRuntime:
         return function
 
 
-def _arguments(kernel: Kernel, given: tuple[Any, ...]) -> tuple[Any, ...]:
+def _arguments(kernel: GPUKernel, given: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(given) != len(kernel.signature):
         raise EmulationError(f"{kernel.name}: {len(kernel.signature)} arguments, got {len(given)}")
     names = kernel.function.__code__.co_varnames

@@ -21,7 +21,6 @@ from nmt.rnn import (
     tanh,
     weighted_sum,
 )  # fmt: skip
-from nmt.rnn.arrays import array_names
 from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
 
@@ -145,7 +144,7 @@ def check(cell, device=None):
     everyone = list(range(B))
     result = run(everyone, lengths=LENGTHS, training=True, seed=1)
     drawn = result.tape.compiled.step.plan.trace.masks
-    masks = {m.name: result.tape.arrays[array_names.mask(m.name, lasting=m.variational)] for m in drawn}
+    masks = {m.name: result.tape.arrays[m.array] for m in drawn}
     shares = _moved({k: np.zeros_like(a) for k, a in params.items()}, device)
     (d,) = _moved({0: d_y}, device).values()
     found = scan.backward(result.tape, d, _moved(d_final, device), shares)

@@ -21,7 +21,6 @@ from nmt.rnn import (
     Weights,
     interpreter,
 )
-from nmt.rnn.arrays import array_names
 from nmt.rnn.compiler.trace import trace
 
 D, H, M, A, OUT = 5, 7, 6, 4, 11
@@ -204,7 +203,7 @@ def _compiled(case, *, reverse=False, threads=1, seed=3, shares=None, weights_la
 def dropped_in(tape, mask):
     """The dropout mask that a run drew, for the steps as they were given."""
     if mask.variational:
-        return tape.arrays[array_names.mask(mask.name, lasting=True)]
+        return tape.arrays[mask.array]
     drawn = tape.arrays[mask.name]
     return drawn if tape.packing is None else tape.packing.unpack(drawn)
 

@@ -7,7 +7,7 @@ import pytest
 
 from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, ChunkedScan, GRUCell, LSTMCell, Scan, StackCell, Weights
-from nmt.rnn.compiler.program import Product
+from nmt.rnn.compiler.program import PlaceKind, Product
 from tests.rnn import interface_cases as cases
 from tests.rnn import scan_cases
 
@@ -15,13 +15,13 @@ from tests.rnn import scan_cases
 def products(plan):
     """Weights of the products of the backward pass, and of the sums behind it."""
     back = plan.backward
-    found = [s for program in (back.before, back.loop, back.after) for s in program.steps if isinstance(s, Product)]
+    found = [s for program in back.programs.values() for s in program.steps if isinstance(s, Product)]
     return sorted(s.weight.attrs["name"] for s in found), sorted(s.sink.name for s in plan.sinks)
 
 
 def kept(plan):
     """Arrays of the forward pass that the backward pass reads."""
-    return {name for name, place in plan.forward.arrays.items() if place.kind == "seq"}
+    return {name for name, place in plan.forward.arrays.items() if place.kind is PlaceKind.SEQUENCE}
 
 
 # ------------------------------------------------------------ which gradients

@@ -21,9 +21,10 @@ from nmt.rnn import (
     weighted_sum,
 )
 from nmt.rnn.compiler.plan import make_plan
-from nmt.rnn.compiler.program import Product
+from nmt.rnn.compiler.program import PlaceKind, Product
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.graph import topological
+from nmt.rnn.ops import OpKind
 from tests.rnn import scan_cases as cases
 from tests.rnn.scan_cases import CELLS, DECODERS, H
 
@@ -40,7 +41,7 @@ def products(program):
 
 def all_programs(plan):
     passes = [plan.forward] + ([plan.backward] if plan.backward else [])
-    return [program for one in passes for program in (one.before, one.loop, one.after)]
+    return [program for one in passes for program in one.programs.values()]
 
 
 def written(program):
@@ -111,8 +112,13 @@ def test_every_parameter_has_its_gradient_outside_the_loop(name):
     for plan in plans:
         # Whole rows of the weight's gradient, from what lies in memory for every step.
         for placed in plan.sinks:
-            assert placed.right.kind in ("seq", "block", "before", "after")
-            assert placed.left is None or placed.left.kind in ("seq", "block", "before", "after")
+            assert placed.right.kind in (PlaceKind.SEQUENCE, PlaceKind.BLOCK, PlaceKind.BEFORE, PlaceKind.AFTER)
+            assert placed.left is None or placed.left.kind in (
+                PlaceKind.SEQUENCE,
+                PlaceKind.BLOCK,
+                PlaceKind.BEFORE,
+                PlaceKind.AFTER,
+            )
 
 
 # ------------------------------------------------------------ keep or recompute
@@ -124,7 +130,7 @@ def test_the_backward_loop_fills_only_what_outlives_it(name):
     plan = plan_of(CELLS[name]())
     operands = {p.name for s in plan.sinks for p in (s.left, s.right) if p is not None}
     outlive = operands | {p.name for p in plan.d_inputs.values()}
-    assert {p.name for p in written(plan.backward.loop) if p.kind == "seq"} <= outlive
+    assert {p.name for p in written(plan.backward.loop) if p.kind is PlaceKind.SEQUENCE} <= outlive
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -134,7 +140,7 @@ def test_no_array_of_source_places_and_features_is_made_for_every_step(name):
         for program in all_programs(plan):
             for place in written(program):
                 wide = place.source_axis and place.width is not None
-                assert not wide or place.kind == "inv"
+                assert not wide or place.kind is PlaceKind.CONSTANT
 
 
 @pytest.mark.parametrize(
@@ -162,7 +168,7 @@ def test_inference_keeps_nothing(name):
     assert kept(plan) == {}
     later = {s.x.id for s in plan.forward.after.steps if isinstance(s, Product)}
     outlive = {plan.forward.loop.places[i] for i in later if i in plan.forward.loop.places}
-    filled = {p for p in written(plan.forward.loop) if p.kind == "seq"}
+    filled = {p for p in written(plan.forward.loop) if p.kind is PlaceKind.SEQUENCE}
     assert filled <= outlive | set(plan.outputs.values())
 
 
@@ -239,8 +245,8 @@ def test_equal_expressions_are_one_value():
 @pytest.mark.parametrize("name", ["lstm", "gru", "gru_reset_before", "stack"])
 def test_slices_reach_memory(name):
     for v in topological(roots(trace(CELLS[name](), training=True))):
-        assert v.op != "slice" or v.args[0].kind in ("leaf", "product")
-        if v.kind == "elementwise":  # no gate's arithmetic on all gates at once
+        assert v.op != "slice" or v.args[0].kind in (OpKind.LEAF, OpKind.PRODUCT)
+        if v.kind is OpKind.ELEMENTWISE:  # no gate's arithmetic on all gates at once
             assert v.width in (H, cases.OUT, None)
 
 
@@ -261,11 +267,11 @@ def test_dropout_is_only_there_in_training():
 
 @pytest.mark.parametrize("make", [LSTMCell, GRUCell], ids=lambda c: c.__name__)
 def test_sizes_are_no_part_of_the_source(make):
-    from nmt.rnn.kernels.loops.run_cpu import Executable
+    from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 
     keys = set()
     for sizes in ((5, 7), (3, 64), (300, 13)):
-        code = Executable(plan_of(make(*sizes)), np.dtype(np.float32))
+        code = CPUExecutable(plan_of(make(*sizes)), np.dtype(np.float32))
         keys.add((code.forward_module.source, code.backward_module.source))
     assert len(keys) == 1
 

@@ -6,6 +6,7 @@ import pytest
 from nmt.errors import NMTError
 from nmt.rnn import LSTMCell, Scan, StackCell, Weights
 from nmt.rnn.arrays.workspace import Fresh
+from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.scan.memory_forecast import KEPT, piece_bytes, scan_phases
 from tests.oracle import compare
 from tests.rnn import scan_cases as cases
@@ -24,7 +25,7 @@ CHOICES = [
 def kept_numbers(scan):
     """Numbers a row and step that a training run stores besides its states, without source positions."""
     places = scan.plan(True).forward.arrays.values()
-    return sum(place.width or 1 for place in places if place.kind == "seq" and not place.source_axis)
+    return sum(place.width or 1 for place in places if place.kind is PlaceKind.SEQUENCE and not place.source_axis)
 
 
 @pytest.mark.parametrize(("name", "recompute", "keep", "more"), CHOICES)

@@ -8,6 +8,7 @@ import pytest
 from nmt.errors import ShapeError
 from nmt.rnn import AttentionCell, DropConnectCell, LSTMCell, Scan, Weights, tuning
 from nmt.rnn.arrays.workspace import Fresh
+from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.kernels.loops import emit_cpu, run_cpu
 from nmt.rnn.kernels.machine_code import objects as machine_code
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
@@ -107,7 +108,7 @@ def test_recomputing_gates_changes_nothing(name, lengths, monkeypatch):
 @pytest.mark.parametrize("name", cases.RECURRENT)
 def test_recomputing_gates_stores_nothing_but_states(name):
     plans = [Scan(cases.CELLS[name](), recompute=r).plan(True) for r in ("attention", "gates")]
-    kept, again = ([n for n, place in p.forward.arrays.items() if place.kind == "seq"] for p in plans)
+    kept, again = ([n for n, place in p.forward.arrays.items() if place.kind is PlaceKind.SEQUENCE] for p in plans)
     assert again == [] or name == "gru_reset_before"  # r * h is the left side of a weight's gradient
     assert len(again) < len(kept) or not kept
 

@@ -22,7 +22,7 @@ from nmt.rnn.kernels.loops.emit_cpu import emit
 from nmt.rnn.show.__main__ import main
 from nmt.rnn.show.dot import drawn
 from nmt.rnn.show.loading import load_cell
-from nmt.rnn.show.reading import PHASES, works
+from nmt.rnn.show.reading import works
 from nmt.rnn.show.report import Report
 from nmt.rnn.show.text import table, wrap
 from tests.rnn import more_cell_cases as more
@@ -88,7 +88,7 @@ def test_products_are_those_of_the_programs_in_order(name):
     plan = make_plan(trace(CELLS[name](), training=True), training=True)
     for one in (plan.forward, plan.backward):
         found = [(work.phase, work.product.out.id) for work in works(one) if work.product is not None]
-        programs = {phase: getattr(one, phase) for phase in PHASES}
+        programs = one.programs
         assert found == [(k, s.out.id) for k, p in programs.items() for s in p.steps if isinstance(s, Product)]
 
 

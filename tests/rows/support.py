@@ -4,7 +4,7 @@ import numpy as np
 
 from nmt.rnn import Captured, Cell, Param, Scan, State, Weights, tanh
 from nmt.rnn.compiler.plan import make_plan
-from nmt.rnn.compiler.program import Product
+from nmt.rnn.compiler.program import PlaceKind, Product
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.scan import plan_cache as engine
 from tests.oracle import compare, gradients, layers
@@ -71,7 +71,9 @@ def products(program):
 
 def kept(plan):
     """Widths of what the forward pass stores of every step besides the states; None is one number a row."""
-    return [place.width for name, place in plan.forward.arrays.items() if place.kind == "seq" and name != "y"]
+    return [
+        place.width for name, place in plan.forward.arrays.items() if place.kind is PlaceKind.SEQUENCE and name != "y"
+    ]
 
 
 def layer_of(kind, num_layers=1, **options):

@@ -2,15 +2,18 @@
 
 import json
 import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
 from nmt.data.batching.streams import StreamBatches
+from nmt.rnn.devices import cpu
+from nmt.train.distributed.ranks import Ranks
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.optimizer import make_optimizer
-from nmt.train.updates.update import Updater
+from nmt.train.updates.update import GradientSum, Updater
 from tests.model.test_language import build as build_language_model
 from tests.small_models import batch_of, build
 from tests.train.test_resume import assert_same
@@ -167,3 +170,22 @@ def trainer_state(trainer: Trainer):
     from nmt.train.checkpoints.checkpoint import load_checkpoint
 
     return load_checkpoint(trainer.folder / "last.safetensors")[2]["state"]
+
+
+def test_a_group_is_ready_without_others_whose_names_begin_alike():
+    """Only parameters of the group's name, or below it, are added when it is ready."""
+    shapes = dict.fromkeys(("encoder.W", "encoder2.W", "encoder"), (2,))
+    model = SimpleNamespace(device=cpu(), gradient_group=lambda: cpu().group(shapes, np.float32))
+    gradients = GradientSum(model, "float32", Ranks())
+    gradients.begin([None, None])
+    for done in range(2):
+        for array in gradients.arrays_for(done, is_last=done == 1).values():
+            array[...] = 1
+    gradients.ready("encoder")
+    assert {name: array[0] for name, array in gradients.arrays.items()} == {
+        "encoder.W": 2,
+        "encoder2.W": 1,
+        "encoder": 2,
+    }
+    gradients.ready()
+    assert all(array[0] == 2 for array in gradients.arrays.values())

@@ -12,6 +12,7 @@ from nmt.decode.rules.score_rules import Rule
 from nmt.decode.rules.selectors import RuledSelector
 from nmt.overriding import override
 from nmt.rnn.kernels.search.choose import draw_tokens
+from nmt.rnn.kernels.search.search_rules import mix
 
 
 class SamplingSelector(RuledSelector):
@@ -66,14 +67,6 @@ def repeated(beam: Beam, rows: np.ndarray) -> Beam:
         words=beam.words[rows],
         extra={name: v[rows] for name, v in beam.extra.items()},
     )
-
-
-def mix(x: np.ndarray) -> np.ndarray:
-    """Return uint64 numbers hashed by the finaliser of SplitMix64 (Steele et al. 2014, figure 17)."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def sample_keys(src_ids: Sequence[Sequence[int]], seed: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import ConfigError, NMTError
-from nmt.rnn.cell import Cell
+from nmt.rnn.cell import Cell, belongs
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.own_code import make_cell, not_a_maker, own_code
 
@@ -63,7 +63,7 @@ def import_allowed_cells(config: Config, allowed: Sequence[str], where: str) -> 
     """
     allowed = check_allowed(allowed)
     for key, path in named_cells(config).items():
-        if not any(path == name or path.startswith(f"{name}.") for name in allowed):
+        if not belongs(path, allowed):
             module = path.rpartition(".")[0]
             raise ConfigError(
                 f"{where}: {key} must be a cell of nmt or one whose module you allow, got {path}, whose code would "

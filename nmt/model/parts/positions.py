@@ -18,13 +18,18 @@ DEVIATION = 0.1
 """The initial standard deviation of word and position embeddings below convolutions (section 3.5)."""
 
 
+class NormalParam(Param):
+    """An embedding table or the output layer's matrix: drawn from a normal distribution with its `deviation`, whatever
+    the settings say of other matrices."""
+
+
 class Positions:
     """A table of position embeddings, the parameter `name` [N, E]: one row for each of the first N positions; later
     positions share the last row."""
 
     def __init__(self, name: str, count: int, width: int, deviation: float, device: Device) -> None:
         self.name, self.device, self.count = name, device, count
-        self._param = Param((count, width), deviation=deviation)
+        self._param = NormalParam((count, width), deviation=deviation)
 
     def params(self) -> dict[str, Param]:
         """Return the shape of the table."""
@@ -60,11 +65,10 @@ def make_positions(config: ModelConfig, sides: Iterable[str], device: Device) ->
     return found
 
 
-def embedding_deviation(side: EncoderConfig | DecoderConfig) -> float | None:
-    """Return the initial standard deviation of the word embeddings of an encoder or decoder; None if it need not be
-    small.
+def embedding_deviation(side: EncoderConfig | DecoderConfig) -> float:
+    """Return the initial standard deviation of the word embeddings of an encoder or decoder.
 
     Convolutions keep the variance of their input. Large embeddings would sharpen attention before it has learned where
     to attend, and the output with it.
     """
-    return DEVIATION if side.type == "conv" else None
+    return DEVIATION if side.type == "conv" else 1.0

@@ -1,19 +1,7 @@
 """The names of the arrays of a run, by which compiler, kernels and scans refer to the same array.
 
-A run has its arrays in one dictionary; B rows, T steps, S source positions, n features:
-
-    x        inputs [T, B, D]
-    X_name   a further sequence that the cell reads at every step [T, B, n]
-    S_name   the stack of a state [T + 1, B, n]; step t reads one slot and writes the next
-    C_name   a captured array [S, B, n] or [B, n]
-    K_name   another array that is constant over time, numbered by the compiler: a value computed from captured arrays
-             alone or shared by rows, or a dropout mask of all steps [B, n]
-    I_C_name the number of the row of C_name that each row reads [B]; also I_K_name
-    P_name   a parameter that is not the weight of a product
-    N_name   a value that the cell notes [T, B, n]
-    D_name   the gradient of a state in the backward pass [2, B, n], two slots used alternately
-    d_name   the gradient of an input or an output: d_x, d_X_name, d_y, d_N_name
-    dC_name  the gradient of an array that is constant over time; also dK_name
+A run has its arrays in one dictionary. `x` are the inputs [T, B, D]; every other name is made by `ArrayKind.of` or
+`Numbered.of`, and read by `parse`: no other module spells a prefix. B rows, T steps, S source positions, n features.
 
 A name that a cell's author chose always comes after the prefix of its kind, and no array of the compiler has such a
 prefix, so the two cannot collide: scratch is `s12`, a dropout mask that is drawn at every step `mask0`. Leaves of a
@@ -22,65 +10,82 @@ step, and the inputs of the small steps split from it, have the names of their a
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import NamedTuple
+
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
 """Arrays by name; those of a device if the run is on one."""
 
-SEQUENCE, STATE, CAPTURED, CONSTANT, INDEX, PARAMETER, NOTED = "X_", "S_", "C_", "K_", "I_", "P_", "N_"
-STATE_GRADIENT, GRADIENT = "D_", "d_"
+
+class ArrayKind(StrEnum):
+    """Kinds of arrays; the value is the prefix of their names."""
+
+    SEQUENCE = "X_"
+    """A further sequence that the cell reads at every step [T, B, n]."""
+    STATE = "S_"
+    """The stack of a state [T + 1, B, n]; step t reads one slot and writes the next."""
+    CAPTURED = "C_"
+    """A captured array [S, B, n] or [B, n]."""
+    CONSTANT = "K_"
+    """An array of the compiler that is constant over time: a value computed from captured arrays alone or shared by
+    rows, or a dropout mask of all steps [B, n]."""
+    INDEX = "I_"
+    """The number of the row of an array constant over time, C_name or K_name, that each row reads [B]."""
+    PARAMETER = "P_"
+    """A parameter that is not the weight of a product."""
+    NOTED = "N_"
+    """A value that the cell notes [T, B, n]."""
+    STATE_GRADIENT = "D_"
+    """The gradient of a state in the backward pass [2, B, n], two slots used alternately."""
+    GRADIENT = "d_"
+    """The gradient of an input or an output: d_x, d_X_name, d_y, d_N_name."""
+    CONSTANT_GRADIENT = "d"
+    """The gradient of an array that is constant over time: dC_name, dK_name."""
+
+    def of(self, name: str) -> str:
+        """Return the name of the array of this kind for `name`."""
+        return self + name
 
 
-def sequence(name: str) -> str:
-    """Return the name of a further sequence."""
-    return SEQUENCE + name
+class Numbered(StrEnum):
+    """Arrays of the compiler, with a number in their names; the value is the part before it."""
+
+    INVARIANT = "invariant"
+    SHARED = "shared"
+    MASK = "mask"
+    SCRATCH = "s"
+    KEPT = "k"
+    OPERAND = "g"
+    CROSSING = "t"
+
+    def of(self, number: int) -> str:
+        """Return the name of the array with this number, which is the id of a value or counts arrays of the kind."""
+        return f"{self}{number}"
+
+    def names(self, array: str) -> bool:
+        """Return whether `array` is one of these names."""
+        return array.startswith(self) and array[len(self) :].isdecimal()
 
 
-def state(name: str) -> str:
-    """Return the name of a state's stack."""
-    return STATE + name
+class Name(NamedTuple):
+    """The parts of an array's name; `kind` is None for `x` and arrays of the compiler."""
+
+    kind: ArrayKind | None
+    base: str
 
 
-def captured(name: str) -> str:
-    """Return the name of a captured array."""
-    return CAPTURED + name
+_BY_PREFIX = {str(kind): kind for kind in ArrayKind if len(kind) == 2}  # noqa: PLR2004
 
 
-def constant(name: str) -> str:
-    """Return the name of an array of the compiler that is constant over time."""
-    return CONSTANT + name
-
-
-def index(array: str) -> str:
-    """Return the name of the row numbers by which the named constant array is read."""
-    return INDEX + array
-
-
-def mask(name: str, *, lasting: bool) -> str:
-    """Return the name of a dropout mask; `lasting`: one for all steps."""
-    return constant(name) if lasting else name
-
-
-def parameter(name: str) -> str:
-    """Return the name of a parameter."""
-    return PARAMETER + name
-
-
-def noted(name: str) -> str:
-    """Return the name of a value that the cell notes."""
-    return NOTED + name
+def parse(array: str) -> Name:
+    """Return the kind of an array and the name that `ArrayKind.of` was given, a gradient's being that of its array. A
+    gradient of an array that is constant over time has no kind."""
+    kind = _BY_PREFIX.get(array[:2])
+    return Name(kind, array if kind is None else array[2:])
 
 
 def output(name: str) -> str:
     """Return the name of an output's array from the caller's name: `y`, or a noted value."""
-    return name if name == "y" else noted(name)
-
-
-def state_gradient(name: str) -> str:
-    """Return the name of a state's gradient in the backward pass."""
-    return STATE_GRADIENT + name
-
-
-def gradient(array: str) -> str:
-    """Return the name of the gradient of the named array."""
-    return GRADIENT + array
+    return name if name == "y" else ArrayKind.NOTED.of(name)

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nmt.rnn.arrays.array_names import Numbered
 from nmt.rnn.compiler.fuse import build_program
-from nmt.rnn.compiler.phases import assign_phases
-from nmt.rnn.compiler.program import Entry, Place, Product, Program
+from nmt.rnn.compiler.phases import Phase, assign_phases
+from nmt.rnn.compiler.program import Entry, Place, PlaceKind, Product, Program
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value, topological
+from nmt.rnn.ops import OpKind
+
+Carried = tuple[PlaceKind, PlaceKind]
+"""The places in which a step reads and writes what is passed from step to step."""
+STATES: Carried = PlaceKind.BEFORE, PlaceKind.AFTER
+GRADIENTS: Carried = PlaceKind.CARRY, PlaceKind.CARRY_OUT
 
 
 @dataclass
@@ -25,49 +32,54 @@ class Pass:
     after: Program
     arrays: dict[str, Place]
 
+    @property
+    def programs(self) -> dict[Phase, Program]:
+        """Return the programs in order."""
+        return {Phase.BEFORE: self.before, Phase.LOOP: self.loop, Phase.AFTER: self.after}
+
 
 def phases_of(
-    roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str, *, leave_loop: bool = True
-) -> dict[int, str]:
+    roots: list[Entry], known: dict[int, Place], carried: Carried, *, leave_loop: bool = True
+) -> dict[int, Phase]:
     """Return the phase of every value that the roots need; arguments as those of `make_pass`."""
-    if carried == "state":
-        carried_in, out = {v.id for v in trace.states.values()}, "after"
-    else:
-        carried_in = {v.id for v in trace.graph.values if v.op == "cotangent" and v.attrs["name"].startswith("D_")}
-        out = "carry_out"
-    carried_out = [e.value for e in roots if e.place.kind == out]
+    read, written = carried
+    carried_in = {i for i, place in known.items() if place.kind is read}
+    carried_out = [e.value for e in roots if e.place.kind is written]
     return assign_phases([e.value for e in roots], carried_in, carried_out, set(known), leave_loop=leave_loop)
 
 
 def make_pass(
-    roots: list[Entry], known: dict[int, Place], trace: Trace, carried: str, *, leave_loop: bool = True
+    roots: list[Entry], known: dict[int, Place], trace: Trace, carried: Carried, *, leave_loop: bool = True
 ) -> Pass:
     """Split roots into the three phases and build their programs.
 
-    known: places of values that are in memory before the pass. carried: what is passed from step to step, "state" or
-    "cotangent". leave_loop: see `assign_phases`.
+    known: places of values that are in memory before the pass. carried: what is passed from step to step, STATES or
+    GRADIENTS. leave_loop: see `assign_phases`.
     """
-    phases = phases_of(roots, known, trace, carried, leave_loop=leave_loop)
-    by_phase: dict[str, list[Entry]] = {"before": [], "loop": [], "after": []}
+    phases = phases_of(roots, known, carried, leave_loop=leave_loop)
+    by_phase: dict[Phase, list[Entry]] = {phase: [] for phase in Phase}
     for e in roots:  # a carried gradient has two slots only: it is written in the loop, whenever it was computed
-        by_phase["loop" if e.place.kind == "carry_out" else phases.get(e.value.id, "loop")].append(e)
+        by_phase[Phase.LOOP if e.place.kind is PlaceKind.CARRY_OUT else phases.get(e.value.id, Phase.LOOP)].append(e)
     for v in _crossing(roots, by_phase, phases, known):
-        by_phase[phases[v.id]].append(Entry(v, Place("seq", f"t{v.id}", "S" in v.axes, v.width)))
+        by_phase[phases[v.id]].append(
+            Entry(v, Place(PlaceKind.SEQUENCE, Numbered.CROSSING.of(v.id), "S" in v.axes, v.width))
+        )
     places = dict(known)
-    programs = {}
-    for phase, scratch in (("before", "seq"), ("loop", "rows"), ("after", "seq")):
+    programs: dict[Phase, Program] = {}
+    for phase in Phase:
+        scratch = PlaceKind.ROWS if phase is Phase.LOOP else PlaceKind.SEQUENCE
         program = build_program(by_phase[phase], places, scratch, allow_wide=not trace.states)
         programs[phase] = program
-        places |= {i: p for i, p in program.places.items() if p.kind in ("seq", "after")}
-    arrays = {p.name: p for program in programs.values() for p in _written(program) if p.kind == "seq"}
-    return Pass(programs["before"], programs["loop"], programs["after"], arrays)
+        places |= {i: p for i, p in program.places.items() if p.kind in (PlaceKind.SEQUENCE, PlaceKind.AFTER)}
+    arrays = {p.name: p for program in programs.values() for p in _written(program) if p.kind is PlaceKind.SEQUENCE}
+    return Pass(programs[Phase.BEFORE], programs[Phase.LOOP], programs[Phase.AFTER], arrays)
 
 
 def _crossing(
-    roots: list[Entry], by_phase: dict[str, list[Entry]], phases: dict[int, str], known: dict[int, Place]
+    roots: list[Entry], by_phase: dict[Phase, list[Entry]], phases: dict[int, Phase], known: dict[int, Place]
 ) -> list[Value]:
     """Return values that a phase reads and an earlier one computes, except roots, which are stored anyway."""
-    rooted = {e.value.id for e in roots if not e.add and e.place.kind != "carry_out"}
+    rooted = {e.value.id for e in roots if not e.add and e.place.kind is not PlaceKind.CARRY_OUT}
     crossing: dict[int, Value] = {}
 
     def cross(values: list[Value]) -> None:
@@ -79,8 +91,8 @@ def _crossing(
         early = [e.value for e in entries if phases.get(e.value.id, phase) != phase]
         cross([b for v in early for b in _solid(v, phases, known)])
         cross(_borrowed([e.value for e in entries], phase, phases, known))
-    for phase in ("after", "loop"):  # a crossing value may itself read another one
-        cross(_borrowed([v for v in crossing.values() if phases[v.id] == phase], phase, phases, known))
+    for phase in (Phase.AFTER, Phase.LOOP):  # a crossing value may itself read another one
+        cross(_borrowed([v for v in crossing.values() if phases[v.id] is phase], phase, phases, known))
     return list(crossing.values())
 
 
@@ -95,22 +107,22 @@ def _written(program: Program) -> list[Place]:
     return places
 
 
-def _borrowed(roots: list[Value], phase: str, phases: dict[int, str], known: dict[int, Place]) -> list[Value]:
+def _borrowed(roots: list[Value], phase: Phase, phases: dict[int, Phase], known: dict[int, Place]) -> list[Value]:
     """Return values of an earlier phase that `roots` read and that must therefore be in memory."""
     found: dict[int, Value] = {}
     for v in topological(roots, stop=set(known)):
         if v.id in known or phases.get(v.id) != phase:
             continue
         for a in v.args:
-            if a.id in known or a.kind == "leaf" or phases[a.id] == phase:
+            if a.id in known or a.kind is OpKind.LEAF or phases[a.id] == phase:
                 continue
             for b in _solid(a, phases, known):
                 found[b.id] = b
     return list(found.values())
 
 
-def _solid(v: Value, phases: dict[int, str], known: dict[int, Place]) -> list[Value]:
+def _solid(v: Value, phases: dict[int, Phase], known: dict[int, Place]) -> list[Value]:
     """Return `v`, or its base where it is only a slice: a slice needs no buffer of its own."""
     if v.op == "slice":
-        return [] if v.args[0].id in known or v.args[0].kind == "leaf" else [v.args[0]]
+        return [] if v.args[0].id in known or v.args[0].kind is OpKind.LEAF else [v.args[0]]
     return [v]

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 from nmt.errors import ShapeError
-from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program, RowWork
+from nmt.rnn.arrays.array_names import Numbered
+from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program, RowWork
 from nmt.rnn.graph import Value
+from nmt.rnn.ops import OpKind
 
 Space = tuple[bool, int | None]
 
@@ -24,22 +26,29 @@ def is_wide(v: Value) -> bool:
 
 def space_of(v: Value) -> Space:
     """Return the loops needed to compute a value; a reduction loops over its argument's axes."""
-    source = v.args[0] if v.kind == "reduce" else v
+    source = v.args[0] if v.kind is OpKind.REDUCE else v
     return ("S" in source.axes, source.width)
 
 
-def build_program(roots: list[Entry], places: dict[int, Place], scratch: str, allow_wide: bool = False) -> Program:
+def build_program(
+    roots: list[Entry], places: dict[int, Place], scratch: PlaceKind, allow_wide: bool = False
+) -> Program:
     """Schedule `roots`.
 
-    `places` holds the values in memory before; new buffers are of kind `scratch` ("rows" or "seq"). `allow_wide`
+    `places` holds the values in memory before; new buffers are of kind `scratch` (ROWS or SEQUENCE). `allow_wide`
     permits buffers with both a source and a feature axis, which is acceptable for values computed once, not for every
     step.
     """
     return _Builder(dict(places), scratch, allow_wide).build(roots)
 
 
+def _row_scratch(v: Value) -> PlaceKind:
+    """Return the scratch of one row that holds a value."""
+    return PlaceKind.ROW if "S" in v.axes or v.width is not None else PlaceKind.LOCAL
+
+
 class _Builder:
-    def __init__(self, places: dict[int, Place], scratch: str, allow_wide: bool) -> None:
+    def __init__(self, places: dict[int, Place], scratch: PlaceKind, allow_wide: bool) -> None:
         self.outside = frozenset(places)
         self.places = places
         self.scratch, self.allow_wide = scratch, allow_wide
@@ -50,8 +59,8 @@ class _Builder:
 
     def build(self, roots: list[Entry]) -> Program:
         # A carried gradient may be needed after the loop too: its slot is overwritten, a stored copy stays.
-        stored = {e.value.id for e in roots if e.place.kind != "carry_out"}
-        roots = sorted(roots, key=lambda e: e.place.kind == "carry_out" and e.value.id in stored)
+        stored = {e.value.id for e in roots if e.place.kind is not PlaceKind.CARRY_OUT}
+        roots = sorted(roots, key=lambda e: e.place.kind is PlaceKind.CARRY_OUT and e.value.id in stored)
         for entry in roots:
             if entry.value.id not in self.places and not entry.add and entry.offset == 0 and entry.value.op != "const":
                 self.places[entry.value.id] = entry.place
@@ -72,16 +81,16 @@ class _Builder:
 
     def level(self, v: Value) -> int:
         """Return the number of rounds of products that must be finished before `v` can be computed."""
-        if v.id in self.outside or v.kind == "leaf":
+        if v.id in self.outside or v.kind is OpKind.LEAF:
             return 0
         if v.id not in self._levels:
-            levels = [self.level(a) + (a.kind == "product" and a.id not in self.outside) for a in v.args]
+            levels = [self.level(a) + (a.kind is OpKind.PRODUCT and a.id not in self.outside) for a in v.args]
             self._levels[v.id] = max(levels, default=0)
         return self._levels[v.id]
 
     def _root(self, entry: Entry) -> None:
         v = entry.value
-        if v.kind == "product" and v.id not in self.outside:
+        if v.kind is OpKind.PRODUCT and v.id not in self.outside:
             if v.id not in self.roots:
                 self.roots[v.id] = self.level(v)
                 self._product(v)
@@ -100,24 +109,24 @@ class _Builder:
                 self._walk(part, level)
                 offset += part.width or 0
         else:
-            if entry.add and v.kind in ("reduce", "composite"):  # complete only after its own nest
-                self._require(v, "row" if "S" in v.axes or v.width is not None else "local")
+            if entry.add and v.kind in (OpKind.REDUCE, OpKind.COMPOSITE):  # complete only after its own nest
+                self._require(v, _row_scratch(v))
             self.entries[level].append(entry)
             self._walk(v, level, top=True)
 
     def _product(self, v: Value) -> None:
         x = v.args[0]
-        if "S" in x.axes and self.scratch == "rows":
+        if "S" in x.axes and self.scratch is PlaceKind.ROWS:
             raise ShapeError(
                 "matmul: inside the time loop the left side must have no source axis; take it from a captured array"
             )
-        base = x.args[0] if x.op == "slice" else x
+        base, _ = x.span
         self._require(base)
         self.products[self.level(v)].append(Product(v, x))
 
-    def _require(self, v: Value, kind: str | None = None) -> None:
+    def _require(self, v: Value, kind: PlaceKind | None = None) -> None:
         """Allocate a buffer for `v`, unless it is in memory."""
-        if v.id in self.outside or v.id in self.roots or v.kind == "leaf":
+        if v.id in self.outside or v.id in self.roots or v.kind is OpKind.LEAF:
             return
         kind = kind or self.scratch
         if v.id not in self.places:
@@ -126,20 +135,20 @@ class _Builder:
 
     def _walk(self, v: Value, level: int, top: bool = False) -> None:
         """Visit the operands of an expression of `level`; those that cannot be inlined become roots."""
-        if v.id in self.outside or v.kind == "leaf":
+        if v.id in self.outside or v.kind is OpKind.LEAF:
             return
         if not top:
             earlier = self.level(v) < level
-            if v.kind == "product" or (v.op == "concat") or (earlier and v.rule.expensive and not is_wide(v)):
+            if v.kind is OpKind.PRODUCT or (v.op == "concat") or (earlier and v.rule.expensive and not is_wide(v)):
                 self._require(v)
                 return
             if v.id in self.roots and self.level(v) == level:
                 return
-            if v.kind in ("reduce", "composite"):
-                self._require(v, "row" if "S" in v.axes or v.width is not None else "local")
+            if v.kind in (OpKind.REDUCE, OpKind.COMPOSITE):
+                self._require(v, _row_scratch(v))
                 return
         if v.op == "softmax":
-            self._require(v.args[0], "row")
+            self._require(v.args[0], PlaceKind.ROW)
         for a in v.args:
             self._walk(a, level)
 
@@ -150,11 +159,11 @@ class _Builder:
         """
         pending = [v for e in self.entries[level] for v in self._operands(e)]
         for product in self.products[level]:
-            base = product.x.args[0] if product.x.op == "slice" else product.x
+            base, _ = product.x.span
             self._promote(base)
         while pending:
             v = pending.pop()
-            if v.id in self.outside or v.kind == "leaf" or self.roots.get(v.id) == level:
+            if v.id in self.outside or v.kind is OpKind.LEAF or self.roots.get(v.id) == level:
                 continue
             if v.id in self.roots:
                 self._promote(v)
@@ -163,17 +172,17 @@ class _Builder:
 
     def _promote(self, v: Value) -> None:
         old = self.places.get(v.id)
-        if old is None or v.id in self.outside or old.kind not in ("row", "local"):
+        if old is None or v.id in self.outside or old.kind not in (PlaceKind.ROW, PlaceKind.LOCAL):
             return
         new = self.places[v.id] = self._scratch(v, self.scratch)
         row = self.entries[self.level(v)]
         row[:] = [Entry(e.value, new, e.offset, e.add) if e.place == old else e for e in row]
 
-    def _scratch(self, v: Value, kind: str) -> Place:
+    def _scratch(self, v: Value, kind: PlaceKind) -> Place:
         """Return a new place in memory for a value."""
-        if is_wide(v) and kind != "row" and not self.allow_wide:
+        if is_wide(v) and kind is not PlaceKind.ROW and not self.allow_wide:
             raise ShapeError(f"step: {v} would need a buffer of its own for every source position; reduce it first")
-        return Place(kind, f"s{v.id}", "S" in v.axes, v.width)
+        return Place(kind, Numbered.SCRATCH.of(v.id), "S" in v.axes, v.width)
 
     # ------------------------------------------------------------ nests of one level
 
@@ -194,7 +203,7 @@ class _Builder:
         """Compute what several nests of a level need in a nest before them."""
         while shared := self._shared(level, self._stages(level)):
             for v in shared:
-                self._require(v, "row" if "S" in v.axes or v.width is not None else "local")
+                self._require(v, _row_scratch(v))
 
     def _operands(self, entry: Entry) -> list[Value]:
         """Return the values an entry reads first: its value's arguments, or the value itself if it is in memory."""
@@ -202,7 +211,7 @@ class _Builder:
 
     def _computed(self, v: Value, entry: Entry) -> bool:
         """Return whether this entry computes its value (the first of its level) rather than copying it from memory."""
-        return v.id not in self.outside and v.kind != "leaf" and self.places.get(v.id) == entry.place
+        return v.id not in self.outside and v.kind is not OpKind.LEAF and self.places.get(v.id) == entry.place
 
     def _reads(self, entry: Entry, level: int) -> list[Value]:
         """Return roots of the same level that an entry's expression reads."""
@@ -210,7 +219,7 @@ class _Builder:
         pending = self._operands(entry)
         while pending:
             v = pending.pop()
-            if v.id in self.outside or v.kind in ("leaf", "product"):
+            if v.id in self.outside or v.kind in (OpKind.LEAF, OpKind.PRODUCT):
                 continue
             if v.id in self.roots:
                 if self.roots[v.id] == level:
@@ -228,13 +237,13 @@ class _Builder:
             mine = space_of(entry.value) if computed else ("S" in entry.value.axes, entry.value.width)
             stage = 0
             for v in self._reads(entry, level):
-                apart = (
-                    v.kind in ("reduce", "composite")
+                needs_own_nest = (
+                    v.kind in (OpKind.REDUCE, OpKind.COMPOSITE)
                     or v.op == "concat"
                     or space_of(v) != mine
                     or entry.value.op == "softmax"
                 )
-                stage = max(stage, self._stage_of(v, level, of_value) + apart)
+                stage = max(stage, self._stage_of(v, level, of_value) + needs_own_nest)
             stages[id(entry)] = stage
             if computed:
                 of_value[entry.value.id] = stage
@@ -260,7 +269,7 @@ class _Builder:
             pending = self._operands(entry)
             while pending:
                 v = pending.pop()
-                if v.id in self.outside or v.kind in ("leaf", "product") or v.id in self.roots:
+                if v.id in self.outside or v.kind in (OpKind.LEAF, OpKind.PRODUCT) or v.id in self.roots:
                     continue
                 if v.rule.expensive and not is_wide(v):
                     users[v.id].add((stages[id(entry)], mine))

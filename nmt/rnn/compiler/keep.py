@@ -15,6 +15,7 @@ from typing import Literal
 from nmt.errors import NMTError
 from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.graph import Value, topological
+from nmt.rnn.ops import OpKind
 
 Recompute = Literal["attention", "gates"]
 """The values that the backward pass recomputes: only those of source positions x features, or activations too."""
@@ -37,19 +38,19 @@ def choose_kept(
     `operands` are the values that products over all steps read, so they must be in memory as they are. `named`: values
     with an explicit decision, and that decision. Raises NMTError where one of them cannot be recomputed.
     """
-    kept = {v.id: v for v, keep in named.values() if keep and v.kind != "leaf" and v.id not in available}
-    anew = {v.id: name for name, (v, keep) in named.items() if not keep}
+    kept = {v.id: v for v, keep in named.values() if keep and v.kind is not OpKind.LEAF and v.id not in available}
+    recomputed = {v.id: name for name, (v, keep) in named.items() if not keep}
 
     def there(v: Value) -> bool:
-        return v.kind == "leaf" or v.id in available or v.id in kept
+        return v.kind is OpKind.LEAF or v.id in available or v.id in kept
 
     def reachable(v: Value, again: bool = recompute == "gates") -> bool:
         if there(v):
             return True
-        again = again or v.id in anew
-        if again and v.kind == "product":
+        again = again or v.id in recomputed
+        if again and v.kind is OpKind.PRODUCT:
             return reachable(v.args[0], again)
-        cheap = v.kind in ("elementwise", "layout") and (again or not v.rule.expensive) and v.op != "concat"
+        cheap = v.kind in (OpKind.ELEMENTWISE, OpKind.LAYOUT) and (again or not v.rule.expensive) and v.op != "concat"
         return cheap and all(reachable(a, again) for a in v.args)
 
     def ensure(v: Value) -> None:
@@ -58,20 +59,21 @@ def choose_kept(
         if is_wide(v):
             for a in v.args:
                 ensure(a)
-        elif v.op == "slice" and v.args[0].kind != "product":
+        elif v.op == "slice" and v.args[0].kind is not OpKind.PRODUCT:
             ensure(v.args[0])
         else:
             store(v)
 
     def store(v: Value) -> None:
-        if v.id in anew:
+        if v.id in recomputed:
+            name = recomputed[v.id]
             raise NMTError(
-                f"keep: {anew[v.id]} must be True, for it reads a sum over units or positions, got False; leave it out"
+                f"keep: {name} must be True, for it reads a sum over units or positions, got False; leave it out"
             )
         kept[v.id] = v
 
     for v in operands:
-        if v.id < num_forward and not there(v) and not ((recompute == "gates" or v.id in anew) and reachable(v)):
+        if v.id < num_forward and not there(v) and not ((recompute == "gates" or v.id in recomputed) and reachable(v)):
             store(v)
     needed = _read_backward(backward_roots, num_forward, available)
     for v in sorted(needed, key=lambda v: (not v.rule.expensive, v.id)):
@@ -87,9 +89,9 @@ def _read_backward(backward_roots: list[Value], num_forward: int, available: set
     needed: dict[int, Value] = {}
     for v in topological(backward_roots, stop=available):
         for a in v.args if v.id >= num_forward and v.id not in available else ():
-            if a.id < num_forward and a.kind != "leaf":
+            if a.id < num_forward and a.kind is not OpKind.LEAF:
                 needed[a.id] = a
     for root in backward_roots:
-        if root.id < num_forward and root.kind != "leaf":
+        if root.id < num_forward and root.kind is not OpKind.LEAF:
             needed[root.id] = root
     return list(needed.values())

@@ -10,13 +10,16 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from nmt.rnn.arrays.array_names import Numbered
 from nmt.rnn.compiler.differentiate import Sink
-from nmt.rnn.compiler.direction import Pass, make_pass, phases_of
+from nmt.rnn.compiler.direction import GRADIENTS, STATES, Pass, make_pass, phases_of
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
-from nmt.rnn.compiler.program import Entry, Place, Product, in_block, outlasting, with_places
+from nmt.rnn.compiler.phases import Phase
+from nmt.rnn.compiler.program import Entry, Place, PlaceKind, Product, in_block, outlasting, with_places
 from nmt.rnn.compiler.roots import backward_roots, cotangent_places, forward_roots, leaf_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
+from nmt.rnn.ops import OpKind
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def make_plan(
     given = leaf_places(trace)
     roots, outputs = forward_roots(trace)
     if not training:
-        alone = make_pass(roots, given, trace, "state", leave_loop=not single_step)
+        alone = make_pass(roots, given, trace, STATES, leave_loop=not single_step)
         return Plan(trace, _in_blocks(alone, {p.name for p in outputs.values()}), outputs)
     num_forward = len(trace.graph.values)
     received = frozenset(trace.outputs if receives is None else receives)
@@ -102,13 +105,13 @@ def make_plan(
     named = {name: (trace.named[name], kept) for name, kept in keep}
     needed = [e.value for e in back.roots] + operands
     kept = choose_kept(needed, operands, num_forward, written, recompute, named)
-    roots += [_stored("k", v) for v in kept]
-    forward = make_pass(roots, given, trace, "state")
+    roots += [_stored(Numbered.KEPT, v) for v in kept]
+    forward = make_pass(roots, given, trace, STATES)
     lasting = {e.value.id for e in roots}
     left = {i: p for i, p in _left_by(forward).items() if not lasting_alone or i in lasting}
     found = given | cotangent_places(trace) | left
-    back.roots += [_stored("g", v) for v in operands if v.id not in found]
-    backward = make_pass(back.roots, found, trace, "cotangent")
+    back.roots += [_stored(Numbered.OPERAND, v) for v in operands if v.id not in found]
+    backward = make_pass(back.roots, found, trace, GRADIENTS)
     sinks = _placed(back.sinks, found | _all_places(backward))
     forward = _in_blocks(forward, {p.name for p in outputs.values()} | _read(backward, sinks, found))
     backward = _in_blocks(backward, {p.name for p in back.d_inputs.values()})
@@ -126,18 +129,18 @@ def _operands(sinks: list[Sink]) -> list[Value]:
     from its whole.
     """
     values = [v for s in sinks for v in (s.left, s.right) if v is not None]
-    return list({_base(v).id: _base(v) for v in values}.values())
+    return list({v.span[0].id: v.span[0] for v in values}.values())
 
 
 def _hoisted_products(roots: list[Entry], given: dict[int, Place], trace: Trace) -> set[int]:
     """Return products that a forward pass computes before its loop: they are stored for every step in any case."""
-    phases = phases_of(roots, given, trace, "state")
-    return {i for i, phase in phases.items() if phase == "before" and trace.graph.values[i].kind == "product"}
+    phases = phases_of(roots, given, STATES)
+    return {i for i, phase in phases.items() if phase is Phase.BEFORE and trace.graph.values[i].kind is OpKind.PRODUCT}
 
 
-def _stored(letter: str, v: Value) -> Entry:
+def _stored(kind: Numbered, v: Value) -> Entry:
     """Return a value as a root with a separate array, one entry per step, named after its id."""
-    return Entry(v, Place("seq", f"{letter}{v.id}", "S" in v.axes, v.width))
+    return Entry(v, Place(PlaceKind.SEQUENCE, kind.of(v.id), "S" in v.axes, v.width))
 
 
 def _all_places(one: Pass) -> dict[int, Place]:
@@ -146,22 +149,23 @@ def _all_places(one: Pass) -> dict[int, Place]:
 
 def _left_by(one: Pass) -> dict[int, Place]:
     """Return the places of the values that a pass has stored for every step."""
-    return {i: p for i, p in _all_places(one).items() if p.kind in ("seq", "after")}
+    return {i: p for i, p in _all_places(one).items() if p.kind in (PlaceKind.SEQUENCE, PlaceKind.AFTER)}
 
 
 def _placed(sinks: list[Sink], places: dict[int, Place]) -> list[PlacedSink]:
     """Return the sinks with the places of their operands."""
     placed = []
     for s in sinks:
-        left, left_offset = _span(s.left, places) if s.left is not None else (None, 0)
-        placed.append(PlacedSink(s, left, left_offset, *_span(s.right, places)))
+        (left, left_offset), (right, right_offset) = s.left.span if s.left else (None, 0), s.right.span
+        place = None if left is None else places[left.id]
+        placed.append(PlacedSink(s, place, left_offset, places[right.id], right_offset))
     return placed
 
 
 def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[str]:
     """Return names of the arrays of an earlier pass (`before`: places by value) that a pass and its sinks may read."""
     pending = [v for s in sinks for v in (s.sink.left, s.sink.right) if v is not None]
-    for program in (one.before, one.loop, one.after):
+    for program in one.programs.values():
         for step in program.steps:
             if isinstance(step, Product):
                 pending.append(step.x)
@@ -199,7 +203,7 @@ def _in_blocks(one: Pass, outliving: set[str]) -> Pass:
 
 
 def _moved(one: Pass, move: Callable[[Place], Place]) -> Pass:
-    before, loop, after = (with_places(program, move) for program in (one.before, one.loop, one.after))
+    before, loop, after = (with_places(program, move) for program in one.programs.values())
     return Pass(before, loop, after, {name: move(place) for name, place in one.arrays.items()})
 
 
@@ -208,11 +212,3 @@ def _sink_in_block(placed: PlacedSink, one: Pass) -> PlacedSink:
         return place and one.arrays.get(place.name, place)
 
     return replace(placed, left=moved(placed.left), right=one.arrays.get(placed.right.name, placed.right))
-
-
-def _base(v: Value) -> Value:
-    return v.args[0] if v.op == "slice" else v
-
-
-def _span(v: Value, places: dict[int, Place]) -> tuple[Place, int]:
-    return places[_base(v).id], v.attrs["start"] if v.op == "slice" else 0

@@ -8,26 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 
 from nmt.rnn.graph import Value
 
 
+class PlaceKind(Enum):
+    """Kinds of places, and the shapes of the values there."""
+
+    SEQUENCE = auto()
+    """[T, (S,) B, width]: one entry per step."""
+    BLOCK = auto()
+    """[steps, (S,) B, width]: the same for the steps of one block of time; not read outside a pass."""
+    BEFORE = auto()
+    """The state stack [T + 1, B, width], the slot before the step."""
+    AFTER = auto()
+    """The state stack, the slot after the step."""
+    CARRY = auto()
+    """[2, B, width]: gradient of a state, the slot that is read."""
+    CARRY_OUT = auto()
+    """Gradient of a state, the other slot, which is written."""
+    CONSTANT = auto()
+    """[(S,) B, width]: constant over time; also its gradient, which is accumulated."""
+    PARAMETER = auto()
+    """[width]."""
+    ROWS = auto()
+    """[rows, width]: scratch of one step."""
+    ROW = auto()
+    """[(S,) width]: scratch of one row."""
+    LOCAL = auto()
+    """One number of one row."""
+
+
 @dataclass(frozen=True)
 class Place:
-    """The place where a value is stored. kind:
+    """The place where a value is stored."""
 
-    `seq`     [T, (S,) B, width] one entry per step
-    `block`   [steps, (S,) B, width] the same for the steps of one block of time: not read outside a pass
-    `before`, `after`  the state stack [T + 1, B, width], the slot before and after the step
-    `carry`   [2, B, width] gradient of a state: read from one slot; `carry_out` writes the other
-    `inv`     [(S,) B, width] constant over time; also its gradient, which is accumulated
-    `param`   [width]
-    `rows`    [rows, width] scratch of one step
-    `row`     [(S,) width] scratch of one row
-    `local`   one number of one row
-    """
-
-    kind: str
+    kind: PlaceKind
     name: str
     source_axis: bool
     width: int | None
@@ -88,13 +105,13 @@ class Program:
 
 def in_block(place: Place, names: Collection[str]) -> Place:
     """Return the place, in memory of a block of time if its name is among `names`."""
-    return replace(place, kind="block") if place.kind == "seq" and place.name in names else place
+    return replace(place, kind=PlaceKind.BLOCK) if place.kind is PlaceKind.SEQUENCE and place.name in names else place
 
 
 def outlasting(place: Place, names: Collection[str]) -> Place:
     """Return the place, in memory that outlives its block of time if its name is among `names`; the inverse of
     `in_block`."""
-    return replace(place, kind="seq") if place.kind == "block" and place.name in names else place
+    return replace(place, kind=PlaceKind.SEQUENCE) if place.kind is PlaceKind.BLOCK and place.name in names else place
 
 
 def with_places(program: Program, move: Callable[[Place], Place]) -> Program:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.compiler.differentiate import Sink, differentiate
-from nmt.rnn.compiler.program import Entry, Place
+from nmt.rnn.compiler.program import Entry, Place, PlaceKind
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
+from nmt.rnn.ops import OpKind
 
 
 def leaf_places(trace: Trace) -> dict[int, Place]:
@@ -21,13 +22,13 @@ def leaf_places(trace: Trace) -> dict[int, Place]:
     for name, v in trace.leaves.items():
         wide = "S" in v.axes
         if v.op == "input":
-            places[v.id] = Place("seq", name, wide, v.width)
+            places[v.id] = Place(PlaceKind.SEQUENCE, name, wide, v.width)
         elif v.op == "state":
-            places[v.id] = Place("before", name, False, v.width)
+            places[v.id] = Place(PlaceKind.BEFORE, name, False, v.width)
         elif v.op == "captured":
-            places[v.id] = Place("inv", name, wide, v.width)
+            places[v.id] = Place(PlaceKind.CONSTANT, name, wide, v.width)
         elif v.op == "param" and "rows" not in v.attrs:
-            places[v.id] = Place("param", name, False, v.width)
+            places[v.id] = Place(PlaceKind.PARAMETER, name, False, v.width)
     return places
 
 
@@ -38,7 +39,8 @@ def cotangent_places(trace: Trace) -> dict[int, Place]:
     for v in trace.graph.values:
         if v.op == "cotangent":
             name = v.attrs["name"]
-            kind = "carry" if name.startswith("D_") else "seq"
+            is_carried = parse(name).kind is ArrayKind.STATE_GRADIENT
+            kind = PlaceKind.CARRY if is_carried else PlaceKind.SEQUENCE
             places[v.id] = Place(kind, name, "S" in v.axes, v.width)
     return places
 
@@ -48,9 +50,14 @@ def forward_roots(trace: Trace) -> tuple[list[Entry], dict[str, Place]]:
 
     New states go into the slot after the step, outputs into separate arrays; an output that is a state has its place.
     """
-    roots = [Entry(_written_by_row(v), Place("after", f"S_{name}", False, v.width)) for name, v in trace.new.items()]
-    slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind != "leaf"}
-    outputs = {k: slots.get(v.id) or Place("seq", k, "S" in v.axes, v.width) for k, v in trace.outputs.items()}
+    roots = [
+        Entry(_written_by_row(v), Place(PlaceKind.AFTER, ArrayKind.STATE.of(name), False, v.width))
+        for name, v in trace.new.items()
+    ]
+    slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind is not OpKind.LEAF}
+    outputs = {
+        k: slots.get(v.id) or Place(PlaceKind.SEQUENCE, k, "S" in v.axes, v.width) for k, v in trace.outputs.items()
+    }
     return roots + [Entry(v, outputs[k]) for k, v in trace.outputs.items() if v.id not in slots], outputs
 
 
@@ -59,11 +66,11 @@ def _written_by_row(v: Value) -> Value:
 
     A product writes all rows up to the last active one, but a state's slot may be written for active rows only.
     """
-    return v.graph._make("expand", (v,), v.axes, v.width, {}) if v.kind == "product" else v
+    return v.graph._make("expand", (v,), v.axes, v.width, {}) if v.kind is OpKind.PRODUCT else v
 
 
 @dataclass
-class Backward:
+class BackwardRoots:
     """The roots of the backward direction, the sums that are gradients of parameters, and the places of gradients of
     inputs and captured arrays by the arrays' names. `gradients` maps the id of a value to its gradient."""
 
@@ -80,31 +87,37 @@ def _cotangent(trace: Trace, name: str, v: Value) -> Value:
     return trace.graph._make("expand", (leaf,), leaf.axes, leaf.width, {})
 
 
-def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collection[str]) -> Backward:
+def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collection[str]) -> BackwardRoots:
     """Differentiate a step, in its own graph.
 
     Gradients of the states before it, and of the leaves named in `needs` (None: all but masks), from the outputs named
     in `receives` and all new states.
     """
     graph = trace.graph
-    masks = {array_names.mask(m.name, lasting=m.variational) for m in trace.masks}
-    outputs = [(v, _cotangent(trace, f"d_{k}", v)) for k, v in trace.outputs.items() if k in receives]
-    outputs += [(v, _cotangent(trace, f"D_{name}", v)) for name, v in trace.new.items()]
+    masks = {m.array for m in trace.masks}
+    outputs = [(v, _cotangent(trace, ArrayKind.GRADIENT.of(k), v)) for k, v in trace.outputs.items() if k in receives]
+    outputs += [(v, _cotangent(trace, ArrayKind.STATE_GRADIENT.of(name), v)) for name, v in trace.new.items()]
     needed = {k: v for k, v in trace.leaves.items() if k not in masks and (needs is None or k in needs)}
     captured = {k: v for k, v in needed.items() if v.op == "captured"}
     wanted = {v.id for v in (*trace.states.values(), *needed.values())}
     gradients, sinks = differentiate(outputs, wanted)
-    back = Backward([], sinks, {}, {}, gradients)
+    back = BackwardRoots([], sinks, {}, {}, gradients)
     for name, v in trace.states.items():
         zero = graph.apply("expand", graph.const(0.0), axes=("B",), width=v.width)
-        back.roots.append(Entry(gradients.get(v.id, zero), Place("carry_out", f"D_{name}", False, v.width)))
+        back.roots.append(
+            Entry(
+                gradients.get(v.id, zero), Place(PlaceKind.CARRY_OUT, ArrayKind.STATE_GRADIENT.of(name), False, v.width)
+            )
+        )
     for name, v in trace.inputs.items():
         if name in needed and v.id in gradients:
-            back.d_inputs[name] = Place("seq", f"d_{name}", "S" in v.axes, v.width)
+            back.d_inputs[name] = Place(PlaceKind.SEQUENCE, ArrayKind.GRADIENT.of(name), "S" in v.axes, v.width)
             back.roots.append(Entry(gradients[v.id], back.d_inputs[name]))
     for name, v in captured.items():
         if v.id in gradients:
-            back.d_captured[name] = Place("inv", f"d{name}", "S" in v.axes, v.width)
+            back.d_captured[name] = Place(
+                PlaceKind.CONSTANT, ArrayKind.CONSTANT_GRADIENT.of(name), "S" in v.axes, v.width
+            )
             back.roots += [Entry(term, back.d_captured[name], add=True) for term in _terms(gradients[v.id])]
     return back
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import ArrayKind, Numbered
 from nmt.rnn.compiler.trace import Trace, cut_out, small_step
 from nmt.rnn.graph import Value, topological
+from nmt.rnn.ops import OpKind
 
 
 @dataclass
@@ -28,7 +29,7 @@ class Shared:
 def cut_shared(whole: Trace) -> Shared:
     """Split a step without dropout; the results are bit-identical, since sums are not reordered."""
     frontier = _frontier([*whole.outputs.values(), *whole.new.values()])
-    names = {array_names.constant(f"shared{n}"): (v, of) for n, (v, of) in enumerate(frontier)}
+    names = {ArrayKind.CONSTANT.of(Numbered.SHARED.of(n)): (v, of) for n, (v, of) in enumerate(frontier)}
     step = cut_out(whole, {k: v for k, (v, _) in names.items()})
     used = {v.id for v in topological([*step.outputs.values(), *step.new.values()])}
     gathered = {k for k, v in step.leaves.items() if v.op in ("input", "state") and v.id in used}
@@ -53,7 +54,7 @@ def _frontier(roots: list[Value]) -> list[tuple[Value, str]]:
     for v in topological(roots):
         own = {v.op} if v.op in ("input", "state", "captured") else set[str]()
         sources[v.id] = own.union(*(sources[a.id] for a in v.args))
-        if v.kind == "product" or any(a.id in multiplied for a in v.args):
+        if v.kind is OpKind.PRODUCT or any(a.id in multiplied for a in v.args):
             multiplied.add(v.id)
         for a in v.args:
             alone = sources[a.id]

@@ -11,10 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import ArrayKind, Numbered
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State
 from nmt.rnn.compiler.declared import Declared
 from nmt.rnn.graph import Graph, Value, topological
+from nmt.rnn.ops import OpKind
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class Mask:
     width: int
     rate: float
     variational: bool
+
+    @property
+    def array(self) -> str:
+        """Return the name of the mask's array."""
+        return ArrayKind.CONSTANT.of(self.name) if self.variational else self.name
 
 
 @dataclass
@@ -83,8 +89,8 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
     declared = Declared(cell)
     params = {name: _param(graph, name, param) for name, param in declared.params.items()}
     captured = {name: _captured(graph, name, one) for name, one in declared.captured.items()}
-    leaves = {array_names.parameter(name): v for name, v in params.items()}
-    leaves |= {array_names.captured(name): v for name, v in captured.items()}
+    leaves = {ArrayKind.PARAMETER.of(name): v for name, v in params.items()}
+    leaves |= {ArrayKind.CAPTURED.of(name): v for name, v in captured.items()}
     masks: list[Mask] = []
 
     def dropout(x: Value, rate: float, variational: bool) -> Value:
@@ -92,14 +98,13 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
             return x
         if x.width is None:
             raise ShapeError("dropout: the value must have a feature axis, got one number per row")
-        mask = Mask(f"mask{len(masks)}", x.width, rate, variational)
+        mask = Mask(Numbered.MASK.of(len(masks)), x.width, rate, variational)
         masks.append(mask)
-        array = array_names.mask(mask.name, lasting=variational)
-        leaves[array] = graph.leaf("captured" if variational else "input", array, ("B",), x.width)
-        return x * leaves[array]
+        leaves[mask.array] = graph.leaf("captured" if variational else "input", mask.array, ("B",), x.width)
+        return x * leaves[mask.array]
 
     read = {"x": ("x", declared.input_size)}
-    read |= {name: (array_names.sequence(name), width) for name, width in declared.sequences.items()}
+    read |= {name: (ArrayKind.SEQUENCE.of(name), width) for name, width in declared.sequences.items()}
     readable = params | captured
     readable |= {name: graph.leaf("input", array, ("B",), width) for name, (array, width) in read.items()}
     inputs = {array: readable[name] for name, (array, _) in read.items()}
@@ -112,7 +117,7 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
         noted[name] = v
 
     states = {
-        name: graph.leaf("state", array_names.state(name), ("B",), width) for name, width in declared.states.items()
+        name: graph.leaf("state", ArrayKind.STATE.of(name), ("B",), width) for name, width in declared.states.items()
     }
     scope = Scope(readable, dropout, note)
     y, new = declared.results(graph, cell.step, scope, inputs["x"], State(states))
@@ -127,7 +132,7 @@ def _param(graph: Graph, name: str, param: Param) -> Value:
 
 def _captured(graph: Graph, name: str, captured: Captured) -> Value:
     axes = ("S", "B") if captured.source_axis else ("B",)
-    return graph.leaf("captured", array_names.captured(name), axes, captured.width)
+    return graph.leaf("captured", ArrayKind.CAPTURED.of(name), axes, captured.width)
 
 
 def _check_noted(cell: str, option: str, names: Collection[str], noted: Mapping[str, Value]) -> None:
@@ -143,7 +148,7 @@ def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, 
     for name in record:
         v = noted[name]
         axes = v.axes if "B" in v.axes else (*v.axes, "B")
-        found[array_names.noted(name)] = v.graph.apply("expand", v, axes=axes, width=v.width)
+        found[ArrayKind.NOTED.of(name)] = v.graph.apply("expand", v, axes=axes, width=v.width)
     return found
 
 
@@ -153,7 +158,7 @@ def rebuild(roots: list[Value], graph: Graph, known: dict[int, Value]) -> list[V
     for value in topological(roots, stop=set(known)):
         if value.id in known:
             continue
-        if value.kind == "leaf" and value.op != "rows_of":
+        if value.kind is OpKind.LEAF and value.op != "rows_of":
             attrs = dict(value.attrs)
             name = attrs.pop("name", None)
             known[value.id] = (
@@ -182,18 +187,18 @@ def _cut_invariants(whole: Trace) -> Trace:
         if v.op == "captured" or any(a.id in given for a in v.args):
             given.add(v.id)
     read = [a for v in order if v.id in moving for a in v.args]
-    still = (v for v in [*read, *roots] if v.id in given - moving and v.kind != "leaf" and not _is_part(v))
+    still = (v for v in [*read, *roots] if v.id in given - moving and v.kind is not OpKind.LEAF and not _is_part(v))
     frontier = list({v.id: v for v in still}.values())
     if not frontier:
         return whole
-    constant = {array_names.constant(f"invariant{n}"): value for n, value in enumerate(frontier)}
+    constant = {ArrayKind.CONSTANT.of(Numbered.INVARIANT.of(n)): value for n, value in enumerate(frontier)}
     small = replace(small_step(whole, constant, {"captured"}), masks=[m for m in whole.masks if m.variational])
     return replace(cut_out(whole, constant), masks=whole.masks, invariants=small)
 
 
 def _is_part(v: Value) -> bool:
     """Return whether a value is only a slice of a captured array, so that nothing has to be computed."""
-    return v.op == "slice" and v.args[0].kind == "leaf"
+    return v.op == "slice" and v.args[0].kind is OpKind.LEAF
 
 
 def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
@@ -206,13 +211,13 @@ def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
     used = {v.id for v in topological(new_roots)}
     pointed = dict(zip(whole.named, rebuild(list(whole.named.values()), graph, known), strict=True))
     leaves = {k: rebuild([v], graph, known)[0] for k, v in whole.leaves.items()}
-    always = {*whole.inputs, *map(array_names.state, whole.states)}
+    always = {*whole.inputs, *map(ArrayKind.STATE.of, whole.states)}
     leaves = {k: v for k, v in leaves.items() if v.id in used or k in always}
     leaves |= {name: known[v.id] for name, v in values.items()}
     return Trace(
         graph,
         {k: leaves[k] for k in whole.inputs},
-        {k: leaves[array_names.state(k)] for k in whole.states},
+        {k: leaves[ArrayKind.STATE.of(k)] for k in whole.states},
         dict(zip(whole.outputs, new_roots, strict=False)),
         dict(zip(whole.new, new_roots[len(whole.outputs) :], strict=True)),
         leaves,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import ArrayKind, output
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import topological
@@ -32,7 +32,7 @@ class Wanted:
     @property
     def cotangents(self) -> frozenset[str]:
         """Return `receives` by the names of a trace's outputs."""
-        return frozenset(map(array_names.output, self.receives))
+        return frozenset(map(output, self.receives))
 
     def through(self, invariants: Trace) -> frozenset[str]:
         """Return the values of the small step through which a wanted gradient flows."""
@@ -46,12 +46,12 @@ def wanted(
 ) -> Wanted:
     """Return what a scan of a cell must compute; `receives` None is `y`. Raises ShapeError: an unknown name."""
     where, record = type(cell).__name__, tuple(record)
-    known = {"x": "x"} | {name: array_names.sequence(name) for name in cell.sequences()}
-    known |= {name: array_names.captured(name) for name in cell.captured()}
-    known |= {name: array_names.parameter(name) for name in cell.params()}
+    known = {"x": "x"} | {name: ArrayKind.SEQUENCE.of(name) for name in cell.sequences()}
+    known |= {name: ArrayKind.CAPTURED.of(name) for name in cell.captured()}
+    known |= {name: ArrayKind.PARAMETER.of(name) for name in cell.params()}
     _check(f"{where}: needs", needs, {*known})
     if "y" in record:
-        raise ShapeError(f"{where}: record must name noted values beside the output y, got y; note it by another name")
+        raise ShapeError(f"{where}: record must name noted values, not the output y, got y; note it by another name")
     _check(f"{where}: receives", receives, {"y", *record})
     return Wanted(
         None if needs is None else frozenset(known[name] for name in needs),

@@ -20,7 +20,7 @@ from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.threads.pool import run_parallel
 
 if TYPE_CHECKING:
-    from nmt.rnn.kernels.loops.run_cpu import Executable
+    from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 
 
 class CPUDevice(Device):
@@ -28,6 +28,7 @@ class CPUDevice(Device):
 
     name = "cpu"
     xp = np
+    is_cpu = True
 
     def upload(self, array: np.ndarray) -> np.ndarray:
         return array
@@ -38,10 +39,10 @@ class CPUDevice(Device):
     def index(self, numbers: np.ndarray) -> np.ndarray:
         return numbers
 
-    def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> Executable:
-        from nmt.rnn.kernels.loops.run_cpu import Executable
+    def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> CPUExecutable:
+        from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 
-        return Executable(plan, dtype, packed)
+        return CPUExecutable(plan, dtype, packed)
 
     def clear(self, array: np.ndarray, threads: int) -> None:
         run_parallel(update.clear_all, _useful_threads(threads, array), array.reshape(-1))

@@ -213,7 +213,7 @@ class LayerStack:
 
     def _forget_sizes(self) -> None:
         """Free the memory of short runs."""
-        joins = [states.together for states in self._states.values()]
+        joins = [states.join for states in self._states.values()]
         self._sizes = LayersBySize(lambda T, B: PreparedLayers(self._layers, joins, T, B))
 
     def _refresh(self, side: Side) -> Weights:

@@ -48,7 +48,7 @@ class LayerStates:
             return [(len(self._widths) * self._directions, B, self._widths[0])]
         return [(self._directions, B, width) for width in self._widths]
 
-    def apart(self, given: States, B: int, what: str) -> list[Array]:
+    def split(self, given: States, B: int, what: str) -> list[Array]:
         """Return [B, n] for each layer and direction. Raises ShapeError."""
         shapes = self.shapes(B)
         arrays = (given,) if self._equal else given
@@ -62,7 +62,7 @@ class LayerStates:
         return [side for array in checked for side in array]
 
     def fits(self, given: Any, B: int) -> bool:
-        """Return whether `apart` would accept it without conversion."""
+        """Return whether `split` would accept it without conversion."""
         arrays, shapes = ((given,) if self._equal else given), self.shapes(B)
         if not isinstance(arrays, tuple) or len(arrays) != len(shapes):
             return False
@@ -71,7 +71,7 @@ class LayerStates:
             for a, shape in zip(arrays, shapes, strict=True)
         )
 
-    def together(self, sides: Sequence[Array]) -> States:
+    def join(self, sides: Sequence[Array]) -> States:
         """Return new arrays made from [1, B, n] of each layer and direction."""
         join, size = self._device.xp.concatenate, self._directions
         if self._equal:

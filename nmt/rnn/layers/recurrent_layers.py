@@ -156,12 +156,12 @@ class RecurrentLayers(LayerStack):
             reserve.keep(KeptPass(kept, ends))
             self._passes += 1
         y = xp.ascontiguousarray(below.swapaxes(0, 1)) if self.batch_first else below
-        return (y, *(states.together([f[name][None] for f in final]) for name, states in self._states.items()))
+        return (y, *(states.join([f[name][None] for f in final]) for name, states in self._states.items()))
 
     def _first_states(self, given: Sequence[States | None], B: int) -> dict[str, Sequence[Array]]:
         """Return the given initial states by state, for each layer and direction [B, n]."""
         pairs = zip(self._states.items(), given, strict=True)
-        return {name: states.apart(array, B, f"{name}x") for (name, states), array in pairs if array is not None}
+        return {name: states.split(array, B, f"{name}x") for (name, states), array in pairs if array is not None}
 
     def _row_ends(self, lengths: Lengths, T: int, B: int) -> RowEnds | None:
         """Return how results differ from the engine's convention where rows end early; None if they do not."""
@@ -172,7 +172,7 @@ class RecurrentLayers(LayerStack):
 
     def _is_short(self, x: Any, given: Sequence[Any]) -> bool:
         """Return whether `_repeat` can do this run; errors in the arrays are reported elsewhere."""
-        if self.device.name != "cpu" or len(self._frozen) < self.num_layers * self.directions:
+        if not self.device.is_cpu or len(self._frozen) < self.num_layers * self.directions:
             return False
         if type(x) is not np.ndarray or x.ndim != 3 or x.dtype != self.dtype or x.shape[2] != self.input_size:
             return False
@@ -211,7 +211,7 @@ class RecurrentLayers(LayerStack):
         rows = kept.layers[0].tapes[0].rows
         d_below: Array | None = self._check_d_y(d_y, rows.T, rows.B)
         d_final = {
-            name: states.apart(array, rows.B, f"d_{name}y")
+            name: states.split(array, rows.B, f"d_{name}y")
             for (name, states), array in zip(self._states.items(), given, strict=True)
             if array is not None
         }
@@ -233,7 +233,7 @@ class RecurrentLayers(LayerStack):
         d_x = xp.ascontiguousarray(d_below.swapaxes(0, 1)) if self.batch_first and d_below is not None else d_below
         d_first: dict[str, States] = {}
         if "states" in self.needs:
-            d_first = {name: s.together([g[name][None] for g in initial]) for name, s in self._states.items()}
+            d_first = {name: s.join([g[name][None] for g in initial]) for name, s in self._states.items()}
         return LayerGradients(d_x, d_first.get("h"), d_first.get("c"), self._in_order(params))
 
     def backward_weights(self, into: Into = None, *, reserve: Reserve | None = None) -> Arrays:

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import Arrays
-from nmt.rnn.arrays.features import flat
+from nmt.rnn.arrays.axes import flat
 from nmt.rnn.cell import Cell, axes_of
 from nmt.rnn.device import Device
 
@@ -57,7 +57,7 @@ class ArrayChecks:
             return np.asarray(np.arange(T)[:, None] < self.lengths("lengths", lengths, B, T))
         mask = np.array(mask)
         if lengths is not None:
-            raise ShapeError(f"{self.name}: lengths must be None beside a mask, got both")
+            raise ShapeError(f"{self.name}: lengths must be None with a mask, got both")
         if mask.shape != (T, B) or mask.dtype != bool:
             raise ShapeError(f"{self.name}: mask must be bool [{T}, {B}], got {mask.dtype} {list(mask.shape)}")
         return mask

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import Arrays
-from nmt.rnn.arrays.features import shaped
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays, output
+from nmt.rnn.arrays.axes import shaped
 from nmt.rnn.arrays.workspace import zeros_of
 from nmt.rnn.profile import operation
 from nmt.rnn.scan.drop_connect import joined
@@ -41,14 +40,14 @@ class BackwardPass:
         found = {}
         for name in receives:
             given = d_y if name == "y" else d_recorded.get(name)
-            found[array_names.gradient(array_names.output(name))] = self._of_output(name, given)
+            found[ArrayKind.GRADIENT.of(output(name))] = self._of_output(name, given)
         self.arrays |= found
 
     def _of_output(self, name: str, given: Any) -> np.ndarray:
         """Return the gradient of one output as the plan reads it, zero if it is None; its steps are packed like those
         of the run."""
         rows, setup, packing = self.rows, self.setup, self.tape.packing
-        place = self.plan.outputs[array_names.output(name)]
+        place = self.plan.outputs[output(name)]
         axes = (rows.S, rows.B) if place.source_axis else (rows.B,)
         width = setup.cell.output_size if name == "y" else place.width or 1
         if given is None:
@@ -66,7 +65,7 @@ class BackwardPass:
             carry = self.tape.allocate((2, rows.B, width), setup.dtype)
             given = d_final.get(name)
             carry[:] = 0 if given is None else setup.checks.array(f"d_final {name}", given, (rows.B,), width)
-            self.arrays[array_names.state_gradient(name)] = carry
+            self.arrays[ArrayKind.STATE_GRADIENT.of(name)] = carry
 
     def take_memory(self, outputs: Any) -> None:
         """Allocate the memory that the plan adds to: of captured arrays; and of x's gradient, from `outputs` if
@@ -104,7 +103,7 @@ class BackwardPass:
         """
         rows = self.rows
         slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2
-        carried = ((name, self.arrays[array_names.state_gradient(name)]) for name in self.setup.states)
+        carried = ((name, self.arrays[ArrayKind.STATE_GRADIENT.of(name)]) for name in self.setup.states)
         return {name: pick(self.setup, carry, slot) for name, carry in carried}
 
     def _shaped(self, initial: Arrays, captured: Arrays) -> Gradients:
@@ -113,8 +112,8 @@ class BackwardPass:
         of = {name: self.arrays[place.name] for name, place in self.plan.d_inputs.items()}
         if packing is not None:
             of = {name: packing.unpack(array) for name, array in of.items()}
-        inputs = {name: array_names.sequence(name) for name in setup.checks.sequences} | {"x": "x"}
-        constant = {name: array_names.captured(name) for name in setup.captured}
+        inputs = {name: ArrayKind.SEQUENCE.of(name) for name in setup.checks.sequences} | {"x": "x"}
+        constant = {name: ArrayKind.CAPTURED.of(name) for name in setup.captured}
         T = self.rows.T if packing is None else packing.steps
         widths = {name: (T, self.rows.B, int(setup.checks.inputs[name])) for name in inputs}
         of = self._needed(of, inputs, widths)

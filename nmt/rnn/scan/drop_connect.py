@@ -37,7 +37,7 @@ def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays) -
 def joined(gradients: Arrays, masks: Arrays) -> Iterator[Arrays]:
     """Yield the arrays in which gradients of a pass are summed; at the end add them to `gradients`, without dropped
     entries."""
-    apart = {name: masks[name] * 0 for name in masks if name in gradients}
-    yield gradients | apart
-    for name, share in apart.items():
+    dropped = {name: masks[name] * 0 for name in masks if name in gradients}
+    yield gradients | dropped
+    for name, share in dropped.items():
         gradients[name] += share * masks[name]

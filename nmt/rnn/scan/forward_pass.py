@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import Arrays
-from nmt.rnn.arrays.features import shaped
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays
+from nmt.rnn.arrays.axes import shaped
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows
-from nmt.rnn.scan.plan_cache import Compiled
+from nmt.rnn.scan.plan_cache import CompiledScan
 from nmt.rnn.scan.scan_setup import ScanSetup
 from nmt.rnn.scan.step_packing import Packing
 from nmt.rnn.scan.tape import Result
@@ -28,7 +28,9 @@ from nmt.rnn.scan.tape import Result
 class ForwardPass:
     """The arrays of one run over `rows`."""
 
-    def __init__(self, setup: ScanSetup, compiled: Compiled, weights: Weights, rows: Rows, allocate: Allocate) -> None:
+    def __init__(
+        self, setup: ScanSetup, compiled: CompiledScan, weights: Weights, rows: Rows, allocate: Allocate
+    ) -> None:
         self.setup, self.compiled, self.weights, self.rows, self.allocate = setup, compiled, weights, rows, allocate
         self.plan = compiled.step.plan
         self.arrays: Arrays = {}
@@ -40,7 +42,7 @@ class ForwardPass:
     def give_inputs(self, x: np.ndarray, sequences: Arrays) -> None:
         """Take x [T, B, D], and further sequences by name."""
         self.arrays["x"] = x
-        self.arrays |= {array_names.sequence(name): array for name, array in sequences.items()}
+        self.arrays |= {ArrayKind.SEQUENCE.of(name): array for name, array in sequences.items()}
 
     def draw_masks(self, seed: int) -> None:
         """Draw the plan's dropout masks, each from a separate range of counters."""
@@ -50,11 +52,11 @@ class ForwardPass:
             array = self.allocate(shape, self.setup.dtype)
             with operation(rows.label, ": dropout masks"):
                 device.dropout_mask(array.reshape(-1), 1.0 - mask.rate, seed, n << 40, rows.threads)
-            self.arrays[array_names.mask(mask.name, lasting=mask.variational)] = array
+            self.arrays[mask.array] = array
 
     def give_captured(self, captured: Arrays) -> None:
         """Take captured arrays by name, and compute what the step needs of them alone."""
-        self.arrays |= {array_names.captured(name): array for name, array in captured.items()}
+        self.arrays |= {ArrayKind.CAPTURED.of(name): array for name, array in captured.items()}
         invariants = self.setup.invariants(self.compiled, self.rows.threads)
         self.constant_arrays = invariants.forward(self.arrays, self.weights, self.rows, self.allocate)
 
@@ -66,10 +68,10 @@ class ForwardPass:
         rows, y = self.rows, self.plan.outputs["y"]
         self._start = self.setup.start(self.weights, initial, rows.B)
         for name, width in self.setup.states.items():
-            stack = array_names.state(name)
+            stack = ArrayKind.STATE.of(name)
             memory = outputs if outputs is not None and stack == y.name else self.allocate
             self.arrays[stack] = self._stack(name, width, memory)
-        if outputs is not None and y.kind == "seq":
+        if outputs is not None and y.kind is PlaceKind.SEQUENCE:
             self.arrays[y.name] = outputs((rows.T, rows.B, self.setup.cell.output_size), self.setup.dtype)
 
     def _stack(self, name: str, width: int, allocate: Allocate) -> np.ndarray:
@@ -103,7 +105,7 @@ class ForwardPass:
         at = np.zeros(rows.B, np.int64) if rows.reverse else rows.lengths
         final = {}
         for name, width in setup.states.items():
-            final[name] = shaped(pick(setup, self.arrays[array_names.state(name)], at), width)
+            final[name] = shaped(pick(setup, self.arrays[ArrayKind.STATE.of(name)], at), width)
         recorded = {name: self._recorded(name) for name in setup.wanted.record}
         if packing is not None:
             y, recorded = packing.unpack(y), {name: packing.unpack(a) for name, a in recorded.items()}
@@ -113,11 +115,11 @@ class ForwardPass:
         """Return y [T, B, n], zero where a row takes no step."""
         rows, device, place = self.rows, self.setup.device, self.plan.outputs["y"]
         array = self.arrays[place.name]
-        if place.kind != "after":
+        if place.kind is not PlaceKind.AFTER:
             device.clear_ended(array, rows.lengths, rows.threads)
             return array
         y = array[: rows.T] if rows.reverse else array[1:]
-        begins = any(place.name == array_names.state(name) for name in self._start)
+        begins = any(place.name == ArrayKind.STATE.of(name) for name in self._start)
         if self.setup.stop is not None or (rows.reverse and begins and (rows.lengths < rows.T).any()):
             y = y.copy()  # there is a state where a shorter row's output must be zero
             device.clear_ended(y, rows.lengths, rows.threads)
@@ -125,16 +127,16 @@ class ForwardPass:
 
     def _of_steps(self, name: str) -> Any:
         """Return a noted value of all steps, [T, (S,) B, (n)]; entries where a row takes no step are arbitrary."""
-        place = self.plan.outputs[array_names.noted(name)]
+        place = self.plan.outputs[ArrayKind.NOTED.of(name)]
         array = self.arrays[place.name]
-        if place.kind == "after":
+        if place.kind is PlaceKind.AFTER:
             array = array[: self.rows.T] if self.rows.reverse else array[1:]
         return array
 
     def _recorded(self, name: str) -> Any:
         """Return a noted value for the caller: a copy, with an axis for its features, zero where a row takes no step or
         has no source position."""
-        rows, xp, place = self.rows, self.setup.device.xp, self.plan.outputs[array_names.noted(name)]
+        rows, xp, place = self.rows, self.setup.device.xp, self.plan.outputs[ArrayKind.NOTED.of(name)]
         array = self._of_steps(name).copy()
         there = np.arange(rows.T)[:, None] < rows.lengths
         if place.source_axis:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.compiler.program import Place
@@ -54,7 +53,7 @@ class Invariants:
         plan = self.executable.plan
         for name in plan.receives:
             share = direct.pop(name) if name in direct else self.device.xp.zeros_like(arrays[name])
-            own[array_names.gradient(name)] = share[None]
+            own[ArrayKind.GRADIENT.of(name)] = share[None]
         self.executable.backward(own, weights, self._rows(rows), allocate, gradients)
         for name, place in plan.d_inputs.items():
             with operation(rows.label, " gradients: joining those of captured arrays"):

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.rnn.arrays import array_names
 from nmt.rnn.arrays.aligned import LINE_BYTES
+from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.compiler.plan import Pass
-from nmt.rnn.compiler.program import Place, Product
+from nmt.rnn.compiler.program import Place, PlaceKind, Product
 from nmt.rnn.device import Executable
 from nmt.rnn.kernels.loops.row_writer import weight_key
 from nmt.rnn.kernels.products.product import packed_size
@@ -34,7 +34,7 @@ def piece_bytes(dtype: np.dtype, *shape: int) -> int:
 
 
 @dataclass
-class Phase:
+class PassMemory:
     """One pass: bytes that stay in use until the end of the update, by purpose, and bytes of its blocks of time, which
     it frees."""
 
@@ -42,7 +42,7 @@ class Phase:
     block: int = 0
 
 
-def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tuple[list[Phase], list[Phase]]:
+def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tuple[list[PassMemory], list[PassMemory]]:
     """Return the memory of one run and its backward pass in training: T steps, B rows, S source positions.
 
     late: how many of the steps a `LayeredScan` adds, which copies its input, in either pass, into a longer array.
@@ -67,7 +67,7 @@ def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tup
     return [first, forward], [backward, last]
 
 
-def peak_bytes(phases: Iterable[Phase]) -> Counter[str]:
+def peak_bytes(phases: Iterable[PassMemory]) -> Counter[str]:
     """Return the peak bytes by purpose of passes one after another.
 
     Blocks of time count with what they need at the worst moment beyond what is kept at the end anyway.
@@ -98,30 +98,30 @@ def packed_bytes(scan: Scan) -> int:
 
 
 def _products(one: Pass) -> Iterable[Product]:
-    for program in (one.before, one.loop, one.after):
+    for program in one.programs.values():
         yield from (step for step in program.steps if isinstance(step, Product))
 
 
 def _executable_phases(
     executable: Executable, dtype: np.dtype, T: int, B: int, S: int, purposes: tuple[str, str], block_rows: int | None
-) -> tuple[Phase, Phase]:
+) -> tuple[PassMemory, PassMemory]:
     """Return the memory of `Executable.forward` and `backward`."""
     plan = executable.plan
     whole = np.full(B, T, np.int64)
     rows = Rows(T, B, S, whole, whole, whole, np.array([0, B]), reverse=False, block_rows=block_rows)
     given = {*plan.trace.inputs}
-    phases = Phase(), Phase()
+    phases = PassMemory(), PassMemory()
     for phase, one, purpose in zip(phases, (plan.forward, plan.backward), purposes, strict=True):
         if one is None:
             continue
         for name, place in one.arrays.items():
-            if place.kind == "block":
+            if place.kind is PlaceKind.BLOCK:
                 phase.block += _bytes(place, dtype, rows.block_steps, B, S)
             elif name not in given:
                 phase.kept[purpose] += _bytes(place, dtype, T, B, S)
         scratch = executable.scratch(rows, backward=one is plan.backward)
         phase.block += sum(piece_bytes(dtype, *shape) for shape in scratch)
-        given |= {*one.arrays, *(array_names.gradient(name) for name in plan.outputs)}
+        given |= {*one.arrays, *(ArrayKind.GRADIENT.of(name) for name in plan.outputs)}
     return phases
 
 

@@ -20,7 +20,7 @@ from nmt.rnn.device import Device, Executable
 
 
 @dataclass
-class Compiled:
+class CompiledScan:
     """A compiled plan, with the plan of the values that are constant over time."""
 
     step: Executable
@@ -28,11 +28,11 @@ class Compiled:
     make: Callable[[Plan], Executable]
 
     @cached_property
-    def apart(self) -> Compiled:
+    def keeping_operands(self) -> CompiledScan:
         """Return the same plan with the operands of weight gradients kept after the backward pass (see
         `Scan.backward_weights`)."""
         constant = self.constant and self.make(with_operands(self.constant.plan))
-        return Compiled(self.make(with_operands(self.step.plan)), constant, self.make)
+        return CompiledScan(self.make(with_operands(self.step.plan)), constant, self.make)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RunKind:
 
 
 @lru_cache(maxsize=256)
-def compile_step(step: TracedStep, kind: RunKind) -> Compiled:
+def compile_step(step: TracedStep, kind: RunKind) -> CompiledScan:
     """Return the compiled plans of a step and of its invariants for a kind of run."""
     want, training = kind.want, kind.training
     traced = step.trace(training=training, record=want.record, named=[name for name, _ in kind.keep])
@@ -74,4 +74,4 @@ def compile_step(step: TracedStep, kind: RunKind) -> Compiled:
     if small is not None:
         alone = make_plan(small, training=training and bool(through), needs=want.needs, receives=through)
         constant = make(alone)
-    return Compiled(make(plan), constant, make)
+    return CompiledScan(make(plan), constant, make)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import NMTError
-from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import Arrays
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Allocate, Fresh
 from nmt.rnn.cell import Cell
@@ -144,14 +143,14 @@ class Scan(ScanSetup):
         self.checks.all_captured({}, rows.S, B)
         self.checks.all_sequences({}, T, B)
         compiled = self.compiled(training=False, single_step=T == 1)
-        if not isinstance(compiled.step, run_cpu.Executable):
+        if not isinstance(compiled.step, run_cpu.CPUExecutable):
             raise RuntimeError(f"runs are prepared for the processor only, got {self.device.name}")
         run = ForwardPass(self, compiled, weights, rows, Fresh())
         run.give_inputs(x, {})
         run.give_states({})
         launches = compiled.step.prepare(run.arrays, weights, rows, run.allocate)
         first, last = (T, 0) if reverse else (0, T)
-        stacks = {name: run.arrays[array_names.state(name)] for name in self.states}
+        stacks = {name: run.arrays[ArrayKind.STATE.of(name)] for name in self.states}
         initial, final = ({name: stack[slot] for name, stack in stacks.items()} for slot in (first, last))
         return Prepared(launches, initial, final, run.output())
 
@@ -177,7 +176,7 @@ class Scan(ScanSetup):
             name = type(self.cell).__name__
             raise NMTError(f"{name}.backward: the tape must be of a run with training=True, got None; run it so")
         if weights_later:
-            tape.compiled = tape.compiled.apart
+            tape.compiled = tape.compiled.keeping_operands
         run = BackwardPass(self, tape)
         run.give_outputs(d_y, d_recorded or {})
         run.give_states(d_final or {})

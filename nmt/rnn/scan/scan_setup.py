@@ -23,7 +23,7 @@ from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.array_checks import ArrayChecks
 from nmt.rnn.scan.invariants import Invariants
-from nmt.rnn.scan.plan_cache import Compiled, RunKind, compile_step
+from nmt.rnn.scan.plan_cache import CompiledScan, RunKind, compile_step
 
 
 class ScanSetup:
@@ -95,7 +95,7 @@ class ScanSetup:
         kind = self.compute_dtype or self.dtype
         return f"{type(self).__name__}({sizes}, {kind}, {self.device.name}, threads={self.threads})"
 
-    def compiled(self, training: bool, single_step: bool = False) -> Compiled:
+    def compiled(self, training: bool, single_step: bool = False) -> CompiledScan:
         """Return the plan for a kind of run; made at first use. Raises NMTError: training in int8."""
         if training and self.packed == QUADS:
             name = type(self.cell).__name__
@@ -116,7 +116,7 @@ class ScanSetup:
         """Return the programs of a kind of run, for inspection."""
         return self.compiled(training).step.plan
 
-    def invariants(self, compiled: Compiled, threads: int) -> Invariants:
+    def invariants(self, compiled: CompiledScan, threads: int) -> Invariants:
         """Return the part of the step that is constant over time."""
         return Invariants(compiled.constant, self.device, threads)
 

@@ -117,7 +117,7 @@ class ShortRuns:
         self._scans, self._ends, self._joins = scans, ends, joins
         cells = [scan.cell for scan in scans]
         widths = [n for cell in cells for n in (cell.input_size, cell.output_size, *cell.states().values())]
-        self._plain = scans[0].device.name == "cpu" and all(len(axes_of(n)) == 1 for n in widths)
+        self._plain = scans[0].device.is_cpu and all(len(axes_of(n)) == 1 for n in widths)
         # By number of threads: a version of the weights, and the runs valid for it.
         self._prepared: dict[int, tuple[object, LayersBySize]] = {}
 

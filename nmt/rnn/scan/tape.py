@@ -13,7 +13,7 @@ from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.kernels.loops.run_cpu import Launch
 from nmt.rnn.rows import Rows
-from nmt.rnn.scan.plan_cache import Compiled
+from nmt.rnn.scan.plan_cache import CompiledScan
 from nmt.rnn.scan.step_packing import Packing
 
 
@@ -50,7 +50,7 @@ class Result:
 class Tape:
     """The data that the backward pass needs from the forward pass."""
 
-    compiled: Compiled
+    compiled: CompiledScan
     arrays: Arrays
     constant_arrays: Arrays
     rows: Rows

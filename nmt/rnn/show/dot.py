@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from nmt.errors import NMTError
+from nmt.rnn.compiler.phases import Phase
 
 Key = Hashable
 
@@ -15,9 +16,9 @@ Key = Hashable
 _COLOURS = {
     "leaf": ("#f1f1f1", "#8a8a8a", "#2c2f33", "#8d949c"),
     "plain": ("#ffffff", "#555555", "#1d2126", "#a8b0b8"),
-    "before": ("#dcebfb", "#1f5fa8", "#14304d", "#6aa7e8"),
-    "loop": ("#fdebd8", "#c2571a", "#472a10", "#ec9a5c"),
-    "after": ("#dff3e2", "#2a7f3f", "#14381f", "#6cc585"),
+    Phase.BEFORE: ("#dcebfb", "#1f5fa8", "#14304d", "#6aa7e8"),
+    Phase.LOOP: ("#fdebd8", "#c2571a", "#472a10", "#ec9a5c"),
+    Phase.AFTER: ("#dff3e2", "#2a7f3f", "#14381f", "#6cc585"),
     "new": ("#fff6c9", "#9a7400", "#3d3305", "#e2be3d"),
     "gone": ("#ffffff", "#b02a2a", "#1d2126", "#e07a7a"),
     "kept": ("#efe2fa", "#7434ad", "#331a4a", "#bf8fea"),

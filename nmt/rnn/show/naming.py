@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from nmt.rnn.arrays.array_names import CAPTURED, CONSTANT, NOTED, SEQUENCE, STATE
+from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
+from nmt.rnn.ops import OpKind
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _REDUCTIONS = {
@@ -30,16 +31,16 @@ def leaf_name(v: Value) -> str:
     if v.op == "rows_of":
         return f"{name}[{v.attrs['start']}:{v.attrs['start'] + v.attrs['rows']}]"
     if v.op == "cotangent":
-        kind, name = name[:2], output_name(name[2:])
-        return f"{gradient_name(name)}_next" if kind == "D_" else gradient_name(name)
-    if v.op in ("input", "state", "captured"):
-        return name[2:] if name.startswith((SEQUENCE, STATE, CAPTURED, CONSTANT)) else name
-    return name
+        kind, name = parse(name)
+        shown = gradient_name(output_name(name))
+        return f"{shown}_next" if kind is ArrayKind.STATE_GRADIENT else shown
+    return parse(name).base if v.op in ("input", "state", "captured") else name
 
 
 def output_name(name: str) -> str:
     """Return the name of an output of a step, as its author or the compiler named it."""
-    return name[2:] if name.startswith((NOTED, CONSTANT)) else name
+    kind, base = parse(name)
+    return base if kind in (ArrayKind.NOTED, ArrayKind.CONSTANT) else name
 
 
 def gradient_name(name: str) -> str:
@@ -50,7 +51,7 @@ def gradient_name(name: str) -> str:
 def shape(v: Value, lead: str = "") -> str:
     """Return the axes as text: `[B, 4]`, `[S, B]`; a matrix `[3, 16]`; empty for a number. lead: an axis before all
     others."""
-    rows = [str(v.attrs["rows"])] if v.kind == "leaf" and "rows" in v.attrs else []
+    rows = [str(v.attrs["rows"])] if v.kind is OpKind.LEAF and "rows" in v.attrs else []
     axes = [*([lead] if lead else []), *rows, *v.axes, *([str(v.width)] if v.width is not None else [])]
     return f"[{', '.join(axes)}]" if axes else ""
 
@@ -79,7 +80,7 @@ class Naming:
     def _give(self, v: Value, name: str) -> None:
         """Name a value, unless it already has a name or the name is taken."""
         inner = through(v)
-        if inner.kind == "leaf" or inner.id in self._names or name in self._taken or re.fullmatch(r"v\d+", name):
+        if inner.kind is OpKind.LEAF or inner.id in self._names or name in self._taken or re.fullmatch(r"v\d+", name):
             return
         self._names[inner.id] = name
         self._taken.add(name)
@@ -90,7 +91,7 @@ class Naming:
         if v.op == "slice":
             start, size = v.attrs["start"], v.attrs["size"]
             return f"{self.name(v.args[0])}[{start}:{start + size}]"
-        return leaf_name(v) if v.kind == "leaf" else self._names.get(v.id, f"v{v.id}")
+        return leaf_name(v) if v.kind is OpKind.LEAF else self._names.get(v.id, f"v{v.id}")
 
     def operation(self, v: Value) -> str:
         """Return the operation that computes a value, in terms of its operands' names."""

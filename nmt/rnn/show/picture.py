@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.graph import Value
+from nmt.rnn.ops import OpKind
 from nmt.rnn.show.dot import Box, Frame, Key, Panel, document
 from nmt.rnn.show.naming import Naming, shape, through
-from nmt.rnn.show.reading import PHASES, Work, works
+from nmt.rnn.show.reading import Work, works
 from nmt.rnn.show.text import RUNS, sum_of, wrap
 
 LEGEND = (
     ("leaf", "read from memory"),
     ("kept", "kept by the forward pass"),
-    ("before", "before the loop"),
-    ("loop", "in the loop"),
-    ("after", "after the loop"),
+    (Phase.BEFORE, "before the loop"),
+    (Phase.LOOP, "in the loop"),
+    (Phase.AFTER, "after the loop"),
 )
 _LONGEST = 34
 
@@ -28,7 +30,7 @@ def plan_picture(title: str, plans: Mapping[str, Plan]) -> str:
     """
     panels = []
     for word, plan in plans.items():
-        runs = dict.fromkeys(PHASES, "once") if word else RUNS
+        runs = dict.fromkeys(Phase, "once") if word else RUNS
         panels.append(work_panel(f"{word}forward", plan, works(plan.forward), runs))
         if plan.backward is not None:
             panels.append(work_panel(f"{word}backward", plan, works(plan.backward), runs))
@@ -78,7 +80,7 @@ class Board:
         leaves = [(i, a) for i, args in reads.items() for a in args if a.id not in drawn and a.id not in self.joined]
         first = self.rank + any(ranks[i] == 0 for i, _ in leaves)
         for i, v in drawn.items():
-            kind = kinds.get(i, "leaf" if v.kind == "leaf" else "plain")
+            kind = kinds.get(i, "leaf" if v.kind is OpKind.LEAF else "plain")
             self.boxes.append(self._box((tag, i), first + ranks[i], kind, v, (marks or {}).get(i, "")))
             for a in reads[i]:
                 if a.id in drawn or a.id in self.joined:
@@ -88,7 +90,7 @@ class Board:
         return first, self.rank - 1
 
     def _box(self, key: Key, rank: int, kind: str, v: Value, mark: str) -> Box:
-        operation = self.names.operation(v) if v.kind != "leaf" else ""
+        operation = self.names.operation(v) if v.kind is not OpKind.LEAF else ""
         return Box(key, rank, kind, self.names.name(v), shape(v), wrap(operation, _LONGEST) if operation else (), mark)
 
     def _leaves(
@@ -119,7 +121,7 @@ class Board:
         self.rank += 1
 
 
-def work_panel(title: str, plan: Plan, done: list[Work], runs: Mapping[str, str] = RUNS) -> Panel:
+def work_panel(title: str, plan: Plan, done: list[Work], runs: Mapping[Phase, str] = RUNS) -> Panel:
     """Return one direction of a plan, step by step of its programs; a value computed in two of them has two boxes.
 
     runs: the text for each phase.
@@ -127,7 +129,7 @@ def work_panel(title: str, plan: Plan, done: list[Work], runs: Mapping[str, str]
     board = Board(Naming(plan.trace, plan.gradients))
     kept = plan.memory.kept if plan.memory else frozenset[int]()
     backward = plan.backward is not None and done == works(plan.backward)
-    for phase in PHASES:
+    for phase in Phase:
         start = board.rank
         for n, work in enumerate(done):
             if work.phase != phase:
@@ -139,7 +141,7 @@ def work_panel(title: str, plan: Plan, done: list[Work], runs: Mapping[str, str]
             board.joined |= {v.id: (n, v.id) for v in drawn if v.id in work.written}
             if work.product is None and drawn:
                 board.frames.append(Frame(first, last, work.title, phase))
-        if phase == "after" and backward and plan.sinks:
+        if phase is Phase.AFTER and backward and plan.sinks:
             board.sums(plan, phase)
         if board.rank > start:
             board.frames.append(Frame(start, board.rank - 1, runs[phase], phase, depth=1))

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nmt.rnn.compiler.direction import Pass
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program
 from nmt.rnn.graph import Value
-
-PHASES = ("before", "loop", "after")
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Loops:
 class Work:
     """One step of a program: a product over all rows, or loops over each row. `values` are computed here, in order."""
 
-    phase: str
+    phase: Phase
     product: Product | None
     loops: list[Loops]
     values: list[Value]
@@ -47,10 +46,10 @@ class Work:
 
 def works(one: Pass) -> list[Work]:
     """Return all steps of one direction, in order."""
-    return [work for phase in PHASES for work in _works(phase, getattr(one, phase))]
+    return [work for phase, program in one.programs.items() for work in _works(phase, program)]
 
 
-def _works(phase: str, program: Program) -> Iterator[Work]:
+def _works(phase: Phase, program: Program) -> Iterator[Work]:
     for step in program.steps:
         if isinstance(step, Product):
             yield Work(phase, step, [], [step.out], {step.out.id: [program.places[step.out.id]]})
@@ -72,7 +71,7 @@ def _computed(program: Program, nest: Nest) -> Iterator[Value]:
     places, done, found = program.places, set[int](), set[int]()
 
     def visit(v: Value, computing: bool) -> Iterator[Value]:
-        base = v.args[0] if v.op == "slice" else v
+        base, _ = v.span
         if v.id in found or v.op == "const" or (base.id in places and not (computing and base is v)):
             return
         if v.id in places and not computing:  # a slice stored without the value it is a slice of

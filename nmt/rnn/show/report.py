@@ -26,7 +26,7 @@ class Report:
     def __init__(
         self, cell: Cell, dtype: str = "float32", *, training: bool = True, recompute: Recompute = "attention"
     ) -> None:
-        self.name, self.cell, self.training, self.told = type(cell).__name__, cell, training, dtype
+        self.name, self.cell, self.training, self.number = type(cell).__name__, cell, training, dtype
         self.dtype = np.dtype("float32" if dtype in _ROUNDED else dtype)
         self.packed = packed_dtype(self.name, self.dtype, dtype if dtype in _ROUNDED else None)
         if training and self.packed == QUADS:
@@ -44,8 +44,8 @@ class Report:
         """Return the title: the cell, its sizes, and the kind of run."""
         kind = "training" if self.training else "inference"
         again = ", gates computed again" if self.training and self.recompute == "gates" else ""
-        rounded = "float32, products of bfloat16" if self.told == "bfloat16" else self.told
-        rounded = "float32, products of int8" if self.told == "int8" else rounded
+        rounded = "float32, products of bfloat16" if self.number == "bfloat16" else self.number
+        rounded = "float32, products of int8" if self.number == "int8" else rounded
         return f"{self.name} {self.cell.input_size} -> {self.cell.output_size}, {kind}, {rounded}{again}"
 
     def text(self, columns: int) -> str:

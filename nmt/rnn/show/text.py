@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import ArrayKind, Numbered, parse
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import PlacedSink, Plan
-from nmt.rnn.compiler.program import Place
+from nmt.rnn.compiler.program import Place, PlaceKind
 from nmt.rnn.graph import Value
+from nmt.rnn.ops import OpKind
 from nmt.rnn.show.naming import Naming, gradient_name, leaf_name, output_name, shape, through
-from nmt.rnn.show.reading import PHASES, Work, works
+from nmt.rnn.show.reading import Work, works
 
 _LEAVES = {"input": "input", "state": "state before the step", "captured": "constant over time", "param": "parameter"}
 RUNS = {
-    "before": "before the loop, for all steps at once",
-    "loop": "in the loop, for each step t",
-    "after": "after the loop, for all steps at once",
+    Phase.BEFORE: "before the loop, for all steps at once",
+    Phase.LOOP: "in the loop, for each step t",
+    Phase.AFTER: "after the loop, for all steps at once",
 }
 _INDENT = "  "
 
@@ -55,34 +57,32 @@ def _section(title: str, columns: int, lines: Iterable[str]) -> str:
 
 def _ends(plan: Plan, names: Naming, columns: int) -> list[str]:
     """Return the section on what a step reads and returns."""
-    masks = {
-        array_names.mask(m.name, lasting=m.variational): f"dropout mask, rate {m.rate:g}" for m in plan.trace.masks
-    }
+    masks = {m.array: f"dropout mask, rate {m.rate:g}" for m in plan.trace.masks}
     rows = [("name", "what", "shape")]
     for name, v in plan.trace.leaves.items():
         rows.append((leaf_name(v), masks.get(name, _LEAVES[v.op]), shape(v)))
     if plan.backward is not None:
         for v in plan.trace.graph.values:
             if v.op == "cotangent":
-                carried = v.attrs["name"].startswith("D_")
+                carried = parse(v.attrs["name"]).kind is ArrayKind.STATE_GRADIENT
                 what = "gradient that the next step hands back" if carried else "gradient from outside"
                 rows.append((leaf_name(v), what, shape(v)))
     lines = table(rows, columns - len(_INDENT))
     results = {name: v for name, v in plan.trace.outputs.items()} | {f"{n}'": v for n, v in plan.trace.new.items()}
     lines += ["", "returns"]
-    told = [("name", "is", "shape")]
+    returned = [("name", "is", "shape")]
     for name, v in results.items():
         shown = output_name(name)
         what = "new state" if name.endswith("'") else "output"
-        told.append((shown, what if names.name(v) == shown else f"{what} = {names.name(v)}", shape(v)))
-    return lines + table(told[1:], columns - len(_INDENT))
+        returned.append((shown, what if names.name(v) == shown else f"{what} = {names.name(v)}", shape(v)))
+    return lines + table(returned[1:], columns - len(_INDENT))
 
 
 def _values(plan: Plan, names: Naming, done: list[Work], columns: int) -> list[str]:
     """Return one line per value: name, operation, shape, phase, memory."""
     if not done:
         return ["nothing is left to compute"]
-    found: dict[int, tuple[Value, list[str], list[str]]] = {}
+    found: dict[int, tuple[Value, list[Phase], list[str]]] = {}
     for work in done:
         for v in work.values:
             _, phases, places = found.setdefault(v.id, (v, [], []))
@@ -99,7 +99,7 @@ def _values(plan: Plan, names: Naming, done: list[Work], columns: int) -> list[s
 def _order(names: Naming, done: list[Work], columns: int, once: bool) -> list[str]:
     """Return the section on the steps of all three phases, and the values each computes."""
     lines: list[str] = []
-    for phase in PHASES:
+    for phase in Phase:
         here = [work for work in done if work.phase == phase]
         if once and not here:
             continue
@@ -160,7 +160,7 @@ def _kept(plan: Plan, names: Naming, columns: int, once: bool) -> list[str]:
 def _is_forward(plan: Plan, v: Value) -> bool:
     """Return whether a value belongs to the forward step: made before the first incoming gradient."""
     first = min(c.id for c in plan.trace.graph.values if c.op == "cotangent")
-    return v.id < first and v.kind != "leaf"
+    return v.id < first and v.kind is not OpKind.LEAF
 
 
 def _operands(plan: Plan, done: list[Work]) -> list[Value]:
@@ -180,7 +180,7 @@ def sum_of(placed: PlacedSink, names: Naming) -> tuple[str, str, str]:
     sink, gradient = placed.sink, gradient_name(placed.sink.name)
     if sink.left is None:
         return gradient, names.name(sink.right), f"[{sink.right.width}]"
-    if sink.rows != names.trace.leaves[array_names.parameter(sink.name)].attrs["rows"]:
+    if sink.rows != names.trace.leaves[ArrayKind.PARAMETER.of(sink.name)].attrs["rows"]:
         gradient += f"[{sink.start}:{sink.start + (sink.rows or 0)}]"
     size = f"[{sink.left.width}, {sink.right.width}]"
     return gradient, f"{names.name(sink.left)}.T @ {names.name(sink.right)}", size
@@ -190,19 +190,19 @@ def _place(place: Place) -> str:
     """Return the place where a value is stored, in words."""
     name = place.name
     match place.kind:
-        case "after":
-            return f"new state {name.removeprefix('S_')}"
-        case "seq":
-            return f"kept, {name}" if re.fullmatch(r"k\d+", name) else f"all steps, {output_name(name)}"
-        case "block":
+        case PlaceKind.AFTER:
+            return f"new state {parse(name).base}"
+        case PlaceKind.SEQUENCE:
+            return f"kept, {name}" if Numbered.KEPT.names(name) else f"all steps, {output_name(name)}"
+        case PlaceKind.BLOCK:
             return f"block of steps, {name}"
-        case "carry_out":
+        case PlaceKind.CARRY_OUT:
             return "handed to the step before"
-        case "inv":
+        case PlaceKind.CONSTANT:
             return "added up over time"
-        case "rows":
+        case PlaceKind.ROWS:
             return "scratch of a step"
-        case "row":
+        case PlaceKind.ROW:
             return "scratch of a row"
         case _:
             return "register"

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays import array_names
 from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.quantised import Quantised
+from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.device import CandidateLists, OutputLayer
 from nmt.rnn.kernels.loops.loop_tables import divisions
 from nmt.rnn.kernels.machine_code.ahead import offer
@@ -33,7 +34,7 @@ from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.kernels.threads.team import GroupCounters, address_of
 from nmt.rnn.profile import moment, record_parts
 from nmt.rnn.stepping.beam_settings import BeamSettings
-from nmt.rnn.stepping.prepared_step import Call, Calls, StepInputs
+from nmt.rnn.stepping.prepared_step import StepCall, StepCalls, StepInputs
 from nmt.rnn.stepping.stepper import Stepper
 
 _TASKS_THAT_MEET = len(PARTS) + 1
@@ -57,7 +58,7 @@ class CompiledBeam:
         self._stepper, self._layer, self._threads = stepper, layer, threads
         self._capacity, self._room = 0, (0, 0)  # rows; slots, and places of each
         self._memory = NamedTable(SEARCH)
-        self._joined: tuple[Call | OutputTask | None, ...] = ()  # the calls that the tables were made for
+        self._joined: tuple[StepCall | OutputTask | None, ...] = ()  # the calls that the tables were made for
         self._embedding_of: tuple[np.ndarray | Quantised, float] | None = None  # the inputs of its table
         self._lines = GroupCounters(_TASKS_THAT_MEET) if threads > FLAT_BARRIER_THREADS else None
 
@@ -192,7 +193,7 @@ class CompiledBeam:
         memory["live.first_row"] = np.zeros(C + 1, np.int64)
         memory["tokens"], memory["scores"] = np.zeros(C * (K + 1), np.int32), np.zeros(C * (K + 1), scan.dtype)
         self._x = aligned((C, scan.cell.input_size), scan.dtype, zeros=True)
-        widths = {array_names.state(name): int(width) for name, width in scan.states.items()}
+        widths = {ArrayKind.STATE.of(name): int(width) for name, width in scan.states.items()}
         self._continued = {name: aligned((C, width), scan.dtype, zeros=True) for name, width in widths.items()}
         self._embedding_of = None
         self._whole: OutputTask | None = None  # the task of the whole output layer, which all searches use
@@ -246,7 +247,7 @@ class CompiledBeam:
         waiting = [address_of(a) for a in self._states] or [0] * len(self._continued)
         memory["num_states"], memory["continued.waiting"] = len(self._continued), np.array(waiting, np.int64)
 
-    def _make_tables(self, calls: Calls, output: OutputTask) -> None:
+    def _make_tables(self, calls: StepCalls, output: OutputTask) -> None:
         """Make the tables of the parts of a step that the loop reads: tasks, divisions by rows, and copies before a
         step."""
         memory, step, C = self._memory, calls[-1], self._capacity
@@ -269,9 +270,9 @@ class CompiledBeam:
         place = self._stepper.prepared.output
         array = step.arrays[place.name]
         memory["outputs"], memory["output_parts"] = address_of(array), output.parts
-        memory["output_step"] = array.shape[2] * array.itemsize if place.kind == "after" else 0
+        memory["output_step"] = array.shape[2] * array.itemsize if place.kind is PlaceKind.AFTER else 0
 
-    def _gather(self, step: Call) -> None:
+    def _gather(self, step: StepCall) -> None:
         """Enter the copies before a step of what the step itself reads."""
         columns: dict[str, list[int]] = {"source": [], "target": [], "num_bytes": [], "by_word": []}
         for name in self._stepper.prepared.shared.gathered:

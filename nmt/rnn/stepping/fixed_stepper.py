@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Fresh, Workspace
+from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.division import split_rows
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
@@ -44,7 +45,7 @@ class FixedStepper:
         N, D = len(source_lengths), scan.cell.input_size
         one = scan.rows(1, N, captured=captured, source_lengths=source_lengths)
         self._arrays: Arrays = {
-            array_names.captured(k): a for k, a in scan.checks.all_captured(captured, one.S, N).items()
+            ArrayKind.CAPTURED.of(k): a for k, a in scan.checks.all_captured(captured, one.S, N).items()
         }
         scan.invariants(self._compiled, scan.threads).forward(self._arrays, weights, one, Fresh(xp))
         R = N * K
@@ -55,7 +56,7 @@ class FixedStepper:
         first = scan.device.index(owner)
         start = scan.start(weights, states, N)
         for name, width in scan.states.items():
-            stack = self._arrays[array_names.state(name)] = xp.zeros((2, R, width), scan.dtype)
+            stack = self._arrays[ArrayKind.STATE.of(name)] = xp.zeros((2, R, width), scan.dtype)
             if name in start:
                 stack[0] = scan.device.take_rows(start[name], first)
         self._memory = Workspace(xp)
@@ -66,14 +67,14 @@ class FixedStepper:
         self._memory.reset()  # the same addresses in every step
         self._compiled.step.forward(arrays, self.weights, self._rows, self._memory)
         place = self._compiled.step.plan.outputs["y"]
-        return arrays[place.name][1 if place.kind == "after" else 0]
+        return arrays[place.name][1 if place.kind is PlaceKind.AFTER else 0]
 
     def state(self, name: str) -> Any:
         """Return a state [N * K, n] after the last step, until `follow`."""
-        return self._arrays[array_names.state(name)][1]
+        return self._arrays[ArrayKind.STATE.of(name)][1]
 
     def follow(self, parents: Any) -> None:
         """Continue row r from the state of row parents[r] after the last step (int64 [N * K], of the device)."""
         for name in self.scan.states:
-            stack = self._arrays[array_names.state(name)]
+            stack = self._arrays[ArrayKind.STATE.of(name)]
             self.scan.device.take_rows(stack[1], parents, stack[0])

@@ -13,14 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.rnn import device, tuning
-from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import INDEX, Arrays
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.compiler.program import Place
 from nmt.rnn.division import single_steps
 from nmt.rnn.kernels.loops.loop_tables import Table
-from nmt.rnn.kernels.loops.run_cpu import Executable
+from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.kernels.threads.team import TaskSequence
 from nmt.rnn.profile import operation
@@ -31,7 +30,7 @@ from nmt.rnn.stepping.source_store import Sources
 
 
 @dataclass
-class Call:
+class StepCall:
     """A part of the step, ready for up to `capacity` rows: its function and table, and the arrays it fills."""
 
     function: int
@@ -87,12 +86,12 @@ class StepInputs:
     parent: np.ndarray
 
 
-class Calls(NamedTuple):
+class StepCalls(NamedTuple):
     """The parts of a step, in the order they run; parts that a step does not have are None."""
 
-    inputs: Call | None
-    states: Call | None
-    step: Call
+    inputs: StepCall | None
+    states: StepCall | None
+    step: StepCall
 
 
 class PreparedStep:
@@ -106,17 +105,17 @@ class PreparedStep:
         self._compiled = compiled
         parts = {"inputs": compiled.of_inputs, "states": compiled.of_states, "step": compiled.step}
         self._parts = {kind: _on_processor(part) for kind, part in parts.items()}
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, StepCall] = {}
         self._version = weights.version
         self._sequence = TaskSequence(3)
         self._sources = Sources({}, identity(1), identity(1), 1)
         self._longest = 0
-        self._filled = {*(array_names.state(name) for name in scan.states), self.output.name}
+        self._filled = {*(ArrayKind.STATE.of(name) for name in scan.states), self.output.name}
         shared = self._parts["inputs"], self._parts["states"]
         self._names = {k for part in shared if part for k in part.plan.outputs}
 
     def run(self, inputs: StepInputs, sources: Sources | None = None) -> Arrays:
-        """Return the states' stacks and the array of the output, as `Executable.forward` leaves them.
+        """Return the states' stacks and the array of the output, as `CPUExecutable.forward` leaves them.
 
         Their memory is reused by the next call. sources: None for a cell without captured arrays.
         """
@@ -141,7 +140,7 @@ class PreparedStep:
         """Set the sentences that rows read from the next call on."""
         self._sources = sources
 
-    def join(self, inputs: StepInputs, U: int, P: int, R: int) -> Calls:
+    def join(self, inputs: StepInputs, U: int, P: int, R: int) -> StepCalls:
         """Return the parts ready for U inputs, P states and R rows, connected to these arrays and to one another.
 
         The caller must gather what the step reads by row.
@@ -154,11 +153,11 @@ class PreparedStep:
         if self._sources.arrays:
             step.replace_array("source_lengths", self._sources.lengths)
             step.replace_array("owner", self._sources.starts)
-        return Calls(of_inputs, of_states, step)
+        return StepCalls(of_inputs, of_states, step)
 
     def _shared(
-        self, step: Call, kind: str, values: Mapping[str, np.ndarray], index: np.ndarray, count: int
-    ) -> Call | None:
+        self, step: StepCall, kind: str, values: Mapping[str, np.ndarray], index: np.ndarray, count: int
+    ) -> StepCall | None:
         """Prepare the part shared by `kind`, "inputs" or "states", for `count` of `values`, and return it.
 
         The step reads its results by `index`.
@@ -171,7 +170,7 @@ class PreparedStep:
             call.replace_array(name, values[name])
         for name, place in part.plan.outputs.items():
             step.replace_array(name, call.arrays[place.name])
-            step.replace_array(array_names.index(name), index)
+            step.replace_array(ArrayKind.INDEX.of(name), index)
         return call
 
     @property
@@ -193,7 +192,7 @@ class PreparedStep:
         self._calls = {kind: call for kind, call in self._calls.items() if call.capacity <= tuning.KEPT_STEP_ROWS}
         self._sources = Sources({}, identity(1), identity(1), 1)
 
-    def call(self, kind: str, rows: int) -> Call:
+    def call(self, kind: str, rows: int) -> StepCall:
         """Return a part of the step, "inputs", "states" or "step", with memory for this number of rows and set to
         it."""
         if self.weights.version is not self._version:
@@ -207,7 +206,7 @@ class PreparedStep:
         call.resize(rows)
         return call
 
-    def _prepare(self, kind: str, count: int) -> Call:
+    def _prepare(self, kind: str, count: int) -> StepCall:
         """Return a part prepared for up to `count` rows; the arrays that change from call to call are not yet set."""
         allocate = Fresh()
         scan = self.scan
@@ -228,11 +227,11 @@ class PreparedStep:
             raise RuntimeError(f"a part of a prepared step must be one function, got {len(launches)}")
         function, _, address, table = launches[0].args
         places: dict[str, list[int]] = {}
-        shared = {array_names.index(name) for name in self._names}
+        shared = {ArrayKind.INDEX.of(name) for name in self._names}
         for place, name in enumerate(table.names):
-            own = name in shared or not name.startswith(INDEX)
+            own = name in shared or parse(name).kind is not ArrayKind.INDEX
             places.setdefault(name if own else "owner", []).append(place)
-        return Call(function, table, address, arrays, places, count)
+        return StepCall(function, table, address, arrays, places, count)
 
     def _arrays(self, R: int) -> Arrays:
         """Return the step's arrays: state stacks, and the inputs it reads itself; placeholders for arrays given at each
@@ -240,7 +239,7 @@ class PreparedStep:
         scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
         arrays = dict(self._sources.arrays)
         arrays |= dict.fromkeys(self._names, _UNKNOWN)
-        arrays |= {array_names.state(name): allocate((2, R, width), scan.dtype) for name, width in scan.states.items()}
+        arrays |= {ArrayKind.STATE.of(name): allocate((2, R, width), scan.dtype) for name, width in scan.states.items()}
         widths = {name: v.width or 1 for name, v in self.shared.step.inputs.items()}
         return arrays | {name: allocate((1, R, n), scan.dtype) for name, n in widths.items() if name in gathered}
 
@@ -248,8 +247,8 @@ class PreparedStep:
 _UNKNOWN = np.zeros(1)
 
 
-def _on_processor(part: device.Executable | None) -> Executable | None:
+def _on_processor(part: device.Executable | None) -> CPUExecutable | None:
     """Return a part as the processor's executable. Raises RuntimeError: it is another device's."""
-    if part is not None and not isinstance(part, Executable):
+    if part is not None and not isinstance(part, CPUExecutable):
         raise RuntimeError(f"steps are prepared on the processor alone, got {type(part).__name__}")
     return part

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from nmt.errors import ShapeError
-from nmt.rnn.arrays import array_names
-from nmt.rnn.arrays.array_names import Arrays
-from nmt.rnn.arrays.features import shaped
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays
+from nmt.rnn.arrays.axes import shaped
 from nmt.rnn.arrays.weights import Weights, check_params
 from nmt.rnn.arrays.workspace import Fresh, Workspace
 from nmt.rnn.cell import axes_of
+from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.device import Executable
 from nmt.rnn.division import single_steps
 from nmt.rnn.kernels.loops import run_cpu
@@ -47,7 +47,7 @@ class Stepper:
         self._shaped = {k: n for k, n in scan.states.items() if len(axes_of(n)) > 1}
         self._memory = Workspace(scan.device.xp)
         self._prepared: PreparedStep | None = None
-        if isinstance(self._compiled.step, run_cpu.Executable):
+        if isinstance(self._compiled.step, run_cpu.CPUExecutable):
             self._prepared = PreparedStep(scan, weights, self._compiled, self.threads)
 
     def admit(
@@ -60,7 +60,7 @@ class Stepper:
         count = next((captured[k].shape[int(c.source_axis)] for k, c in scan.captured.items() if k in captured), 0)
         rows = scan.rows(1, count, captured=captured, source_lengths=source_lengths, threads=self.threads)
         arrays: Arrays = {
-            array_names.captured(k): a for k, a in scan.checks.all_captured(captured, rows.S, rows.B).items()
+            ArrayKind.CAPTURED.of(k): a for k, a in scan.checks.all_captured(captured, rows.S, rows.B).items()
         }
         invariants = scan.invariants(scan.compiled(training=False), self.threads)
         invariants.forward(arrays, self.weights, rows, Fresh(scan.device.xp))
@@ -117,20 +117,20 @@ class Stepper:
         scan = self.scan
         word = identity(R) if word is None else word
         parent = identity(R) if parent is None else parent
-        door = scan.checks
-        given = {"x": door.array("x", x, (None,), scan.cell.input_size)}
-        for name, array in door.all_sequences(sequences or {}, len(x)).items():
-            given[array_names.sequence(name)] = array
-        states = states | {k: door.array(f"state {k}", states[k], (None,), n) for k, n in self._shaped.items()}
+        checks = scan.checks
+        given = {"x": checks.array("x", x, (None,), scan.cell.input_size)}
+        for name, array in checks.all_sequences(sequences or {}, len(x)).items():
+            given[ArrayKind.SEQUENCE.of(name)] = array
+        states = states | {k: checks.array(f"state {k}", states[k], (None,), n) for k, n in self._shaped.items()}
         sources = None
         if sentence is not None and scan.captured:
             sources = self._sources.of(sentence)
-        inputs = StepInputs(given, {array_names.state(k): a for k, a in states.items()}, word, parent)
+        inputs = StepInputs(given, {ArrayKind.STATE.of(k): a for k, a in states.items()}, word, parent)
         run = self._launch if self._prepared is None else self._prepared.run
         arrays = run(inputs, sources)
         place = self._compiled.step.plan.outputs["y"]
-        y = arrays[place.name][1 if place.kind == "after" else 0]
-        new = {name: arrays[array_names.state(name)][1] for name in scan.states}
+        y = arrays[place.name][1 if place.kind is PlaceKind.AFTER else 0]
+        new = {name: arrays[ArrayKind.STATE.of(name)][1] for name in scan.states}
         for name, width in self._shaped.items():
             new[name] = shaped(new[name], width)
         return shaped(y, scan.cell.output_size), new
@@ -159,7 +159,7 @@ class Stepper:
         for name, array in given.items():
             arrays[name] = (array[index(word)] if name in compiled.shared.gathered else array)[None]
         for name, width in scan.states.items():
-            stacked = array_names.state(name)
+            stacked = ArrayKind.STATE.of(name)
             arrays[stacked] = stack = self._memory((2, R, width), scan.dtype)
             if stacked in compiled.shared.gathered:
                 scan.device.xp.take(states[stacked], index(parent), axis=0, out=stack[0])
@@ -182,5 +182,5 @@ class Stepper:
         part.forward(arrays, self.weights, rows, self._memory)
         found: Arrays = {}
         for name, place in part.plan.outputs.items():
-            found |= {name: arrays[place.name][0], array_names.index(name): self.scan.device.index(index)}
+            found |= {name: arrays[place.name][0], ArrayKind.INDEX.of(name): self.scan.device.index(index)}
         return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.errors import CheckpointError, ConfigError
+from nmt.model.network import OUTPUT_BIAS, OUTPUT_MATRIX
 from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, PARAMS_PREFIX, load_folder_config, set_params
 from nmt.storage.saved_model import SavedModel, load_saved_model
 from nmt.storage.trained_settings import Difference, check_settings
@@ -137,7 +138,7 @@ def _with_new_units(
     parts = {side: parts_of_new(one, other) for side, one, other in zip(("src", "tgt"), old, subwords, strict=True)}
     for name, side in {model.table(side): side for side in model.vocab_sizes}.items():
         tensors[PARAMS_PREFIX + name] = with_means(tensors[PARAMS_PREFIX + name], parts[side])
-    for name in ("output.W", "output.b"):
+    for name in (OUTPUT_MATRIX, OUTPUT_BIAS):
         if (key := PARAMS_PREFIX + name) in tensors:
             tensors[key] = np.ascontiguousarray(with_means(tensors[key].T, parts["tgt"]).T)
     counts = {one.model_bytes: len(parts[side]) for side, one in zip(("src", "tgt"), subwords, strict=True)}

@@ -22,6 +22,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nmt.rnn.cell import belongs
+
 PIECE_BYTES = 4 << 20
 """Bytes of the float32 numbers of a piece: large enough to be sent at full speed, small enough for the first to be sent
 early."""
@@ -89,9 +91,7 @@ class Reduction:
     def ready(self, *names: str) -> None:
         """Declare that arrays will not change any more, given by name or by the part of their names before a dot."""
         with self._change:
-            self._ready.update(
-                own for own in self._order if any(own == name or own.startswith(f"{name}.") for name in names)
-            )
+            self._ready.update(own for own in self._order if belongs(own, names))
             self._change.notify()
 
     def finish(self) -> None:

@@ -78,7 +78,7 @@ def _speed(dry_run: DryRun, timing: Timing) -> list[str]:
     updates, threads = dry_run.dealing.num_updates(1), dry_run.num_threads
     several = f", {dry_run.dealing.size} batches an update" if dry_run.dealing.size > 1 else ""
     faster = []
-    if TARGET.has_amx and dry_run.model.device.name == "cpu" and dry_run.config.compute_dtype == "float32":
+    if TARGET.has_amx and dry_run.model.device.is_cpu and dry_run.config.compute_dtype == "float32":
         faster = ["  this processor has a matrix unit: compute_dtype: bfloat16 takes a third of the time or so"]
     return [
         f"speed of {timing.updates} updates with {threads} thread{'s' if threads > 1 else ''}",

@@ -277,5 +277,5 @@ def _vocabularies(config: Config, task: Task) -> str:
 
 
 def _whereabouts(device: Device, threads: int, ranks: int) -> str:
-    each = f"{threads} thread{'s' if threads > 1 else ''}" if device.name == "cpu" else f"device {device.name}"
+    each = f"{threads} thread{'s' if threads > 1 else ''}" if device.is_cpu else f"device {device.name}"
     return each if ranks == 1 else f"{ranks} ranks with {each} each"

@@ -100,7 +100,7 @@ def check_decoding(config: Config, device: Device) -> None:
     chosen = chosen_settings(config.decoding, {})
     is_bounded = chosen["word_reward_bounded"] and chosen["word_reward"]
     options = search_options(chosen, {"expected_lengths": [1]} if is_bounded else {})
-    if options is not None and device.name != "cpu":
+    if options is not None and not device.is_cpu:
         from nmt.decode.device_beam import check_served
 
         check_served(options, device)

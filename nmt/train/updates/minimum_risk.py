@@ -33,7 +33,7 @@ class MinimumRisk:
         self._model, self._subwords = model, subwords
         self._boundaries = config.model.encoder.boundaries
         self._utility = sentence_utility(self._settings.minimum_risk_metric)
-        if model.device.name != "cpu":
+        if not model.device.is_cpu:
             raise DeviceError(
                 f"training.minimum_risk: must be 0 on a GPU, got {self._settings.minimum_risk} on the device "
                 f"{model.device.name}; use --device cpu"

@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.errors import DataError
 from nmt.model.network import LossStats
+from nmt.rnn.cell import belongs
 from nmt.rnn.profile import operation
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.updates.dealing import SingleBatch
@@ -152,7 +153,7 @@ class GradientSum:
         self._unadded: list[str] = []
         self._is_last = False
         device = model.device
-        is_host = ranks.size == 1 or device.name == "cpu"
+        is_host = ranks.size == 1 or device.is_cpu
         self._host = None if is_host else {name: device.download(array) for name, array in self.arrays.items()}
         self.reduction = ranks.reduction(self.arrays if self._host is None else self._host, wire_dtype)
 
@@ -176,11 +177,11 @@ class GradientSum:
         return self._one
 
     def ready(self, *names: str) -> None:
-        """Add the gradients of a batch whose names begin with these prefixes (all gradients if none are given) to those
-        of the batches before it. After the last batch they may be sent."""
+        """Add the gradients of a batch that belong to these groups of parameters (all gradients if none are given) to
+        those of the batches before it. After the last batch they may be sent."""
         if self._one is not None and self._unadded:
             with operation("gradients: adding those of a batch"):
-                for name in [name for name in self._unadded if not names or name.startswith(names)]:
+                for name in [name for name in self._unadded if not names or belongs(name, names)]:
                     total, one = self.arrays[name].reshape(-1), self._one[name].reshape(-1)
                     self._model.device.add_scaled(total, one, 1.0)
                     self._unadded.remove(name)

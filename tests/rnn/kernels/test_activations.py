@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.loops import activations
+from nmt.rnn.kernels.loops import activation_code
 from nmt.rnn.kernels.machine_code.jit import kernel
 from tests.rnn.kernels.assembly import assembly_of
 
@@ -36,7 +36,7 @@ def _all_of(function):
     return kernel(loop)
 
 
-LOOPS = {name: _all_of(getattr(activations, name)) for name in NAMES}
+LOOPS = {name: _all_of(getattr(activation_code, name)) for name in NAMES}
 
 
 def _apply(name, x):
@@ -97,7 +97,7 @@ def test_exp_overflows_to_infinity_and_underflows_to_zero(dtype):
 def test_maximum_is_the_larger_and_nan_where_either_is(dtype):
     def loop(a, b, y):
         for i in range(a.size):
-            y[i] = activations.maximum(a[i], b[i])
+            y[i] = activation_code.maximum(a[i], b[i])
 
     numbers = np.array([-np.inf, -1, 0, 2, np.inf, np.nan], dtype)
     a, b = (m.ravel().copy() for m in np.meshgrid(numbers, numbers))

@@ -19,7 +19,7 @@ import sys
 import numpy as np
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
-from nmt.rnn.kernels.loops import activations
+from nmt.rnn.kernels.loops import activation_code
 from nmt.rnn.kernels.products import product as products
 rng = np.random.default_rng(0)
 A, W, B = (rng.standard_normal(s).astype("f4") for s in ((37, 45), (45, 70), (37, 70)))
@@ -34,7 +34,7 @@ np.testing.assert_allclose(dW, A.T @ B, atol=1e-4)
 @kernel
 def tanh(x, y):
     for i in range(x.size):
-        y[i] = activations.tanh(x[i])
+        y[i] = activation_code.tanh(x[i])
 tanh(A.ravel(), out := np.empty(A.size, "f4"))
 np.testing.assert_allclose(out, np.tanh(A.ravel()), atol=1e-6)
 from tests.rnn.kernels.assembly import assembly_of

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nmt.rnn import LSTMCell
-from nmt.rnn.kernels.loops import activations
+from nmt.rnn.compiler.phases import Phase
+from nmt.rnn.kernels.loops import activation_code
 from nmt.rnn.kernels.loops.emit_cpu import emit
 from nmt.rnn.kernels.loops.loop_code import module_of
 from nmt.rnn.kernels.machine_code.features import TARGET
@@ -94,7 +95,7 @@ def test_a_loop_means_what_its_python_means(body, dtype, part):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", sorted(activations.FUNCTIONS))
+@pytest.mark.parametrize("name", sorted(activation_code.FUNCTIONS))
 def test_functions_of_numbers_are_those_of_kernels(name, dtype):
     found = arguments(dtype)
     x = found[3] = np.abs(found[3]) if name in ("log", "sqrt") else found[3]
@@ -167,7 +168,8 @@ def test_what_is_not_in_the_language_is_refused(line):
 def test_row_work_is_vector_code(name):
     """Sixteen arrays that might lie anywhere: without the scopes LLVM would take one number at a time."""
     report = Report(LSTMCell(3, 4))
-    loop = emit(getattr(report.plan, name), report.dtype, name, report.packed).loop
+    steps = emit(getattr(report.plan, name), report.dtype, name, report.packed).steps
+    (loop,) = (step for phase, step in steps if phase is Phase.LOOP)
     code = assembly_of(generated_loop(loop.source, loop.name))
     packed = [line for line in code.splitlines() if {8: "ymm", 16: "zmm"}[TARGET.lanes] in line]
     assert any("vmulps" in line for line in packed)

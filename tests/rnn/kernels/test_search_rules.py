@@ -2,11 +2,13 @@
 
 import inspect
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from nmt.decode.rules.penalty import best_possible, final_scores, length_divisor, nth_best
+from nmt.decode.rules.score_rules import Forbidden, MinLength, NoRepeat, RepetitionPenalty
 from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, kernel
 from nmt.rnn.kernels.search import search_rules
 
@@ -83,6 +85,18 @@ def test_the_score_to_beat_is_the_nth_of_the_sorted_finished_ones():
 
 CASES = {
     "may_come": lambda rng: (int(rng.integers(-1, 5)), int(rng.integers(0, 4)), int(rng.integers(-1, 5))),
+    "too_early": lambda rng: tuple(int(n) for n in rng.integers(1, 4, 4)),
+    "occurs": lambda rng: (int(rng.integers(5)), rng.integers(0, 5, 9), int(rng.integers(3)), int(rng.integers(7))),
+    "ends_with": lambda rng: (
+        rng.integers(0, 2, 9),
+        int(rng.integers(0, 3)),
+        int(rng.integers(0, 7)),
+        rng.integers(0, 2, 9),
+        int(rng.integers(0, 3)),
+        int(rng.integers(0, 4)),
+    ),
+    "penalised": lambda rng: tuple(rng.normal(0, 3, 2).tolist()),
+    "mix": lambda rng: (rng.integers(0, 2**64, 1, np.uint64)[0],),
     "tokens_wanted": lambda rng: (int(rng.integers(1, 9)),),
     "wins": lambda rng: (float(rng.integers(-2, 2)), float(rng.integers(-2, 2))),
     "ends": lambda rng: tuple(int(n) for n in rng.integers(1, 4, 4)),
@@ -103,6 +117,48 @@ CASES = {
 }
 
 
+def rows_of_tokens(seed, V):
+    """Rows of up to 8 tokens below V, and how many each has."""
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, V, (40, 8)).astype(np.int32), rng.integers(0, 9, 40)
+
+
+def scores_by(rule, words, steps, V):
+    """The scores of all tokens, 1 before the rule."""
+    scores = np.ones((len(words), V))
+    rule.apply(scores, SimpleNamespace(words=words), steps)
+    return scores
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_repeat_for_arrays(size):
+    words, steps = rows_of_tokens(size, 3)
+    scores = scores_by(NoRepeat(size), words, steps, 3)
+    for row, count, found in zip(words, steps.tolist(), scores, strict=True):
+        starts = range(count - size + 1)
+        again = {row[i + size - 1] for i in starts if search_rules.ends_with(row, 0, count, row, i, size - 1)}
+        assert {int(token) for token in np.flatnonzero(found == -np.inf)} == again
+
+
+def test_forbidden_phrases_for_arrays():
+    words, steps = rows_of_tokens(7, 3)
+    phrases = [(0,), (1, 2), (2, 1, 2), (1, 1, 0, 2)]
+    scores = scores_by(Forbidden(phrases), words, steps, 3)
+    for row, count, found in zip(words, steps.tolist(), scores, strict=True):
+        hit = {p[-1] for p in phrases if search_rules.ends_with(row, 0, count, np.array(p), 0, len(p) - 1)}
+        assert set(np.flatnonzero(found == -np.inf).tolist()) == hit
+
+
+def test_repetition_and_least_length_for_arrays():
+    words, steps = rows_of_tokens(8, 5)
+    penalty, least = scores_by(RepetitionPenalty(1.5), words, steps, 5), scores_by(MinLength(4, 2), words, steps, 5)
+    for r, count in enumerate(steps.tolist()):
+        for token in range(5):
+            again = search_rules.occurs(token, words[r], 0, count)
+            assert penalty[r, token] == (search_rules.penalised(1.0, 1.5) if again else 1.0)
+            assert (least[r, token] == -np.inf) == search_rules.too_early(token, 2, count, 4)
+
+
 def test_all_rules_are_here():
     rules = inspect.getmembers(search_rules, inspect.isfunction)
     assert {name for name, rule in rules if rule.__module__ == search_rules.__name__} == set(CASES)
@@ -121,4 +177,5 @@ def test_compiled_rules_are_those_of_python(name):
     for _ in range(50):
         given = CASES[name](rng)
         call(*given, out)
-        assert out[0] == rule(*given)
+        with np.errstate(over="ignore"):  # `mix` is modulo 2**64
+            assert out[0] == rule(*given)

@@ -13,7 +13,7 @@ from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.device_model import ModelOperations
-from nmt.rnn.kernels.cuda.machine_code.kernel import Runtime
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import Runtime
 from nmt.rnn.kernels.cuda.rows import row_kernels
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 from nmt.rnn.profile import Clock

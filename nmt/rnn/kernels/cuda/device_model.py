@@ -13,34 +13,34 @@ from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.weights import PAIRS
 from nmt.rnn.arrays.workspace import Allocate
 from nmt.rnn.device import OutputGradients, OutputLayer
-from nmt.rnn.kernels.cuda import optimizer, output
+from nmt.rnn.kernels.cuda import optimizer, output_loss
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
 from nmt.rnn.kernels.cuda.matrices import Matrices
-from nmt.rnn.kernels.cuda.rows import rows
+from nmt.rnn.kernels.cuda.rows import row_operations
 from nmt.rnn.kernels.cuda.search import beam_step as search
-from nmt.rnn.kernels.cuda.search import best, choose, ensemble
+from nmt.rnn.kernels.cuda.search import best, choose_tokens, ensemble
 
 
 class ModelOperations(GPUBase):
     """The model operations of `device_cuda.CudaDevice`. `threads` is ignored here."""
 
     def embedding_rows(self, ids: Any, table: Any, out: Any, scale: float, threads: int) -> None:
-        rows.embedding_rows(self.runtime, ids, table, out, scale)
+        row_operations.embedding_rows(self.runtime, ids, table, out, scale)
 
     def embedding_gradient(self, ids: np.ndarray, d_out: Any, d_table: Any, scale: float, threads: int) -> None:
-        rows.embedding_gradient(self.runtime, ids, d_out, d_table, scale)
+        row_operations.embedding_gradient(self.runtime, ids, d_out, d_table, scale)
 
     def take_rows(self, array: Any, index: Any, out: Any = None, threads: int = 1) -> Any:
         if out is None:
             out = self.xp.empty((*array.shape[:-2], len(index), array.shape[-1]), array.dtype)
-        rows.take_rows(self.runtime, array, index, out)
+        row_operations.take_rows(self.runtime, array, index, out)
         return out
 
     def spread_rows(self, given: Any, places: np.ndarray, out: Any, threads: int = 1) -> None:
         index = np.full(len(out), -1, np.int64)
         index[places] = np.arange(len(places))
-        rows.take_rows(self.runtime, given, self.index(index), out)
+        row_operations.take_rows(self.runtime, given, self.index(index), out)
 
     def output_loss(
         self,
@@ -60,7 +60,7 @@ class ModelOperations(GPUBase):
                 f"{targets.max()}; check the vocabulary"
             )
         given = self.upload(targets)
-        sums = output.output_loss(self._matrices(layer, h), h, layer, given, label_smoothing, scale, gradients)
+        sums = output_loss.output_loss(self._matrices(layer, h), h, layer, given, label_smoothing, scale, gradients)
         if divergence and gradients is not None:
             sums[1] += add_divergence(self, layer, h, gradients, weight=divergence, scale=scale, threads=threads)
         return sums
@@ -86,13 +86,13 @@ class ModelOperations(GPUBase):
 
     def _logits(self, outputs: Any, layer: OutputLayer, allocate: Any) -> Any:
         found = allocate((len(outputs), len(layer.weights[layer.bias])), outputs.dtype)
-        output.output_logits(self._matrices(layer, outputs), outputs, layer, found)
+        output_loss.output_logits(self._matrices(layer, outputs), outputs, layer, found)
         return found
 
     def choose_tokens(
         self, log_probs: Any, rules: BeamRules, state: BeamState, places: int, allocate: Allocate
     ) -> tuple[Any, Any, Any]:
-        return choose.choose_tokens(self.runtime, log_probs, rules, state, places, allocate)
+        return choose_tokens.choose_tokens(self.runtime, log_probs, rules, state, places, allocate)
 
     def beam_step(
         self,
@@ -105,7 +105,7 @@ class ModelOperations(GPUBase):
     ) -> None:
         search.beam_step(self.runtime, tokens, scores, plain, state, choice)
         if rules is not None:
-            choose.extend_words(self.runtime, rules, state)
+            choose_tokens.extend_words(self.runtime, rules, state)
 
     def average_log_probs(self, arrays: Sequence[Any], kind: Literal["log_prob", "prob"]) -> Any:
         return ensemble.average(self.runtime, arrays, kind)
@@ -117,7 +117,7 @@ class ModelOperations(GPUBase):
         return search.trace_back(self.runtime, state)
 
     def output_rows(self, vocab_size: int, itemsize: int, packed: np.dtype) -> int:
-        return output.chunk_rows(vocab_size, itemsize)
+        return output_loss.chunk_rows(vocab_size, itemsize)
 
     def square_norm(self, gradients: Sequence[Any], threads: int) -> float:
         return optimizer.square_norm(self.runtime, gradients)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.device import Array, Device
-from nmt.rnn.kernels.cuda.machine_code.kernel import Runtime
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import Runtime
 
 
 class GPUBase(Device):

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int64
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, registers_for, row_threads
-from nmt.rnn.kernels.cuda.rows.rows import NUMBERS, blocks_for
+from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 
 _PARTS = 256
 """The number of blocks, and partial sums, for one array's norm."""
 
 
 @lru_cache
-def square_norm_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def square_norm_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel: parts[first + block] = this block's part of the sum of squares of g, in float64."""
     number = NUMBERS[dtype]
 
@@ -36,11 +36,11 @@ def square_norm_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         if cuda.threadIdx.x == 0:
             parts[first + cuda.blockIdx.x] = total
 
-    return Kernel(square_norm, (number[::1], float64[::1], int64, int64), threads, registers=registers_for(6))
+    return GPUKernel(square_norm, (number[::1], float64[::1], int64, int64), threads, registers=registers_for(6))
 
 
 @lru_cache
-def adam_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def adam_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel for one step of Adam, as `kernels.update.adam_step`; the host prepares the factors."""
     number = NUMBERS[dtype]
 
@@ -54,11 +54,11 @@ def adam_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
             p[i] = keep * p[i] - step * first / (math.sqrt(second) * root + tiny)
 
     registers = registers_for(5 if dtype == np.float32 else 4)
-    return Kernel(adam_step, (*[number[::1]] * 4, int64, *[number] * 9), threads, registers=registers)
+    return GPUKernel(adam_step, (*[number[::1]] * 4, int64, *[number] * 9), threads, registers=registers)
 
 
 @lru_cache
-def sgd_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def sgd_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel for one step of gradient descent, as `kernels.update.sgd_step`."""
     number = NUMBERS[dtype]
 
@@ -70,11 +70,11 @@ def sgd_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
                 velocity[i] = speed
             p[i] = keep * p[i] - rate * speed
 
-    return Kernel(sgd_step, (*[number[::1]] * 3, int64, int64, *[number] * 4), threads, registers=registers_for(6))
+    return GPUKernel(sgd_step, (*[number[::1]] * 3, int64, int64, *[number] * 4), threads, registers=registers_for(6))
 
 
 @lru_cache
-def add_scaled_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def add_scaled_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel: x = x * scale + factor * y."""
     number = NUMBERS[dtype]
 
@@ -82,7 +82,7 @@ def add_scaled_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         for i in range(int64(cuda.grid(1)), size, int64(cuda.gridsize(1))):
             x[i] = x[i] * scale + factor * y[i]
 
-    return Kernel(add_scaled, (number[::1], number[::1], int64, number, number), threads, registers=registers_for(6))
+    return GPUKernel(add_scaled, (number[::1], number[::1], int64, number, number), threads, registers=registers_for(6))
 
 
 def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
@@ -153,7 +153,7 @@ def _launch(runtime: Runtime, make: Any, changed: Any, *others: Any) -> None:
     runtime.launch(kernel, blocks_for(kernel, changed.size), changed, *others)
 
 
-def example_kernels() -> dict[str, Kernel]:
+def example_kernels() -> dict[str, GPUKernel]:
     """Return all kernels of this module, for the tests that compile them."""
     makers = (square_norm_kernel, adam_kernel, sgd_kernel, add_scaled_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.arrays.array_names import INDEX, PARAMETER
+from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
-from nmt.rnn.compiler.program import Place, Product, Program
+from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
@@ -24,7 +25,7 @@ from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.loops.row_writer import weight_key
 from nmt.rnn.profile import operation
-from nmt.rnn.rows import Block, Rows, shape_of_step
+from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
 Arrays = dict[str, Array]
 
@@ -47,9 +48,9 @@ class CudaExecutable:
             with operation(rows.label, ": persistent"):
                 self.persistent.forward(layer, arrays, weights, rows)
             return
-        run = _Run(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
+        run = _GPURun(self, self.plan.forward, self.forward_module, arrays, weights, rows, allocate)
         with run.block_memory():
-            for block in rows.blocks(turned=False):
+            for block in rows.blocks(backward=False):
                 run.block(block)
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
@@ -63,9 +64,9 @@ class CudaExecutable:
                     self.persistent.add_gradients(arrays, gradients)
                     del arrays[SUMS]
             return
-        run = _Run(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
+        run = _GPURun(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, backward=True)
         with run.block_memory():
-            for block in rows.blocks(turned=True):
+            for block in rows.blocks(backward=True):
                 run.block(block)
                 run.add_gradients(self.plan, gradients, block)
 
@@ -78,8 +79,8 @@ class CudaExecutable:
         if self.persistent and SUMS in arrays:
             self.persistent.add_gradients(arrays, gradients)
             return
-        run = _Run(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, turned=True)
-        for block in rows.blocks(turned=True):
+        run = _GPURun(self, self.plan.backward, self.backward_module, arrays, weights, rows, allocate, backward=True)
+        for block in rows.blocks(backward=True):
             run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
@@ -90,7 +91,7 @@ class CudaExecutable:
         return [_scratch_shape(place, rows, self.device.runtime.multiprocessors) for place in places.values()]
 
 
-class _Run:
+class _GPURun:
     """One pass over one batch."""
 
     def __init__(
@@ -102,13 +103,13 @@ class _Run:
         weights: Weights,
         rows: Rows,
         allocate: Allocate,
-        turned: bool = False,
+        backward: bool = False,
     ) -> None:
         self.device, self.dtype = executable.device, executable.dtype
         self.runtime = executable.device.runtime
-        self.one, self.module = one, module
-        self.arrays, self.weights, self.rows, self.allocate, self.turned = arrays, weights, rows, allocate, turned
-        self.label = f"{rows.label} gradients" if turned else rows.label
+        self.one, self.module, self.loop = one, module, module.steps[Phase.LOOP]
+        self.arrays, self.weights, self.rows, self.allocate, self.backward = arrays, weights, rows, allocate, backward
+        self.label = f"{rows.label} gradients" if backward else rows.label
         self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
         index = self.device.index
         self.row_numbers = index(rows.lengths), index(rows.source_lengths), index(rows.owner)
@@ -117,7 +118,7 @@ class _Run:
         self.flat: Arrays = {}
         self.parts: dict[tuple[bool, int], np.ndarray | None] = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
-        self.local = {name: place for name, place in one.arrays.items() if place.kind == "block"}
+        self.local = {name: place for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
         for name, place in one.arrays.items():
             if name not in arrays and name not in self.local:
                 arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), self.dtype)
@@ -125,7 +126,7 @@ class _Run:
                     self.device.clear_ended(arrays[name], rows.lengths, 1)
 
     def _cleared(self, place: Place) -> bool:
-        return self.turned and not place.source_axis
+        return self.backward and not place.source_axis
 
     @contextmanager
     def block_memory(self) -> Iterator[None]:
@@ -143,7 +144,7 @@ class _Run:
 
     # ------------------------------------------------------------ a block of time
 
-    def block(self, block: Block) -> None:
+    def block(self, block: TimeBlock) -> None:
         """Run the programs for one block of time."""
         for name, place in self.local.items():
             if self._cleared(place):
@@ -151,24 +152,22 @@ class _Run:
                 self.device.clear_ended(self.arrays[name][: block.high - block.low], left, 1)
         B = self.rows.B
         whole = block.low * B, block.high * B
-        self._outside(self.module.before, self.one.before, block, whole, "before the loop")
-        if self.module.loop:
-            with operation(self.label, ": time loop"):
+        self._outside(Phase.BEFORE, block, whole)
+        if self.loop:
+            with operation(self.label, ": ", Phase.LOOP.label):
                 self._loop(block)
-        self._outside(self.module.after, self.one.after, block, whole, "after the loop")
+        self._outside(Phase.AFTER, block, whole)
 
-    def _outside(
-        self, steps: list[RowKernel | Product], program: Program, block: Block, span: tuple[int, int], phase: str
-    ) -> None:
-        for step in steps:
+    def _outside(self, phase: Phase, block: TimeBlock, span: tuple[int, int]) -> None:
+        for step in self.module.steps[phase]:
             if isinstance(step, RowKernel):
-                with operation(self.label, ": row work ", phase):
+                with operation(self.label, ": row work ", phase.label):
                     self._launch(step, *span, 0, block)
             else:
-                with operation(self.label, ": products ", phase):
-                    self._product_of_all(step, program, block)
+                with operation(self.label, ": products ", phase.label):
+                    self._product_of_all(step, self.one.programs[phase], block)
 
-    def _loop(self, block: Block) -> None:
+    def _loop(self, block: TimeBlock) -> None:
         """Run the steps of a block, replaying a recording if the same sizes, lengths and memory occur again."""
         arrays = self._reserve()
 
@@ -185,25 +184,25 @@ class _Run:
 
     def _time(self, step: int) -> int:
         """Return the step of the sequence for a step of the loop."""
-        return self.rows.T - 1 - step if self.rows.reverse != self.turned else step
+        return self.rows.T - 1 - step if self.rows.reverse != self.backward else step
 
     def _reserve(self) -> list[Array]:
         """Allocate all memory of the loop in advance, since a recording must not allocate; return it."""
         arrays = list(self.row_numbers)
-        for step in self.module.loop:
+        for step in self.loop:
             if isinstance(step, RowKernel):
                 arrays += self._tail(step)[-len(step.arrays) - len(step.scratch) :]
                 continue
-            x, _ = _operand(step)
+            x, _ = step.x.span
             places = self.one.loop.places
             arrays += [self._memory(places[x.id]), self._memory(places[step.out.id])]
             arrays += self.matrices.reserve(self.rows.B, step.x.width or 0, weight_key(step))
         return arrays
 
-    def _step(self, t: int, old: int, block: Block) -> None:
+    def _step(self, t: int, old: int, block: TimeBlock) -> None:
         """Run one step of the time loop, over the shortest prefix of rows that contains all active ones."""
         count, B = self.prefix[t], self.rows.B
-        for step in self.module.loop:
+        for step in self.loop:
             if isinstance(step, RowKernel):
                 self._launch(step, t * B, t * B + count, old, block)
             else:
@@ -211,7 +210,7 @@ class _Run:
 
     # ------------------------------------------------------------ row work
 
-    def _launch(self, step: RowKernel, first: int, last: int, old: int, block: Block) -> None:
+    def _launch(self, step: RowKernel, first: int, last: int, old: int, block: TimeBlock) -> None:
         blocks = self.rows.B if step.serial else last - first
         if step.scratch:
             blocks = min(blocks, _most_blocks(self.rows, self.runtime.multiprocessors))
@@ -231,10 +230,11 @@ class _Run:
     def _argument(self, name: str) -> Array:
         if name in self.arrays:
             return self.arrays[name]
-        if name.startswith(INDEX):
+        kind, base = parse(name)
+        if kind is ArrayKind.INDEX:
             return self.row_numbers[2]
-        if name.startswith(PARAMETER):
-            return self.weights[name.removeprefix(PARAMETER)]
+        if kind is ArrayKind.PARAMETER:
+            return self.weights[base]
         raise RuntimeError(f"no memory for {name}")
 
     def _scratch(self, place: Place) -> Array:
@@ -246,22 +246,22 @@ class _Run:
 
     # ------------------------------------------------------------ products
 
-    def _product_of_all(self, step: Product, program: Program, block: Block) -> None:
-        x, offset = _operand(step)
+    def _product_of_all(self, step: Product, program: Program, block: TimeBlock) -> None:
+        x, offset = step.x.span
         source, target = program.places[x.id], program.places[step.out.id]
         left, right = self._rows_of(source, block), self._rows_of(target, block)
         columns = (offset, step.x.width or 0)
         index = self._taking_part(source.source_axis, block)
         self.matrices.multiply(left.columns(*columns), weight_key(step), right, index)
 
-    def _product_of_step(self, step: Product, t: int, old: int, count: int, block: Block) -> None:
-        x, offset = _operand(step)
+    def _product_of_step(self, step: Product, t: int, old: int, count: int, block: TimeBlock) -> None:
+        x, offset = step.x.span
         places = self.one.loop.places
         source, target = places[x.id], places[step.out.id]
         left = Matrix(self._flat(source), self._first_row(source, t, old, block), count)
         out = Matrix(self._flat(target), self._first_row(target, t, old, block), count)
         self.matrices.multiply(left.columns(offset, step.x.width or 0), weight_key(step), out)
-        if target.kind == "carry_out" and self._some_have_ended(t, count):
+        if target.kind is PlaceKind.CARRY_OUT and self._some_have_ended(t, count):
             # The product also ran over inactive rows of the prefix, whose values must not change.
             self.matrices.keep(self._memory(target), old, t, self.row_numbers[0], count)
 
@@ -269,7 +269,7 @@ class _Run:
         return bool((self.rows.lengths[:count] <= t).any())
 
     def _memory(self, place: Place) -> Array:
-        return self._scratch(place) if place.kind == "rows" else self.arrays[place.name]
+        return self._scratch(place) if place.kind is PlaceKind.ROWS else self.arrays[place.name]
 
     def _flat(self, place: Place) -> Array:
         """Return a place's memory as rows of features."""
@@ -277,12 +277,20 @@ class _Run:
             self.flat[place.name] = self._memory(place).reshape(-1, place.width)
         return self.flat[place.name]
 
-    def _first_row(self, place: Place, t: int, old: int, block: Block) -> int:
+    def _first_row(self, place: Place, t: int, old: int, block: TimeBlock) -> int:
         flip = int(self.rows.reverse)
-        slot = {"seq": t, "block": t - block.low, "before": t + flip, "after": t + 1 - flip, "carry": old}
-        return {"carry_out": 1 - old, "rows": 0, **slot}[place.kind] * self.rows.B
+        slots = {
+            PlaceKind.SEQUENCE: t,
+            PlaceKind.BLOCK: t - block.low,
+            PlaceKind.BEFORE: t + flip,
+            PlaceKind.AFTER: t + 1 - flip,
+            PlaceKind.CARRY: old,
+            PlaceKind.CARRY_OUT: 1 - old,
+            PlaceKind.ROWS: 0,
+        }
+        return slots[place.kind] * self.rows.B
 
-    def _rows_of(self, place: Place, block: Block) -> Matrix:
+    def _rows_of(self, place: Place, block: TimeBlock) -> Matrix:
         """Return the rows of all steps of a block."""
         array, steps = self._flat(place), block.high - block.low
         if place.source_axis:
@@ -291,13 +299,13 @@ class _Run:
 
     # ------------------------------------------------------------ gradients
 
-    def add_gradients(self, plan: Plan, gradients: Arrays, block: Block) -> None:
+    def add_gradients(self, plan: Plan, gradients: Arrays, block: TimeBlock) -> None:
         """Add to all gradients that are present, for one block of time."""
         for placed in plan.sinks:
             if placed.sink.name in gradients:
                 self._add_gradient(placed, gradients[placed.sink.name], block)
 
-    def _add_gradient(self, placed: PlacedSink, target: Array, block: Block) -> None:
+    def _add_gradient(self, placed: PlacedSink, target: Array, block: TimeBlock) -> None:
         """Add one sink's contribution to a parameter's gradient for one block of time.
 
         Only active rows are summed: padding may contain NaN.
@@ -314,7 +322,7 @@ class _Run:
         with operation(self.label, ": weights ", sink.name):
             self.matrices.add_outer(left, right, index, part)
 
-    def _taking_part(self, wide: bool, block: Block) -> np.ndarray | None:
+    def _taking_part(self, wide: bool, block: TimeBlock) -> np.ndarray | None:
         """Return the indices of the active rows of a block; None for all."""
         rows, key = self.rows, (wide, block.low)
         if key not in self.parts:
@@ -331,14 +339,9 @@ def _most_blocks(rows: Rows, multiprocessors: int) -> int:
 
 def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int, ...]:
     """Return the shape of one step's memory for all rows, or of a piece for each block of threads."""
-    if place.kind == "row":
+    if place.kind is PlaceKind.ROW:
         return (_most_blocks(rows, multiprocessors), *(rows.S,) * place.source_axis, place.width or 1)
     return shape_of_step(place, rows)
-
-
-def _operand(step: Product) -> tuple[Any, int]:
-    """Return the value in memory that a product reads, and its first column."""
-    return (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
 
 
 def _prefixes(rows: Rows) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.arrays import array_names
+from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells import GRUCell, LSTMCell
@@ -87,14 +87,14 @@ class PersistentRun:
         a += weights["b"]
         place = index(identity(B))
         first = index(rows.lengths if rows.reverse else np.zeros(B, np.int64))
-        states = xp.stack([arrays[array_names.state(name)][first, place] for name in self.states])
+        states = xp.stack([arrays[ArrayKind.STATE.of(name)][first, place] for name in self.states])
         W_h, b_h = weights["W_h"], weights["b_h"] if self.cell == "gru" else None
         run = layer.forward(W_h, a, index(rows.lengths), states, b_h=b_h, reverse=rows.reverse)
-        stack = arrays[array_names.state("h")]
+        stack = arrays[ArrayKind.STATE.of("h")]
         (stack[:T] if rows.reverse else stack[1:])[...] = run.y.reshape(T, B, H)
         ends = index(np.zeros(B, np.int64) if rows.reverse else rows.lengths)
         for name, last in zip(self.states, run.last, strict=True):
-            arrays[array_names.state(name)][ends, place] = last
+            arrays[ArrayKind.STATE.of(name)][ends, place] = last
         arrays[TAPE] = (layer, run, states, matrices, taking)
 
     # ------------------------------------------------------------ backward
@@ -102,11 +102,11 @@ class PersistentRun:
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows) -> None:
         """Compute gradients of input and initial states; `add_gradients` may follow."""
         layer, run, states, matrices, taking = arrays.pop(TAPE)
-        d_last = self.device.xp.stack([arrays[array_names.state_gradient(name)][0] for name in self.states])
+        d_last = self.device.xp.stack([arrays[ArrayKind.STATE_GRADIENT.of(name)][0] for name in self.states])
         lengths = self.device.index(rows.lengths)
         found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
         for name, first in zip(self.states, found.first, strict=True):
-            arrays[array_names.state_gradient(name)][...] = first  # into both slots, since either may be read
+            arrays[ArrayKind.STATE_GRADIENT.of(name)][...] = first  # into both slots, since either may be read
         d_a = _rows(found.d_a)
         arrays[SUMS] = d_a, _rows(run.before), _rows(found.d_product), found.d_inner, matrices, taking
         if self.wants_inputs:

@@ -10,16 +10,18 @@ function serves all batch sizes, lengths and widths of the same structure, and b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.rnn.arrays.array_names import INDEX
+from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.arrays.weights import PAIRS, QUADS
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass
-from nmt.rnn.compiler.program import Nest, Place, Product, Program, RowWork
+from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Product, Program, RowWork
 from nmt.rnn.graph import Value
-from nmt.rnn.kernels.loops.row_writer import Block, Function, Names, RowWriter, weight_key
+from nmt.rnn.kernels.loops.row_writer import Function, Lines, Names, RowWriter, Variable, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products.int8 import TAIL
 
@@ -43,38 +45,42 @@ scratch and weights."""
 
 @dataclass
 class Module:
-    """The functions of one pass. The steps of each phase are Functions, or Products that run over all rows at once."""
+    """The steps of one pass in order, each with its phase: Functions, or Products that run over all rows at once. The
+    time loop is one function."""
 
     dims: list[int]
-    before: list[Function | Product]
-    loop: Function | None
-    after: list[Function | Product]
+    steps: list[tuple[Phase, Function | Product]]
+
+    @property
+    def functions(self) -> list[Function]:
+        """Return the generated functions in order."""
+        return [step for _, step in self.steps if isinstance(step, Function)]
 
     @property
     def source(self) -> str:
         """Return the source of all functions, for reading."""
-        steps = (*self.before, self.loop, *self.after)
-        return "\n\n".join(step.source for step in steps if isinstance(step, Function))
+        return "\n\n".join(function.source for function in self.functions)
 
 
 def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
     """Return the functions for one direction of a plan. `name` ("forward", "backward") only labels them; `packed` is
     the dtype of packed weights."""
     dims: dict[int, str] = {}
-    phases: dict[str, list[Function | Product]] = {"before": [], "after": []}
-    for phase, program in (("before", one.before), ("after", one.after)):
+
+    def function(program: Program, steps: list[RowWork | Product], label: str) -> Function:
+        return _FunctionWriter(program, steps, f"{name}_{label}", dims, dtype, packed).write()
+
+    def outside(phase: Phase) -> Iterator[tuple[Phase, Function | Product]]:
+        program = one.programs[phase]
         for n, step in enumerate(program.steps):
-            if isinstance(step, Product):
-                phases[phase].append(step)
-            else:
-                phases[phase].append(_Writer(program, [step], f"{name}_{phase}{n}", dims, dtype, packed).write())
-    loop = None
-    if one.loop.steps:
-        loop = _Writer(one.loop, one.loop.steps, f"{name}_loop", dims, dtype, packed).write()
-    return Module(list(dims), phases["before"], loop, phases["after"])
+            yield phase, step if isinstance(step, Product) else function(program, [step], f"{phase}{n}")
+
+    before, after = list(outside(Phase.BEFORE)), list(outside(Phase.AFTER))
+    loop = [(Phase.LOOP, function(one.loop, one.loop.steps, "loop"))] if one.loop.steps else []
+    return Module(list(dims), [*before, *loop, *after])
 
 
-class _Writer(Names):
+class _FunctionWriter(Names):
     """Write one function: a loop over time, with its products and loops over rows."""
 
     def __init__(
@@ -97,10 +103,10 @@ class _Writer(Names):
         """Return the variable of a place's array. Scratch of a single row is allocated in the function; all other
         arrays are arguments. The slot that a step writes has its own variable, so that loops know that it differs from
         the slot they read."""
-        if place.kind in ("after", "carry_out"):
+        if place.kind in (PlaceKind.AFTER, PlaceKind.CARRY_OUT):
             whole = super().array(place)
             return self.written.setdefault(whole, self.variable(f"{place.name} written"))
-        if place.kind != "row":
+        if place.kind is not PlaceKind.ROW:
             return super().array(place)
         name = self.variable(place.name)
         size = self.dim(place.width) if place.width is not None else "1"
@@ -136,7 +142,7 @@ class _Writer(Names):
             "        before = t + flip",
             "        after = t + 1 - flip",
             "        old = step % 2",
-            *(f"        apart({slot})" for slot in self.written.values()),
+            *(f"        noalias({slot})" for slot in self.written.values()),
             # The shortest prefix of the rows that contains all active rows of this step.
             "        M = 0",
             "        for n in range(first, last):",
@@ -152,9 +158,11 @@ class _Writer(Names):
     def _parameters(self) -> list[str]:
         """Return the lines of the parameter list, in the order of the table."""
         function = self.function
-        arrays = [f"{self.variable(a)}: {'int64' if a.startswith(INDEX) else 'F'}" for a in function.arrays]
+        arrays = [
+            f"{self.variable(a)}: {'int64' if parse(a).kind is ArrayKind.INDEX else 'F'}" for a in function.arrays
+        ]
         arrays += [f"{self.variable(a)}: F" for a in function.scratch]
-        arrays += [f"w{n}: {self.packed.name}" for n in range(len(function.weights))]
+        arrays += [f"{Variable.WEIGHT.of(n)}: {self.packed.name}" for n in range(len(function.weights))]
         rows = [["part", "parts", "table"], list(NUMBERS), [f"{name}: int64" for name in INTEGERS]]
         rows += [arrays[n : n + 8] for n in range(0, len(arrays), 8)]
         return [f"    {', '.join(row)}," for row in rows]
@@ -181,7 +189,7 @@ class _Writer(Names):
         return body
 
     def _product(self, step: Product) -> list[str]:
-        x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
+        x, offset = step.x.span
         source, target = self.program.places[x.id], self.program.places[step.out.id]
         weight = weight_key(step)
         if weight not in self.function.weights:
@@ -191,7 +199,7 @@ class _Writer(Names):
         right = f"address({self.array(target)}, {self.base(target, 'first')} + begin)"
         stride = self.dim(source.width or 0)
         lines = []
-        w = f"w{self.function.weights.index(weight)}"
+        w = Variable.WEIGHT.of(self.function.weights.index(weight))
         if self.packed in ROUNDING:
             rounded, (round_rows, words) = f"words_{inner}", ROUNDING[self.packed]
             size = words.format(n=inner)
@@ -208,7 +216,7 @@ class _Writer(Names):
             f"            {right}, {outer}, M, end - begin, {inner}, 0,",
             "        )",
         ]
-        if target.kind == "carry_out":
+        if target.kind is PlaceKind.CARRY_OUT:
             # The product also ran over inactive rows of the prefix: restore their values.
             kept = self.store(target, (self.base(target), "j"), self.load(target, (f"(old * B + n) * {outer}", "j")))
             lines += [
@@ -248,8 +256,8 @@ class _RowWriter(RowWriter):
             self._softmax(first, nest.entries[0].place)
             return
         depth = self.row.indent
-        self.s_block = Block(depth + 1) if nest.source_axis else self.row
-        self.j_block = self.inner = Block(depth + 1 + nest.source_axis)
+        self.s_block = Lines(depth + 1) if nest.source_axis else self.row
+        self.j_block = self.inner = Lines(depth + 1 + nest.source_axis)
         self.s_end: list[str] = []
         self.row_end: list[str] = []
         for entry in nest.entries:
@@ -267,13 +275,13 @@ class _RowWriter(RowWriter):
             self.row.add(line)
 
     def _keep(self, v: Value, place: Place, name: str, lines: list[str]) -> None:
-        if place.kind == "local":
+        if place.kind is PlaceKind.LOCAL:
             self.locals[v.id] = name
         else:
             lines.append(self.w.store(place, self.at(place, 0, False), name))
 
     def sum_last(self, v: Value, place: Place) -> None:
-        total = f"x{v.id}"
+        total = Variable.SUM.of(v.id)
         outer = self.s_block if "S" in v.axes else self.row
         outer.add(f"{total} = ZERO")
         self.j_block.add(f"{total} += {self.name(v.args[0])}")
@@ -281,7 +289,7 @@ class _RowWriter(RowWriter):
 
     def sum_s(self, v: Value, place: Place) -> None:
         if v.width is None:
-            total = f"x{v.id}"
+            total = Variable.SUM.of(v.id)
             self.row.add(f"{total} = ZERO")
             self.s_block.add(f"{total} = in_turn({total}, {self.name(v.args[0])})")
             self._keep(v, place, total, self.row_end)
@@ -293,9 +301,9 @@ class _RowWriter(RowWriter):
 
     def _softmax(self, v: Value, place: Place) -> None:
         source = self.places[v.args[0].id]
-        self.s_block = Block(4)
+        self.s_block = Lines(4)
         x, at = self.w.load(source, (self.w.base(source),)), (self.w.base(place),)
-        together = all(one.kind in ("rows", "row") for one in (source, place))
+        together = all(one.kind in (PlaceKind.ROWS, PlaceKind.ROW) for one in (source, place))
         for line in (
             "top = LOWEST",
             "for s in range(ls):",

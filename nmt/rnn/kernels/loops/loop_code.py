@@ -10,7 +10,7 @@ The source is a subset of Python with the same meaning, so that it can be read, 
   `else`, `continue`;
 - sums, differences, products, `/` of F, `//` and `%` of integers, one comparison, `a if test else b`;
 - `in_turn(sum, x)`: the sum of both, for sums of many numbers that must be added in order;
-- `apart(array)`: from here until the next iteration, this array shares no memory with any other, even if it was
+- `noalias(array)`: from here until the next iteration, this array shares no memory with any other, even if it was
   assigned from one;
 - calls of `min`, `max`, the activations, `scratch(n, type)` and `release(array)`, `address(array, offset)`, and of the
   functions in `_called()`, which are called by symbol.
@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from nmt.rnn.kernels.loops.activations import FUNCTIONS
+from nmt.rnn.kernels.loops.activation_code import FUNCTIONS
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import FAST
 from nmt.rnn.kernels.machine_code.native import Native
@@ -149,7 +149,7 @@ class _LoopWriter:
                 self._if(self._test(test), one.body)
             case ast.Continue():
                 self.builder.branch(self.next_round[-1])
-            case ast.Expr(value=ast.Call(func=ast.Name(id="apart"), args=[ast.Name(id=array)])):
+            case ast.Expr(value=ast.Call(func=ast.Name(id="noalias"), args=[ast.Name(id=array)])):
                 self._limit_scope(array)
             case ast.Expr(value=ast.Call(func=ast.Name(id="release"), args=[array])):
                 free(self.builder, self._value(array))

@@ -15,7 +15,7 @@ from nmt.rnn.kernels.machine_code.jit import inner_kernel
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads.team import address_of
-from nmt.rnn.rows import Block
+from nmt.rnn.rows import TimeBlock
 
 
 def divisions(sharing: Sharing, most: int) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -51,7 +51,7 @@ class Table:
         addresses = [address_of(array) for array in arrays]
         self.numbers = np.array((*(0,) * COUNTER_WORDS, *numbers, *addresses), np.int64)
 
-    def of(self, block: Block) -> Table:
+    def of(self, block: TimeBlock) -> Table:
         """Return a copy for one block of time; it shares the arrays."""
         found = copy(self)
         found.arrays, found.numbers = list(self.arrays), self.numbers.copy()

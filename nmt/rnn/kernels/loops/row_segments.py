@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from nmt.rnn.kernels.memory.alias_scopes import active_rows, prefix_rows
-from nmt.rnn.rows import Block, Rows
+from nmt.rnn.rows import Rows, TimeBlock
 
 
-def row_segments(rows: Rows, wide: bool, block: Block, *, exact: bool = False) -> np.ndarray:
+def row_segments(rows: Rows, wide: bool, block: TimeBlock, *, exact: bool = False) -> np.ndarray:
     """Return the runs of rows that take part in a block of a [T, B, n] array, or with `wide` of a [1, S, B, n] array:
     int64 [runs, 2], the first row and the number of rows of each.
 
@@ -19,7 +19,7 @@ def row_segments(rows: Rows, wide: bool, block: Block, *, exact: bool = False) -
     return rows.derived(key, lambda: _find(rows, wide, block, exact))
 
 
-def _find(rows: Rows, wide: bool, block: Block, exact: bool) -> np.ndarray:
+def _find(rows: Rows, wide: bool, block: TimeBlock, exact: bool) -> np.ndarray:
     """Compute `row_segments`; the result is a single run if every row has full length."""
     steps = rows.S if wide else block.high - block.low
     if rows.whole and not wide:

@@ -9,15 +9,30 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import count
 
-from nmt.rnn.arrays.array_names import INDEX
-from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program
+from nmt.rnn.arrays.array_names import ArrayKind
+from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program
 from nmt.rnn.graph import Value
 
 Weight = tuple[str, int, int, bool]  # parameter, first row, rows, transposed
 Terms = tuple[str, ...]
 """An offset in a place, as the terms of a sum."""
+
+
+class Variable(StrEnum):
+    """Numbered variables of a generated function; those of arrays are named by `Names.variable`."""
+
+    SIZE = "d"
+    OFFSET = "o"
+    WEIGHT = "w"
+    VALUE = "v"
+    SUM = "x"
+
+    def of(self, number: int) -> str:
+        """Return the variable with this number: the id of a value, or a count."""
+        return f"{self}{number}"
 
 
 def weight_key(step: Product) -> Weight:
@@ -38,7 +53,7 @@ class Function:
     source: str = ""
 
 
-class Block:
+class Lines:
     """The lines of one loop level, with their indentation."""
 
     def __init__(self, indent: int) -> None:
@@ -68,11 +83,11 @@ class Names:
 
     def dim(self, size: int) -> str:
         """Return the variable of a size."""
-        return str(size) if size == 0 else self.dims.setdefault(size, f"d{len(self.dims)}")
+        return str(size) if size == 0 else self.dims.setdefault(size, Variable.SIZE.of(len(self.dims)))
 
     def array(self, place: Place) -> str:
         """Return the variable of a place's array."""
-        if place.kind == "rows":
+        if place.kind is PlaceKind.ROWS:
             self.function.scratch[place.name] = place
         elif place.name not in self.function.arrays:
             self.function.arrays.append(place.name)
@@ -81,7 +96,7 @@ class Names:
     def index(self, place: Place) -> str:
         """Return the variable of the array that says, for each row, which row of a captured array without source
         positions it reads."""
-        name = f"{INDEX}{place.name}"
+        name = ArrayKind.INDEX.of(place.name)
         if name not in self.function.arrays:
             self.function.arrays.append(name)
         return self.variable(name)
@@ -91,21 +106,21 @@ class Names:
         size = f" * {self.dim(place.width)}" if place.width is not None else ""
         wide = place.source_axis
         match place.kind:
-            case "seq":
+            case PlaceKind.SEQUENCE:
                 return f"((t * S + s) * B + {row}){size}" if wide else f"(t * B + {row}){size}"
-            case "block":
+            case PlaceKind.BLOCK:
                 return f"(((t - lowest) * S + s) * B + {row}){size}" if wide else f"((t - lowest) * B + {row}){size}"
-            case "before" | "after":
-                return f"({place.kind} * B + {row}){size}"
-            case "carry":
+            case PlaceKind.BEFORE | PlaceKind.AFTER:
+                return f"({'before' if place.kind is PlaceKind.BEFORE else 'after'} * B + {row}){size}"
+            case PlaceKind.CARRY:
                 return f"(old * B + {row}){size}"
-            case "carry_out":
+            case PlaceKind.CARRY_OUT:
                 return f"((1 - old) * B + {row}){size}"
-            case "inv":
+            case PlaceKind.CONSTANT:
                 return f"(s * C + c){size}" if wide else f"{self.index(place)}[{row}]{size}"
-            case "rows":
+            case PlaceKind.ROWS:
                 return f"({row} * S + s){size}" if wide else f"{row}{size}"
-            case "row":
+            case PlaceKind.ROW:
                 return f"s{size}" if wide else "0"
             case _:
                 return "0"
@@ -130,15 +145,15 @@ class RowWriter:
     (feature), or `inner` (both).
     """
 
-    row: Block
-    s_block: Block
-    j_block: Block
-    inner: Block
+    row: Lines
+    s_block: Lines
+    j_block: Lines
+    inner: Lines
 
     def __init__(self, names: Names, indent: int) -> None:
         self.w = names
         self.places = names.program.places
-        self.row = Block(indent)
+        self.row = Lines(indent)
         self.locals: dict[int, str] = {}  # variables of the row that later nests read
         self.row_bases: dict[str, str] = {}  # variables of the row's offsets, for all nests
         self.offsets = 0
@@ -161,7 +176,7 @@ class RowWriter:
 
     # ------------------------------------------------------------ places in the loops
 
-    def block(self, v: Value) -> Block:
+    def block(self, v: Value) -> Lines:
         """Return the block in which a value is computed."""
         if v.width is not None:
             return self.inner if "S" in v.axes else self.j_block
@@ -169,13 +184,13 @@ class RowWriter:
 
     def base(self, place: Place) -> str:
         """Return the variable of the offset of the row (and position) in a place."""
-        self.uses_captured |= place.kind == "inv" and place.source_axis
+        self.uses_captured |= place.kind is PlaceKind.CONSTANT and place.source_axis
         block, bases = (self.s_block, self.source_bases) if place.source_axis else (self.row, self.row_bases)
         text = self.w.base(place)
         if text == "0":
             return text
         if text not in bases:
-            bases[text] = f"o{self.offsets}"
+            bases[text] = Variable.OFFSET.of(self.offsets)
             block.add(f"{bases[text]} = {text}")
             self.offsets += 1
         return bases[text]
@@ -193,7 +208,7 @@ class RowWriter:
             return self.names[v.id]
         if v.op == "const":
             return self.w.constant(v.attrs["value"])
-        base, offset = (v.args[0], v.attrs["start"]) if v.op == "slice" else (v, 0)
+        base, offset = v.span
         if base.id not in self.places and not computing:
             base, offset = v, 0  # the slice was kept for the backward pass, its base was not
         if base.id in self.places and (base is not v or not computing):
@@ -205,7 +220,7 @@ class RowWriter:
             text = v.rule.code.replace("positive({})", "(ONE if {} > ZERO else ZERO)").format(
                 *(self.name(a) for a in v.args)
             )
-        name = f"v{v.id}"
+        name = Variable.VALUE.of(v.id)
         self.block(v).add(f"{name} = {text}")
         self.names[v.id] = name
         return name
@@ -224,14 +239,14 @@ class RowWriter:
             name = self.name(v, computing=True)
         else:
             name = self.name(v)
-        if place.kind == "local":
+        if place.kind is PlaceKind.LOCAL:
             self.locals[v.id] = name
             return
         # a broadcast value is written once per feature of its place
         at = self.at(place, entry.offset, v.width is not None)
         self.put(self.block(v), place, at, f"{self.w.load(place, at)} + {name}" if entry.add else name)
 
-    def put(self, block: Block, place: Place, at: Terms, value: str) -> None:
+    def put(self, block: Lines, place: Place, at: Terms, value: str) -> None:
         """Write a store of a number into a block."""
         block.add(self.w.store(place, at, value))
 

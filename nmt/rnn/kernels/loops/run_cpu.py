@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.arrays.array_names import INDEX, PARAMETER, Arrays
+from nmt.rnn.arrays.array_names import ArrayKind, Arrays, parse
 from nmt.rnn.arrays.weights import PAIRS, Weights
 from nmt.rnn.arrays.workspace import Allocate
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
-from nmt.rnn.compiler.program import Place, Product, Program
+from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.division import Sharing
 from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, Module, emit
 from nmt.rnn.kernels.loops.loop_tables import Table
@@ -29,7 +30,7 @@ from nmt.rnn.kernels.products.product import product_table, run_product, sum_row
 from nmt.rnn.kernels.threads.pool import run_parallel, run_team
 from nmt.rnn.kernels.threads.team import address_of
 from nmt.rnn.profile import operation
-from nmt.rnn.rows import Block, Rows, shape_of_step
+from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
 
 def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
@@ -58,21 +59,16 @@ class Launch:
 class _Side:
     """One direction of a plan; its functions are compiled when first used."""
 
-    def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, turned: bool) -> None:
-        self.arrays, self.turned = one.arrays, turned
+    def __init__(self, one: Pass, dtype: np.dtype, name: str, packed: np.dtype, *, backward: bool) -> None:
+        self.arrays, self.backward = one.arrays, backward
         self.dtype, self.packed = dtype, packed
         self._addresses: dict[str, int] | None = None
         self.module = emit(one, dtype, name, packed)
         self.dims = np.array(self.module.dims, np.int64)
-        self.local = {name for name, place in one.arrays.items() if place.kind == "block"}
-        cleared = {name for name, place in one.arrays.items() if turned and not place.source_axis}
+        self.local = {name for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
+        cleared = {name for name, place in one.arrays.items() if backward and not place.source_axis}
         self.cleared, self.cleared_once = cleared & self.local, cleared - self.local
-        loop = [(self.module.loop, one.loop, "time loop")] if self.module.loop else []
-        self.steps: list[tuple[Function | Product, Program, str]] = [
-            *((step, one.before, "before the loop") for step in self.module.before),
-            *loop,
-            *((step, one.after, "after the loop") for step in self.module.after),
-        ]
+        self.programs = one.programs
 
     @property
     def addresses(self) -> dict[str, int]:
@@ -87,19 +83,18 @@ class _Side:
 
     def natives(self) -> dict[str, Native]:
         """Return the generated functions, by name."""
-        functions = (step for step, _, _ in self.steps if isinstance(step, Function))
-        return {function.name: generated_loop(function.source, function.name) for function in functions}
+        return {one.name: generated_loop(one.source, one.name) for one in self.module.functions}
 
 
-class Executable:
+class CPUExecutable:
     """A plan compiled for one dtype, and for one dtype of packed weights (see weights.packed_dtype)."""
 
     def __init__(self, plan: Plan, dtype: np.dtype, packed: np.dtype | None = None) -> None:
         self.plan, self.dtype = plan, dtype
         packed = dtype if packed is None else packed
-        self._forward = _Side(plan.forward, dtype, "forward", packed, turned=False)
+        self._forward = _Side(plan.forward, dtype, "forward", packed, backward=False)
         back = plan.backward
-        self._backward = None if back is None else _Side(back, dtype, "backward", packed, turned=True)
+        self._backward = None if back is None else _Side(back, dtype, "backward", packed, backward=True)
         for side in (self._forward, self._backward):
             if side is not None:
                 offer(side.wanted)
@@ -117,9 +112,9 @@ class Executable:
     def forward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         """Fill the forward arrays. `arrays` must contain inputs, state stacks, captured arrays, masks and parameter
         vectors."""
-        run = _Run(self._forward, arrays, weights, rows, allocate)
+        run = _PassRun(self._forward, arrays, weights, rows, allocate)
         with run.block_memory():
-            for block in rows.blocks(turned=False):
+            for block in rows.blocks(backward=False):
                 for launch in run.launches(block):
                     launch()
 
@@ -130,17 +125,17 @@ class Executable:
         """
         if not rows.whole:
             raise RuntimeError("a run is prepared for whole rows only")
-        run = _Run(self._forward, arrays, weights, rows, allocate)
+        run = _PassRun(self._forward, arrays, weights, rows, allocate)
         run.take_block_memory()  # never freed, as the launches come later
-        return [launch for block in rows.blocks(turned=False) for launch in run.launches(block)]
+        return [launch for block in rows.blocks(backward=False) for launch in run.launches(block)]
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
         if self._backward is None:
             raise RuntimeError("a plan for inference has no backward pass")
-        run = _Run(self._backward, arrays, weights, rows, allocate)
+        run = _PassRun(self._backward, arrays, weights, rows, allocate)
         with run.block_memory():
-            for block in rows.blocks(turned=True):
+            for block in rows.blocks(backward=True):
                 for launch in run.launches(block):
                     launch()
                 run.add_gradients(self.plan, gradients, block)
@@ -151,23 +146,23 @@ class Executable:
         """Add to the parameters' `gradients` after a `backward`; the plan is one `with_operands`."""
         if self._backward is None:
             raise RuntimeError("a plan for inference has no backward pass")
-        run = _Run(self._backward, arrays, weights, rows, allocate)
-        for block in rows.blocks(turned=True):
+        run = _PassRun(self._backward, arrays, weights, rows, allocate)
+        for block in rows.blocks(backward=True):
             run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
         """Return the shapes of the memory for one step that a pass allocates in addition to its arrays."""
         module = self.backward_module if backward else self.forward_module
-        steps = (*module.before, module.loop, *module.after) if module else ()
-        return [shape_of_step(place, rows) for s in steps if isinstance(s, Function) for place in s.scratch.values()]
+        functions = module.functions if module else ()
+        return [shape_of_step(place, rows) for one in functions for place in one.scratch.values()]
 
 
-class _Run:
+class _PassRun:
     """One pass over one batch: the memory it fills, and its launches for each block of time."""
 
     def __init__(self, side: _Side, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
         self.side, self.arrays, self.weights, self.rows, self.allocate = side, arrays, weights, rows, allocate
-        self.label = f"{rows.label} gradients" if side.turned else rows.label
+        self.label = f"{rows.label} gradients" if side.backward else rows.label
         for name, place in side.arrays.items():
             if name not in arrays and name not in side.local:
                 arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), side.dtype)
@@ -192,25 +187,26 @@ class _Run:
             shape = self.rows.block_steps, *shape_of_step(self.side.arrays[name], self.rows)
             self.arrays[name] = self.allocate(shape, self.side.dtype)
 
-    def launches(self, block: Block) -> Iterator[Launch]:
+    def launches(self, block: TimeBlock) -> Iterator[Launch]:
         """Yield the launches for one block of time, in order. Each must run before the next is taken from the iterator,
         unless all rows are whole."""
         for name in () if self.rows.ordered else self.side.cleared:
             left = np.clip(self.rows.lengths - block.low, 0, None)
             clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)
-        for step, program, phase in self.side.steps:
+        for phase, step in self.side.module.steps:
+            program = self.side.programs[phase]
             if isinstance(step, Product):
                 yield self._product(step, program.places, block, phase)
             else:
                 yield self._function(step, program, block, phase)
 
-    def add_gradients(self, plan: Plan, gradients: Arrays, block: Block) -> None:
+    def add_gradients(self, plan: Plan, gradients: Arrays, block: TimeBlock) -> None:
         """Add one block of time to all gradients that `gradients` contains."""
         for placed in plan.sinks:
             if placed.sink.name in gradients:
                 self._add_gradient(placed, gradients[placed.sink.name], block)
 
-    def _add_gradient(self, placed: PlacedSink, target: np.ndarray, block: Block) -> None:
+    def _add_gradient(self, placed: PlacedSink, target: np.ndarray, block: TimeBlock) -> None:
         """Add one sink's share of a parameter's gradient for one block of time."""
         sink, threads = placed.sink, self.rows.threads
         G = self._rows_of(placed.right, block)
@@ -228,19 +224,19 @@ class _Run:
         with operation(self.label, ": weights ", sink.name, multiply_adds=_product_size(segments, K, N)):
             run_parallel(sum_products, threads, *operands, segments, part, 1)
 
-    def _rows_of(self, place: Place, block: Block) -> np.ndarray:
+    def _rows_of(self, place: Place, block: TimeBlock) -> np.ndarray:
         """Return a [T, B, n] array, or one slot of a state stack at every step, as a matrix of the block's rows."""
         array = self.arrays[place.name]
         if place.name in self.side.local:
             array = array[: block.high - block.low]
         else:
-            if place.kind in ("before", "after"):
-                first = (place.kind == "after") != self.rows.reverse
+            if place.kind in (PlaceKind.BEFORE, PlaceKind.AFTER):
+                first = (place.kind is PlaceKind.AFTER) != self.rows.reverse
                 array = array[1:] if first else array[:-1]
             array = array[block.low : block.high]
         return array.reshape(-1, array.shape[-1])
 
-    def _function(self, step: Function, program: Program, block: Block, phase: str) -> Launch:
+    def _function(self, step: Function, program: Program, block: TimeBlock, phase: Phase) -> Launch:
         """Return a launch of a generated function for one block of time; the rest of its table is made once per
         pass."""
         rows = self.rows
@@ -249,9 +245,9 @@ class _Run:
         elif not rows.ordered:
             self._clear_scratch(step)
         table = self.tables[step.name].of(block)
-        is_loop = phase == "time loop"
+        is_loop = phase is Phase.LOOP
         work: Any = (lambda: _loop_size(program, rows, block)) if is_loop else 0
-        name = (self.label, ": " if is_loop else ": row work ", phase)
+        name = (self.label, ": " if is_loop else ": row work ", phase.label)
         args = (self.side.addresses[step.name], table.parts, address_of(table.numbers), table)
         return Launch(name, work, run_team, args)
 
@@ -260,7 +256,7 @@ class _Run:
         rows, side = self.rows, self.side
         packed = [packed_weight(self.weights, *w, threads=rows.threads, dtype=side.packed) for w in step.weights]
         sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), _row_size(program))
-        size = _loop_size(program, rows, Block(0, rows.T, 0, rows.T)) if packed else 0
+        size = _loop_size(program, rows, TimeBlock(0, rows.T, 0, rows.T)) if packed else 0
         units, bounds = sharing.of(rows.B, size, rows.T, rows.bounds)
         for place in step.scratch.values():
             if place.name not in self.scratch:
@@ -271,7 +267,7 @@ class _Run:
         operands = [_argument(self.arrays, self.weights, rows, a) for a in step.arrays]
         operands += [self.scratch[name] for name in step.scratch]
         sizes = (rows.T, rows.B, 1 if rows.ragged else len(rows.source_lengths), rows.S)
-        directions = int(rows.reverse != side.turned), int(rows.reverse)
+        directions = int(rows.reverse != side.backward), int(rows.reverse)
         names = [*INTEGERS, *step.arrays, *step.scratch]
         numbers = int(units), 0, 0, *sizes, *directions
         return Table(numbers, names, [*integers, *operands, *packed], len(bounds) - 1, sharing)
@@ -282,9 +278,9 @@ class _Run:
         for name in step.scratch:
             self.scratch[name][...] = 0
 
-    def _product(self, step: Product, places: Mapping[int, Place], block: Block, phase: str) -> Launch:
+    def _product(self, step: Product, places: Mapping[int, Place], block: TimeBlock, phase: Phase) -> Launch:
         """Return a launch of a product outside the loop, over the rows of one block of time that take part."""
-        x, offset = (step.x.args[0], step.x.attrs["start"]) if step.x.op == "slice" else (step.x, 0)
+        x, offset = step.x.span
         source, target, threads = places[x.id], places[step.out.id], self.rows.threads
         A, C = self._rows_of(source, block), self._rows_of(target, block)
         packed = packed_weight(self.weights, *weight_key(step), threads=threads, dtype=self.side.packed)
@@ -294,7 +290,7 @@ class _Run:
         parts = 1 if size() < tuning.ALONE_BELOW else threads
         operands = A, packed, C, segments
         table = product_table(operands, offset, 0, K, N, 0)
-        return Launch((self.label, ": products ", phase), size, run_product, (parts, table, operands))
+        return Launch((self.label, ": products ", phase.label), size, run_product, (parts, table, operands))
 
 
 def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
@@ -302,7 +298,7 @@ def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
     return lambda: int(segments[:, 1].sum()) * K * N
 
 
-def _loop_size(program: Program, rows: Rows, block: Block) -> int:
+def _loop_size(program: Program, rows: Rows, block: TimeBlock) -> int:
     """Return the multiply-adds of a time loop's products in a block of time."""
     steps = np.clip(rows.lengths - block.low, 0, block.high - block.low).sum()
     return int(steps) * _row_size(program)
@@ -318,8 +314,9 @@ def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.nda
     """Return the array that has this name in a generated function."""
     if name in arrays:
         return arrays[name]
-    if name.startswith(INDEX):
+    kind, base = parse(name)
+    if kind is ArrayKind.INDEX:
         return rows.owner
-    if name.startswith(PARAMETER):
-        return weights[name.removeprefix(PARAMETER)]
+    if kind is ArrayKind.PARAMETER:
+        return weights[base]
     raise RuntimeError(f"no memory for {name}")

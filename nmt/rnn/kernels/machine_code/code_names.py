@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.kernels.machine_code.features import FINGERPRINT, TARGET, TOLD, fingerprint
+from nmt.rnn.kernels.machine_code.features import FINGERPRINT, TARGET, TARGET_SETTINGS, fingerprint
 
 _OWN = "nmt.rnn.kernels."
-_HARMLESS = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_DEBUG_CACHE", *TOLD)
+_HARMLESS = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_DEBUG_CACHE", *TARGET_SETTINGS)
 """Settings of Numba that affect machine code only through the target, which is named separately."""
 
 _PLAIN = (bool, int, float, str, np.generic)

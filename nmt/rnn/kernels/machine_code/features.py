@@ -155,7 +155,7 @@ def _is_part_of(target: Target, host: Target) -> bool:
 
 # Numba resolves calls by catching errors; colouring their text takes a tenth of the compile time.
 _PLAIN = "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"
-TOLD = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", _PLAIN)
+TARGET_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", _PLAIN)
 """Settings of Numba that this module makes."""
 
 

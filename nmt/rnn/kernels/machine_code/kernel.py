@@ -40,7 +40,7 @@ class _Entry(NamedTuple):
     words: struct.Struct
 
 
-class Call(NamedTuple):
+class KernelCall(NamedTuple):
     """A kernel with the arguments of a call; `keep` holds references to the memory that the addresses point to."""
 
     native: Jitted
@@ -67,7 +67,7 @@ class Kernel(Compilable):
         call = self.with_arguments(args)
         call.native.call(part, parts, call.table)
 
-    def with_arguments(self, args: tuple[Any, ...]) -> Call:
+    def with_arguments(self, args: tuple[Any, ...]) -> KernelCall:
         """Return a call with these arguments, which do not include (part, parts).
 
         Raises TypeError: an argument is neither an array in the machine's byte order nor a number of a known type.
@@ -91,7 +91,7 @@ class Kernel(Compilable):
             entry = self._entries[tuple(kinds)] = self._entry(args)
         table = bytearray(entry.words.size)
         entry.words.pack_into(table, 0, *words)
-        return Call(entry.native, addressof(c_char.from_buffer(table)), (table, args))
+        return KernelCall(entry.native, addressof(c_char.from_buffer(table)), (table, args))
 
     def _entry(self, args: tuple[Any, ...]) -> _Entry:
         forms, words = [], [f"{LINE_BYTES}x"]

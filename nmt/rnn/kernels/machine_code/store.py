@@ -81,7 +81,7 @@ class Store:
         if found is None and not self._warned:
             self._warned = True
             fact = "a file of somebody else" if content is None else "other bytes"
-            _logger.warning("machine code: %s must be as it was written, got %s; it is compiled anew", path, fact)
+            _logger.warning("machine code: %s must be as it was written, got %s; it is compiled again", path, fact)
         return found
 
     def write(self, name: str, record: Record) -> None:

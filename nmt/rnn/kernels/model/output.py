@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.weights import PAIRS
-from nmt.rnn.kernels.loops.activations import exp
+from nmt.rnn.kernels.loops.activation_code import exp
 from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.memory.arrays import release, scratch
 from nmt.rnn.kernels.model.softmax import row_loss

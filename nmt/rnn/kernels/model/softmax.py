@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from nmt.rnn.kernels.loops.activations import exp, log
+from nmt.rnn.kernels.loops.activation_code import exp, log
 from nmt.rnn.kernels.machine_code.jit import cgutils, inner_kernel, intrinsic, numba_types
 
 

@@ -319,28 +319,15 @@ def _make_tile(kind: str) -> Any:
     return intrinsic(tile)
 
 
-_tile_code_f4, _tile_code_f8, _tile_code_bf16, _tile_code_int8 = (_make_tile(kind) for kind in _TILES)
+def _tile(kind: str) -> Any:
+    """Return tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to TARGET.max_rows,
+    columns at most the panel's width; further columns of C stay unchanged."""
+    code = _make_tile(kind)
+
+    def tile(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
+        code(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
+
+    return external(tile, _TILE_ARGUMENTS, name=f"tile_{kind}")
 
 
-def _tile_f4(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
-    _tile_code_f4(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
-
-
-def _tile_f8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
-    _tile_code_f8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
-
-
-def _tile_bf16(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
-    _tile_code_bf16(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
-
-
-def _tile_int8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
-    _tile_code_int8(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)
-
-
-# tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to TARGET.max_rows, columns at
-# most the panel's width; further columns of C stay unchanged.
-tile_f4 = external(_tile_f4, _TILE_ARGUMENTS)
-tile_f8 = external(_tile_f8, _TILE_ARGUMENTS)
-tile_bf16 = external(_tile_bf16, _TILE_ARGUMENTS)
-tile_int8 = external(_tile_int8, _TILE_ARGUMENTS)
+tile_f4, tile_f8, tile_bf16, tile_int8 = map(_tile, _TILES)

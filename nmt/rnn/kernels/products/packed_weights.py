@@ -8,7 +8,7 @@ from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.arrays.weights import QUADS, Again, Packed, Weights
 from nmt.rnn.device import OutputLayer
-from nmt.rnn.kernels.machine_code.kernel import Call, Kernel
+from nmt.rnn.kernels.machine_code.kernel import Kernel, KernelCall
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.threads.pool import run_parallel
 from nmt.rnn.kernels.threads.team import run_calls
@@ -45,10 +45,10 @@ def packed_weight(
             run_parallel(products.PACKING[elements, transposed], threads, *source, start, start + rows, out)
         return out
 
-    def job(out: Packed) -> Call:
+    def job(out: Packed) -> KernelCall:
         return kernel.with_arguments((weights[name], start, start + rows, out))
 
-    def run(calls: list[Call]) -> None:
+    def run(calls: list[KernelCall]) -> None:
         with operation("packing"):
             run_calls(threads, calls)
 
@@ -71,5 +71,5 @@ def _to_pack(weights: Weights, name: str, transposed: bool, dtype: np.dtype) -> 
 def packed_output(layer: OutputLayer, threads: int, *, transposed: bool = False) -> Packed:
     """Return the matrix [H, V] of an output layer, or its transpose, packed for the products."""
     rows = layer.weights.shape(layer.matrix)[0]
-    turned = layer.tied != transposed
-    return packed_weight(layer.weights, layer.matrix, 0, rows, turned, threads=threads, dtype=layer.packed)
+    as_transposed = layer.tied != transposed
+    return packed_weight(layer.weights, layer.matrix, 0, rows, as_transposed, threads=threads, dtype=layer.packed)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.rnn.kernels.loops.activations import exp, log
+from nmt.rnn.kernels.loops.activation_code import exp, log
 from nmt.rnn.kernels.machine_code.jit import external, external_by_elements, inlined, inner_kernel, kernel, task
 from nmt.rnn.kernels.machine_code.recipes import family
 from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
@@ -116,40 +116,33 @@ def _join(tops, totals, norm):  # type: ignore[no-untyped-def]
     norm[0] = top + log(total)
 
 
-def _reduce_f4(row, bias, count, top, total):  # type: ignore[no-untyped-def]
-    _reduce(
-        array_at(row, count, np.float32),
-        array_at(bias, count, np.float32),
-        array_at(top, 1, np.float32),
-        array_at(total, 1, np.float32),
-    )
+_POINTER, _SIZE = "voidptr", "int64"
 
 
-def _reduce_f8(row, bias, count, top, total):  # type: ignore[no-untyped-def]
-    _reduce(
-        array_at(row, count, np.float64),
-        array_at(bias, count, np.float64),
-        array_at(top, 1, np.float64),
-        array_at(total, 1, np.float64),
-    )
+def _reduce_of(number: type) -> Any:
+    """Return `_reduce` for addresses of arrays of a dtype."""
+
+    def reduce(row, bias, count, top, total):  # type: ignore[no-untyped-def]
+        given, added = array_at(row, count, number), array_at(bias, count, number)
+        _reduce(given, added, array_at(top, 1, number), array_at(total, 1, number))
+
+    types = _POINTER, _POINTER, _SIZE, _POINTER, _POINTER
+    return external(reduce, types, fast=True, name=f"reduce_{number.__name__}")
 
 
-def _join_f4(tops, totals, count, norm):  # type: ignore[no-untyped-def]
-    _join(array_at(tops, count, np.float32), array_at(totals, count, np.float32), array_at(norm, 1, np.float32))
+def _join_of(number: type) -> Any:
+    """Return `_join` for addresses of arrays of a dtype."""
 
+    def join(tops, totals, count, norm):  # type: ignore[no-untyped-def]
+        _join(array_at(tops, count, number), array_at(totals, count, number), array_at(norm, 1, number))
 
-def _join_f8(tops, totals, count, norm):  # type: ignore[no-untyped-def]
-    _join(array_at(tops, count, np.float64), array_at(totals, count, np.float64), array_at(norm, 1, np.float64))
+    return external(join, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True, name=f"join_{number.__name__}")
 
 
 # `best_tokens` and `log_probs` share this machine code, so that their bits are the same.
-_POINTER, _SIZE = "voidptr", "int64"
-_reduce_row_f4 = external(_reduce_f4, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
-_reduce_row_f8 = external(_reduce_f8, (_POINTER, _POINTER, _SIZE, _POINTER, _POINTER), fast=True)
-_join_chunks_f4 = external(_join_f4, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
-_join_chunks_f8 = external(_join_f8, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True)
-_reduce_in = external_by_elements("reduce_in", {"float32": _reduce_row_f4, "float64": _reduce_row_f8})
-_join_in = external_by_elements("join_in", {"float32": _join_chunks_f4, "float64": _join_chunks_f8})
+_NUMBERS = np.float32, np.float64
+_reduce_in = external_by_elements("reduce_in", {number.__name__: _reduce_of(number) for number in _NUMBERS})
+_join_in = external_by_elements("join_in", {number.__name__: _join_of(number) for number in _NUMBERS})
 
 
 @inner_kernel

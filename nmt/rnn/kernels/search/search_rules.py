@@ -1,19 +1,58 @@
-"""The rules of beam search, each written once as a plain function of numbers.
+"""The rules of beam search, each written once as a plain function of numbers and arrays of tokens.
 
-`decode.beam` calls them directly, the compiled search on the CPU calls them as `jit.inlined`, and the step on a GPU as
-device functions. Therefore a rule calls no other rule, and its arguments and result are numbers; a rule that consists
-of operators alone also accepts NumPy arrays. `decode.penalty` has vectorised forms of the others; a test checks that
-they agree.
+`decode.beam` calls them directly, the compiled search on the CPU calls them as `jit.inlined`, and the kernels of a GPU
+as device functions. Therefore a rule calls no other rule, and its result is a number; a rule that consists of operators
+alone also accepts NumPy arrays. `decode.penalty` and `decode.rules.score_rules` have vectorised forms of the others; a
+test checks that they agree.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from numpy import uint64  # by its own name, since kernels of a GPU name no module but math
+
 
 def may_come(token: Any, first_token: Any, never: Any) -> Any:
     """Return whether a token may continue a hypothesis. A negative token stands for none."""
     return (token >= first_token) & (token != never)
+
+
+def too_early(token: Any, eos_id: Any, steps: Any, least: Any) -> Any:
+    """Return whether a token would end a hypothesis of `steps` tokens before it has `least`."""
+    return (token == eos_id) & (steps < least)
+
+
+def occurs(token: Any, tokens: Any, first: Any, count: Any) -> Any:
+    """Return whether tokens[first : first + count] contain a token."""
+    for i in range(first, first + count):
+        if tokens[i] == token:
+            return True
+    return False
+
+
+def ends_with(tokens: Any, first: Any, steps: Any, phrase: Any, start: Any, count: Any) -> Any:
+    """Return whether the last tokens of a hypothesis, tokens[first : first + steps], are phrase[start : start + count].
+    Then the token after the phrase would complete it; with a phrase of the hypothesis itself, repeat it."""
+    if count > steps:
+        return False
+    for i in range(count):
+        if tokens[first + steps - count + i] != phrase[start + i]:
+            return False
+    return True
+
+
+def penalised(score: Any, factor: Any) -> Any:
+    """Return the score of a token that the hypothesis contains already."""
+    return score * factor
+
+
+def mix(x: Any) -> Any:
+    """Return uint64 numbers hashed by the finaliser of SplitMix64 (Steele et al. 2014, figure 17)."""
+    x = x + uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> uint64(27))) * uint64(0x94D049BB133111EB)
+    return x ^ (x >> uint64(31))
 
 
 def tokens_wanted(room: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
-from nmt.rnn.kernels.machine_code.kernel import Call, address_of
+from nmt.rnn.kernels.machine_code.kernel import KernelCall, address_of
 from nmt.rnn.kernels.memory.alias_scopes import number_in, pointers_after
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
@@ -78,7 +78,7 @@ def _run_calls(part, parts, table):  # type: ignore[no-untyped-def]
 _run_calls_task = task(_run_calls)
 
 
-def run_calls(parts: int, calls: Sequence[Call]) -> None:
+def run_calls(parts: int, calls: Sequence[KernelCall]) -> None:
     """Run kernels in one call of the team. Each thread does its share of every one; none may need another's result."""
     numbers = [number for call in calls for number in (call.native.address, call.table)]
     table = task_table((len(calls), *numbers), ())

@@ -20,11 +20,11 @@ from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from nmt.errors import DeviceError
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.machine_code.store import Record, store
 from nmt.system.compile_notice import making_code, note_found
 
-__all__ = ["Compiled", "Resources", "compile_kernel", "to_ptx"]
+__all__ = ["CompiledKernel", "Resources", "compile_kernel", "to_ptx"]
 
 Capability = tuple[int, int]
 
@@ -41,7 +41,7 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """Machine code, the name of its entry point, the bytes of each of its parameters, and its resources."""
 
     entry: str
@@ -50,7 +50,7 @@ class Compiled:
     cubin: bytes
 
 
-def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
+def compile_kernel(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
     """Return machine code for GPUs of this capability, (9, 0) for example, from the disk cache if it is there.
 
     Raises DeviceError if the compilers are not installed.
@@ -65,7 +65,7 @@ def compile_kernel(kernel: Kernel, capability: Capability) -> Compiled:
     return made
 
 
-def _compile(kernel: Kernel, capability: Capability) -> Compiled:
+def _compile(kernel: GPUKernel, capability: Capability) -> CompiledKernel:
     """Compile a kernel, without the cache."""
     ptx = to_ptx(kernel, capability)
     entry = re.search(r"\.visible \.entry (\w+)\(([^)]*)\)", ptx)
@@ -73,10 +73,10 @@ def _compile(kernel: Kernel, capability: Capability) -> Compiled:
         raise RuntimeError(f"{kernel.name}: PTX without an entry point")
     parameters = tuple(int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry[2]))
     cubin, log = _link(ptx, capability)
-    return Compiled(entry[1], parameters, _resources(log), cubin)
+    return CompiledKernel(entry[1], parameters, _resources(log), cubin)
 
 
-def to_ptx(kernel: Kernel, capability: Capability) -> str:
+def to_ptx(kernel: GPUKernel, capability: Capability) -> str:
     """Compile a kernel to PTX with Numba.
 
     Sums are computed in the order written and NaN is handled as usual; a product and a sum may be fused into one
@@ -154,20 +154,20 @@ def _resources(log: str) -> Resources:
     )
 
 
-def _read(name: str) -> Compiled | None:
+def _read(name: str) -> CompiledKernel | None:
     found = store().read(name)
     if found is None:
         return None
     facts = found.facts
-    return Compiled(facts["entry"], tuple(facts["parameters"]), Resources(**facts["resources"]), found.code)
+    return CompiledKernel(facts["entry"], tuple(facts["parameters"]), Resources(**facts["resources"]), found.code)
 
 
-def _write(name: str, made: Compiled) -> None:
+def _write(name: str, made: CompiledKernel) -> None:
     facts = {"entry": made.entry, "parameters": made.parameters, "resources": asdict(made.resources)}
     store().write(name, Record(facts, made.cubin))
 
 
-def _key(kernel: Kernel, capability: Capability) -> str:
+def _key(kernel: GPUKernel, capability: Capability) -> str:
     text = "\n".join(
         [
             *_describe(kernel.function, set()),

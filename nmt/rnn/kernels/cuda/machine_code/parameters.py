@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba.core import types
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 
 __all__ = ["Parameters"]
 
@@ -25,7 +25,7 @@ class Parameters:
     The words have 8 bytes each, in the same memory for all launches; the driver copies `sizes` of them at a launch.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: GPUKernel) -> None:
         self.kernel = kernel
         self.is_array = [isinstance(kind, types.Array) for kind in kernel.signature]
         self.kinds = [np.dtype(str(_element(kind))) for kind in kernel.signature]

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.cuda.blas import WORKSPACE, Blas, load_library
 from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Size, whole_size
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_size
 from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
 
 __all__ = ["CupyRuntime"]
@@ -51,10 +51,9 @@ class CupyRuntime:
         cupy.cuda.set_allocator(self._allocate)
         self._workspace = cupy.empty(WORKSPACE, np.uint8)
         self.blas = Blas(load_library(), self.stream.ptr, self._workspace.data.ptr)
-        self._functions: dict[Kernel, _Function] = {}
+        self._functions: dict[GPUKernel, _Function] = {}
 
-    def launch(self, kernel: Kernel, grid: Size, *arguments: Any) -> None:
-        """Run a kernel over `grid` blocks; see `Runtime`. An empty grid does nothing."""
+    def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
         function = self._functions.get(kernel) or self._load(kernel)
         size = whole_size(grid)
         if prod(size):
@@ -70,37 +69,30 @@ class CupyRuntime:
         transpose_b: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """Compute out = a @ b with cuBLAS; see `Runtime`."""
         self.blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
 
     def upload(self, array: np.ndarray) -> Any:
-        """Return a copy on the GPU."""
         return self.xp.array(array, order="C")
 
     def download(self, array: Any) -> np.ndarray:
-        """Return a copy on the host; waits for submitted work."""
         with self._errors():
             return self.xp.asnumpy(array, stream=self.stream)
 
     def synchronize(self) -> None:
-        """Wait for all submitted work."""
         with self._errors():
             self.stream.synchronize()
 
     def now(self) -> Any:
-        """Return an event in the stream; see `Runtime`."""
         event = self.xp.cuda.Event()
         event.record(self.stream)
         return event
 
     def seconds(self, began: Any, ended: Any) -> float:
-        """Return the seconds between two events; see `Runtime`."""
         with self._errors():
             ended.synchronize()
             return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Return a graph of what `function` launches; see `Runtime`."""
         self.stream.begin_capture()
         try:
             function()
@@ -117,7 +109,7 @@ class CupyRuntime:
                 f"{_gib(self._pool.used_bytes())} are in use here; make batches or the model smaller"
             ) from error
 
-    def _load(self, kernel: Kernel) -> _Function:
+    def _load(self, kernel: GPUKernel) -> _Function:
         self._functions[kernel] = _Function(kernel, self)
         return self._functions[kernel]
 
@@ -143,7 +135,7 @@ class _Errors:
 class _Function:
     """A kernel's code loaded on the GPU, and its launch parameters."""
 
-    def __init__(self, kernel: Kernel, runtime: CupyRuntime) -> None:
+    def __init__(self, kernel: GPUKernel, runtime: CupyRuntime) -> None:
         from cuda.bindings import driver
 
         compiled = compile_kernel(kernel, runtime.capability)
@@ -177,7 +169,7 @@ class _Function:
             _check(kernel, error)
 
 
-def _check(kernel: Kernel, error: Any) -> None:
+def _check(kernel: GPUKernel, error: Any) -> None:
     if error:
         raise DeviceError(f"{kernel.name}: the launch must succeed, got {error.name}; run `make test-gpu` here")
 

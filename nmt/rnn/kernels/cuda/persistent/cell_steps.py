@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from numba import float32, uint64
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import device_function
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile
 
 __all__ = ["CELLS", "CellSteps", "cell_steps"]

@@ -11,18 +11,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
 from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_kernel
 
-__all__ = ["Backward", "Forward", "PersistentLayer", "plan_layer"]
+__all__ = ["LayerBackward", "LayerForward", "PersistentLayer", "plan_layer"]
 
 Cell = Literal["lstm", "gru"]
 
 
 @dataclass(frozen=True)
-class Forward:
+class LayerForward:
     """The results of a forward run, which its backward run needs.
 
     gates: the array a of `forward`, overwritten. inner: c of an LSTM, h W_n + b_n of a GRU [T, B, H]. before: h before
@@ -38,7 +38,7 @@ class Forward:
 
 
 @dataclass(frozen=True)
-class Backward:
+class LayerBackward:
     """Gradients of a run: d_a [T, B, G*H] of x W_x + b, d_product [T, B, G*H] of h W_h in the products' type (of an
     LSTM the same numbers rounded), d_inner [T, B, H] of a GRU's h W_n + b_n, None for an LSTM; first [n, B, H] of the
     states."""
@@ -60,7 +60,7 @@ class PersistentLayer:
 
     def forward(
         self, W_h: Any, a: Any, lengths: Any, states: Any, *, b_h: Any = None, reverse: bool = False
-    ) -> Forward:
+    ) -> LayerForward:
         """Run the layer forward.
 
         W_h [H, G*H]; a [T, B, G*H] = x W_x + b, overwritten; lengths [B] int64; states [n, B, H]: h_0, and c_0 of
@@ -75,11 +75,11 @@ class PersistentLayer:
         given = (W_h, bias, a, lengths, states, y, inner, handed, handed.view(np.uint32), last)
         self._launch(forward_kernel(self.cell, tile), tile, given, (T, B, int(reverse)))
         before = handed[1:] if reverse else handed[:-1]
-        return Forward(y, a, inner, before if not tile.exact else before.view(np.float32), last)
+        return LayerForward(y, a, inner, before if not tile.exact else before.view(np.float32), last)
 
     def backward(
-        self, W_h: Any, run: Forward, lengths: Any, states: Any, d_y: Any, d_last: Any, *, reverse: bool = False
-    ) -> Backward:
+        self, W_h: Any, run: LayerForward, lengths: Any, states: Any, d_y: Any, d_last: Any, *, reverse: bool = False
+    ) -> LayerBackward:
         """Return the gradients of sum(d_y * y) + sum(d_last * last); overwrites run.gates, run.inner of a GRU, and
         d_last [n, B, H]."""
         tile = self.backward_tile
@@ -91,9 +91,9 @@ class PersistentLayer:
         given = (W_h, run.gates, run.inner, lengths, kept, states[-1], d_y, d_last, d_product, words)
         self._launch(backward_kernel(self.cell, tile), tile, given, (T, B, int(reverse)))
         handed = d_product if not tile.exact else d_product.view(np.float32)
-        return Backward(run.gates, handed, None if is_lstm else run.inner, d_last)
+        return LayerBackward(run.gates, handed, None if is_lstm else run.inner, d_last)
 
-    def _launch(self, kernel: Kernel, tile: Tile, given: tuple[Any, ...], sizes: tuple[int, int, int]) -> None:
+    def _launch(self, kernel: GPUKernel, tile: Tile, given: tuple[Any, ...], sizes: tuple[int, int, int]) -> None:
         """Launch a kernel over as many groups of rows at once as the GPU holds, with one block per multiprocessor."""
         slices, together = tile.slices(sizes[1]), max(1, self.runtime.multiprocessors // tile.blocks)
         flags = self.runtime.xp.zeros(slices * tile.blocks, np.uint32)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from numba import cuda, float32, int32, uint32, uint64
 
 from nmt.rnn.kernels.cuda.machine_code import ptx
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS, cell_steps
-from nmt.rnn.kernels.cuda.persistent.product import FLOATS, LENGTHS, NUMBER, WORDS, make_product, state_type
+from nmt.rnn.kernels.cuda.persistent.tile_product import FLOATS, LENGTHS, NUMBER, WORDS, make_product, state_type
 from nmt.rnn.kernels.cuda.persistent.tiles import Capability, Tile, example_tiles
 
 __all__ = ["backward_kernel", "forward_kernel"]
@@ -57,7 +57,7 @@ def _announce(flags, at):
 
 
 @lru_cache
-def forward_kernel(cell: str, tile: Tile) -> Kernel:
+def forward_kernel(cell: str, tile: Tile) -> GPUKernel:
     """Return the forward loop of a cell with G gates and n states for a tile, grid (tile.blocks, slices).
 
     W_h [H, G*H]; b_h [G*H] of a GRU; a [T, B, G*H] in: x W_x + b, out: the gates after their functions; lengths [B];
@@ -124,11 +124,11 @@ def forward_kernel(cell: str, tile: Tile) -> Kernel:
 
     forward.__name__ = f"{cell}_forward"
     signature = (*(FLOATS,) * 3, LENGTHS, *(FLOATS,) * 3, state_type(tile), WORDS, FLOATS, WORDS, *(NUMBER,) * 4)
-    return Kernel(forward, signature, tile.threads, cooperative=True)
+    return GPUKernel(forward, signature, tile.threads, cooperative=True)
 
 
 @lru_cache
-def backward_kernel(cell: str, tile: Tile) -> Kernel:
+def backward_kernel(cell: str, tile: Tile) -> GPUKernel:
     """Return the backward loop of a cell for a tile, grid (tile.blocks, slices).
 
     a [T, B, G*H] in: gates, out: gradients of x W_x + b; inner in: as forward, out of a GRU: gradients of h W_n + b_n
@@ -210,10 +210,10 @@ def backward_kernel(cell: str, tile: Tile) -> Kernel:
 
     backward.__name__ = f"{cell}_backward"
     signature = (*(FLOATS,) * 3, LENGTHS, *(FLOATS,) * 4, state_type(tile), WORDS, WORDS, *(NUMBER,) * 4)
-    return Kernel(backward, signature, tile.threads, cooperative=True)
+    return GPUKernel(backward, signature, tile.threads, cooperative=True)
 
 
-def chosen_kernels(capability: Capability) -> dict[str, Kernel]:
+def chosen_kernels(capability: Capability) -> dict[str, GPUKernel]:
     """Return the kernels chosen on a GPU of this capability, for the tests that compile."""
     return {
         f"{cell} {name}": (backward_kernel if tile.backward else forward_kernel)(cell, tile)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import cuda
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import device_function
 
 THREADS = 256
 """The maximum threads of a block that works on one row, and the threads of one that works on single numbers."""

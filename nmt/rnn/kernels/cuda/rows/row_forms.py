@@ -12,11 +12,11 @@ There is a barrier between nests, since a thread may read what another has writt
 
 from __future__ import annotations
 
-from nmt.rnn.compiler.program import Entry, Nest, Place, RowWork
+from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, RowWork
 from nmt.rnn.graph import Value
-from nmt.rnn.kernels.loops.row_writer import Block, RowWriter, Terms
+from nmt.rnn.kernels.loops.row_writer import Lines, RowWriter, Terms, Variable
 
-MEET = "cuda.syncthreads()"
+SYNC_BLOCK = "cuda.syncthreads()"
 
 
 def features_are_independent(step: RowWork) -> bool:
@@ -36,7 +36,7 @@ class CudaRows(RowWriter):
     def nest(self, nest: Nest) -> None:
         """Write one nest, after a barrier if it is not the first."""
         if self.row.lines:
-            self.row.add(MEET)
+            self.row.add(SYNC_BLOCK)
         self.begin(nest)
         first = nest.entries[0]
         if first.value.op == "softmax" and self.computes(first):
@@ -51,7 +51,7 @@ class CudaRows(RowWriter):
         if rest:
             self._features_outside(nest, rest)
         if rest and sums:
-            self.row.add(MEET)
+            self.row.add(SYNC_BLOCK)
         if sums:
             self._positions_outside(nest, sums)
 
@@ -61,7 +61,7 @@ class CudaRows(RowWriter):
         """Write loops in which threads process features or positions; without either, all do the same."""
         self.begin(nest)
         looped = nest.source_axis or nest.width is not None
-        self.inner = Block(self.row.indent + 1) if looped else self.row
+        self.inner = Lines(self.row.indent + 1) if looped else self.row
         self.s_block = self.inner if nest.source_axis else self.row
         self.j_block = self.inner if nest.width is not None else self.row
         self.end: list[str] = []
@@ -76,8 +76,8 @@ class CudaRows(RowWriter):
 
     def _features_outside(self, nest: Nest, entries: list[Entry]) -> None:
         self.begin(nest)
-        self.j_block = Block(self.row.indent + 1)
-        self.s_block = self.inner = Block(self.row.indent + 2)
+        self.j_block = Lines(self.row.indent + 1)
+        self.s_block = self.inner = Lines(self.row.indent + 2)
         self.end = []
         for entry in entries:
             self.entry(entry)
@@ -90,8 +90,8 @@ class CudaRows(RowWriter):
 
     def _positions_outside(self, nest: Nest, entries: list[Entry]) -> None:
         self.begin(nest)
-        self.s_block = Block(self.row.indent + 1)
-        self.j_block = self.inner = Block(self.row.indent + 2)
+        self.s_block = Lines(self.row.indent + 1)
+        self.j_block = self.inner = Lines(self.row.indent + 2)
         self.end = []
         for entry in entries:
             self.entry(entry)
@@ -104,14 +104,14 @@ class CudaRows(RowWriter):
 
     # ------------------------------------------------------------ numbers and sums
 
-    def put(self, block: Block, place: Place, at: Terms, value: str) -> None:
+    def put(self, block: Lines, place: Place, at: Terms, value: str) -> None:
         """Write a number at the loops' present position; only one thread writes if all compute it."""
         line = self.w.store(place, at, value)
         block.add(f"if thread == 0: {line}" if block is self.row else line)
 
     def sum_last(self, v: Value, place: Place) -> None:
         """Write a sum over features: by a warp for each source position, else by the block."""
-        total = f"x{v.id}"
+        total = Variable.SUM.of(v.id)
         if "S" in v.axes:
             self.s_block.add(f"{total} = ZERO")
             self.inner.add(f"{total} += {self.name(v.args[0])}")
@@ -125,7 +125,7 @@ class CudaRows(RowWriter):
 
     def sum_s(self, v: Value, place: Place) -> None:
         """Write a sum over source positions: by the block, or in each thread for its features."""
-        total = f"x{v.id}"
+        total = Variable.SUM.of(v.id)
         if v.width is None:
             self.row.add(f"{total} = ZERO")
             self.inner.add(f"{total} += {self.name(v.args[0])}")
@@ -138,7 +138,7 @@ class CudaRows(RowWriter):
     def _over_block(self, v: Value, place: Place, total: str) -> None:
         self.uses_parts = True
         self.end.append(f"{total} = block_sum({total}, parts)")
-        if place.kind == "local":
+        if place.kind is PlaceKind.LOCAL:
             self.locals[v.id] = total
         else:
             self.end.append(f"if thread == 0: {self.w.store(place, self.at(place, 0, False), total)}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from numba import cuda
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import device_function
 
 __all__ = ["activations", "block_max", "block_sum", "warp_sum"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, float64, int64, uint16, uint32, uint64
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
 
 __all__ = [
     "SUM_ROWS",
@@ -38,7 +38,7 @@ SUM_ROWS = 64
 """Rows that one thread sums before the sums of all threads are added."""
 
 
-def grid_of(kernel: Kernel, count: int) -> int:
+def grid_of(kernel: GPUKernel, count: int) -> int:
     """Return the number of blocks for a kernel with one number per thread."""
     return min(_GRID, -(-count // kernel.block_threads))
 
@@ -83,15 +83,15 @@ def _round_gathered(source, start, stride, columns, count, index, out):  # type:
 
 
 @lru_cache
-def round_rows(threads: int) -> Kernel:
+def round_rows(threads: int) -> GPUKernel:
     """Return a kernel: out [count, columns] = a matrix of float32, given as bits, rounded to bfloat16."""
-    return Kernel(_round_rows, (_BITS, _I, _I, _I, _I, _HALVES), threads)
+    return GPUKernel(_round_rows, (_BITS, _I, _I, _I, _I, _HALVES), threads)
 
 
 @lru_cache
-def round_gathered(threads: int) -> Kernel:
+def round_gathered(threads: int) -> GPUKernel:
     """Return the same kernel for the rows in `index`."""
-    return Kernel(_round_gathered, (_BITS, _I, _I, _I, _I, _INDEX, _HALVES), threads)
+    return GPUKernel(_round_gathered, (_BITS, _I, _I, _I, _I, _INDEX, _HALVES), threads)
 
 
 # ---------------------------------------------------------------- active rows
@@ -104,10 +104,10 @@ def _gather(source, start, stride, columns, count, index, out):  # type: ignore[
 
 
 @lru_cache
-def gather(dtype: np.dtype, threads: int) -> Kernel:
+def gather(dtype: np.dtype, threads: int) -> GPUKernel:
     """Return a kernel: out [count, columns] = the rows in `index` of a matrix."""
     number = _number(dtype)
-    return Kernel(_gather, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
+    return GPUKernel(_gather, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
 
 
 def _scatter(source, start, stride, columns, count, index, out):  # type: ignore[no-untyped-def]
@@ -117,10 +117,10 @@ def _scatter(source, start, stride, columns, count, index, out):  # type: ignore
 
 
 @lru_cache
-def scatter(dtype: np.dtype, threads: int) -> Kernel:
+def scatter(dtype: np.dtype, threads: int) -> GPUKernel:
     """Return a kernel: the rows in `index` of a matrix = source [count, columns]."""
     number = _number(dtype)
-    return Kernel(_scatter, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
+    return GPUKernel(_scatter, (number[::1], _I, _I, _I, _I, _INDEX, number[::1]), threads)
 
 
 def _keep_rows(array, old, B, width, t, lengths, count):  # type: ignore[no-untyped-def]
@@ -130,10 +130,10 @@ def _keep_rows(array, old, B, width, t, lengths, count):  # type: ignore[no-unty
 
 
 @lru_cache
-def keep_rows(dtype: np.dtype, threads: int) -> Kernel:
+def keep_rows(dtype: np.dtype, threads: int) -> GPUKernel:
     """Return a kernel that copies, in [2, B, width], those of the first `count` rows that do not run step t, from slot
     `old` to the other."""
-    return Kernel(_keep_rows, (_number(dtype)[::1], _I, _I, _I, _I, _INDEX, _I), threads)
+    return GPUKernel(_keep_rows, (_number(dtype)[::1], _I, _I, _I, _I, _INDEX, _I), threads)
 
 
 def _clear_ended(array, steps, B, width, lengths, zero):  # type: ignore[no-untyped-def]
@@ -145,10 +145,10 @@ def _clear_ended(array, steps, B, width, lengths, zero):  # type: ignore[no-unty
 
 
 @lru_cache
-def clear_ended(dtype: np.dtype, threads: int) -> Kernel:
+def clear_ended(dtype: np.dtype, threads: int) -> GPUKernel:
     """Return a kernel that zeroes each row of [steps, B, width] from its length on."""
     number = _number(dtype)
-    return Kernel(_clear_ended, (number[::1], _I, _I, _I, _INDEX, number), threads)
+    return GPUKernel(_clear_ended, (number[::1], _I, _I, _I, _INDEX, number), threads)
 
 
 # ---------------------------------------------------------------- sums over rows
@@ -174,17 +174,17 @@ def _add_columns(parts, columns, count, out):  # type: ignore[no-untyped-def]
 
 
 @lru_cache
-def sum_columns(dtype: np.dtype, threads: int) -> Kernel:
+def sum_columns(dtype: np.dtype, threads: int) -> GPUKernel:
     """Return a kernel: out [chunks, columns] = the sums of `chunk` rows each; the grid is (columns, chunks)."""
     number = _number(dtype)
-    return Kernel(_sum_columns, (number[::1], _I, _I, _I, _I, _I, number, number[::1]), threads)
+    return GPUKernel(_sum_columns, (number[::1], _I, _I, _I, _I, _I, number, number[::1]), threads)
 
 
 @lru_cache
-def add_columns(dtype: np.dtype, threads: int) -> Kernel:
+def add_columns(dtype: np.dtype, threads: int) -> GPUKernel:
     """Return a kernel: out [columns] += the sum of the rows of parts [count, columns], the first row first."""
     number = _number(dtype)
-    return Kernel(_add_columns, (number[::1], _I, _I, number[::1]), threads)
+    return GPUKernel(_add_columns, (number[::1], _I, _I, number[::1]), threads)
 
 
 # ---------------------------------------------------------------- dropout
@@ -208,13 +208,13 @@ def _dropout_mask(out, count, kept, dropped, threshold, seed, offset):  # type: 
 
 
 @lru_cache
-def dropout_mask(dtype: np.dtype, threads: int) -> Kernel:
+def dropout_mask(dtype: np.dtype, threads: int) -> GPUKernel:
     """Return a kernel for `update.dropout_mask` with prepared numbers: kept, dropped, and the threshold of 32 bits."""
     number, word = _number(dtype), uint64
-    return Kernel(_dropout_mask, (number[::1], _I, number, number, word, word, word), threads)
+    return GPUKernel(_dropout_mask, (number[::1], _I, number, number, word, word, word), threads)
 
 
-def example_kernels() -> dict[str, Kernel]:
+def example_kernels() -> dict[str, GPUKernel]:
     """Return one kernel of each kind, for the tests that compile and measure them."""
     typed = (gather, scatter, keep_rows, clear_ended, sum_columns, add_columns, dropout_mask)
     found = [round_rows(_THREADS), round_gathered(_THREADS)]

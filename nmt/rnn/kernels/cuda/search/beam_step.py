@@ -14,8 +14,8 @@ from numba import cuda, float64, int32, int64
 
 from nmt.rnn.arrays.beam_rules import BeamChoice
 from nmt.rnn.arrays.beam_state import BeamState
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime, argument_names, device_function
-from nmt.rnn.kernels.cuda.rows.rows import NUMBERS
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, argument_names, device_function
+from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS
 from nmt.rnn.kernels.search import search_rules
 
 _NEVER = float64(-math.inf)
@@ -34,7 +34,7 @@ _wins = device_function(search_rules.wins)
 
 
 @lru_cache
-def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
+def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
     """Return a kernel with a warp per sentence that selects the best continuations of its rows together.
 
     It treats them as `decode.beam.BeamCell` does, by the same rules: ended hypotheses leave, and a sentence that cannot
@@ -156,7 +156,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> Kernel:
 
     kinds: dict[str, Any] = {name: _KINDS[element][::1] for name, element in BeamState.elements().items()}
     kinds |= {"found": _KINDS["int32"][::1], "scores": number[::1], "plain": number[::1]} | _CHOICE
-    return Kernel(beam_step, tuple(kinds[name] for name in argument_names(beam_step)), 32, registers=128)
+    return GPUKernel(beam_step, tuple(kinds[name] for name in argument_names(beam_step)), 32, registers=128)
 
 
 _KINDS: dict[str, Any] = {"int32": int32, "int64": int64, "float64": float64}
@@ -178,7 +178,7 @@ def _trace_back(end_steps, end_tokens, end_parents, history, T, R, words):  # ty
                 row = int64(history[T * R + at])
 
 
-TRACE_BACK = Kernel(
+TRACE_BACK = GPUKernel(
     _trace_back, (int32[::1], int32[::1], int32[::1], int32[::1], int64, int64, int32[::1]), 64, registers=48
 )
 
@@ -203,7 +203,7 @@ def trace_back(runtime: Runtime, state: BeamState) -> Any:
     return words
 
 
-def example_kernels() -> dict[str, Kernel]:
+def example_kernels() -> dict[str, GPUKernel]:
     """Return kernels of usual beams, for the tests that compile them."""
     found = {"trace_back": TRACE_BACK}
     for kind in NUMBERS:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, int32, int64
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime, device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, device_function
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, registers_for, row_threads
-from nmt.rnn.kernels.cuda.rows.rows import NUMBERS
+from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS
 
 ALL_LANES = 0xFFFFFFFF
 LOWEST = float32(-3.0e38)  # finite, so that the difference of two is not NaN
-NOBODY = int64(1 << 62)  # after every token
+NO_TOKEN = int64(1 << 62)  # after every token
 
 
 @lru_cache
@@ -60,7 +60,7 @@ def block_log_sum(top, total, shared, sums):  # type: ignore[no-untyped-def]
 
 
 @lru_cache
-def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS, *, normalise: bool = True) -> Kernel:
+def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS, *, normalise: bool = True) -> GPUKernel:
     """Return a kernel with a block per row and one pass over its logits [V].
 
     It finds the `places` best tokens from `first` on and their log-probabilities; without `normalise` their scores
@@ -77,7 +77,7 @@ def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS, *, 
         ids = cuda.local.array(places, int64)
         row = int64(cuda.blockIdx.x)
         for k in range(places):
-            best[k], ids[k] = number(LOWEST), NOBODY
+            best[k], ids[k] = number(LOWEST), NO_TOKEN
         top, total = number(LOWEST), number(0)
         for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
             x = logits[row * V + j]
@@ -97,20 +97,20 @@ def best_tokens_kernel(dtype: np.dtype, places: int, threads: int = THREADS, *, 
         for place in range(places):
             value, token = block_first_max(best[0], ids[0], shared, at)
             if cuda.threadIdx.x == 0:
-                there = token != NOBODY
+                there = token != NO_TOKEN
                 tokens[row * places + place] = int32(token) if there else int32(-1)
                 scores[row * places + place] = value - norm
             if ids[0] == token:
                 for k in range(places - 1):
                     best[k], ids[k] = best[k + 1], ids[k + 1]
-                best[places - 1], ids[places - 1] = number(LOWEST), NOBODY
+                best[places - 1], ids[places - 1] = number(LOWEST), NO_TOKEN
 
     signature = (number[::1], number[::1], int64, int64, int32[::1], number[::1])
-    return Kernel(best_tokens, signature, threads, registers=registers_for(2))
+    return GPUKernel(best_tokens, signature, threads, registers=registers_for(2))
 
 
 @lru_cache
-def log_probs_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def log_probs_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel with a block per row: logits [V] to log-probabilities in place, bit-identical to
     `best_tokens`."""
     number, add_power = NUMBERS[dtype], add_power_of(dtype)
@@ -126,7 +126,7 @@ def log_probs_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         for j in range(int64(cuda.threadIdx.x), V, cuda.blockDim.x):
             logits[base + j] = (logits[base + j] + bias[j]) - norm
 
-    return Kernel(log_probs, (number[::1], number[::1], int64), threads, registers=registers_for(2))
+    return GPUKernel(log_probs, (number[::1], number[::1], int64), threads, registers=registers_for(2))
 
 
 def best_tokens(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: Any, scores: Any) -> None:
@@ -157,7 +157,7 @@ def log_probs(runtime: Runtime, logits: Any, bias: Any) -> None:
         runtime.launch(log_probs_kernel(logits.dtype, row_threads(V)), R, logits, bias, V)
 
 
-def example_kernels() -> dict[str, Kernel]:
+def example_kernels() -> dict[str, GPUKernel]:
     """Return kernels for usual beams, for the tests that compile them."""
     found = {f"log_probs {kind}": log_probs_kernel(kind) for kind in NUMBERS}
     for kind in NUMBERS:

@@ -10,15 +10,15 @@ from typing import Any, Literal
 import numpy as np
 from numba import cuda, float64, int64
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, row_threads
-from nmt.rnn.kernels.cuda.rows.rows import NUMBERS, blocks_for
+from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 
 _LEAST = 1e-10  # as in decode.penalty: the minimum coverage of a word that receives no attention
 
 
 @lru_cache
-def join_kernel(dtype: np.dtype, probabilities: bool, threads: int = THREADS) -> Kernel:
+def join_kernel(dtype: np.dtype, probabilities: bool, threads: int = THREADS) -> GPUKernel:
     """Return a kernel: total += x, of log-probabilities or of probabilities; then, unless `count` is 0, their mean."""
     number = NUMBERS[dtype]
 
@@ -38,11 +38,11 @@ def join_kernel(dtype: np.dtype, probabilities: bool, threads: int = THREADS) ->
                     value /= number(count)
             total[i] = value
 
-    return Kernel(join, (number[::1], number[::1], int64, int64), threads, registers=48)
+    return GPUKernel(join, (number[::1], number[::1], int64, int64), threads, registers=48)
 
 
 @lru_cache
-def coverage_kernel(dtype: np.dtype, threads: int = 32) -> Kernel:
+def coverage_kernel(dtype: np.dtype, threads: int = 32) -> GPUKernel:
     """Return a kernel with a block per row: out[r] = factor * the sum of log(min(coverage, 1)) over its n source words.
 
     A negative coverage marks padding (see decode.penalty.final_scores).
@@ -61,7 +61,7 @@ def coverage_kernel(dtype: np.dtype, threads: int = 32) -> Kernel:
         if cuda.threadIdx.x == 0:
             out[cuda.blockIdx.x] = factor * total
 
-    return Kernel(coverage, (number[::1], float64[::1], int64, float64), threads, registers=64)
+    return GPUKernel(coverage, (number[::1], float64[::1], int64, float64), threads, registers=64)
 
 
 def average(runtime: Runtime, arrays: Sequence[Any], kind: Literal["log_prob", "prob"]) -> Any:
@@ -80,7 +80,7 @@ def coverage_bonus(runtime: Runtime, coverage: Any, factor: float, out: Any) -> 
     runtime.launch(coverage_kernel(coverage.dtype, row_threads(n)), R, coverage, out, n, factor)
 
 
-def example_kernels() -> dict[str, Kernel]:
+def example_kernels() -> dict[str, GPUKernel]:
     """Return all kernels of this module, for the tests that compile them."""
     found = {f"coverage {kind}": coverage_kernel(kind) for kind in NUMBERS}
     return found | {f"join {kind} {p}": join_kernel(kind, p) for kind in NUMBERS for p in (False, True)}

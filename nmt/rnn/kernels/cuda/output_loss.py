@@ -12,10 +12,10 @@ import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
 from nmt.rnn.device import OutputGradients, OutputLayer
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
-from nmt.rnn.kernels.cuda.rows.rows import NUMBERS
+from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS
 
 CHUNK_BYTES = 256 << 20
 """Maximum bytes of logits in memory at a time."""
@@ -24,7 +24,7 @@ _LOWEST = float32(-math.inf)
 
 
 @lru_cache
-def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel with a block per row that adds the bias to logits [V] and computes losses and, optionally,
     gradients.
 
@@ -71,7 +71,7 @@ def loss_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
     signature = (number[::1], number[::1], int32[::1], float64[::1], int64, int64, int64, float64, float64, int32)
     registers = registers_for(4 if dtype == np.float32 else 2)
-    return Kernel(loss_rows, signature, threads, registers=registers)
+    return GPUKernel(loss_rows, signature, threads, registers=registers)
 
 
 def _sum_lines(x, out, size):  # type: ignore[no-untyped-def]
@@ -86,7 +86,7 @@ def _sum_lines(x, out, size):  # type: ignore[no-untyped-def]
         out[cuda.blockIdx.x] = total
 
 
-SUM_LINES = Kernel(_sum_lines, (float64[::1], float64[::1], int64), THREADS, registers=40)
+SUM_LINES = GPUKernel(_sum_lines, (float64[::1], float64[::1], int64), THREADS, registers=40)
 
 
 def chunk_rows(V: int, itemsize: int, chunk_bytes: int = CHUNK_BYTES) -> int:
@@ -154,6 +154,6 @@ def _weight(layer: OutputLayer, transposed: bool) -> tuple[str, int, int, bool]:
     return layer.matrix, 0, len(layer.weights[layer.matrix]), transposed
 
 
-def example_kernels() -> dict[str, Kernel]:
+def example_kernels() -> dict[str, GPUKernel]:
     """Return all kernels of this module, for the tests that compile them."""
     return {f"loss_rows {kind}": loss_rows_kernel(kind) for kind in NUMBERS} | {"sum_lines": SUM_LINES}

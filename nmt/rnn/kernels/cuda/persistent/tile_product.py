@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 from numba import cuda, float32, int32, types, uint16, uint32, uint64
 
 from nmt.rnn.kernels.cuda.machine_code import ptx
-from nmt.rnn.kernels.cuda.machine_code.kernel import device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import device_function
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile
 
-__all__ = ["Product", "make_product", "state_type"]
+__all__ = ["TileProduct", "make_product", "state_type"]
 
 _TF32 = 0xFFFFE000  # the bits of a float32 that a tensor core reads
 
 
-class Product(NamedTuple):
+class TileProduct(NamedTuple):
     """Device functions over a thread's local arrays, which the kernel declares."""
 
     load_weights: Any  # (W_h, weights, first unit, warp, lane)
@@ -36,9 +36,9 @@ def state_type(tile: Tile) -> Any:
     return uint32[::1] if tile.exact else uint16[::1]
 
 
-def make_product(tile: Tile) -> Product:
+def make_product(tile: Tile) -> TileProduct:
     """Return the device functions for a tile; `parts` is shared memory of tile.sums * tile.threads numbers."""
-    return Product(
+    return TileProduct(
         _make_load_weights(tile),
         _make_sources(tile),
         _wait,

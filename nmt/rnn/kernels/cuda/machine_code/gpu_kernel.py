@@ -6,8 +6,8 @@ unchanged, or run unchanged on NumPy arrays by the emulator, which replaces `cud
 modules `math` and `ptx`, numba's number types, module constants and `device_function`s, and it reads no shape of an
 array: sizes are arguments.
 
-Every `Kernel` that is a global name of a module in this package, and every one that a function `example_kernels()` of
-such a module returns by name, or `chosen_kernels(capability)` for a GPU, is compiled by the tests, which check its
+Every `GPUKernel` that is a global name of a module in this package, and every one that a function `example_kernels()`
+of such a module returns by name, or `chosen_kernels(capability)` for a GPU, is compiled by the tests, which check its
 resources against bounds.
 """
 
@@ -20,13 +20,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Kernel", "Runtime", "Size", "device_function"]
+__all__ = ["GPUKernel", "Runtime", "Size", "device_function"]
 
 Size = int | tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class GPUKernel:
     """A function to be compiled, and how it is launched. Make it once: a runtime recognises it by its identity.
 
     signature: one numba type per argument: C-contiguous 1-D arrays (`float32[::1]`) and numbers (int32, int64, uint32,
@@ -92,8 +92,8 @@ class Runtime(Protocol):
     capability: tuple[int, int]
     memory: int
 
-    def launch(self, kernel: Kernel, grid: Size, *arguments: Any) -> None:
-        """Run a kernel over `grid` blocks.
+    def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
+        """Run a kernel over `grid` blocks; an empty grid does nothing.
 
         Array arguments have the signature's element types and any shape, C-contiguous, and the kernel sees them flat;
         numbers are converted.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, row_threads
 
 NUMBERS: dict[np.dtype, Any] = {np.dtype(np.float32): float32, np.dtype(np.float64): float64}
@@ -21,13 +21,13 @@ _COLUMNS, _LANES, _FEW_LANES = 32, 16, 2
 """Shape of a block that sums over rows: adjacent columns, and rows at a time where there are many, or few."""
 
 
-def blocks_for(kernel: Kernel, size: int, most: int = _GRID) -> int:
+def blocks_for(kernel: GPUKernel, size: int, most: int = _GRID) -> int:
     """Return how many blocks of threads share `size` numbers."""
     return max(1, min(most, -(-size // kernel.block_threads)))
 
 
 @lru_cache
-def embedding_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def embedding_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel: out[i] = table[ids[i]] * scale; ids [N], table [V, E], out [N, E]."""
     number = NUMBERS[dtype]
 
@@ -36,11 +36,13 @@ def embedding_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
             row = i // E
             out[i] = table[int64(ids[row]) * E + i - row * E] * scale
 
-    return Kernel(embedding_rows, (int32[::1], number[::1], number[::1], number, int64, int64), threads, registers=40)
+    return GPUKernel(
+        embedding_rows, (int32[::1], number[::1], number[::1], number, int64, int64), threads, registers=40
+    )
 
 
 @lru_cache
-def embedding_gradient_kernel(dtype: np.dtype, lanes: int = _LANES) -> Kernel:
+def embedding_gradient_kernel(dtype: np.dtype, lanes: int = _LANES) -> GPUKernel:
     """Return a kernel: table[ids[u]] += scale * (sum of d[order[i]] for i from starts[u] to starts[u + 1]).
 
     A block computes one word and _COLUMNS columns.
@@ -64,11 +66,11 @@ def embedding_gradient_kernel(dtype: np.dtype, lanes: int = _LANES) -> Kernel:
             table[int64(ids[word]) * E + column] += total * scale
 
     signature = (int32[::1], int32[::1], int32[::1], number[::1], number[::1], number, int64)
-    return Kernel(embedding_gradient, signature, (_COLUMNS, lanes), registers=48)
+    return GPUKernel(embedding_gradient, signature, (_COLUMNS, lanes), registers=48)
 
 
 @lru_cache
-def take_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def take_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel: out[o, r] = x[o, index[r]], zero where index[r] is negative.
 
     x [outer, before, width], out [outer, rows, width].
@@ -86,7 +88,7 @@ def take_rows_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
                 out[i] = x[(o * before + source) * width + i - flat * width]
 
     signature = (number[::1], int64[::1], number[::1], int64, int64, int64, int64)
-    return Kernel(take_rows, signature, threads, registers=48)
+    return GPUKernel(take_rows, signature, threads, registers=48)
 
 
 def embedding_rows(runtime: Runtime, ids: Any, table: Any, out: Any, scale: float) -> None:
@@ -132,7 +134,7 @@ def take_rows(runtime: Runtime, x: Any, index: Any, out: Any) -> None:
         runtime.launch(kernel, blocks_for(kernel, out.size), *flat, *sizes)
 
 
-def example_kernels() -> dict[str, Kernel]:
+def example_kernels() -> dict[str, GPUKernel]:
     """Return all kernels of this module, for the tests that compile them."""
     makers = (embedding_rows_kernel, embedding_gradient_kernel, take_rows_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}

@@ -1,6 +1,6 @@
 """Search rules on a GPU: forbidden tokens, penalties, and tokens drawn at random.
 
-The rules are those of `decode.rules`, the random numbers those of `kernels.choose.draw_tokens` and `decode.sampling`; a
+The rules are those of `search_rules`, the random numbers those of `kernels.choose.draw_tokens` and `decode.sampling`; a
 sum over all tokens is computed in another order here.
 """
 
@@ -16,20 +16,25 @@ from numba import cuda, float64, int32, int64, uint64
 from nmt.rnn.arrays.beam_rules import BeamRules
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.workspace import Allocate
-from nmt.rnn.kernels.cuda.machine_code.kernel import Kernel, Runtime, device_function
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime, device_function
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
-from nmt.rnn.kernels.cuda.rows.rows import NUMBERS, blocks_for
-from nmt.rnn.kernels.cuda.search.best import LOWEST, NOBODY, top_tokens
+from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
+from nmt.rnn.kernels.cuda.search.best import LOWEST, NO_TOKEN, top_tokens
 from nmt.rnn.kernels.search import search_rules
 
+_ends_with = device_function(search_rules.ends_with)
 _may_come = device_function(search_rules.may_come)
+_mix = device_function(search_rules.mix)
+_occurs = device_function(search_rules.occurs)
+_penalised = device_function(search_rules.penalised)
+_too_early = device_function(search_rules.too_early)
 
 _NEVER = -math.inf
 _UNIT = 2.0**-53
 
 
 @lru_cache
-def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel with a block per row: scores [V] from log-probabilities [V], in the order of
     `SearchOptions.rules`.
 
@@ -59,7 +64,7 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         num_phrases,
         longest,
     ):
-        me, num_threads = int64(cuda.threadIdx.x), int64(cuda.blockDim.x)
+        thread, num_threads = int64(cuda.threadIdx.x), int64(cuda.blockDim.x)
         row = int64(cuda.blockIdx.x)
         n, base = row // K, row * V
         step = int64(steps[n])
@@ -71,65 +76,44 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         if forced >= 0:
             kept = log_probs[base + forced]
         cuda.syncthreads()  # all threads have read the forced token's value
-        for j in range(me, V, num_threads):
+        for j in range(thread, V, num_threads):
             x = log_probs[base + j]
             if forced >= 0 or not _may_come(j, first, never):
                 x = number(_NEVER)
             scores[base + j] = x
         cuda.syncthreads()
         if forced >= 0:
-            if me == 0:
+            if thread == 0:
                 scores[base + forced] = kept
             return
         if factor != number(1):
-            for i in range(me, step, num_threads):
-                token, again = words[line + i], False
-                for before in range(i):
-                    if words[line + before] == token:
-                        again = True
-                if not again:
-                    scores[base + int64(token)] *= factor
+            for i in range(thread, step, num_threads):
+                token = int64(words[line + i])
+                if not _occurs(token, words, line, i):  # once for each token
+                    scores[base + token] = _penalised(scores[base + token], factor)
             cuda.syncthreads()
         if size > 0:
-            for i in range(me, step - size + 1, num_threads):
-                same = True
-                for j in range(size - 1):
-                    if words[line + i + j] != words[line + step - size + 1 + j]:
-                        same = False
-                if same:
+            for i in range(thread, step - size + 1, num_threads):
+                if _ends_with(words, line, step, words, line + i, size - 1):
                     scores[base + int64(words[line + i + size - 1])] = number(_NEVER)
-        for i in range(me, count, num_threads):
+        for i in range(thread, count, num_threads):
             scores[base + int64(forbidden[i])] = number(_NEVER)
-        for p in range(me, num_phrases, num_threads):
+        for p in range(thread, num_phrases, num_threads):
             start = int64(starts[p])
             before = int64(starts[p + 1]) - start - 1
-            same = before <= step
-            if same:
-                for j in range(before):
-                    if words[line + step - before + j] != phrases[start + j]:
-                        same = False
-            if same:
+            if _ends_with(words, line, step, phrases, start, before):
                 scores[base + int64(phrases[start + before])] = number(_NEVER)
-        if me == 0 and step < least:
+        if thread == 0 and _too_early(eos, eos, step, least):
             scores[base + eos] = number(_NEVER)
 
     whole = int32[::1]
     numbers = (*[int64] * 7, number, *[int64] * 4)
     signature = (number[::1], number[::1], *[whole] * 6, *numbers)
-    return Kernel(apply_rules, signature, threads, registers=registers_for(4))
-
-
-@device_function
-def mix(x):  # type: ignore[no-untyped-def]
-    """Mix the bits of x as `decode.sampling.mix` does."""
-    x = x + uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> uint64(30))) * uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> uint64(27))) * uint64(0x94D049BB133111EB)
-    return x ^ (x >> uint64(31))
+    return GPUKernel(apply_rules, signature, threads, registers=registers_for(4))
 
 
 @lru_cache
-def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel with a block per row that draws one token from its scores [V]; -1 where all are -inf.
 
     Among all tokens it is found by partial sums. Among the best few (top_k, top_p) the next best one is searched
@@ -139,9 +123,9 @@ def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
 
     @device_function
     def next_best(scores, base, V, value, index, shared, at):  # type: ignore[no-untyped-def]
-        """Return the token that follows (value, index) in the order of scores, and its score; NOBODY if there is
+        """Return the token that follows (value, index) in the order of scores, and its score; NO_TOKEN if there is
         none."""
-        best, place = number(LOWEST), NOBODY
+        best, place = number(LOWEST), NO_TOKEN
         for j in range(int64(cuda.threadIdx.x), V, int64(cuda.blockDim.x)):
             x = scores[base + j]
             if (x < value or (x == value and j > index)) and x > best:
@@ -153,26 +137,26 @@ def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
         at = cuda.shared.array(WARPS, int64)
         sums = cuda.shared.array(WARPS, float64)
         parts = cuda.shared.array(threads, float64)
-        me, row = int64(cuda.threadIdx.x), int64(cuda.blockIdx.x)
+        thread, row = int64(cuda.threadIdx.x), int64(cuda.blockIdx.x)
         n, base = row // K, row * V
         step = int64(steps[n])
         sample = uint64(words[((step & 1) * int64(cuda.gridDim.x) + row) * width])
-        uniform = float64(mix(mix(keys[n] + sample) + uint64(step)) >> uint64(11)) * _UNIT
+        uniform = float64(_mix(_mix(keys[n] + sample) + uint64(step)) >> uint64(11)) * _UNIT
         best, first = next_best(scores, base, V, number(-_NEVER), int64(-1), shared, at)
-        if first == NOBODY:
-            if me == 0:
+        if first == NO_TOKEN:
+            if thread == 0:
                 tokens[row] = int32(-1)
                 drawn[row] = number(0)
             return
         top, chosen = float64(best), int64(-1)
         share = (V + threads - 1) // threads
         mine = float64(0)
-        for j in range(me * share, min(V, (me + 1) * share)):
+        for j in range(thread * share, min(V, (thread + 1) * share)):
             mine += math.exp((float64(scores[base + j]) - top) / temperature)
         if top_k == 0 and top_p >= 1.0:
-            parts[me] = mine
+            parts[thread] = mine
             cuda.syncthreads()
-            if me == 0:
+            if thread == 0:
                 total = float64(0)
                 for part in range(threads):
                     total += parts[part]
@@ -192,14 +176,14 @@ def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
             else:
                 most, count, total = min(V, top_k), int64(0), float64(0)
                 value, index = best, first
-                while count < most and index != NOBODY:
+                while count < most and index != NO_TOKEN:
                     total += math.exp((float64(value) - top) / temperature)
                     count += 1
                     value, index = next_best(scores, base, V, value, index, shared, at)
                 enough = top_p * total
             kept, nucleus = int64(0), float64(0)
             value, index = best, first
-            while index != NOBODY and kept < most and (kept == 0 or nucleus < enough):
+            while index != NO_TOKEN and kept < most and (kept == 0 or nucleus < enough):
                 nucleus += math.exp((float64(value) - top) / temperature)
                 kept += 1
                 value, index = next_best(scores, base, V, value, index, shared, at)
@@ -210,7 +194,7 @@ def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
                 running += math.exp((float64(value) - top) / temperature)
                 count += 1
                 value, index = next_best(scores, base, V, value, index, shared, at)
-        if me == 0:
+        if thread == 0:
             if chosen < 0:
                 chosen = first
             tokens[row] = int32(chosen)
@@ -219,11 +203,11 @@ def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
     whole = int32[::1]
     numbers = int64, int64, int64, float64, int64, float64
     signature = (number[::1], uint64[::1], whole, whole, *numbers, whole, number[::1])
-    return Kernel(draw_tokens, signature, threads, registers=registers_for(2))
+    return GPUKernel(draw_tokens, signature, threads, registers=registers_for(2))
 
 
 @lru_cache
-def pick_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
+def pick_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     """Return a kernel: out[r, k] = x[r, tokens[r, k]], 0 where there is no token; x [R, V], out [R, places]."""
     number = NUMBERS[dtype]
 
@@ -235,7 +219,7 @@ def pick_kernel(dtype: np.dtype, threads: int = THREADS) -> Kernel:
             else:
                 out[i] = number(0)
 
-    return Kernel(pick, (number[::1], int32[::1], number[::1], int64, int64, int64), threads, registers=48)
+    return GPUKernel(pick, (number[::1], int32[::1], number[::1], int64, int64, int64), threads, registers=48)
 
 
 def _extend_words(words, parents, tokens, steps, live, K, width):  # type: ignore[no-untyped-def]
@@ -253,7 +237,7 @@ def _extend_words(words, parents, tokens, steps, live, K, width):  # type: ignor
             words[new + step] = tokens[row]
 
 
-EXTEND_WORDS = Kernel(
+EXTEND_WORDS = GPUKernel(
     _extend_words, (int32[::1], int64[::1], int32[::1], int32[::1], int32[::1], int64, int64), 32, registers=40
 )
 
@@ -295,7 +279,7 @@ def extend_words(runtime: Runtime, rules: BeamRules, state: BeamState) -> None:
     runtime.launch(EXTEND_WORDS, R, rules.words, *given, R // len(state.live), width)
 
 
-def example_kernels() -> dict[str, Kernel]:
+def example_kernels() -> dict[str, GPUKernel]:
     """Return all kernels of this module, for the tests that compile them."""
     makers = (rules_kernel, draw_kernel, pick_kernel)
     return {f"{make(kind).name} {kind}": make(kind) for make in makers for kind in NUMBERS}
