@@ -17,13 +17,12 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.corpora.corpus import clean_line
-from nmt.decode import Hypothesis, LiveSearch
+from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
 from nmt.errors import NMTError
 from nmt.inference.translation import (
     MAX_SOURCE_SUBWORDS,
     Translation,
     Wishes,
-    candidate_counts,
     chosen_settings,
     search_options,
     with_warnings,
@@ -182,7 +181,7 @@ class Engine:
     ) -> None:
         self.translator, self._shortlist = translator, shortlist
         self._chosen = chosen_settings(translator.config.decoding, {})
-        size = -(-int(self._chosen["batch_size"]) // threads)
+        size = -(-self._chosen.batch_size // threads)
         self._queue: FairQueue[_Sentence] = FairQueue(most_waiting)
         self._side: FairQueue[_Sentence] = FairQueue(most_waiting)
         self._live = self._live_search(size)
@@ -259,26 +258,14 @@ class Engine:
     def _live_search(self, size: int) -> LiveSearch | None:
         """Return this model's live search, which sentences enter and leave at any time; None if the model cannot have
         one, which is logged with the reason."""
-        chosen = self._chosen
-        beam_size, n_best = candidate_counts(chosen, 1)
-        options = search_options(chosen, self._learnt([]))
-        live = LiveSearch(
-            self.translator.model_with(None),
-            beam_size=beam_size,
-            length_penalty=chosen["length_penalty"],
-            n_best=n_best,
-            max_length_ratio=chosen["max_length_ratio"],
-            max_length_extra=chosen["max_length_extra"],
-            size=size,
-            longest=MAX_SOURCE_SUBWORDS,
-            options=options,
-        )
-        obstacle = live.obstacle if chosen["mbr"] == "none" else "mbr compares several translations"
-        if obstacle:
-            name = self.translator.config.name
-            _logger.info("%s: requests are translated in small batches, not in one search: %s", name, obstacle)
-            return None
-        return live
+        model, name = self.translator.model_with(None), self.translator.config.name
+        options = search_options(self._chosen, 1, **self._learnt([]))
+        plan = search_plan(model, options)
+        compares = self._chosen.mbr != "none"
+        is_live = plan.path is SearchPath.COMPILED and not compares
+        how = "requests share one search" if is_live else "requests are translated in small batches"
+        _logger.info("%s: %s; %s%s", name, plan, how, ", as mbr compares several translations" if compares else "")
+        return LiveSearch(model, options, size=size, longest=MAX_SOURCE_SUBWORDS) if is_live else None
 
     def _learnt(self, src_ids: list[list[int]]) -> dict[str, object]:
         learnt = self.translator.learnt_for(self._chosen, self._shortlist, src_ids)
@@ -358,7 +345,7 @@ class Engine:
         wishes = None
         if ask.glossary:
             wishes = Wishes(glossary=[self._phrases_for(text, ask.glossary) for text in texts])
-        beam = max(int(self._chosen["beam_size"]), ask.n_best)
+        beam = max(self._chosen.beam_size, ask.n_best)
         return self._side_translator.translate_nbest(
             texts, n_best=ask.n_best, beam_size=beam, details=ask.details, wishes=wishes, shortlist=self._shortlist
         )

@@ -100,15 +100,12 @@ def check_decoding(config: Config, device: Device) -> None:
         ConfigError: The decoding settings conflict.
         DeviceError: This GPU does not support them.
     """
-    from nmt.inference.translation import chosen_settings, search_options
+    from nmt.decode.plan import check_served
+    from nmt.inference.translation import search_options
 
-    chosen = chosen_settings(config.decoding, {})
-    is_bounded = chosen["word_reward_bounded"] and chosen["word_reward"]
-    options = search_options(chosen, {"expected_lengths": [1]} if is_bounded else {})
-    if options is not None and device.name != "cpu":
-        from nmt.decode.device_beam import check_served
-
-        check_served(options, device)
+    chosen = config.decoding
+    is_bounded = chosen.word_reward_bounded and chosen.word_reward
+    check_served(search_options(chosen, 1, expected_lengths=[1] if is_bounded else None), device)
 
 
 def save_config(folder: Path, config: Config) -> None:
