@@ -1,8 +1,8 @@
 """The settings of a search: one row for each, from which all else about it follows.
 
 From its row follow the key of the `decoding` section with its check, its words in configs/reference.yaml and in the
-JSON schema, the option of the commands, what warns of a setting without effect, the arguments of the search, and where
-the setting can be used. A new setting is a row here, its name in `SearchSettings`, and the code that reads it.
+JSON schema, the option of the commands, the warning about an option without effect, the field of `SearchOptions`, and
+where the setting can be used. A new setting is a row here, a line in `SearchSettings`, and the code that reads it.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ class Place(Enum):
 class Row:
     """What is known of a setting.
 
-    text: the meaning, for configs/reference.yaml. help: the meaning for `--help`, `text` if empty. option: the option of
-    the commands. least, most: inclusive bounds; above: an exclusive one; None where only a typing error exceeds a bound.
-    choices: names that are allowed, beside numbers if there are bounds. needs: settings without which it has no
-    effect. lacks: where it cannot be used, unless it has its default, which leaves it out.
+    text: the meaning, for configs/reference.yaml. help: the meaning for `--help`, `text` if empty. option: the option
+    of the commands, that of its name if empty. least, most: inclusive bounds; above: an exclusive one; None where only
+    a typing error exceeds a bound. choices: names that are allowed, beside numbers if there are bounds. needs: settings
+    without which it has no effect. lacks: where it cannot be used, unless it has its default, which leaves it out.
     """
 
     text: str = ""
@@ -63,7 +63,7 @@ class SearchValues:
         "What a log-probability is divided by before hypotheses of different lengths are compared: 1 (none), the "
         "length (average), or ((5 + length) / 6) to the power of this number (Wu et al. 2016, 7).",
         help="Score hypotheses by the sum (none) or mean (average) of their log-probabilities, or with GNMT's length "
-        "penalty to the power ALPHA.",
+        "penalty to the power NUMBER.",
         choices=("none", "average"),
         least=0,
         most=100,
@@ -85,9 +85,7 @@ class SearchValues:
         most=10_000,
         lacks=(Place.CALL, Place.LANGUAGE_MODEL),
     )
-    batch_size: int = setting(
-        64, "Number of sentences translated together; affects speed, not results.", least=1, most=100_000
-    )
+    batch_size: int = setting(64, "Number of sentences in a batch; affects speed, not results.", least=1, most=100_000)
     word_reward: float = setting(0.0, "Bonus added to the score for each subword; above 0 favours length.")
     word_reward_bounded: bool = setting(
         False,
@@ -114,7 +112,6 @@ class SearchValues:
         0.1,
         "Weight of the language model's log-probabilities; 0 turns it off.",
         least=0,
-        needs=("lm",),
         lacks=(Place.LANGUAGE_MODEL,),
     )
     min_length: int = setting(
@@ -123,7 +120,7 @@ class SearchValues:
     generate_unk: bool = setting(
         True,
         "Whether the unknown subword may be produced.",
-        help="Never produce the unknown-word token (decoding.generate_unk: false).",
+        help="Never produce the unknown subword (decoding.generate_unk: false).",
         option="--no-unk",
         lacks=(Place.LANGUAGE_MODEL,),
     )

@@ -33,16 +33,14 @@ class SearchPlan:
 
 
 def search_plan(model: SearchModel, options: SearchOptions) -> SearchPlan:
-    """Return how a search runs. Raises DeviceError for options that need the processor and a model that is elsewhere."""
+    """Return how a search runs. Raises DeviceError for options that the model's device does not support."""
     device = model.device
     if device.name != "cpu":
         check_served(options, device)
         return SearchPlan(SearchPath.DEVICE, f"the model is on {device.name}")
     asked = beyond(Place.LOOP, options)
-    why = f"{' and '.join(asked)} must be looked at in each step" if asked else model.loop_obstacle
-    if why:
-        return SearchPlan(SearchPath.STEPS, why)
-    return SearchPlan(SearchPath.COMPILED, "neither the model nor the settings need anything else")
+    why = f"a compiled loop lacks {' and '.join(asked)}" if asked else model.loop_obstacle
+    return SearchPlan(SearchPath.STEPS, why) if why else SearchPlan(SearchPath.COMPILED, "model and settings allow it")
 
 
 def check_served(options: SearchOptions, device: Device) -> None:

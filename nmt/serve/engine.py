@@ -263,8 +263,9 @@ class Engine:
         plan = search_plan(model, options)
         compares = self._chosen.mbr != "none"
         is_live = plan.path is SearchPath.COMPILED and not compares
-        how = "requests share one search" if is_live else "requests are translated in small batches"
-        _logger.info("%s: %s; %s%s", name, plan, how, ", as mbr compares several translations" if compares else "")
+        how = "share one search" if is_live else "are translated in small batches"
+        why = "mbr compares several translations" if compares else plan.why
+        _logger.info("%s: requests %s, %s: %s", name, how, plan.path.value, why)
         return LiveSearch(model, options, size=size, longest=MAX_SOURCE_SUBWORDS) if is_live else None
 
     def _learnt(self, src_ids: list[list[int]]) -> dict[str, object]:

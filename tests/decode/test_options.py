@@ -1,12 +1,14 @@
 """Every option of the search against trying everything, on tables of probabilities that know the last token alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
 from nmt.decode.rules.constraints import Progress
-from nmt.decode.rules.options import Sampling, SearchOptions
+from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import Rule
 from tests.decode.test_beam import EOS, TableDecoder
 from tests.oracle import beam
@@ -26,7 +28,7 @@ def find(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best
     decoder = TableDecoder(tables())
     sources = [[n] for n in order]
     limits = np.full(len(order), limit) + options.longer_by(len(order))
-    selector = options.selector(sources, beam_size, EOS)
+    selector = replace(options, beam_size=beam_size).selector(sources, EOS)
     cell = BeamCell(
         decoder,
         limits,
@@ -289,7 +291,7 @@ def test_one_group_is_the_plain_beam_and_groups_differ():
 
 
 def sampled(size=9, order=(0, 1, 2), count=400, **settings):
-    options = SearchOptions(sampling=Sampling(**settings))
+    options = SearchOptions(sampling=True, **{f"sampling_{name}": value for name, value in settings.items()})
     return find(options, beam_size=count, n_best=count, limit=3, size=size, order=order)
 
 
