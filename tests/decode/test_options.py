@@ -302,17 +302,17 @@ def test_samples_do_not_depend_on_batch_or_order():
     assert sampled(count=20, seed=1) != base
 
 
-@pytest.mark.parametrize("settings", [{}, {"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.6}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.5}, {"topk": 2}, {"topp": 0.6}], ids=str)
 def test_first_tokens_of_samples_are_as_frequent_as_they_should_be(settings):
     for n, hypotheses in sampled(count=2000, **settings).items():
         chances = np.exp(plain(n)(()))
         chances[[0, BOS]] = 0
         chances = chances ** (1 / settings.get("temperature", 1))
         order = np.argsort(-chances)
-        chances[order[settings.get("top_k", V) :]] = 0
+        chances[order[settings.get("topk", V) :]] = 0
         chances /= chances.sum()
         running = np.cumsum(chances[order]) - chances[order]
-        chances[order[running >= settings.get("top_p", 1.0)]] = 0
+        chances[order[running >= settings.get("topp", 1.0)]] = 0
         chances /= chances.sum()
         counts = np.bincount([(h.ids or [EOS])[0] for h in hypotheses], minlength=V)
         assert len(hypotheses) == 2000
