@@ -10,12 +10,15 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Literal, TypedDict
 
+MAX_SOURCE_SUBWORDS = 1000
+"""A line with more is cut, with a warning: no model learned from longer ones, and they are not worth their memory."""
+
 LengthPenalty = Literal["none", "average"] | float
 Measure = Literal["none", "chrf", "bleu"]
 
 
 class Place(Enum):
-    """Where some settings cannot be used."""
+    """Places where some settings cannot be used."""
 
     LOOP = "a compiled loop"
     GPU = "a GPU"
@@ -26,7 +29,7 @@ class Place(Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of a setting.
+    """A row of the table: all that is known of a setting.
 
     text: the meaning, for configs/reference.yaml. help: the meaning for `--help`, `text` if empty. option: the option
     of the commands, that of its name if empty. least, most: inclusive bounds; above: an exclusive one; None where only

@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
 from nmt.config.section import MOST, FilePath, Section
-from nmt.search_settings import ROWS, Row, SearchValues
-
-LONGEST_SOURCE = 1000
-"""The most subwords of a source; a longer one is truncated before translation."""
+from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, Row, SearchValues
 
 
 def _field(row: Row) -> Any:
@@ -64,11 +61,11 @@ class DecodingConfig(_Values):  # type: ignore[misc]  # as above
     def _check_lengths(self) -> "DecodingConfig":
         """Raise ValueError if min_length is not below the maximum length even for the longest source. If it conflicts
         only for shorter sources, translations carry a warning."""
-        most = int(self.max_length_ratio * LONGEST_SOURCE) + self.max_length_extra
+        most = int(self.max_length_ratio * MAX_SOURCE_SUBWORDS) + self.max_length_extra
         if self.min_length >= most:
             raise ValueError(
                 f"min_length must be below {most}, what max_length_ratio and max_length_extra allow for a source of "
-                f"{LONGEST_SOURCE} subwords, got {self.min_length}; raise max_length_extra too"
+                f"{MAX_SOURCE_SUBWORDS} subwords, got {self.min_length}; raise max_length_extra too"
             )
         return self
 

@@ -7,10 +7,10 @@ from nmt.decode.hypotheses import Hypothesis
 from nmt.decode.live_search import LiveSearch
 from nmt.decode.plan import SearchPath, SearchPlan, search_plan
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.penalty import LengthPenalty
 from nmt.decode.search import search
 from nmt.decode.session import Session
 from nmt.decode.shortlist import Shortlist
+from nmt.search_settings import LengthPenalty
 
 __all__ = [
     "Ensemble",

@@ -23,13 +23,10 @@ class SearchPath(Enum):
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """How a search runs, and why so, in words."""
+    """A way to run a search, and why it is taken, in words."""
 
     path: SearchPath
     why: str
-
-    def __str__(self) -> str:
-        return f"{self.path.value}: {self.why}"
 
 
 def search_plan(model: SearchModel, options: SearchOptions) -> SearchPlan:
@@ -44,8 +41,8 @@ def search_plan(model: SearchModel, options: SearchOptions) -> SearchPlan:
 
 
 def check_served(options: SearchOptions, device: Device) -> None:
-    """Raise DeviceError if these options need the processor, and the device is another one."""
-    if device.name != "cpu" and (refused := sorted(beyond(Place.GPU, options))):
+    """Raise DeviceError if these options need the processor, not a GPU."""
+    if refused := sorted(beyond(Place.GPU, options)):
         raise DeviceError(
             f"search: {' and '.join(refused)} must be left out or run on the processor, got the device "
             f"{device.name}; use --device cpu"

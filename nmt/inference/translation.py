@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from nmt.errors import ConfigError, DataError
-from nmt.search_settings import ROWS, SearchSettings, SearchValues
+from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchSettings, SearchValues
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
     from nmt.decode import SearchOptions
 
 Found = TypeVar("Found")
-
-MAX_SOURCE_SUBWORDS = 1000
-"""A line with more is cut, with a warning: what no model learned from is not worth its memory."""
 
 CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is cut to so many"
 LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
@@ -176,7 +173,7 @@ def checked_pairs(whose: str, sources: Iterable[str], targets: Iterable[str]) ->
 
 
 def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOptions:
-    """Return what a search is asked for, whoever asks.
+    """Return the options of a search; translators, sessions and servers all ask by them.
 
     Args:
         chosen: All settings.

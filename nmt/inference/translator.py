@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -278,17 +279,9 @@ class Translator(TranslationPipeline):
                     "ones; train its models on the same subwords"
                 )
         models: list[Any] = [self.model, *(other.model for other in others)]
-        model = Ensemble(models, average)
-        return Translator(
-            model,
-            self.src_subwords,
-            self.tgt_subwords,
-            self.config,
-            self.num_threads,
-            shortlist=self.shortlist,
-            lengths=self.lengths,
-            language_model=self.language_model,
-        )
+        found = copy(self)
+        found.model = Ensemble(models, average)
+        return found
 
     def with_details(
         self,

@@ -234,9 +234,10 @@ class Engine:
         job = _Job(ask, is_bulk or len(there) >= BULK, self._outbox, loop.create_future(), found, len(there))
         live = self._live is not None and ask.is_plain
         tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, self) for n in there]
-        if live and (lengths := self._expected([ids[n] for n in there])) is not None:
-            for ticket, length in zip(tickets, lengths, strict=True):
-                ticket.expected = length
+        if live:
+            learnt = self.translator.learnt_for(self._chosen, False, [ids[n] for n in there])
+            for ticket, length in zip(tickets, learnt.get("expected_lengths", ()), strict=False):
+                ticket.expected = float(length)
         (self._queue if live else self._side).put(client, tickets, accepted=accepted)
         try:
             await job.future
@@ -259,7 +260,8 @@ class Engine:
         """Return this model's live search, which sentences enter and leave at any time; None if the model cannot have
         one, which is logged with the reason."""
         model, name = self.translator.model_with(None), self.translator.config.name
-        options = search_options(self._chosen, 1, **self._learnt([]))
+        learnt = self.translator.learnt_for(self._chosen, self._shortlist, [])
+        options = search_options(self._chosen, 1, **learnt | {"expected_lengths": None})  # they come with sentences
         plan = search_plan(model, options)
         compares = self._chosen.mbr != "none"
         is_live = plan.path is SearchPath.COMPILED and not compares
@@ -267,15 +269,6 @@ class Engine:
         why = "mbr compares several translations" if compares else plan.why
         _logger.info("%s: requests %s, %s: %s", name, how, plan.path.value, why)
         return LiveSearch(model, options, size=size, longest=MAX_SOURCE_SUBWORDS) if is_live else None
-
-    def _learnt(self, src_ids: list[list[int]]) -> dict[str, object]:
-        learnt = self.translator.learnt_for(self._chosen, self._shortlist, src_ids)
-        return {name: value for name, value in learnt.items() if name != "expected_lengths"}
-
-    def _expected(self, src_ids: list[list[int]]) -> Sequence[float] | None:
-        """Return the expected lengths of the translations if the word reward is bounded, else None."""
-        learnt = self.translator.learnt_for(self._chosen, False, src_ids)
-        return None if "expected_lengths" not in learnt else list(learnt["expected_lengths"])
 
     def _search(self, live: LiveSearch) -> None:
         """Run the live search: the body of a search thread. An error fails the requests in progress, not later ones."""

@@ -1,4 +1,4 @@
-"""What is asked of a search: the settings, and token ids that its translations must, should or may not contain."""
+"""Options of a search: settings, and token ids that its translations must, should or may not contain."""
 
 from __future__ import annotations
 

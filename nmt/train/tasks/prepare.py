@@ -100,12 +100,15 @@ def check_decoding(config: Config, device: Device) -> None:
         ConfigError: The decoding settings conflict.
         DeviceError: This GPU does not support them.
     """
-    from nmt.decode.plan import check_served
     from nmt.inference.translation import search_options
 
     chosen = config.decoding
     is_bounded = chosen.word_reward_bounded and chosen.word_reward
-    check_served(search_options(chosen, 1, expected_lengths=[1] if is_bounded else None), device)
+    options = search_options(chosen, 1, expected_lengths=[1] if is_bounded else None)
+    if device.name != "cpu":
+        from nmt.decode.plan import check_served
+
+        check_served(options, device)
 
 
 def save_config(folder: Path, config: Config) -> None:
