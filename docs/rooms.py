@@ -19,7 +19,7 @@ Graph = dict[str, set[str]]
 OWN = {("nmt.rnn.ops", "nmt.rnn.graph")}
 """What is not drawn: ops names the type of the values whose gradients it says, which graph builds with ops."""
 # What lies at the bottom of nmt beside the folders is one room; its files are of all others' use.
-GROUND = ("system", "errors", "special_tokens", "overriding", "evaluate")
+GROUND = ("system", "errors", "special_tokens", "search_settings", "overriding", "evaluate")
 # `python -m nmt`, a door to cli.
 DOOR = "__main__"
 

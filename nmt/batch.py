@@ -20,8 +20,8 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.paths import named
 
 if TYPE_CHECKING:
-    from nmt.inference.translation import SearchSettings
     from nmt.inference.translator import Translator
+    from nmt.search_settings import SearchSettings
 
 ERRORS_SUFFIX, SCORES_SUFFIX = "_error", "_score"
 

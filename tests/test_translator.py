@@ -83,9 +83,10 @@ def test_options_reach_the_search(translator: Translator, monkeypatch: pytest.Mo
     monkeypatch.setattr(sys.modules["nmt.decode"], "search", search)
     translator.translate(["w1"])
     translator.translate(["w1"], beam_size=2, length_penalty="none")
-    assert [(o["beam_size"], o["length_penalty"]) for o in seen] == [(5, 1.0), (2, "none")]
-    assert [o["batch_size"] for o in seen] == [64, 64]
-    assert (seen[0]["max_length_ratio"], seen[0]["max_length_extra"]) == (2.0, 10)
+    asked = [o["options"] for o in seen]
+    assert [(o.beam_size, o.length_penalty) for o in asked] == [(5, 1.0), (2, "none")]
+    assert [o.batch_size for o in asked] == [64, 64]
+    assert (asked[0].max_length_ratio, asked[0].max_length_extra) == (2.0, 10)
 
 
 def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_wishes_reach_the_search_as_subwords(translator: Translator, monkeypatch
 
     def search(model: Any, src_ids: Any, *, options: Any, **rest: Any) -> Any:
         seen.append(options)
-        return fake_model.search(model, src_ids, **rest)
+        return fake_model.search(model, src_ids, options=options, **rest)
 
     monkeypatch.setattr(sys.modules["nmt.decode"], "search", search)
     wishes = Wishes(["w1", "w9", "w2 w3"], [["w4", "w5 w6"], [], []], [[], [], ["w7"]], ["w8"])

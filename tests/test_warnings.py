@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,8 +96,8 @@ def test_a_least_length_that_the_source_does_not_allow(wishes, folder):
 @pytest.mark.parametrize(("ratio", "extra"), [(1.0, 0), (0.5, 3), (0.001, 6), (0.001, 0)])
 def test_the_search_and_the_warning_know_one_most_length(least, ratio, extra):
     for source in ([4] * count for count in range(1, 20)):
-        chosen = {"min_length": least, "max_length_ratio": ratio, "max_length_extra": extra}
-        limits = [SearchOptions(min_length=n).limits([source], ratio, extra)[0] for n in (least, 0)]
+        chosen = SearchOptions(min_length=least, max_length_ratio=ratio, max_length_extra=extra)
+        limits = [one.limits([source])[0] for one in (chosen, replace(chosen, min_length=0))]
         assert length_warnings(chosen, source) == ((LENGTHENED,) if limits[0] > limits[1] else ())
 
 

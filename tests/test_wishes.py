@@ -6,10 +6,9 @@ import pickle
 import pytest
 
 from nmt.config import with_values
-from nmt.config.decoding_section import LONGEST_SOURCE
 from nmt.errors import ConfigError
 from nmt.inference.generator import Generator
-from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Wishes
+from nmt.inference.translation import Wishes
 from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder, write_language_folder
 
@@ -71,10 +70,6 @@ def test_lengths_and_kinds_of_search_that_contradict_are_refused(translator, gen
     assert generator.generate([""], max_length=2503, min_length=2500)  # no source, no length that it allows
     with pytest.raises(ConfigError, match="beam_groups must be 1 with sampling: true, got 5; a search"):
         with_values(translator.config.decoding, "decoding", {"sampling": True, "beam_groups": 5})
-
-
-def test_the_longest_source_is_one_number():
-    assert LONGEST_SOURCE == MAX_SOURCE_SUBWORDS
 
 
 def test_what_is_at_work_is_not_pickled(translator, generator):

@@ -1,135 +1,52 @@
-"""The `decoding` section."""
+"""The `decoding` section, which follows from the table of search settings."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
-from nmt.config.section import (
-    AnyFloat,
-    FilePath,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveFloat,
-    Section,
-    Seed,
-)
-
-# Each hypothesis is a row of the decoder's states and has memory in the beam.
-BeamSize = Annotated[int, Field(ge=1, le=1000)]
-Samples = Annotated[int, Field(ge=1, le=10_000)]
-# Memory is allocated for this number of sentences at once.
-Sentences = Annotated[int, Field(ge=1, le=100_000)]
-# A hypothesis has memory for all its tokens; positions are 32-bit numbers.
-Length = Annotated[int, Field(ge=0, le=100_000)]
+from nmt.config.section import MOST, FilePath, Section
+from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, Row, SearchValues
 
 
-def _length_penalty(value: Any) -> str | float:
-    """Return one of two names or a number. It is a single validator, because pydantic would report an error once for
-    each alternative of a union."""
-    if value in ("none", "average"):
-        return str(value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100:
-        return float(value)
-    raise ValueError("")
+def _field(row: Row) -> Any:
+    """Return the checked type of a setting, and its pydantic field."""
+    least, most = -MOST if row.least is None else row.least, MOST if row.most is None else row.most
+    kind = row.kind
+    if row.choices and row.least is not None:
+        kind = Annotated[kind, *_name_or_number(row.choices, least, most)]
+    elif kind in (int, float):
+        kind = Annotated[kind, Field(ge=least, le=most) if row.above is None else Field(gt=row.above, le=most)]
+    elif kind == str | None:
+        kind = FilePath | None
+    return kind, Field(default=row.default, description=row.text)
 
 
-LengthPenalty = Annotated[
-    Literal["none", "average"] | float,
-    BeforeValidator(_length_penalty),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": ["none", "average"], "type": "string"},
-                {"type": "number", "minimum": 0, "maximum": 100},
-            ]
-        }
-    ),
-]
+def _name_or_number(names: Sequence[str], least: float, most: float) -> tuple[Any, ...]:
+    """Return the check of a value that is one of some names or a number, and its schema. It is a single validator,
+    because pydantic would report an error once for each alternative of a union."""
 
-LONGEST_SOURCE = 1000
-"""The most subwords of a source; a longer one is truncated before translation."""
+    def check(value: Any) -> str | float:
+        if isinstance(value, str) and value in names:
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool) and least <= value <= most:
+            return float(value)
+        raise ValueError("")
+
+    number = {"type": "number", "minimum": least, "maximum": most}
+    return BeforeValidator(check), WithJsonSchema({"anyOf": [{"enum": list(names), "type": "string"}, number]})
 
 
-class DecodingConfig(Section):
+if TYPE_CHECKING:
+
+    class _Values(Section, SearchValues):  # type: ignore[misc]  # frozen, which mypy does not know of a Section
+        """A value for each setting of a search, checked."""
+else:
+    _Values = create_model("_Values", __base__=Section, **{name: _field(row) for name, row in ROWS.items()})
+
+
+class DecodingConfig(_Values):  # type: ignore[misc]  # as above
     """How a translation is searched for; options of the commands come before these."""
-
-    beam_size: BeamSize = Field(default=5, description="Hypotheses kept at each step; 1 is greedy search.")
-    length_penalty: LengthPenalty = Field(
-        default=1.0,
-        description="What a log-probability is divided by before hypotheses of different lengths "
-        "are compared: "
-        "1 (none), the length (average), or ((5 + length) / 6) to the power of this number (Wu "
-        "et al. 2016, 7).",
-    )
-    max_length_ratio: Annotated[float, Field(gt=0, le=1000)] = Field(
-        default=2.0,
-        description="A translation has at most this many subwords for each one of the source ...",
-    )
-    max_length_extra: Length = Field(default=10, description="... and this many more.")
-    n_best: Samples = Field(default=1, description="Translations given for each sentence.")
-    batch_size: Sentences = Field(default=64, description="Sentences translated together.")
-    word_reward: AnyFloat = Field(
-        default=0.0, description="Added to the score for each subword; above 0 favours length."
-    )
-    word_reward_bounded: bool = Field(
-        default=False,
-        description="Give the word reward for no more subwords than the training text says a translation of such a "
-        "source has (lengths.json beside the model).",
-    )
-    coverage_penalty: NonNegativeFloat = Field(
-        default=0.0,
-        description="Beta of GNMT's penalty for source subwords that got little attention (Wu et al. 2016, 7).",
-    )
-    lm: FilePath | None = Field(
-        default=None,
-        description="Folder or file of a language model (task: lm) with the target's subwords, which has a say in the "
-        "search (shallow fusion, Gulcehre et al. 2015, 4.1). Training does not use it, nor does a model of nmt-bundle.",
-    )
-    lm_weight: NonNegativeFloat = Field(
-        default=0.1, description="What the language model's log-probabilities are multiplied by; 0 leaves it out."
-    )
-    min_length: Length = Field(default=0, description="A translation has at least this many subwords.")
-    generate_unk: bool = Field(default=True, description="Whether the unknown subword may be produced.")
-    no_repeat_ngram_size: Length = Field(
-        default=0, description="No sequence of so many subwords comes twice in a translation; 0 allows it."
-    )
-    repetition_penalty: PositiveFloat = Field(
-        default=1.0,
-        description="Log-probabilities of subwords that the translation holds already are multiplied by this; above 1 "
-        "makes repetition less likely.",
-    )
-    beam_groups: BeamSize = Field(
-        default=1,
-        description="Groups the beam is divided into for diverse beam search (Vijayakumar et al. 2018); 1 is usual "
-        "beam search. It must divide beam_size.",
-    )
-    diversity_strength: NonNegativeFloat = Field(
-        default=0.5, description="What a group pays for each earlier group that took the same subword at this step."
-    )
-    sampling: bool = Field(
-        default=False, description="Draw translations from the model's distribution instead of searching the best."
-    )
-    sampling_temperature: Annotated[float, Field(ge=0.001, le=1000)] = Field(
-        default=1.0, description="Sampling from probabilities to the power 1 / this; below 1 sharpens them."
-    )
-    sampling_topk: NonNegativeInt = Field(default=0, description="Sampling among so many likeliest subwords; 0: all.")
-    sampling_topp: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=1.0, description="Sampling among the likeliest subwords whose probabilities sum to this (nucleus)."
-    )
-    sampling_seed: Seed = Field(
-        default=0, description="Start of sampling's random numbers; the same sentence and seed give the same samples."
-    )
-    mbr: Literal["none", "chrf", "bleu"] = Field(
-        default="none",
-        description="Give the candidate that agrees best with all others by this measure (minimum Bayes risk); with "
-        "sampling the candidates are samples, else what the beam found.",
-    )
-    mbr_samples: Samples = Field(default=32, description="With mbr and sampling, samples of each sentence.")
-    glossary_bonus: NonNegativeFloat = Field(
-        default=8.0,
-        description="Added to the score for each phrase of a glossary that the translation holds; its "
-        "subwords earn equal shares. So many nats may what the model would rather say be more probable.",
-    )
 
     @model_validator(mode="after")
     def _check_n_best(self) -> "DecodingConfig":
@@ -144,11 +61,11 @@ class DecodingConfig(Section):
     def _check_lengths(self) -> "DecodingConfig":
         """Raise ValueError if min_length is not below the maximum length even for the longest source. If it conflicts
         only for shorter sources, translations carry a warning."""
-        most = int(self.max_length_ratio * LONGEST_SOURCE) + self.max_length_extra
+        most = int(self.max_length_ratio * MAX_SOURCE_SUBWORDS) + self.max_length_extra
         if self.min_length >= most:
             raise ValueError(
                 f"min_length must be below {most}, what max_length_ratio and max_length_extra allow for a source of "
-                f"{LONGEST_SOURCE} subwords, got {self.min_length}; raise max_length_extra too"
+                f"{MAX_SOURCE_SUBWORDS} subwords, got {self.min_length}; raise max_length_extra too"
             )
         return self
 

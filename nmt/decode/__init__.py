@@ -5,11 +5,12 @@ from nmt.decode.forced import Forced, force
 from nmt.decode.fusion import Fusion
 from nmt.decode.hypotheses import Hypothesis
 from nmt.decode.live_search import LiveSearch
-from nmt.decode.rules.options import Sampling, SearchOptions
-from nmt.decode.rules.penalty import LengthPenalty
+from nmt.decode.plan import SearchPath, SearchPlan, search_plan
+from nmt.decode.rules.options import SearchOptions
 from nmt.decode.search import search
 from nmt.decode.session import Session
 from nmt.decode.shortlist import Shortlist
+from nmt.search_settings import LengthPenalty
 
 __all__ = [
     "Ensemble",
@@ -18,10 +19,12 @@ __all__ = [
     "Hypothesis",
     "LengthPenalty",
     "LiveSearch",
-    "Sampling",
     "SearchOptions",
+    "SearchPath",
+    "SearchPlan",
     "Session",
     "Shortlist",
     "force",
     "search",
+    "search_plan",
 ]

@@ -9,16 +9,18 @@ of its decoder; the selector chooses the continuations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from nmt.decode.hypotheses import Beam, Block, Decoder, Hypothesis, States, best_of
+from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.penalty import LengthPenalty, best_possible, final_scores, nth_best
 from nmt.decode.rules.selectors import BestSelector, CandidateSelector
 from nmt.rnn.kernels.memory.runs import distinct, identity, run_bounds
 from nmt.rnn.kernels.search.search_rules import can_improve, ends, room_left
+from nmt.special_tokens import BOS_ID
 
 
 @dataclass
@@ -43,6 +45,25 @@ class BeamCell:
     expected: np.ndarray | None = None
     _hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)
     _ended: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls, options: SearchOptions, decoder: Decoder, src_ids: Sequence[Sequence[int]], limits: np.ndarray
+    ) -> BeamCell:
+        """Return a search over sentences with these options; `limits` as above."""
+        return cls(
+            decoder,
+            limits,
+            options.beam_size,
+            options.length_penalty,
+            options.n_best,
+            first_token=options.first_token,
+            never=BOS_ID,
+            word_reward=options.word_reward,
+            coverage_penalty=options.coverage_penalty,
+            selector=options.selector(src_ids, decoder.eos_id),
+            expected=options.expected,
+        )
 
     def __post_init__(self) -> None:
         count = len(self.limits)

@@ -8,7 +8,7 @@ all have ended. The host polls every few steps whether they have, and reads the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +18,8 @@ from nmt.decode.ensemble import Ensemble
 from nmt.decode.fusion import Fusion
 from nmt.decode.hypotheses import Hypothesis, SearchModel, best_of
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.penalty import LengthPenalty, length_divisor
+from nmt.decode.rules.penalty import length_divisor
 from nmt.decode.rules.sampling import sample_keys
-from nmt.errors import DeviceError
 from nmt.rnn.arrays.beam_rules import BeamChoice, BeamRules, Drawing
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
@@ -37,26 +36,13 @@ STEPS_PLAIN = 2
 """Steps launched one by one before recording: the first allocates memory and compiles, in the second memory is in its
 final place."""
 
-KNOWN = {
-    *("min_length", "generate_unk", "forbidden", "no_repeat_ngram_size", "repetition_penalty"),
-    *("word_reward", "coverage_penalty", "sampling", "prefixes"),
-    *("glossary_bonus", "diversity_strength"),  # parameters of options that are refused themselves
-}
-"""Fields of `SearchOptions` that a GPU supports."""
-
 
 @dataclass(frozen=True)
 class BlockSearch:
-    """A search on a GPU. Raises DeviceError for options that only the processor supports."""
+    """A search on a GPU."""
 
     model: SearchModel
-    beam_size: int
-    length_penalty: LengthPenalty
-    n_best: int
     options: SearchOptions
-
-    def __post_init__(self) -> None:
-        check_served(self.options, self.model.device)
 
     @property
     def device(self) -> Device:
@@ -78,23 +64,23 @@ class BlockSearch:
             hypotheses = self._block(src_ids, block, limits[block])
             for n, ended in zip(block, hypotheses, strict=True):
                 whole = ended if limits[n] > 0 else [Hypothesis([], 0.0, 0.0, False)]
-                found[n] = best_of(whole, self.n_best)
+                found[n] = best_of(whole, self.options.n_best)
             if on_ended is not None:
                 on_ended(len(block))
         return found
 
     def _block(self, src_ids: Sequence[Sequence[int]], block: list[int], limits: np.ndarray) -> list[list[Hypothesis]]:
         """Return the hypotheses of the sentences of one block."""
-        sources, top = [src_ids[n] for n in block], int(limits.max())
+        sources, top, K = [src_ids[n] for n in block], int(limits.max()), self.options.beam_size
         longest = max(map(len, sources)) + 1 if self.options.coverage_penalty else 0
-        decoder = self.model.block_decoder(sources, self.beam_size, longest)
+        decoder = self.model.block_decoder(sources, K, longest)
         beams = BeamState.start(
             self.device.xp,
             limits=limits,
-            K=self.beam_size,
+            K=K,
             token=decoder.first,
-            divisors=length_divisor(self.length_penalty, np.arange(top + 1)),
-            live=self.beam_size if self.options.sampling else 1,
+            divisors=length_divisor(self.options.length_penalty, np.arange(top + 1)),
+            live=K if self.options.sampling else 1,
         )
         rules = self._rules(src_ids, block, max(1, top))
 
@@ -107,11 +93,11 @@ class BlockSearch:
             if step == STEPS_PLAIN and decoder.repeats:  # no array has moved: the same launches on the same arrays
                 launch = self.device.record(launch)
             launch()
-        return _read(self.device, beams, self.beam_size)
+        return _read(self.device, beams, K)
 
     def _step(self, decoder: Any, beams: BeamState, rules: BeamRules | None) -> None:
         """Extend every live hypothesis by one token and keep the best; the host does not wait."""
-        outputs, places = decoder.step(beams.tokens), tokens_wanted(self.beam_size)
+        outputs, places = decoder.step(beams.tokens), tokens_wanted(self.options.beam_size)
         if rules is None:
             tokens, scores = decoder.best_tokens(outputs, UNK_ID, places)
             plain = scores
@@ -121,25 +107,25 @@ class BlockSearch:
             tokens, scores, plain = self.device.choose_tokens(log_probs, rules, beams, places, decoder.memory)
         if self.options.coverage_penalty:
             self.device.coverage_bonus(decoder.coverage(), self.options.coverage_penalty, beams.bonus)
-        choice = BeamChoice(EOS_ID, BOS_ID, self.n_best, self.options.word_reward)
+        choice = BeamChoice(EOS_ID, BOS_ID, self.options.n_best, self.options.word_reward)
         self.device.beam_step(tokens, scores, plain, beams, choice, rules)
         decoder.follow(beams.parents)
 
     def _rules(self, src_ids: Sequence[Sequence[int]], block: list[int], T: int) -> BeamRules | None:
         """Return the rules of a block, or None if the best tokens of the output layer are all that is needed."""
-        options, sampling = self.options, self.options.sampling
+        options = self.options
         prefixes = [options.prefixes[n] for n in block] if options.prefixes is not None else []
-        plain = options.generate_unk and sampling is None and not options.rules(EOS_ID)
+        plain = options.generate_unk and not options.sampling and not options.rules(EOS_ID)
         if plain and not isinstance(self.model, Ensemble | Fusion):
             return None
         drawing = None
-        if sampling is not None:
-            keys = self.device.upload(sample_keys([src_ids[n] for n in block], sampling.seed))
-            drawing = Drawing(keys, sampling.temperature, sampling.top_k, sampling.top_p)
+        if options.sampling:
+            keys = self.device.upload(sample_keys([src_ids[n] for n in block], options.sampling_seed))
+            drawing = Drawing(keys, options.sampling_temperature, options.sampling_topk, options.sampling_topp)
         return BeamRules.make(
             self.device,
             N=len(block),
-            K=self.beam_size,
+            K=options.beam_size,
             T=T,
             first_token=options.first_token,
             never=BOS_ID,
@@ -151,22 +137,6 @@ class BlockSearch:
             prefixes=prefixes,
             drawing=drawing,
         )
-
-
-def check_served(options: SearchOptions, device: Device) -> None:
-    """Raise DeviceError if these options need the processor."""
-    usual = SearchOptions()
-    asked = {f.name for f in fields(usual) if _asked(getattr(options, f.name), getattr(usual, f.name))}
-    if refused := sorted(asked - KNOWN):
-        raise DeviceError(
-            f"search: {' and '.join(refused)} must be left out or run on the processor, got the device "
-            f"{device.name}; use --device cpu"
-        )
-
-
-def _asked(value: Any, usual: Any) -> bool:
-    """Return whether an option differs from its default; lists of empty lists count as the default."""
-    return value != usual and not (isinstance(value, Sequence) and not any(value))
 
 
 def _read(device: Device, beams: BeamState, K: int) -> list[list[Hypothesis]]:

@@ -14,7 +14,6 @@ from nmt.rnn.kernels.search.choose import top_tokens
 if TYPE_CHECKING:
     from nmt.rnn.arrays.workspace import Workspace
     from nmt.rnn.device import Device
-    from nmt.rnn.stepping.beam_settings import BeamSettings
 
 Average = Literal["log_prob", "prob"]
 Combine = Callable[[Sequence[np.ndarray]], np.ndarray]
@@ -28,6 +27,8 @@ class Ensemble:
     average: `log_prob` makes the score of a token the mean of its log-probabilities (a geometric mean, not normalised
     again), `prob` the logarithm of its mean probability.
     """
+
+    loop_obstacle = "several models are averaged in each step"
 
     def __init__(self, models: Sequence[ScoringModel], average: Average = "log_prob") -> None:
         self.models, self.average = list(models), average
@@ -91,12 +92,6 @@ class EnsembleDecoder:
         """Close every decoder."""
         for decoder in self.decoders:
             decoder.close()
-
-    def begin_loop(self, settings: BeamSettings) -> None:
-        """Return None: a compiled loop supports a single model only."""
-
-    def narrowed(self) -> None:
-        """Return None: each decoder keeps its own candidates."""
 
     def step(
         self, tokens: np.ndarray, states: States, parent: np.ndarray, sentence_ids: np.ndarray

@@ -78,11 +78,11 @@ class Decoder(Protocol):
         may write to the array."""
 
 
-class SearchDecoder(Decoder, Protocol):
-    """A decoder that may be able to run a whole search as one compiled computation."""
+class LoopDecoder(Decoder, Protocol):
+    """A decoder that can run a whole search as one compiled computation."""
 
-    def begin_loop(self, settings: BeamSettings) -> CompiledBeam | None:
-        """Return the plain search as one compiled computation, or None if it has to run step by step."""
+    def begin_loop(self, settings: BeamSettings) -> CompiledBeam:
+        """Return the plain search as one compiled computation."""
 
     def narrowed(self) -> tuple[OutputLayer, CandidateLists, np.ndarray] | None:
         """Return the output layer restricted to the candidates of all admitted sentences, the candidate lists, and the
@@ -96,7 +96,11 @@ class SearchModel(Protocol):
     def device(self) -> Device:
         """Return the device on which the model computes."""
 
-    def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> SearchDecoder:
+    @property
+    def loop_obstacle(self) -> str:
+        """Return why the decoder of the model is not a `LoopDecoder`, in words; an empty string if it is one."""
+
+    def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> Decoder:
         """Return a decoder of the model that runs step by step.
 
         If `coverage_of` (the length of the longest source in tokens, including EOS) is not 0, the states include

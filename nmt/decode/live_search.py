@@ -5,18 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
-from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder, SearchModel
-from nmt.decode.plain_search import admit_block, translations
+from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, SearchModel
+from nmt.decode.plain_search import admit_block, beam_settings, translations
 from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.penalty import LengthPenalty, length_divisor
-from nmt.rnn.stepping.beam_settings import BeamSettings
-from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
@@ -72,56 +68,21 @@ class Waiting(Protocol):
 
 
 class LiveSearch:
-    """The plain search of a model for sentences that come and go. Each thread that calls `run` searches independently.
-    Some models and options do not support it: see `obstacle`."""
+    """The compiled search of a model, for sentences that come and go. Each thread that calls `run` searches
+    independently. It finds what `search` does where `search_plan` says `COMPILED`.
 
-    def __init__(
-        self,
-        model: SearchModel,
-        *,
-        beam_size: int,
-        length_penalty: LengthPenalty,
-        n_best: int,
-        max_length_ratio: float,
-        max_length_extra: int,
-        size: int,
-        longest: int,
-        options: SearchOptions | None = None,
-    ) -> None:
-        """Store the settings; arguments are those of `search`. size: sentences processed at a time by a thread;
-        longest: the maximum length of a source in subwords."""
-        self._model, self.size, self.n_best = model, size, n_best
+    Args:
+        model: The model.
+        options: The options, whose expected lengths come with the sentences.
+        size: The number of sentences that a thread processes at a time.
+        longest: The maximum length of a source in subwords.
+    """
+
+    def __init__(self, model: SearchModel, options: SearchOptions, *, size: int, longest: int) -> None:
+        self._model, self._options, self.size, self.n_best = model, options, size, options.n_best
         self._lanes: tuple[_Lane, ...] = ()  # of all searching threads
         self._lock = Lock()
-        self._options = options or SearchOptions()
-        self._ratio, self._extra = max_length_ratio, max_length_extra
-        most = int(self._options.limits([[0] * longest], max_length_ratio, max_length_extra)[0])
-        self._settings = BeamSettings(
-            size=size,
-            beam_size=beam_size,
-            n_best=n_best,
-            eos_id=EOS_ID,
-            never=BOS_ID,
-            first_token=self._options.first_token,
-            divisors=length_divisor(length_penalty, np.arange(most + 2)),
-            word_reward=self._options.word_reward,
-        )
-
-    @cached_property
-    def obstacle(self) -> str:
-        """Return the reason why model or options do not allow a compiled search, in words; an empty string if they
-        do."""
-        options = self._options
-        if not self._model.device.is_cpu:
-            return f"the model is on {self._model.device.name}"
-        if options.coverage_penalty:
-            return "there is a coverage penalty"
-        if not options.selector([[0]], self._settings.beam_size, EOS_ID).is_plain:
-            return "the settings change which words may come next, or how they count"
-        decoder = self._model.search_decoder(1)
-        has_loop = decoder.begin_loop(self._settings) is not None
-        decoder.close()
-        return "" if has_loop else "the decoder has no compiled search"
+        self._settings = beam_settings(options, size, int(options.limits([[0] * longest])[0]))
 
     @property
     def is_at_work(self) -> bool:
@@ -129,10 +90,7 @@ class LiveSearch:
         return any(lane.taken for lane in self._lanes)
 
     def run(self, waiting: Waiting, threads: int = 1) -> None:
-        """Search until `waiting` has no more sentences and all have ended. Raises ValueError if there is an
-        obstacle."""
-        if self.obstacle:
-            raise ValueError(f"LiveSearch: must be a plain search, got none, as {self.obstacle}; call search")
+        """Search until `waiting` has no more sentences and all have ended."""
         single, bulk = _Lane(self, threads, is_bulk=False), _Lane(self, threads, is_bulk=True)
         turns = _Turns(single, bulk)
         with self._lock:
@@ -160,20 +118,17 @@ class LiveSearch:
         """Return sentences that are admitted together as a block, with their places, the longest first."""
         came = sorted(came, key=lambda one: -len(one.src_ids))
         sources = [one.src_ids for one in came]
-        limits = self._options.limits(sources, self._ratio, self._extra)
+        limits = self._options.limits(sources)
         numbers = [places.give(one, int(limit)) for one, limit in zip(came, limits, strict=True)]
         candidates = None
         if self._options.shortlist is not None:
             candidates = [self._options.shortlist.candidates(source, []) for source in sources]
         return Block(np.array(numbers), sources, candidates)
 
-    def _begin(self, threads: int) -> tuple[SearchDecoder, CompiledBeam]:
+    def _begin(self, threads: int) -> tuple[LoopDecoder, CompiledBeam]:
         """Return a decoder and a loop without sentences."""
-        decoder = self._model.search_decoder(threads)
-        loop = decoder.begin_loop(self._settings)
-        if loop is None:
-            raise ValueError("LiveSearch: must be a plain search, got a decoder without one; call search")
-        return decoder, loop
+        decoder = cast(LoopDecoder, self._model.search_decoder(threads))
+        return decoder, decoder.begin_loop(self._settings)
 
 
 class _Lane:
@@ -185,7 +140,7 @@ class _Lane:
         self._steps = _BULK_STEPS if is_bulk else _STEPS
         # One place per slot of the loop: ended sentences keep theirs until they are read.
         self._places = _Places(2 * search.size)
-        self._loop: tuple[SearchDecoder, CompiledBeam] | None = None  # created for the first sentence
+        self._loop: tuple[LoopDecoder, CompiledBeam] | None = None  # created for the first sentence
         self.last = 0.0
 
     @property

@@ -11,27 +11,41 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.decode.hypotheses import Block, Hypothesis, SearchDecoder, best_of
+from nmt.decode.hypotheses import Block, Hypothesis, LoopDecoder, best_of
+from nmt.decode.rules.options import SearchOptions
+from nmt.decode.rules.penalty import length_divisor
+from nmt.rnn.stepping.beam_settings import BeamSettings
+from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
     from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
 
-def run_loop(
-    decoder: SearchDecoder,
-    loop: CompiledBeam,
-    blocks: Iterator[Block],
-    limits: np.ndarray,
-    expected: np.ndarray | None,
-    n_best: int,
-) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
-    """Translate all blocks and yield the sentences as they end, each with its hypotheses.
+def beam_settings(options: SearchOptions, size: int, longest: int) -> BeamSettings:
+    """Return the settings of a compiled loop that processes `size` sentences at a time, whose translations have at most
+    `longest` tokens."""
+    return BeamSettings(
+        size=size,
+        beam_size=options.beam_size,
+        n_best=options.n_best,
+        eos_id=EOS_ID,
+        never=BOS_ID,
+        first_token=options.first_token,
+        divisors=length_divisor(options.length_penalty, np.arange(longest + 2)),
+        word_reward=options.word_reward,
+    )
 
-    limits, expected [N]: the maximum length (including EOS) and the expected length of the translations of each
-    sentence.
+
+def run_loop(
+    decoder: LoopDecoder, blocks: Iterator[Block], options: SearchOptions, size: int, limits: np.ndarray
+) -> Iterator[list[tuple[int, list[Hypothesis]]]]:
+    """Translate all blocks, `size` sentences at a time, and yield the sentences as they end, each with its hypotheses.
+
+    limits [N]: the maximum length (including EOS) of the translations of each sentence.
 
     A block is encoded as a whole, when all sentences of the previous block have entered the beam.
     """
+    loop, expected = decoder.begin_loop(beam_settings(options, size, limits.max(initial=0))), options.expected
     more, working = True, False
     while True:
         while more and loop.wants_more:
@@ -44,14 +58,15 @@ def run_loop(
         working = loop.run(more=more)
         ended = loop.ended()
         decoder.release(np.array([one.sentence_id for one in ended], np.int64))
-        yield [(one.sentence, translations(one.hypotheses, n_best)) for one in ended]
+        yield [(one.sentence, translations(one.hypotheses, options.n_best)) for one in ended]
 
 
 def admit_block(
-    decoder: SearchDecoder, loop: CompiledBeam, block: Block, limits: np.ndarray, expected: np.ndarray | None
+    decoder: LoopDecoder, loop: CompiledBeam, block: Block, limits: np.ndarray, expected: np.ndarray | None
 ) -> list[tuple[int, list[Hypothesis]]]:
     """Encode a block and queue its sentences in the loop. Returns the sentences whose maximum length is 0, which have
-    ended already, with their hypotheses; limits and expected are as in `run_loop`."""
+    ended already, with their hypotheses. limits, expected [N]: the maximum and the expected length of the translations
+    of each sentence."""
     sentences = block.sentences
     sentence_ids, states, tokens = decoder.admit(block.src_ids, block.candidates)
     there = limits[sentences] > 0

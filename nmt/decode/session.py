@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 
 from nmt.decode.beam import BeamCell
 from nmt.decode.hypotheses import Beam, Decoder, Hypothesis, SearchModel, States
-from nmt.decode.rules.options import SearchOptions
-from nmt.decode.rules.penalty import LengthPenalty
+from nmt.decode.plan import check_session
+from nmt.decode.rules.options import SearchOptions, Settings
 from nmt.errors import DeviceError
-from nmt.special_tokens import BOS_ID
 
 _PLACES = 32
 """The maximum number of kept positions; see `Session`."""
@@ -59,50 +59,30 @@ class Session:
         self._gap = 1  # places are kept at multiples of it
 
     def complete(
-        self,
-        prefix: Sequence[int] = (),
-        *,
-        beam_size: int = 5,
-        length_penalty: LengthPenalty = 1.0,
-        n_best: int = 1,
-        max_length_ratio: float = 2.0,
-        max_length_extra: int = 10,
-        options: SearchOptions | None = None,
+        self, prefix: Sequence[int] = (), *, options: SearchOptions | None = None, **settings: Unpack[Settings]
     ) -> list[Hypothesis]:
         """Return the n best translations that begin with the tokens `prefix`; their ids include it.
 
         The result is the same as that of `search` with `SearchOptions(prefixes=[prefix])`, bit for bit. Options are
-        those of a single sentence; they cannot have prefixes, groups, sampling or a coverage penalty.
+        those of a single sentence, and `settings` replace theirs. Raises ConfigError for options that a session cannot
+        have.
         """
-        options = options or SearchOptions()
-        self._check(options)
+        options = SearchOptions.of(options, settings)
+        check_session(options)
         candidates = None
         if options.shortlist is not None:
             candidates = replace(options, prefixes=[prefix]).candidates(0, self.src_ids).tolist()
         if candidates != self._candidates:
             self._begin(candidates)
         place = self._read(list(prefix))
-        limits = options.limits([self.src_ids], max_length_ratio, max_length_extra) + len(prefix)
-        selector = options.selector([self.src_ids], beam_size, self._decoder.eos_id)
-        expected = None if options.expected_lengths is None else np.array(options.expected_lengths)
-        cell = BeamCell(
-            _KeptDecoder(self._decoder),
-            limits,
-            beam_size,
-            length_penalty,
-            n_best,
-            first_token=options.first_token,
-            never=BOS_ID,
-            word_reward=options.word_reward,
-            selector=selector,
-            expected=expected,
-        )
+        limits = options.limits([self.src_ids]) + len(prefix)
+        cell = BeamCell.of(options, _KeptDecoder(self._decoder), [self.src_ids], limits)
         zero, words = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
         beam = cell.extend(
             None, zero, self._sentence_ids, Beam(place.states, zero, place.token, np.zeros(1), zero, words)
         )
         for token, log_prob in zip(prefix, self._log_probs, strict=True):
-            beam.sums += selector.follow_given(beam.extra, token, log_prob)
+            beam.sums += cell.selector.follow_given(beam.extra, token, log_prob)
             if "log_prob" in beam.extra:
                 beam.extra["log_prob"] += log_prob
         ended = cell.ended()
@@ -135,17 +115,6 @@ class Session:
         while len(self._places) > _PLACES:
             self._gap *= 2
             self._places = {n: p for n, p in self._places.items() if n % self._gap == 0 or n == last}
-
-    def _check(self, options: SearchOptions) -> None:
-        """Raise ValueError for options that a session cannot serve."""
-        given = {
-            "prefixes": options.prefixes is not None,
-            "groups": options.beam_groups > 1,
-            "sampling": options.sampling is not None,
-            "a coverage penalty": bool(options.coverage_penalty),
-        }
-        if wrong := [name for name, is_given in given.items() if is_given]:
-            raise ValueError(f"Session.complete: must have no {' nor '.join(wrong)}, got it; search without a session")
 
 
 class _KeptDecoder:

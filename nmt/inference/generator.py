@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled, check_loading, resolve_threads
 from nmt.inference.translation import (
     UNSAYABLE,
-    SearchSettings,
     Translation,
-    candidate_counts,
     checked_count,
     checked_texts,
     chosen_settings,
@@ -29,6 +27,7 @@ from nmt.inference.translation import (
     search_options,
 )
 from nmt.rnn.devices import choose_device
+from nmt.search_settings import ROWS, Place, SearchSettings
 from nmt.special_tokens import EOS_ID
 from nmt.storage.saved_model import SavedModel, load_saved_model
 from nmt.system.lines import chunks
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
     from nmt.decode.hypotheses import Hypothesis
     from nmt.model.language import LanguageModel
 
+_NEUTRAL = {name: row.default for name, row in ROWS.items() if Place.LANGUAGE_MODEL in row.lacks}
+"""Settings that need a source or translations, with the values that leave them out."""
 _CHUNK = 2048
 """The number of lines scored at a time."""
 _STEPS = 512
@@ -130,39 +131,29 @@ class Generator(NotPickled):
 
         Raises: The errors of `Translator.translate_nbest`.
         """
+        from nmt.config import with_values
         from nmt.decode import search
 
         prompts = checked_texts("Generator", "prompts", prompts)
         samples = checked_count("decoding.n_best", samples, "samples")
         max_length = checked_count("decoding.max_length_extra", max_length, "max_length")
         chosen = chosen_settings(self.config.decoding, {**settings, "max_length_extra": max_length})
-        if chosen["min_length"] >= max_length:
+        if chosen.min_length >= max_length:
             raise ConfigError(
-                f"decoding.min_length: must be below max_length ({max_length}), got {chosen['min_length']}; "
+                f"decoding.min_length: must be below max_length ({max_length}), got {chosen.min_length}; "
                 "raise max_length"
             )
-        chosen |= {"sampling": settings.get("sampling") is not False, "generate_unk": False}
-        # These settings need a source or translations.
-        chosen |= {"coverage_penalty": 0.0, "mbr": "none", "word_reward_bounded": False}
-        if not chosen["sampling"]:
-            chosen["beam_size"] = max(chosen["beam_size"], samples)
-        beam_size, keep = candidate_counts(chosen, samples)
+        own: dict[str, Any] = {"sampling": settings.get("sampling") is not False, "generate_unk": False}
+        if own["sampling"]:
+            own["length_penalty"] = "none"
+        else:
+            own["beam_size"] = max(chosen.beam_size, samples)
+        chosen = with_values(chosen, "decoding", {**_NEUTRAL, **own})
+        options = replace(search_options(chosen, samples), max_length_ratio=0.0, max_length_extra=max_length)
         ids = self._encode(prompts)
-        found = search(
-            self.model,
-            ids,
-            beam_size=beam_size,
-            length_penalty="none" if chosen["sampling"] else chosen["length_penalty"],
-            n_best=keep,
-            max_length_ratio=0.0,
-            max_length_extra=max_length,
-            batch_size=chosen["batch_size"],
-            threads=self.num_threads,
-            on_ended=on_batch,
-            options=search_options(chosen, {}),
-        )
+        found = search(self.model, ids, options=options, threads=self.num_threads, on_ended=on_batch)
         lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]
-        if not chosen["sampling"]:
+        if not chosen.sampling:
             lines = [distinct(written, [line.text for line in written], samples) for written in lines]
         return [self._warned(prompt, written) for prompt, written in zip(prompts, lines, strict=True)]
 

@@ -9,6 +9,7 @@ from nmt.data.tokens.factors import FactorError
 from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings, lacking
+from nmt.search_settings import SearchValues
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -64,7 +65,7 @@ class TranslationPipeline(NotPickled):
     def model_with(self, lm_weight: float | None) -> TranslationModel | Ensemble | Fusion:
         """Return the model, fused with the language model if there is one and its weight is not 0; None takes the
         configured weight. Raises ConfigError."""
-        weight = float(chosen_settings(self.config.decoding, {"lm_weight": lm_weight})["lm_weight"])
+        weight = chosen_settings(self.config.decoding, {"lm_weight": lm_weight}).lm_weight
         if self.language_model is not None and weight:
             from nmt.decode import Fusion
 
@@ -76,7 +77,7 @@ class TranslationPipeline(NotPickled):
             )
         return self.model
 
-    def learnt_for(self, chosen: dict[str, Any], shortlist: bool, src_ids: list[list[int]]) -> dict[str, Any]:
+    def learnt_for(self, chosen: SearchValues, shortlist: bool, src_ids: list[list[int]]) -> dict[str, Any]:
         """Return what the search needs from the training text: the shortlist and expected lengths. Raises ConfigError
         if they are missing."""
         learnt: dict[str, Any] = {}
@@ -84,7 +85,7 @@ class TranslationPipeline(NotPickled):
             if self.shortlist is None:
                 raise ConfigError("shortlist: must be learnt before it is used, got a model without; run nmt-shortlist")
             learnt["shortlist"] = self.shortlist
-        if chosen["word_reward_bounded"] and chosen["word_reward"]:
+        if chosen.word_reward_bounded and chosen.word_reward:
             if self.lengths is None:
                 raise ConfigError(
                     "decoding.word_reward_bounded: must have lengths.json beside the model, got a model without; "

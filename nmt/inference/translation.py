@@ -6,30 +6,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from nmt.errors import ConfigError, DataError
+from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchSettings, SearchValues
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
-    from nmt.decode import LengthPenalty, SearchOptions
+    from nmt.decode import SearchOptions
 
 Found = TypeVar("Found")
-
-_NEUTRAL = {
-    "min_length": 0,
-    "no_repeat_ngram_size": 0,
-    "repetition_penalty": 1.0,
-    "word_reward": 0.0,
-    "coverage_penalty": 0.0,
-}
-"""Settings that have their own names in the search, with the values that leave them out."""
-
-
-MAX_SOURCE_SUBWORDS = 1000
-"""A line with more is cut, with a warning: what no model learned from is not worth its memory."""
 
 CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is cut to so many"
 LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
@@ -37,34 +25,6 @@ UNSAYABLE = "nothing can be said: all is forbidden, or probabilities are no numb
 EMPTY = "text has an empty translation"
 NOT_A_NUMBER = "a score is no finite number"
 _MOST_SHOWN = 8
-
-
-class SearchSettings(TypedDict, total=False):
-    """Settings of a search, explained in the section `decoding` of configs/reference.yaml; None: as configured."""
-
-    beam_size: int | None
-    length_penalty: LengthPenalty | None
-    batch_size: int | None
-    max_length_ratio: float | None
-    max_length_extra: int | None
-    word_reward: float | None
-    word_reward_bounded: bool | None
-    coverage_penalty: float | None
-    lm_weight: float | None
-    min_length: int | None
-    generate_unk: bool | None
-    no_repeat_ngram_size: int | None
-    repetition_penalty: float | None
-    beam_groups: int | None
-    diversity_strength: float | None
-    sampling: bool | None
-    sampling_temperature: float | None
-    sampling_topk: int | None
-    sampling_topp: float | None
-    sampling_seed: int | None
-    mbr: Literal["none", "chrf", "bleu"] | None
-    mbr_samples: int | None
-    glossary_bonus: float | None
 
 
 @dataclass(frozen=True)
@@ -153,7 +113,7 @@ def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
     return () if all(map(math.isfinite, scores)) else (NOT_A_NUMBER,)
 
 
-def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> dict[str, Any]:
+def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> DecodingConfig:
     """Return all settings for a call; those that are None or left out as configured.
 
     Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or beside the others.
@@ -165,12 +125,12 @@ def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> dict[
         advice = f"; did you mean {close[0]}?" if close else ""
         raise TypeError(f"Translator: settings must be those of SearchSettings, got {', '.join(unknown)}{advice}")
     given = {key: value for key, value in settings.items() if value is not None}
-    if given:
-        from nmt.config import with_values
+    if not given:
+        return decoding
+    from nmt.config import with_values
 
-        # How many are given back is an argument of each call: a beam may be narrower than the configured number.
-        decoding = with_values(decoding, "decoding", {"n_best": 1, **given})
-    return {key: getattr(decoding, key) for key in known}
+    # How many are given back is an argument of each call: a beam may be narrower than the configured number.
+    return with_values(decoding, "decoding", {"n_best": 1, **given})
 
 
 def checked_count(path: str, count: int, name: str) -> int:
@@ -212,44 +172,37 @@ def checked_pairs(whose: str, sources: Iterable[str], targets: Iterable[str]) ->
     return pair
 
 
-def search_options(chosen: dict[str, Any], wished: dict[str, Any]) -> SearchOptions | None:
-    """Return what the search is to do beyond the plain one, None for nothing; `wished`: wishes as token ids.
+def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOptions:
+    """Return the options of a search; translators, sessions and servers all ask by them.
 
-    Raises ConfigError where it cannot do all of it at the same time.
+    Args:
+        chosen: All settings.
+        n_best: The number of translations wanted; the search keeps more candidates where some may be dropped.
+        given: Other fields of `SearchOptions`: wishes as token ids, the shortlist, expected lengths.
+
+    Raises:
+        ConfigError: One search cannot do all of it at the same time.
     """
-    given: dict[str, Any] = {name: chosen[name] for name, neutral in _NEUTRAL.items() if chosen[name] != neutral}
-    given |= wished
-    if not chosen["generate_unk"]:
-        given["generate_unk"] = False
-    if chosen["beam_groups"] > 1:
-        given |= {"beam_groups": chosen["beam_groups"], "diversity_strength": chosen["diversity_strength"]}
-    if chosen["sampling"]:
-        from nmt.decode import Sampling
-
-        names = {"seed": "seed", "temperature": "temperature", "top_k": "topk", "top_p": "topp"}
-        given["sampling"] = Sampling(**{name: chosen[f"sampling_{key}"] for name, key in names.items()})
-    if not given:
-        return None
-    _check_together(given, chosen["beam_size"])
     from nmt.decode import SearchOptions
 
-    return SearchOptions(**given)
+    settings = {name: getattr(chosen, name) for name in ROWS}
+    compares = chosen.mbr != "none"
+    if chosen.sampling:
+        settings["beam_size"] = settings["n_best"] = max(n_best, chosen.mbr_samples) if compares else n_best
+    else:  # of several some may give the same text: others take their places
+        settings["n_best"] = chosen.beam_size if n_best > 1 or compares else 1
+    other = "sampling" if chosen.sampling else "groups" if chosen.beam_groups > 1 else ""
+    if other and given.get("constraints") is not None:
+        raise ConfigError(
+            f"decoding: must have one of sampling, groups and constraints, got {other} and constraints; choose one"
+        )
+    return SearchOptions(**settings, **given)
 
 
-def length_warnings(chosen: dict[str, Any], src_ids: Sequence[int]) -> tuple[str, ...]:
+def length_warnings(chosen: SearchValues, src_ids: Sequence[int]) -> tuple[str, ...]:
     """LENGTHENED where min_length makes `SearchOptions.limits` greater for this source."""
-    least, most = chosen["min_length"], int(chosen["max_length_ratio"] * len(src_ids)) + chosen["max_length_extra"]
-    return (LENGTHENED,) if 0 < least >= most else ()
-
-
-def candidate_counts(chosen: dict[str, Any], n_best: int) -> tuple[int, int]:
-    """Return the beam or number of samples, and how many of them are kept as candidates."""
-    if chosen["sampling"]:
-        count = max(n_best, chosen["mbr_samples"]) if chosen["mbr"] != "none" else n_best
-        return count, count
-    # Of several some may give the same text: others take their places.
-    keep = chosen["beam_size"] if n_best > 1 or chosen["mbr"] != "none" else 1
-    return chosen["beam_size"], keep
+    most = int(chosen.max_length_ratio * len(src_ids)) + chosen.max_length_extra
+    return (LENGTHENED,) if 0 < chosen.min_length >= most else ()
 
 
 def distinct(found: Sequence[Found], texts: Sequence[str], count: int) -> list[Found]:
@@ -258,17 +211,3 @@ def distinct(found: Sequence[Found], texts: Sequence[str], count: int) -> list[F
     for one, text in zip(found, texts, strict=True):
         first.setdefault(" ".join(text.split()), one)
     return list(first.values())[:count]
-
-
-def _check_together(given: dict[str, Any], beam_size: int) -> None:
-    """Raise ConfigError for what one search cannot do at the same time."""
-    names = {"sampling": "sampling", "beam_groups": "groups", "constraints": "constraints"}
-    kinds = [said for name, said in names.items() if name in given]
-    if len(kinds) > 1:
-        raise ConfigError(
-            f"decoding: must have one of sampling, groups and constraints, got {' and '.join(kinds)}; choose one"
-        )
-    if beam_size % given.get("beam_groups", 1):
-        raise ConfigError(
-            f"decoding: beam_groups must divide beam_size ({beam_size}), got {given['beam_groups']}; change one of them"
-        )

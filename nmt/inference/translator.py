@@ -20,10 +20,8 @@ from nmt.inference.pipeline import TranslationPipeline
 from nmt.inference.translation import (
     CUT,
     Detail,
-    SearchSettings,
     Translation,
     Wishes,
-    candidate_counts,
     checked_count,
     checked_pairs,
     checked_texts,
@@ -35,6 +33,7 @@ from nmt.inference.translation import (
     with_warnings,
 )
 from nmt.rnn.devices import choose_device
+from nmt.search_settings import SearchSettings
 from nmt.storage.model_folder import subwords_digest
 from nmt.storage.saved_model import LoadedModel, load_language_model, load_saved_model
 from nmt.storage.tensor_file import reading_whole
@@ -202,25 +201,12 @@ class Translator(TranslationPipeline):
         if on_batch is not None and (blank := sum(not row for row in ids)):
             on_batch(blank)
         there = [index for index, row in enumerate(ids) if row]
-        beam_size, keep = candidate_counts(chosen, n_best)
         src_ids = [ids[index] for index in there]
         wishes = (wishes or Wishes()).of(len(sentences))
-        wished = self._wished(wishes, there, chosen["glossary_bonus"])
-        options = search_options(chosen, wished | self.learnt_for(chosen, shortlist, src_ids))
-        found = search(
-            model,
-            src_ids,
-            beam_size=beam_size,
-            length_penalty=chosen["length_penalty"],
-            n_best=keep,
-            max_length_ratio=chosen["max_length_ratio"],
-            max_length_extra=chosen["max_length_extra"],
-            batch_size=chosen["batch_size"],
-            threads=self.num_threads,
-            on_ended=on_batch,
-            options=options,
-        )
-        if n_best > 1 and not chosen["sampling"] and chosen["mbr"] == "none":
+        learnt = self.learnt_for(chosen, shortlist, src_ids)
+        options = search_options(chosen, n_best, **self._wished(wishes, there), **learnt)
+        found = search(model, src_ids, options=options, threads=self.num_threads, on_ended=on_batch)
+        if n_best > 1 and not chosen.sampling and chosen.mbr == "none":
             found = [distinct(h, [t.text for t in self.translations_of(h)], n_best) for h in found]
         if replace_unk and not self.attends:
             raise ConfigError("replace_unk: must have attention to go by, got a model without; leave it out")
@@ -230,8 +216,8 @@ class Translator(TranslationPipeline):
         else:
             decoded = [self.translations_of(hypotheses) for hypotheses in found]
         for index, translations in zip(there, decoded, strict=True):
-            if chosen["mbr"] != "none":
-                translations = ranked_by_agreement(translations, chosen["mbr"])
+            if chosen.mbr != "none":
+                translations = ranked_by_agreement(translations, chosen.mbr)
             more = (*length_warnings(chosen, ids[index]), *self._wish_warnings(wishes, index))
             results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
         return results
@@ -270,7 +256,7 @@ class Translator(TranslationPipeline):
         cut: set[int] = set()
         src_ids = self.source_ids(sources, cut)
         tgt_ids = [[*row, EOS_ID] for row in self.target_ids(targets)]
-        size = chosen_settings(self.config.decoding, {"batch_size": batch_size})["batch_size"]
+        size = chosen_settings(self.config.decoding, {"batch_size": batch_size}).batch_size
         model = self.model_with(lm_weight)
         forced = force(model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
         tokens = self.source_tokens(sources, src_ids)
@@ -293,9 +279,11 @@ class Translator(TranslationPipeline):
                     "ones; train its models on the same subwords"
                 )
         models: list[Any] = [self.model, *(other.model for other in others)]
-        model = Ensemble(models, average)
         found = copy(self)
-        found.model, found.loaded = model, tuple(one for each in (self, *others) for one in each.loaded)
+        found.model, found.loaded = (
+            Ensemble(models, average),
+            tuple(one for each in (self, *others) for one in each.loaded),
+        )
         return found
 
     def _check_unchanged(self) -> None:
@@ -343,7 +331,7 @@ class Translator(TranslationPipeline):
         }
         return tuple(line for whose, wanted in texts.items() if wanted for line in self.lacking(whose, wanted))
 
-    def _wished(self, wishes: Wishes, there: list[int], bonus: float) -> dict[str, Any]:
+    def _wished(self, wishes: Wishes, there: list[int]) -> dict[str, Any]:
         """Return the wishes of the sentences `there` as token ids, by the names of their `SearchOptions`."""
         given: dict[str, Any] = {}
         if wishes.prefixes is not None:
@@ -351,7 +339,7 @@ class Translator(TranslationPipeline):
         if wishes.constraints is not None:
             given["constraints"] = [self.target_ids(wishes.constraints[i]) for i in there]
         if wishes.glossary is not None:
-            given |= {"glossary": [self.target_ids(wishes.glossary[i]) for i in there], "glossary_bonus": bonus}
+            given["glossary"] = [self.target_ids(wishes.glossary[i]) for i in there]
         if wishes.forbidden:
             given["forbidden"] = [row for row in self.target_ids(wishes.forbidden) if row]
         return given

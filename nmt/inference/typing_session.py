@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Unpack
 
-from nmt.errors import ConfigError
 from nmt.inference.details import ranked_by_agreement
 from nmt.inference.loading import NotPickled
 from nmt.inference.translation import (
-    SearchSettings,
     Translation,
-    candidate_counts,
     checked_count,
     checked_text,
     chosen_settings,
@@ -20,12 +16,10 @@ from nmt.inference.translation import (
     search_options,
     with_warnings,
 )
+from nmt.search_settings import SearchSettings
 
 if TYPE_CHECKING:
     from nmt.inference.pipeline import TranslationPipeline
-
-_UNSUPPORTED = {"sampling": False, "beam_groups": 1, "coverage_penalty": 0.0}
-"""Settings that a session does not support, with the values that disable them."""
 
 
 class TypingSession(NotPickled):
@@ -68,36 +62,24 @@ class TypingSession(NotPickled):
                 do not support; or as in `translate_nbest`.
             ValueError: lm_weight is given; it is an argument of the session.
         """
+        from nmt.decode.plan import check_session
+
         if settings.get("lm_weight") is not None:
             raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
         translator = self._translator
         n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(translator.config.decoding, settings)
-        for name, neutral in _UNSUPPORTED.items():
-            if chosen[name] != neutral:
-                shown, plain = json.dumps(chosen[name]), json.dumps(neutral)
-                raise ConfigError(
-                    f"decoding.{name}: must be {plain} for a session, got {shown}; give complete {name}={neutral}, or "
-                    "translate without a session"
-                )
+        src_ids = [] if self._session is None else self._session.src_ids
+        options = search_options(chosen, n_best, **translator.learnt_for(chosen, shortlist, [src_ids]))
+        check_session(options)
         (prefix,) = translator.target_ids([checked_text("TypingSession", "typed", typed)])
         if self._session is None:
             return [Translation("", 0.0, 0.0)]
-        learnt = translator.learnt_for(chosen, shortlist, [self._session.src_ids])
-        beam_size, keep = candidate_counts(chosen, n_best)
-        found = self._session.complete(
-            prefix,
-            beam_size=beam_size,
-            length_penalty=chosen["length_penalty"],
-            n_best=keep,
-            max_length_ratio=chosen["max_length_ratio"],
-            max_length_extra=chosen["max_length_extra"],
-            options=search_options(chosen, learnt),
-        )
+        found = self._session.complete(prefix, options=options)
         translations = translator.translations_of(found)
-        if chosen["mbr"] != "none":
-            best = ranked_by_agreement(translations, chosen["mbr"])[:n_best]
+        if chosen.mbr != "none":
+            best = ranked_by_agreement(translations, chosen.mbr)[:n_best]
         else:
             best = distinct(translations, [one.text for one in translations], n_best)
-        more = (*length_warnings(chosen, self._session.src_ids), *translator.lacking("the prefix", [typed]))
+        more = (*length_warnings(chosen, src_ids), *translator.lacking("the prefix", [typed]))
         return with_warnings(best, cut=self._is_cut, more=more)

@@ -71,13 +71,8 @@ class StepDecoder:
         if self._narrow is not None:
             self._narrow.release(sentence_ids)
 
-    def begin_loop(self, settings: BeamSettings) -> CompiledBeam | None:
-        """Return the search of this decoder as one compiled computation; None if a step needs something that the
-        compiled loop lacks."""
-        scan = self._stepper.scan
-        plain = scan.device.is_cpu and self._table is None and not scan.checks.sequences
-        if not plain or scan is not self.network.step_decoder:
-            return None
+    def begin_loop(self, settings: BeamSettings) -> CompiledBeam:
+        """Return the search of this decoder as one compiled computation; see `loop_obstacle`."""
         if self._steps.loop is None:
             from nmt.rnn.stepping.compiled_beam import CompiledBeam
 
@@ -132,6 +127,13 @@ class StepDecoder:
             if self._narrow is not None:
                 return self._narrow.log_probs(outputs, self._sentence_ids)
             return self.network.device.log_probs(outputs, self.network.output_layer, self.threads)
+
+
+def loop_obstacle(network: Network) -> str:
+    """Return why a network's steps cannot be one compiled loop, in words; an empty string if they can."""
+    if network.positions.get("tgt"):
+        return "the decoder reads an embedding of each position"
+    return "a cell of the decoder reads sequences" if network.step_decoder.checks.sequences else ""
 
 
 class ModelDecoder(StepDecoder):

@@ -12,7 +12,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model.batch_pass import BatchPass, Targets
-from nmt.model.decoders import BlockDecoder, ModelDecoder, translation_block
+from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
 from nmt.model.factors import SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
@@ -132,6 +132,11 @@ class TranslationModel(Network):
         rows.final = self.bridge.with_mean(rows.final, rows.memory, lengths)
         states, tapes = self.bridge.forward(self.weights.view("bridge"), rows.final, how)
         return Source(rows.memory, lengths, self._decoder_states(states)), rows, tapes
+
+    @property
+    def loop_obstacle(self) -> str:
+        """Return why a search cannot be one compiled loop; see `SearchModel`."""
+        return loop_obstacle(self)
 
     def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> ModelDecoder:
         """Return a decoder for the search.

@@ -17,13 +17,12 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.corpora.corpus import clean_line
-from nmt.decode import Hypothesis, LiveSearch
+from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
 from nmt.errors import NMTError
 from nmt.inference.translation import (
     MAX_SOURCE_SUBWORDS,
     Translation,
     Wishes,
-    candidate_counts,
     chosen_settings,
     search_options,
     with_warnings,
@@ -182,7 +181,7 @@ class Engine:
     ) -> None:
         self.translator, self._shortlist = translator, shortlist
         self._chosen = chosen_settings(translator.config.decoding, {})
-        size = -(-int(self._chosen["batch_size"]) // threads)
+        size = -(-self._chosen.batch_size // threads)
         self._queue: FairQueue[_Sentence] = FairQueue(most_waiting)
         self._side: FairQueue[_Sentence] = FairQueue(most_waiting)
         self._live = self._live_search(size)
@@ -235,9 +234,10 @@ class Engine:
         job = _Job(ask, is_bulk or len(there) >= BULK, self._outbox, loop.create_future(), found, len(there))
         live = self._live is not None and ask.is_plain
         tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, self) for n in there]
-        if live and (lengths := self._expected([ids[n] for n in there])) is not None:
-            for ticket, length in zip(tickets, lengths, strict=True):
-                ticket.expected = length
+        if live:
+            learnt = self.translator.learnt_for(self._chosen, False, [ids[n] for n in there])
+            for ticket, length in zip(tickets, learnt.get("expected_lengths", ()), strict=False):
+                ticket.expected = float(length)
         (self._queue if live else self._side).put(client, tickets, accepted=accepted)
         try:
             await job.future
@@ -259,35 +259,16 @@ class Engine:
     def _live_search(self, size: int) -> LiveSearch | None:
         """Return this model's live search, which sentences enter and leave at any time; None if the model cannot have
         one, which is logged with the reason."""
-        chosen = self._chosen
-        beam_size, n_best = candidate_counts(chosen, 1)
-        options = search_options(chosen, self._learnt([]))
-        live = LiveSearch(
-            self.translator.model_with(None),
-            beam_size=beam_size,
-            length_penalty=chosen["length_penalty"],
-            n_best=n_best,
-            max_length_ratio=chosen["max_length_ratio"],
-            max_length_extra=chosen["max_length_extra"],
-            size=size,
-            longest=MAX_SOURCE_SUBWORDS,
-            options=options,
-        )
-        obstacle = live.obstacle if chosen["mbr"] == "none" else "mbr compares several translations"
-        if obstacle:
-            name = self.translator.config.name
-            _logger.info("%s: requests are translated in small batches, not in one search: %s", name, obstacle)
-            return None
-        return live
-
-    def _learnt(self, src_ids: list[list[int]]) -> dict[str, object]:
-        learnt = self.translator.learnt_for(self._chosen, self._shortlist, src_ids)
-        return {name: value for name, value in learnt.items() if name != "expected_lengths"}
-
-    def _expected(self, src_ids: list[list[int]]) -> Sequence[float] | None:
-        """Return the expected lengths of the translations if the word reward is bounded, else None."""
-        learnt = self.translator.learnt_for(self._chosen, False, src_ids)
-        return None if "expected_lengths" not in learnt else list(learnt["expected_lengths"])
+        model, name = self.translator.model_with(None), self.translator.config.name
+        learnt = self.translator.learnt_for(self._chosen, self._shortlist, [])
+        options = search_options(self._chosen, 1, **learnt | {"expected_lengths": None})  # they come with sentences
+        plan = search_plan(model, options)
+        compares = self._chosen.mbr != "none"
+        is_live = plan.path is SearchPath.COMPILED and not compares
+        how = "share one search" if is_live else "are translated in small batches"
+        why = "mbr compares several translations" if compares else plan.why
+        _logger.info("%s: requests %s, %s: %s", name, how, plan.path.value, why)
+        return LiveSearch(model, options, size=size, longest=MAX_SOURCE_SUBWORDS) if is_live else None
 
     def _search(self, live: LiveSearch) -> None:
         """Run the live search: the body of a search thread. An error fails the requests in progress, not later ones."""
@@ -358,7 +339,7 @@ class Engine:
         wishes = None
         if ask.glossary:
             wishes = Wishes(glossary=[self._phrases_for(text, ask.glossary) for text in texts])
-        beam = max(int(self._chosen["beam_size"]), ask.n_best)
+        beam = max(self._chosen.beam_size, ask.n_best)
         return self._side_translator.translate_nbest(
             texts, n_best=ask.n_best, beam_size=beam, details=ask.details, wishes=wishes, shortlist=self._shortlist
         )

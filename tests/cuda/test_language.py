@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.decode import Fusion, Sampling, SearchOptions, search
+from nmt.decode import Fusion, SearchOptions, search
 from nmt.model.language import LanguageModel
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from tests.cuda.test_cells import replaying
@@ -36,7 +36,10 @@ def test_log_probabilities_are_those_of_the_processor(device):
             np.testing.assert_allclose(row, one, rtol=1e-11)
 
 
-@pytest.mark.parametrize("options", [{}, {"sampling": Sampling(3, top_k=6), "generate_unk": False, "min_length": 2}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"sampling": True, "sampling_seed": 3, "sampling_topk": 6, "generate_unk": False, "min_length": 2}],
+)
 def test_texts_go_on_as_on_the_processor(device, options):
     """Prompts of any length, more than there is room for at once."""
     settings = {"beam_size": 2, "n_best": 2, "batch_size": 3, "max_length_ratio": 0.0, "max_length_extra": 5}
@@ -51,7 +54,7 @@ def test_texts_go_on_as_on_the_processor(device, options):
 FUSED = {
     "search": ({}, {}),
     "coverage": ({"coverage_penalty": 0.3, "no_repeat_ngram_size": 2}, {"length_penalty": "average"}),
-    "samples": ({"sampling": Sampling(3)}, {}),
+    "samples": ({"sampling": True, "sampling_seed": 3}, {}),
 }
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.decode import Ensemble, Sampling, SearchOptions, force, search
+from nmt.decode import Ensemble, SearchOptions, force, search
 from nmt.decode.rules.penalty import length_divisor
 from nmt.errors import DeviceError
 from nmt.rnn.arrays.beam_rules import BeamChoice
@@ -179,16 +179,16 @@ def plainly(model, settings):
 @pytest.mark.parametrize(
     "sampling",
     [
-        Sampling(5),
-        Sampling(6, 1.7),
-        Sampling(7, 1.3, top_k=4),
-        Sampling(8, 2.0, top_k=6, top_p=0.7),
-        Sampling(9, top_p=0.8),
+        {"sampling": True, "sampling_seed": 5},
+        {"sampling": True, "sampling_seed": 6, "sampling_temperature": 1.7},
+        {"sampling": True, "sampling_seed": 7, "sampling_temperature": 1.3, "sampling_topk": 4},
+        {"sampling": True, "sampling_seed": 8, "sampling_temperature": 2.0, "sampling_topk": 6, "sampling_topp": 0.7},
+        {"sampling": True, "sampling_seed": 9, "sampling_topp": 0.8},
     ],
 )
 def test_samples_are_those_of_the_processor(device, sampling):
-    rules = {"no_repeat_ngram_size": 2} if sampling.top_k else {"repetition_penalty": 1.5}
-    found = assert_same(device, [lively()], SearchOptions(sampling=sampling, **rules), n_best=3)
+    rules = {"no_repeat_ngram_size": 2} if "sampling_topk" in sampling else {"repetition_penalty": 1.5}
+    found = assert_same(device, [lively()], SearchOptions(**sampling, **rules), n_best=3)
     assert len({tuple(h.ids) for some in found for h in some}) > 3
 
 

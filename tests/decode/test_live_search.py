@@ -53,7 +53,7 @@ def model():
 
 def live(model, size=4, options=None, **changes):
     settings = {"beam_size": 3, "length_penalty": 0.7, "n_best": 2, "max_length_ratio": 2.0, "max_length_extra": 10}
-    return LiveSearch(model, size=size, longest=30, options=options, **settings | changes)
+    return LiveSearch(model, SearchOptions.of(options, settings | changes), size=size, longest=30)
 
 
 def found_by_search(model, options=None, **changes):
@@ -220,14 +220,3 @@ def test_after_an_error_everyone_in_work_knows(model):
         live(model).run(Broken(asked))
     assert all((one.hypotheses is None) == isinstance(one.error, MemoryError) for one in asked[:3])
     assert all(one.error is None for one in asked[3:])
-
-
-@pytest.mark.parametrize(
-    "options", [SearchOptions(min_length=3), SearchOptions(coverage_penalty=0.1), SearchOptions(no_repeat_ngram_size=2)]
-)
-def test_no_other_search_is_taken(model, options):
-    search = live(model, options=options)
-    assert search.obstacle
-    with pytest.raises(ValueError, match="must be a plain search, got none, as "):
-        search.run(Queue([]))
-    assert not live(model).obstacle

@@ -4,7 +4,7 @@ neither batches nor threads change anything."""
 import numpy as np
 import pytest
 
-from nmt.decode import Ensemble, Sampling, SearchOptions, force, search
+from nmt.decode import Ensemble, SearchOptions, force, search
 from nmt.special_tokens import EOS_ID
 from tests import small_models
 
@@ -51,7 +51,7 @@ EVERY = {
     "repetition": {"repetition_penalty": 1.5},
     "reward": {"word_reward": 0.3},
     "coverage": {"coverage_penalty": 0.4},
-    "sampling": {"sampling": Sampling(seed=3, top_k=5)},
+    "sampling": {"sampling": True, "sampling_seed": 3, "sampling_topk": 5},
     "prefixes": {"prefixes": [[4, 7]] * N},
     "constraints": {"constraints": [[[5], [6, 7]], []] * (N // 2)},
     "glossary": {"glossary": [[[8, 9]], []] * (N // 2)},

@@ -1,12 +1,14 @@
 """Every option of the search against trying everything, on tables of probabilities that know the last token alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
 from nmt.decode.rules.constraints import Progress
-from nmt.decode.rules.options import Sampling, SearchOptions
+from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import Rule
 from tests.decode.test_beam import EOS, TableDecoder
 from tests.oracle import beam
@@ -26,7 +28,7 @@ def find(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best
     decoder = TableDecoder(tables())
     sources = [[n] for n in order]
     limits = np.full(len(order), limit) + options.longer_by(len(order))
-    selector = options.selector(sources, beam_size, EOS)
+    selector = replace(options, beam_size=beam_size).selector(sources, EOS)
     cell = BeamCell(
         decoder,
         limits,
@@ -289,7 +291,7 @@ def test_one_group_is_the_plain_beam_and_groups_differ():
 
 
 def sampled(size=9, order=(0, 1, 2), count=400, **settings):
-    options = SearchOptions(sampling=Sampling(**settings))
+    options = SearchOptions(sampling=True, **{f"sampling_{name}": value for name, value in settings.items()})
     return find(options, beam_size=count, n_best=count, limit=3, size=size, order=order)
 
 
@@ -300,17 +302,17 @@ def test_samples_do_not_depend_on_batch_or_order():
     assert sampled(count=20, seed=1) != base
 
 
-@pytest.mark.parametrize("settings", [{}, {"temperature": 0.5}, {"top_k": 2}, {"top_p": 0.6}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.5}, {"topk": 2}, {"topp": 0.6}], ids=str)
 def test_first_tokens_of_samples_are_as_frequent_as_they_should_be(settings):
     for n, hypotheses in sampled(count=2000, **settings).items():
         chances = np.exp(plain(n)(()))
         chances[[0, BOS]] = 0
         chances = chances ** (1 / settings.get("temperature", 1))
         order = np.argsort(-chances)
-        chances[order[settings.get("top_k", V) :]] = 0
+        chances[order[settings.get("topk", V) :]] = 0
         chances /= chances.sum()
         running = np.cumsum(chances[order]) - chances[order]
-        chances[order[running >= settings.get("top_p", 1.0)]] = 0
+        chances[order[running >= settings.get("topp", 1.0)]] = 0
         chances /= chances.sum()
         counts = np.bincount([(h.ids or [EOS])[0] for h in hypotheses], minlength=V)
         assert len(hypotheses) == 2000

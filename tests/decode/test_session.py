@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from nmt.decode import Ensemble, Fusion, Sampling, SearchOptions, Session, search
+from nmt.decode import Ensemble, Fusion, SearchOptions, Session, search
+from nmt.errors import ConfigError
 from tests.decode.test_model_options import VOCAB, build
 from tests.decode.test_shortlist import SOME
 from tests.model import test_language
@@ -89,7 +90,7 @@ def test_several_models(kind, model):
         assert session.complete(prefix, **COMMON) == from_scratch(pair, prefix)
 
 
-@pytest.mark.parametrize("options", [{"prefixes": [[4]]}, {"beam_groups": 2}, {"sampling": Sampling()}])
+@pytest.mark.parametrize("options", [{"prefixes": [[4]]}, {"beam_groups": 2}, {"sampling": True}])
 def test_what_sessions_cannot_do_is_said(options, model):
-    with pytest.raises(ValueError, match=r"Session\.complete: must have no"):
+    with pytest.raises(ConfigError, match=r"^decoding\.\w+: must be .* for a session, got "):
         Session(model, SOURCE).complete(options=SearchOptions(**options))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nmt.decode import Ensemble, Sampling, SearchOptions, Shortlist, search
+from nmt.decode import Ensemble, SearchOptions, Shortlist, search
 from nmt.errors import ShapeError
 from nmt.model.candidates import NarrowOutput
 from nmt.rnn.arrays.weights import Weights, packed_dtype
@@ -110,7 +110,7 @@ OPTIONS = {
     "plain": {},
     "min length": {"min_length": 6},
     "no unk": {"generate_unk": False},
-    "sampling": {"sampling": Sampling(seed=3, top_k=5)},
+    "sampling": {"sampling": True, "sampling_seed": 3, "sampling_topk": 5},
     "prefixes": {"prefixes": [[4, 7]] * N},
     "constraints": {"constraints": [[[5], [6, 7]], []] * (N // 2)},
     "glossary": {"glossary": [[[8, 9]], []] * (N // 2)},

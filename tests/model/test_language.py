@@ -6,7 +6,7 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.data.batching.streams import StreamBatches
 from nmt.data.corpora.rows import TokenRows
-from nmt.decode import Sampling, SearchOptions, search
+from nmt.decode import SearchOptions, search
 from nmt.model.language import LanguageModel
 from nmt.special_tokens import BOS_ID, EOS_ID
 from nmt.train.updates.optimizer import clip_scale, gradient_norm, make_optimizer
@@ -145,7 +145,7 @@ def test_samples_depend_on_prompt_and_seed_alone():
     model = build(dtype=np.float32)
 
     def draw(prompts, seed, threads=1):
-        options = SearchOptions(sampling=Sampling(seed=seed), generate_unk=False)
+        options = SearchOptions(sampling=True, sampling_seed=seed, generate_unk=False)
         limits = {"max_length_ratio": 0, "max_length_extra": 12}
         return search(model, prompts, beam_size=3, n_best=3, options=options, threads=threads, **limits)
 

@@ -36,10 +36,10 @@ def configured(folder, **decoding):
 @pytest.mark.parametrize(
     ("decoding", "reason"),
     [
-        ({}, ""),
-        ({"coverage_penalty": 0.2}, "there is a coverage penalty"),
-        ({"min_length": 2}, "the settings change which words may come next, or how they count"),
-        ({"mbr": "chrf"}, "mbr compares several translations"),
+        ({}, "compiled loop: model and settings allow it"),
+        ({"coverage_penalty": 0.2}, "step by step: a compiled loop lacks coverage_penalty"),
+        ({"min_length": 2}, "step by step: a compiled loop lacks min_length"),
+        ({"mbr": "chrf"}, "compiled loop: mbr compares several translations"),
     ],
 )
 def test_a_model_without_a_live_search_says_why_and_answers(decoding, reason, folder, caplog):
@@ -47,8 +47,9 @@ def test_a_model_without_a_live_search_says_why_and_answers(decoding, reason, fo
     with caplog.at_level(logging.INFO, "nmt.serve"):
         served = Engine(translator)
     try:
-        told = [one.getMessage() for one in caplog.records if "small batches" in one.getMessage()]
-        assert [one.rpartition(": ")[2] for one in told] == ([reason] if reason else [])
+        told = [one.getMessage() for one in caplog.records if ": requests " in one.getMessage()]
+        how = "are translated in small batches" if decoding else "share one search"
+        assert told == [f"{translator.config.name}: requests {how}, {reason}"]
         found = asyncio.run(served.translate(LINES))
         assert [one[0].text for one in found] == translator.translate(LINES)
     finally:

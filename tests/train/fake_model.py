@@ -143,17 +143,17 @@ class TranslationModel:
         return stats, grads
 
 
-def search(model: TranslationModel, src_ids: list[list[int]], *, n_best: int, **options: Any) -> list[list[Hypothesis]]:
+def search(model: TranslationModel, src_ids: list[list[int]], *, options: Any, **more: Any) -> list[list[Hypothesis]]:
     """Translate word by word; runners-up lose one word each."""
     table = model.params["table"].copy()
     table[:, :4] = -np.inf
     found = []
-    on_ended = options.get("on_ended") or (lambda count: None)
+    on_ended = more.get("on_ended") or (lambda count: None)
     for row in src_ids:
         time.sleep(model.seconds)
         on_ended(1)
         ids = table[row].argmax(axis=1).tolist()
-        ranked = [ids[: max(0, len(ids) - rank)] for rank in range(n_best)]
+        ranked = [ids[: max(0, len(ids) - rank)] for rank in range(options.n_best)]
         found.append([Hypothesis(ids, -1.0 - rank, -0.5 - rank) for rank, ids in enumerate(ranked)])
     return found
 

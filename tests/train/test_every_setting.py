@@ -346,9 +346,9 @@ def test_a_search_is_another_one(
     assert folder is not None
     asked: list[Any] = []
 
-    def search(model: Any, src_ids: Any, **options: Any) -> Any:
-        asked.append((len(src_ids), {name: str(value) for name, value in options.items() if name != "on_ended"}))
-        return fake_model.search(model, src_ids, **{"n_best": options["n_best"]})
+    def search(model: Any, src_ids: Any, *, options: Any, **more: Any) -> Any:
+        asked.append((len(src_ids), vars(options)))
+        return fake_model.search(model, src_ids, options=options)
 
     monkeypatch.setattr(__import__("sys").modules["nmt.decode"], "search", search)
 

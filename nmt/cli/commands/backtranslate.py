@@ -9,8 +9,9 @@ import click
 
 from nmt.cli.options.command import Command, compute_dtype_option, device_option, threads_option, version_option
 from nmt.cli.options.path_types import InputPath, OutputPrefix
+from nmt.cli.options.search_options import search_option, search_options, words_of
 
-_PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "checkpoint", "sampling_topk")
+_PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -26,28 +27,9 @@ _PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "che
     help="Prefix of the two files to write.",
 )
 @click.option("--tag", metavar="WORD", default="<bt>", help="Tag of these pairs in the lines for the config.")
-@click.option("--sampling", is_flag=True, help="Sample translations instead of running beam search.")
-@click.option(
-    "--sampling-topk",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Sample from the N most likely subwords; 0 means all.",
-)
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Random seed for sampling.")
-@click.option(
-    "--beam-size",
-    type=click.IntRange(min=1),
-    metavar="N",
-    show_default="as the model's config",
-    help="Number of hypotheses kept at each step; 1 is greedy search.",
-)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    metavar="N",
-    show_default="as the model's config",
-    help="Number of sentences translated together; affects speed, not results.",
-)
+@search_options(("sampling", "sampling_topk", "sampling_seed"))
+@search_option("beam_size")
+@search_option("batch_size")
 @click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint to load.")
 @threads_option()
 @device_option()
@@ -120,9 +102,7 @@ def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -
     """Run nmt-translate, which can resume."""
     from nmt.cli.commands.translate import translate
 
-    words = [model_dir, text, "-o", str(made), "--resume"]
-    words += ["--sampling"] if options["sampling"] else []
-    words += [] if options["seed"] is None else ["--seed", str(options["seed"])]
+    words = [model_dir, text, "-o", str(made), "--resume", *words_of(options)]
     for name in _PASSED:
         if options[name] is not None:
             words += [f"--{name.replace('_', '-')}", str(options[name])]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.options.command import Command, beam_options, running_options
+from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
-from nmt.cli.options.search_options import language_model_options, tell_needs
+from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
 
 if TYPE_CHECKING:

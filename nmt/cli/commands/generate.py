@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.formats import FORMATS, finite, output_of
-from nmt.cli.options.command import Command, WholeSetting, beam_options, running_options
+from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
-from nmt.cli.options.search_options import search_options, tell_unused
+from nmt.cli.options.search_options import beam_options, kind_of, search_options, tell_unused
+from nmt.search_settings import Place, usable
 
 if TYPE_CHECKING:
     from nmt.inference.translation import Translation
@@ -32,13 +33,13 @@ _CHUNK_BATCHES = 8
 @click.option(
     "-n",
     "--samples",
-    type=WholeSetting("decoding.n_best", 1, 10_000),
+    type=kind_of("n_best"),
     default=1,
     help="Number of lines to write per prompt.",
 )
 @click.option(
     "--max-length",
-    type=WholeSetting("decoding.max_length_extra", 0, 100_000),
+    type=kind_of("max_length_extra"),
     default=100,
     help="Maximum number of subwords to add.",
 )
@@ -48,18 +49,7 @@ _CHUNK_BATCHES = 8
     default="text",
     help="Write text, columns, or one JSON object per prompt (see above).",
 )
-@search_options(
-    "min_length",
-    "word_reward",
-    "no_repeat_ngram_size",
-    "repetition_penalty",
-    "beam_groups",
-    "diversity_strength",
-    "sampling_temperature",
-    "sampling_topk",
-    "sampling_topp",
-    "sampling_seed",
-)
+@search_options({*usable(Place.LANGUAGE_MODEL)} - {"sampling"})
 @click.option("--sampling/--no-sampling", default=True, help="Sample lines, or search for the most probable ones.")
 @beam_options()
 @running_options()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.formats import finite
-from nmt.cli.options.command import Command, WholeSetting, checkpoint_option, running_options
+from nmt.cli.options.command import Command, checkpoint_option, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
-from nmt.cli.options.search_options import language_model_options
+from nmt.cli.options.search_options import language_model_options, search_option
 
 if TYPE_CHECKING:
     from nmt.cli.lines.streams import LineWriter
@@ -42,12 +42,7 @@ _CHUNK = 2048
 @click.option(
     "--output-format", type=click.Choice(["tsv", "json"]), default="tsv", help="Write columns or JSON objects."
 )
-@click.option(
-    "--batch-size",
-    type=WholeSetting("decoding.batch_size", 1, 100_000),
-    show_default="decoding.batch_size of the config, or 64",
-    help="Number of sentences scored together; affects speed, not results.",
-)
+@search_option("batch_size")
 @language_model_options()
 @checkpoint_option()
 @running_options()

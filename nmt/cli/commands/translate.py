@@ -13,9 +13,17 @@ from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.corpora import Shard, is_corpus
 from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line
 from nmt.cli.lines.phrases import phrase_pairs, phrases
-from nmt.cli.options.command import Command, WholeSetting, beam_options, running_options
+from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
-from nmt.cli.options.search_options import language_model_options, search_options, tell_needs, tell_unused
+from nmt.cli.options.search_options import (
+    beam_options,
+    language_model_options,
+    search_option,
+    search_options,
+    tell_needs,
+    tell_unused,
+)
+from nmt.search_settings import Place, usable
 
 if TYPE_CHECKING:
     from nmt.cli.lines.meter import Meter
@@ -43,9 +51,8 @@ _CHUNK_BATCHES = 32
 @click.option("--column", metavar="NAME", default="text", help="Table column to translate.")
 @click.option("--output-column", metavar="NAME", default="translation", help="Table column for the translations.")
 @beam_options()
-@click.option(
-    "--n-best",
-    type=WholeSetting("decoding.n_best", 1, 10_000),
+@search_option(
+    "n_best",
     show_default="decoding.n_best of the config, or 1; always 1 for text output",
     help="Write up to this many translations per line, as columns (see above).",
 )
@@ -98,7 +105,6 @@ _CHUNK_BATCHES = 32
 )
 @reads("--glossary", text="Preferred translations: one phrase, a tab and its translation per line.")
 @reads("--forbid", text="Words or phrases that no translation may contain, one per line.")
-@click.option("--no-unk", is_flag=True, help="Never produce the unknown-word token (decoding.generate_unk: false).")
 @search_options()
 @reads("--ensemble", metavar="DIR", multiple=True, text="Add this model to the ensemble; may be repeated.")
 @click.option(
@@ -282,12 +288,8 @@ def _job(options: dict[str, Any]) -> _Job:
         )
     if options["resume"] and (options["output"] == "-" or options["alignments"]):
         raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json contains them).")
-    if options["no_unk"]:
-        options["generate_unk"] = False
     plots = options["plot_attention"]
-    from nmt.inference.translator import SearchSettings  # imported late, because it loads Numba
-
-    search = {name: options[name] for name in SearchSettings.__annotations__ if name in options}
+    search = {name: options[name] for name in usable(Place.CALL)}
     if options["dictionary"] is not None and not options["replace_unk"]:
         raise click.UsageError("--dictionary needs --replace-unk.")
     search |= {"n_best": n_best, "replace_unk": options["replace_unk"], "shortlist": options["shortlist"]}

@@ -108,14 +108,15 @@ class Continued:
 def identity(job: Any, translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
     """Return everything besides the input that answers depend on, for the record of --resume: not threads, batch size
     and device."""
-    from nmt.inference.translation import SearchSettings, chosen_settings
+    from nmt.inference.translation import chosen_settings
     from nmt.rnn.devices import resolved_dtype
+    from nmt.search_settings import SearchSettings
 
     config, prior = translator.config, translator.prior
     model, *others = (one.digest for one in translator.loaded)
     settings = {name: value for name, value in job.search.items() if name in SearchSettings.__annotations__}
-    run = chosen_settings(config.decoding, settings)  # type: ignore[arg-type] # a dictionary of them
-    del run["batch_size"]
+    chosen = chosen_settings(config.decoding, settings)  # type: ignore[arg-type] # a dictionary of them
+    run = {name: getattr(chosen, name) for name in SearchSettings.__annotations__ if name != "batch_size"}
     return run | {
         "model": model,
         "ensemble": others,

@@ -249,36 +249,10 @@ def compute_dtype_option() -> Callable[[Any], Any]:
 
 def running_options() -> Callable[[Any], Any]:
     """Return the options of all commands that run a model: number format, threads, device, cells, and `--version`."""
-    return _together(compute_dtype_option(), threads_option(), device_option(), cells_option(), version_option())
+    return together(compute_dtype_option(), threads_option(), device_option(), cells_option(), version_option())
 
 
-def beam_options() -> Callable[[Any], Any]:
-    """Return the search options that several commands share."""
-    return _together(
-        click.option(
-            "--beam-size",
-            type=WholeSetting("decoding.beam_size", 1, 1000),
-            show_default="decoding.beam_size of the config, or 5",
-            help="Number of hypotheses kept at each step; 1 is greedy search.",
-        ),
-        click.option(
-            "--length-penalty",
-            type=Setting("decoding.length_penalty", "none|average|ALPHA"),
-            show_default="decoding.length_penalty of the config, or 1.0",
-            help="Score hypotheses by the sum (none) or mean (average) of their log-probabilities, or with "
-            "GNMT's length penalty to the power ALPHA.",
-        ),
-        click.option(
-            "--batch-size",
-            type=WholeSetting("decoding.batch_size", 1, 100_000),
-            show_default="decoding.batch_size of the config, or 64",
-            help="Number of sentences translated together; affects speed, not results.",
-        ),
-        checkpoint_option(),
-    )
-
-
-def _together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a decorator that applies all of these options, in this order."""
 
     def decorate(function: Any) -> Any:

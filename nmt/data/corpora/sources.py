@@ -47,7 +47,7 @@ class Source:
         Raises DataError if one is missing, or if none matches the pattern.
         """
         if self.tgt_path is not None:
-            return [LineFiles((self.path, self.tgt_path)[-len(langs) :])]
+            return [Part("lines", (self.path, self.tgt_path)[-len(langs) :])]
         form = format_of(self.path)
         if form == "lines":
             return [Part(form, tuple(f"{prefix}.{lang}" for lang in langs)) for prefix in self._prefixes(langs[0])]

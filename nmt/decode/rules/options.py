@@ -1,9 +1,10 @@
-"""Options of a search beyond beam size and length penalty."""
+"""Options of a search: settings, and token ids that its translations must, should or may not contain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,56 +14,57 @@ from nmt.decode.rules.sampling import SamplingSelector
 from nmt.decode.rules.score_rules import Forbidden, MinLength, NoRepeat, Prefix, RepetitionPenalty, Rule
 from nmt.decode.rules.selectors import BestSelector, CandidateSelector, RuledSelector
 from nmt.decode.shortlist import Shortlist
+from nmt.search_settings import Place, SearchSettings, SearchValues, setting
 from nmt.special_tokens import BOS_ID, UNK_ID
 
-
-@dataclass(frozen=True)
-class Sampling:
-    """Draw translations instead of searching; see `draw_tokens` and `SamplingSelector`."""
-
-    seed: int = 0
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
+_STEPPED = (Place.LOOP,)
+_PROCESSOR_ONLY = (Place.LOOP, Place.GPU)
 
 
-@dataclass(frozen=True)
-class SearchOptions:
+class Settings(SearchSettings, total=False):
+    """Settings of a search by name; None: the default."""
+
+    n_best: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(SearchValues):
     """Options of a search. Each default disables its option; all defaults together give the plain search.
 
-    min_length: the least number of tokens before EOS. generate_unk: whether the unknown token may be produced.
-    forbidden: sequences of tokens that may not be produced. no_repeat_ngram_size, repetition_penalty, word_reward,
-    coverage_penalty: see the rules and `final_scores`. prefixes: the first tokens of each sentence's translations.
+    Those of `SearchValues` that concern a language model, minimum Bayes risk and expected lengths are read by the
+    callers of the search.
+
+    forbidden: sequences of tokens that may not be produced. prefixes: the first tokens of each sentence's translations.
     constraints: the phrases that each sentence's translations must contain. glossary: the phrases that earn
-    `glossary_bonus`. beam_groups, diversity_strength: see `DiverseSelector`. shortlist: tokens that are not candidates
-    of a sentence have no probability and are not produced, except those that the options force. expected_lengths: the
-    expected length of each sentence's translations; tokens beyond it earn no word reward. more_rules: a factory of
-    further rules, called once per thread, whose rules are applied before those that forbid tokens. Constraints cannot
-    be combined with sampling or groups.
+    `glossary_bonus`. shortlist: tokens that are not candidates of a sentence have no probability and are not produced,
+    except those that the options force. expected_lengths: the expected length of each sentence's translations; tokens
+    beyond it earn no word reward. more_rules: a factory of further rules, called once per thread, whose rules are
+    applied before those that forbid tokens. Sampling, groups and constraints cannot be combined.
     """
 
-    min_length: int = 0
-    generate_unk: bool = True
-    forbidden: Sequence[Sequence[int]] = ()
-    no_repeat_ngram_size: int = 0
-    repetition_penalty: float = 1.0
-    word_reward: float = 0.0
-    coverage_penalty: float = 0.0
-    sampling: Sampling | None = None
-    prefixes: Sequence[Sequence[int]] | None = None
-    constraints: Sequence[Sequence[Sequence[int]]] | None = None
-    glossary: Sequence[Sequence[Sequence[int]]] | None = None
-    glossary_bonus: float = 8.0
-    beam_groups: int = 1
-    diversity_strength: float = 0.5
-    shortlist: Shortlist | None = None
-    expected_lengths: Sequence[float] | None = None
-    more_rules: Callable[[], Sequence[Rule]] | None = None
+    forbidden: Sequence[Sequence[int]] = setting((), lacks=_STEPPED)
+    prefixes: Sequence[Sequence[int]] | None = setting(None, lacks=(Place.LOOP, Place.SESSION))
+    constraints: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
+    glossary: Sequence[Sequence[Sequence[int]]] | None = setting(None, lacks=_PROCESSOR_ONLY)
+    shortlist: Shortlist | None = setting(None, lacks=(Place.GPU,))
+    expected_lengths: Sequence[float] | None = setting(None, lacks=(Place.GPU,))
+    more_rules: Callable[[], Sequence[Rule]] | None = setting(None, lacks=_PROCESSOR_ONLY)
+
+    @classmethod
+    def of(cls, options: SearchOptions | None, settings: Settings) -> SearchOptions:
+        """Return these options, or else the defaults, with other settings."""
+        given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+        return replace(options or cls(), **given)
 
     @property
     def first_token(self) -> int:
         """Return the first token that may be produced: the unknown token, or the one after it."""
         return UNK_ID if self.generate_unk else BOS_ID
+
+    @property
+    def expected(self) -> np.ndarray | None:
+        """Return the expected lengths as an array, float64 [N]."""
+        return None if self.expected_lengths is None else np.array(self.expected_lengths, np.float64)
 
     def rules(self, eos_id: int) -> list[Rule]:
         """Return the active rules. Rules that forbid tokens come after those that change scores, so that no forbidden
@@ -84,15 +86,21 @@ class SearchOptions:
             rules.append(Glossary(self.glossary, self.glossary_bonus))
         return rules
 
-    def selector(self, src_ids: Sequence[Sequence[int]], beam_size: int, eos_id: int) -> CandidateSelector:
+    def selector(self, src_ids: Sequence[Sequence[int]], eos_id: int) -> CandidateSelector:
         """Return a new selector for these options; each thread needs its own."""
         rules = self.rules(eos_id)
-        if self.sampling is not None:
-            s = self.sampling
-            options = {"seed": s.seed, "temperature": s.temperature, "top_k": s.top_k, "top_p": s.top_p}
-            return SamplingSelector(src_ids, beam_size, rules, **options)  # type: ignore[arg-type]
+        if self.sampling:
+            return SamplingSelector(
+                src_ids,
+                self.beam_size,
+                rules,
+                seed=self.sampling_seed,
+                temperature=self.sampling_temperature,
+                top_k=self.sampling_topk,
+                top_p=self.sampling_topp,
+            )
         if self.beam_groups > 1:
-            size = beam_size // self.beam_groups
+            size = self.beam_size // self.beam_groups
             return DiverseSelector(len(src_ids), self.beam_groups, size, self.diversity_strength, rules)
         if self.constraints is not None and any(self.constraints):
             return ConstrainedSelector(self.constraints, rules)
@@ -108,10 +116,10 @@ class SearchOptions:
             needed += [token for phrase in phrases[n] for token in phrase] if phrases is not None else []
         return self.shortlist.candidates(src_ids, needed)
 
-    def limits(self, src_ids: Sequence[Sequence[int]], ratio: float, extra: int) -> np.ndarray:
-        """Return the maximum length of the translations of each sentence, including EOS, int64 [N]: `ratio` times the
-        source length, plus `extra`, plus the tokens that the options force."""
-        limits = np.array([int(ratio * len(s)) + extra for s in src_ids], np.int64)
+    def limits(self, src_ids: Sequence[Sequence[int]]) -> np.ndarray:
+        """Return the maximum length of the translations of each sentence, including EOS, int64 [N]: `max_length_ratio`
+        times the source length, plus `max_length_extra`, plus the tokens that the options force."""
+        limits = np.array([int(self.max_length_ratio * len(s)) + self.max_length_extra for s in src_ids], np.int64)
         return np.maximum(limits, self.min_length + bool(self.min_length)) + self.longer_by(len(src_ids))
 
     def longer_by(self, count: int) -> np.ndarray:

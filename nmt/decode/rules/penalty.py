@@ -1,12 +1,9 @@
 """Length and coverage penalties of the score by which hypotheses are ranked."""
 
-from typing import Literal
-
 import numpy as np
 
 from nmt.rnn.kernels.search.search_rules import best_length, score
-
-LengthPenalty = Literal["none", "average"] | float
+from nmt.search_settings import LengthPenalty
 
 _LEAST_COVERAGE = 1e-10
 """The least coverage of a source word: that of a word without attention must have a finite logarithm."""

@@ -21,10 +21,7 @@ the new rows. Rows of a sentence are adjacent, sentences stay in order."""
 
 
 class CandidateSelector:
-    """Base class of all selectors. `is_plain`: whether it keeps the best continuations and does nothing else, so that a
-    compiled loop can replace it."""
-
-    is_plain = False
+    """Base class of all selectors."""
 
     def start(self, search: Search, first: Beam) -> Beam:
         """Return the first beam of this selector, given one with an empty hypothesis per sentence."""
@@ -52,10 +49,8 @@ class CandidateSelector:
 class BestSelector(CandidateSelector):
     """Keep the best continuations of all hypotheses of a sentence: beam search, or greedy search with a beam of one.
 
-    The log-probabilities of all tokens are never stored.
+    A compiled loop does the same. The log-probabilities of all tokens are never stored.
     """
-
-    is_plain = True
 
     @override
     def choose(self, search: Search, beam: Beam, outputs: np.ndarray, live: np.ndarray, bounds: np.ndarray) -> Choice:

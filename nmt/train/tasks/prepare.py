@@ -93,15 +93,19 @@ def check_trainable(config: Config) -> None:
 
 
 def check_decoding(config: Config, device: Device) -> None:
-    """Check that the search supports the decoding settings, before training time is lost. Raises ConfigError if the
-    decoding settings conflict, and DeviceError if this GPU does not support them."""
-    from nmt.inference.translation import chosen_settings, search_options
+    """Check that the search supports the decoding settings, before training time is lost.
 
-    chosen = chosen_settings(config.decoding, {})
-    is_bounded = chosen["word_reward_bounded"] and chosen["word_reward"]
-    options = search_options(chosen, {"expected_lengths": [1]} if is_bounded else {})
-    if options is not None and not device.is_cpu:
-        from nmt.decode.device_beam import check_served
+    Raises:
+        ConfigError: The decoding settings conflict.
+        DeviceError: This GPU does not support them.
+    """
+    from nmt.inference.translation import search_options
+
+    chosen = config.decoding
+    is_bounded = chosen.word_reward_bounded and chosen.word_reward
+    options = search_options(chosen, 1, expected_lengths=[1] if is_bounded else None)
+    if not device.is_cpu:
+        from nmt.decode.plan import check_served
 
         check_served(options, device)
 

@@ -78,7 +78,7 @@ class MinimumRisk:
 
     def _drawn(self, sources: list[list[int]], seed: int) -> list[list[list[int]]]:
         """Return sampled translations of each source, including those cut off at the greatest length."""
-        from nmt.decode import Sampling, SearchOptions, search
+        from nmt.decode import search
 
         model: Any = self._model
         count = self._settings.minimum_risk
@@ -89,8 +89,10 @@ class MinimumRisk:
             n_best=count,
             max_length_ratio=self._limits.max_length_ratio,
             max_length_extra=self._limits.max_length_extra,
+            batch_size=len(sources),
             threads=self._threads,
-            options=SearchOptions(sampling=Sampling(seed=seed)),
+            sampling=True,
+            sampling_seed=seed,
         )
         return [[one.ids for one in ways] for ways in found]
 

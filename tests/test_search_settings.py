@@ -1,0 +1,255 @@
+"""Each row of the table of search settings is reached from Python, from the commands and from the server."""
+
+import asyncio
+import sys
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from nmt import Translator
+from nmt.cli.commands.generate import generate
+from nmt.cli.commands.translate import translate
+from nmt.cli.options.search_options import words_of
+from nmt.config import DecodingConfig
+from nmt.decode import Ensemble, LiveSearch, SearchOptions, SearchPath, search, search_plan
+from nmt.decode.plan import check_served, check_session
+from nmt.decode.rules.selectors import BestSelector
+from nmt.errors import ConfigError, DeviceError
+from nmt.inference import translator as translator_module
+from nmt.search_settings import ROWS, Place, SearchSettings, SearchValues, usable
+from nmt.serve import engine
+from nmt.serve.engine import Ask, Engine
+from nmt.special_tokens import EOS_ID
+from tests import small_models
+from tests.saved_models import sentences, write_folder, write_language_folder
+
+OTHERS = {
+    "beam_size": 7,
+    "length_penalty": "average",
+    "max_length_ratio": 1.5,
+    "max_length_extra": 4,
+    "n_best": 2,
+    "batch_size": 3,
+    "word_reward": 0.5,
+    "word_reward_bounded": True,
+    "coverage_penalty": 0.25,
+    "lm": "some/model",
+    "lm_weight": 0.75,
+    "min_length": 2,
+    "generate_unk": False,
+    "no_repeat_ngram_size": 3,
+    "repetition_penalty": 1.25,
+    "beam_groups": 5,
+    "diversity_strength": 0.75,
+    "sampling": True,
+    "sampling_temperature": 0.5,
+    "sampling_topk": 6,
+    "sampling_topp": 0.5,
+    "sampling_seed": 9,
+    "mbr": "chrf",
+    "mbr_samples": 4,
+    "glossary_bonus": 2.5,
+}
+"""For each setting another value than its default."""
+
+
+def settings_for(name):
+    """The setting at its other value, and what it needs."""
+    return {need: OTHERS[need] for need in ROWS[name].needs} | {name: OTHERS[name]}
+
+
+def expected(name):
+    """The field of the options that shows the setting, and its value there."""
+    if name == "mbr_samples":
+        return "beam_size", OTHERS[name]  # so many are drawn
+    return name, 5 if name == "n_best" else OTHERS[name]  # all of the beam are kept, as some may read alike
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("settings")
+    write_folder(folder / "model")
+    write_language_folder(folder / "language", Translator.load(folder / "model").tgt_subwords)
+    (folder / "text").write_text("".join(f"{line}\n" for line in sentences(3)))
+    return folder
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The options of all searches, and the paths of all language models."""
+    seen = SimpleNamespace(options=[], models=[])
+
+    def noted(model, src_ids, *, options, **more):
+        seen.options.append(options)
+        return search(model, src_ids, options=options, **more)
+
+    class NotedLive(LiveSearch):
+        def __init__(self, model, options, **more):
+            seen.options.append(options)
+            super().__init__(model, options, **more)
+
+    monkeypatch.setattr(sys.modules["nmt.decode"], "search", noted)
+    monkeypatch.setattr(engine, "LiveSearch", NotedLive)
+    monkeypatch.setattr(translator_module, "load_language_model", lambda path, *more: seen.models.append(path))
+    return seen
+
+
+def assert_reached(seen, name):
+    if name == "lm":
+        assert seen.models == [OTHERS["lm"]]
+        return
+    field, value = expected(name)
+    assert value in [getattr(options, field) for options in seen.options]
+
+
+def load(place, **decoding):
+    """The model with other settings in its config."""
+    found = Translator.load(place / "model", threads=1)
+    section = DecodingConfig(**{name: value for name, value in decoding.items() if name != "n_best"})
+    found.config = found.config.model_copy(update={"decoding": section})
+    if "lm_weight" in decoding:
+        found.language_model = small_models.build(found.tgt_subwords.vocab_size)
+        found.model_with = lambda weight: found.model
+    return found
+
+
+def test_there_is_another_value_for_each_row():
+    assert OTHERS.keys() == ROWS.keys()
+    assert all(ROWS[name].default != value for name, value in OTHERS.items())
+
+
+def test_rows_are_told_apart_by_what_they_say():
+    texts = [row.text for row in ROWS.values()]
+    assert all(texts) and len(set(texts)) == len(texts)
+    assert all(need in ROWS for row in ROWS.values() for need in row.needs)
+
+
+def test_the_typed_names_are_those_of_the_table():
+    names = SearchSettings.__annotations__
+    assert set(names) == set(usable(Place.CALL))
+    assert {name: ROWS[name].kind | None for name in names} == names
+
+
+def test_the_section_has_the_rows_and_their_defaults():
+    fields = DecodingConfig.model_fields
+    assert list(fields) == list(ROWS)
+    for name, row in ROWS.items():
+        assert (fields[name].default, fields[name].description) == (row.default, row.text)
+        assert getattr(DecodingConfig(**settings_for(name)), name) == OTHERS[name]
+    assert vars(SearchValues()) == DecodingConfig().model_dump()
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if name != "lm"])
+def test_python_reaches_it(name, place, asked):
+    given = settings_for(name)
+    found = load(place, **{"lm_weight": 0.1} if name == "lm_weight" else {})
+    n_best = given.pop("n_best", 1)
+    found.translate_nbest(sentences(2), n_best=n_best, **given)
+    assert_reached(asked, name)
+
+
+def test_python_reaches_the_language_model(place, asked):
+    Translator.load(place / "model", lm=OTHERS["lm"])
+    assert_reached(asked, "lm")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_command_reaches_it(name, place, asked, monkeypatch):
+    monkeypatch.setattr(Translator, "model_with", lambda self, weight: self.model)
+    words = [str(place / "model"), str(place / "text"), *words_of(settings_for(name))]
+    if name == "lm":
+        monkeypatch.setattr("nmt.cli.commands.translate._check", lambda *arguments: None)
+    result = CliRunner().invoke(translate, words)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert_reached(asked, name)
+
+
+@pytest.mark.parametrize("name", [one for one in usable(Place.LANGUAGE_MODEL) if one != "mbr_samples"])
+def test_the_command_of_language_models_reaches_it(name, place, asked):
+    words = ["--max-length", "5", *words_of(settings_for(name))]
+    if name == "beam_groups" or "beam_groups" in ROWS[name].needs or name in ("beam_size", "length_penalty"):
+        words.append("--no-sampling")
+    result = CliRunner().invoke(generate, [str(place / "language"), *words])
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert_reached(asked, name)
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if name != "lm"])
+def test_the_server_reaches_it(name, place, asked):
+    served = Engine(load(place, **settings_for(name)))
+    try:
+        asyncio.run(served.translate(sentences(2), Ask(n_best=OTHERS["n_best"] if name == "n_best" else 1)))
+    finally:
+        served.close()
+    assert_reached(asked, name)
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.needs])
+def test_an_option_without_what_it_needs_is_told(name, place):
+    given = {name: OTHERS[name]} | ({} if name != "mbr_samples" else {"sampling": True})
+    result = CliRunner().invoke(translate, [str(place / "model"), str(place / "text"), *words_of(given)])
+    assert result.exit_code == 0, result.output
+    assert f"warning: {words_of({name: OTHERS[name]})[0]} changes nothing without --" in result.stderr
+    whole = CliRunner().invoke(translate, [str(place / "model"), str(place / "text"), *words_of(settings_for(name))])
+    assert "changes nothing" not in whole.stderr
+
+
+# ---------------------------------------------------------------- where it can be used
+
+WISHES = {
+    "forbidden": [[4]],
+    "prefixes": [[4]],
+    "constraints": [[[4]]],
+    "glossary": [[[4]]],
+    "more_rules": list,
+    "expected_lengths": [3.0],
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small_models.build(12)
+
+
+@pytest.mark.parametrize("name", [*ROWS, *WISHES])
+def test_the_plan_follows_from_the_table(name, model):
+    """A compiled loop keeps the best continuations and does nothing else."""
+    given = settings_for(name) if name in ROWS else {name: WISHES[name]}
+    options = SearchOptions(**given)
+    plan = search_plan(model, options)
+    is_plain = isinstance(options.selector([[4]], EOS_ID), BestSelector) and not options.coverage_penalty
+    is_plain &= name != "more_rules"  # nobody knows what they do
+    assert plan.path is (SearchPath.COMPILED if is_plain else SearchPath.STEPS)
+    assert plan.path is SearchPath.COMPILED or any(f"a compiled loop lacks {one}" in plan.why for one in given)
+
+
+def test_the_plan_follows_from_the_model(model):
+    assert search_plan(Ensemble([model, model]), SearchOptions()).path is SearchPath.STEPS
+    placed = {"type": "conv", "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
+    positions = small_models.build(12, encoder=placed, decoder=placed | {"attention": "dot"})
+    plan = search_plan(positions, SearchOptions())
+    assert plan.path is SearchPath.STEPS and "position" in plan.why
+    away = SimpleNamespace(device=SimpleNamespace(name="cuda"))
+    assert search_plan(away, SearchOptions(min_length=2)).path is SearchPath.DEVICE
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_a_place_lacks_is_refused_there(name):
+    row, options = ROWS[name], SearchOptions(**{name: OTHERS[name]})
+    refused = [place for place, check in CHECKS.items() if is_refused(check, options)]
+    assert refused == [place for place in CHECKS if place in row.lacks]
+
+
+def is_refused(check, options):
+    try:
+        check(options)
+    except (ConfigError, DeviceError):
+        return True
+    return False
+
+
+CHECKS = {
+    Place.GPU: lambda options: check_served(options, SimpleNamespace(name="cuda")),
+    Place.SESSION: check_session,
+}
