@@ -7,8 +7,16 @@ from typing import Any
 
 import click
 
-from nmt.cli.options.command import Command, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.options.command import (
+    Command,
+    compute_dtype_option,
+    device_option,
+    quiet_option,
+    threads_option,
+    version_option,
+)
 from nmt.cli.options.path_types import InputPath, OutputPrefix
+from nmt.system.terminal import QUIET
 
 _PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "checkpoint", "sampling_topk")
 
@@ -49,6 +57,7 @@ _PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "che
     help="Number of sentences translated together; affects speed, not results.",
 )
 @click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint to load.")
+@quiet_option()
 @threads_option()
 @device_option()
 @compute_dtype_option()
@@ -122,6 +131,7 @@ def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -
 
     words = [model_dir, text, "-o", str(made), "--resume"]
     words += ["--sampling"] if options["sampling"] else []
+    words += ["--quiet"] if click.get_current_context().meta[QUIET] else []
     words += [] if options["seed"] is None else ["--seed", str(options["seed"])]
     for name in _PASSED:
         if options[name] is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.options.command import Command, beam_options, running_options
+from nmt.cli.options.command import Command, beam_options, quiet_option, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import language_model_options, tell_needs
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
@@ -94,6 +94,7 @@ class MetricNames(click.ParamType):
 )
 @language_model_options()
 @beam_options()
+@quiet_option()
 @running_options()
 def evaluate(
     model_dir: str | None,
@@ -209,7 +210,7 @@ def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -
     searching = {
         name: options[name] for name in ("beam_size", "length_penalty", "batch_size", "shortlist", "lm_weight")
     }
-    with contextlib.closing(Meter()) as meter:
+    with contextlib.closing(Meter(total=len(shown.sources))) as meter:
         found = translator.translate_nbest(shown.sources, n_best=1, on_batch=meter.add, **searching)
     with telling_notices(name) as notices:
         for number, translations in enumerate(found):
