@@ -10,6 +10,7 @@ from functools import cache, cached_property
 from itertools import count
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
@@ -110,10 +111,16 @@ def bleu_signature() -> str:
 def load_models(settings: ServerSettings) -> Models:
     """Load all models and translate a line with each, so that the first request is as fast as later ones. Raises
     NMTError."""
+    described = [_describe(path, settings) for path in settings.models]  # a wrong path is an error before work begins
+    _logger.info(
+        "loading %d models; where this version has not run on this machine before, their code is compiled first, "
+        "which takes some 20 s",
+        len(described),
+    )
     found: list[ServedModel] = []
-    for path in settings.models:
+    for path, description in zip(settings.models, described, strict=True):
         began = time.monotonic()
-        found.append(_load(path, settings, {one.name for one in found}))
+        found.append(_load(path, description, settings, {one.name for one in found}))
         _logger.info("loaded %s in %.1f s", found[-1].name, time.monotonic() - began)
     return Models(found)
 
@@ -127,10 +134,21 @@ def _warm_up(translator: Translator) -> None:
         pass  # a request for it gets the error
 
 
-def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
-    # The file is read twice: this copy, freed at once, gives the description of the model.
+def _describe(path: Path, settings: ServerSettings) -> dict[str, Any]:
+    """Return scores, updates and parameters of a model. Raises NMTError if it cannot be loaded."""
+    # The file is read twice: this copy is freed at once.
     with reading_whole():
         saved = load_saved_model(path, settings.checkpoint, task="translation", cells=settings.cells)
+    state, bundled = saved.content.get("state", {}), saved.content.get("scores") or {}
+    scores = state.get("best_scores") or bundled
+    return {
+        "scores": {key: float(value) for key, value in scores.items() if key != "update" and value is not None},
+        "updates": int(state.get("best_update") or state.get("update") or bundled.get("update") or 0),
+        "parameters": sum(int(array.size) for array in saved.params.values()),
+    }
+
+
+def _load(path: Path, description: dict[str, Any], settings: ServerSettings, taken: set[str]) -> ServedModel:
     translator = Translator.load(
         path,
         threads=settings.threads,
@@ -146,8 +164,6 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         name = next(f"{name}-{n}" for n in range(2, 10_000) if f"{name}-{n}" not in taken)
     if settings.shortlist and translator.shortlist is None:
         raise ConfigError(f"{path}: must have a shortlist for --shortlist, got none; run nmt-shortlist {path}")
-    state, bundled = saved.content.get("state", {}), saved.content.get("scores") or {}
-    scores = state.get("best_scores") or bundled
     translator.translate(["."])
     Thread(target=_warm_up, args=(translator,), name="nmt-serve-warm-up", daemon=True).start()
     engine = Engine(
@@ -162,8 +178,6 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         target=config.data.tgt.lang,
         engine=engine,
         splitter=sentence_splitter(config.data.src.lang) if settings.split else None,
-        scores={key: float(value) for key, value in scores.items() if key != "update" and value is not None},
-        updates=int(state.get("best_update") or state.get("update") or bundled.get("update") or 0),
-        parameters=sum(int(array.size) for array in saved.params.values()),
         compute_dtype=resolved_dtype(settings.compute_dtype or config.compute_dtype),
+        **description,
     )
