@@ -216,3 +216,27 @@ def test_paths_are_looked_up_and_others_routed():
     assert app.route_of(scope) == "/translate"
     assert app.route_of(scope | {"path": "/download_file/a"}) == "/download_file/{name}"
     assert app.route_of(scope | {"path": "/nowhere"}) == "other"
+
+
+HOSTILE = {
+    "lists": b"[" + b"[]," * 50_000 + b"0]",
+    "numbers": b"[" + b"0," * 100_001 + b"0]",
+    "objects": b"[" + b"{}," * 50_000 + b"0]",
+    "names": b"{" + b",".join(b'"%d":0' % n for n in range(100_001)) + b"}",
+    "texts": b'["' + b'","'.join(b"%d" % n for n in range(100_001)) + b'"]',
+    "texts without end": b'[["' * 60_000,
+    "brackets before a text without end": b"[" * 100_001 + b'"' + b'\\"' * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_body_of_too_many_values_is_refused_before_it_is_parsed(name, monkeypatch):
+    """The parser held up the loop for a third of a second for each 2 MiB of them."""
+    monkeypatch.setattr(web.json, "loads", lambda text: pytest.fail("parsed"))
+    with pytest.raises(RequestError, match="body: must have at most 100,000 values, got more"):
+        web.parse_json(HOSTILE[name])
+
+
+def test_commas_and_brackets_of_a_text_are_no_values():
+    for text in ('a, [b], {c} "said" \\ ' * 40_000, "\\" * 7 + ',"' * 100_001):
+        assert web.parse_json(json.dumps({"q": [text, "x"]}).encode()) == {"q": [text, "x"]}
