@@ -7,17 +7,15 @@ once and with those of about 2,000 rows at a time; the faster counts. Run: pytho
 """
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from _timing import Arrays, Bench, Turns, check_close, note, options, print_machine
+from llvmlite import ir
 
 from nmt.rnn.cells import LSTMCell
 from nmt.rnn.kernels.loops.activation_code import sigmoid, tanh
-from nmt.rnn.kernels.machine_code.jit import FAST
-from nmt.rnn.kernels.memory.alias_scopes import reader, writer
+from nmt.rnn.kernels.machine_code.jit import intrinsic, kernel, numba_types
 from nmt.rnn.kernels.products.packed_weights import packed_weight
 from nmt.rnn.kernels.products.product import address, product, sum_rows, weight_gradient
 from nmt.rnn.kernels.products.product import product_rows_f4 as product_rows
@@ -25,16 +23,56 @@ from nmt.rnn.kernels.threads.pool import run_parallel
 
 _SHAPES = ((300, 20, 800), (30, 64, 512), (200, 1, 128))
 _BLOCK = 2048
-(get0, get1, get2, get3, get4, get5, get6, get7, get8, get9) = (reader(n) for n in range(10))
-(put0, put1, put2, put3, put4, put5, put6, put7, put8, put9) = (writer(n) for n in range(10))
+_SCOPES = 10
+
+
+def _element(context: Any, builder: ir.IRBuilder, kind: Any, array: Any, offset: ir.Value) -> ir.Value:
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [offset], inbounds=True)
+
+
+def _mark(builder: ir.IRBuilder, instruction: ir.Instruction, scope: int) -> None:
+    """Tell LLVM that accesses of different scopes never overlap ("alias.scope" and "noalias" in its manual)."""
+    module = builder.module
+    domain = module.add_metadata(["nmt rows"])
+    scopes = [module.add_metadata([f"nmt place {n}", domain]) for n in range(_SCOPES)]
+    instruction.set_metadata("alias.scope", module.add_metadata([scopes[scope]]))
+    instruction.set_metadata("noalias", module.add_metadata([s for n, s in enumerate(scopes) if n != scope]))
+
+
+def reader(scope: int) -> Any:
+    """Return `get(array, offset)`, which loads an element by its offset in C order, without a check of the index."""
+
+    def get(typing_context: Any, array: Any, offset: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            load = builder.load(_element(context, builder, signature.args[0], *args))
+            _mark(builder, load, scope)
+            return load
+
+        return array.dtype(array, numba_types.int64), codegen
+
+    return intrinsic(get)
+
+
+def writer(scope: int) -> Any:
+    """Return `put(array, offset, value)`, which stores an element."""
+
+    def put(typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            store = builder.store(args[2], _element(context, builder, signature.args[0], *args[:2]))
+            _mark(builder, store, scope)
+            return context.get_dummy_value()
+
+        return numba_types.void(array, numba_types.int64, array.dtype), codegen
+
+    return intrinsic(put)
+
+
+(get0, get1, get2, get3, get4, get5, get6, get7, get8, get9) = (reader(n) for n in range(_SCOPES))
+(put0, put1, put2, put3, put4, put5, put6, put7, put8, put9) = (writer(n) for n in range(_SCOPES))
 _ONE = np.float32(1)
 
 
-def _compiled(function: Callable[..., None]) -> Any:
-    return numba.njit(nogil=True, error_model="numpy", fastmath=FAST)(function)
-
-
-@_compiled
+@kernel
 def _infer(part, parts, start, stop, N, H, a, u, bias, w, h, c):  # type: ignore[no-untyped-def]
     """Steps [start, stop) of this thread's rows; `a` holds the input's products of these steps."""
     low, high, G = N * part // parts, N * (part + 1) // parts, 4 * H
@@ -53,7 +91,7 @@ def _infer(part, parts, start, stop, N, H, a, u, bias, w, h, c):  # type: ignore
                 put4(h, new + j, o * tanh(cell))
 
 
-@_compiled
+@kernel
 def _forward(part, parts, start, stop, N, H, a, u, bias, w, h, c, ki, kf, kg, ko, kt):  # type: ignore[no-untyped-def]
     """The same, keeping gates and tanh(c)."""
     low, high, G = N * part // parts, N * (part + 1) // parts, 4 * H
@@ -78,7 +116,7 @@ def _forward(part, parts, start, stop, N, H, a, u, bias, w, h, c, ki, kf, kg, ko
                 put9(kt, old + j, squashed)
 
 
-@_compiled
+@kernel
 def _backward(part, parts, start, stop, N, H, d_a, d_h, d_c, w, d_y, c, ki, kf, kg, ko, kt):  # type: ignore[no-untyped-def]
     """Steps from stop - 1 down to start: d_a of these steps; d_h and d_c are what reaches the states."""
     low, high, G = N * part // parts, N * (part + 1) // parts, 4 * H

@@ -2,7 +2,7 @@
 
 An LSTM layer's training step (forward and all gradients) over the steps T, the rows N and the hidden units
 H, and the output layer with its loss and gradients over the vocabulary V. Checks results first. With
-`--write` the plots go to docs/ as SVG. Run: python benchmarks/scaling.py
+`--write` the plots go to docs/ as SVG, drawn by matplotlib (the extra [site]). Run: python benchmarks/scaling.py
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _svg import Plot, render
+from _plot import Plot, drawn
 from _timing import Arrays, Bench, Turns, check_close, normal, note, options, print_machine
 from peak import measure_peak
 
@@ -145,7 +145,7 @@ def main() -> None:
             continue
         plot = run(study, args)
         if args.write:
-            (args.write / f"scaling_{study.name}.svg").write_text(render(plot), encoding="utf-8")
+            (args.write / f"scaling_{study.name}.svg").write_bytes(drawn(plot))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
-"""Describe the rooms of nmt and of nmt/rnn, and who imports whom, as DOT documents made from the files' imports.
+"""Describe the rooms of nmt and of nmt/rnn, and who imports whom, as DOT documents made from the imports that grimp,
+the library of import-linter, finds.
 
 A room is a folder, or a file beside the folders. Imports go downwards. An arrow that a longer way through other rooms
 already says is left out: what is above may import all that it leads to. `make pictures` draws them; ARCHITECTURE.md
 shows them.
 """
 
-import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+
+import grimp
 
 from nmt.rnn.show.dot import Box, Panel, document
 
@@ -71,35 +73,15 @@ SAYS = {
 # ---------------------------------------------------------------- who imports whom
 
 
-def modules(package: Path) -> dict[str, Path]:
-    """The modules of a package and of all below it, by name. Not the package itself: importing any of them imports it
-    first, and its own names, which are loaded when asked for, are nobody's below it."""
-    names = {path: path.relative_to(package.parent).with_suffix("").parts for path in sorted(package.rglob("*.py"))}
-    dotted = {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
-    dotted.pop(package.name, None)
-    return dotted
-
-
-def imported(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, str | None]]:
-    """What a file imports, wherever in it: names of modules, each with a name that is taken out of it or None."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            here = module.split(".") if is_package else module.split(".")[:-1]
-            outer = here[: len(here) - node.level + 1] if node.level else []
-            base = ".".join([*outer, *([node.module] if node.module else [])])
-            yield from ((base, alias.name) for alias in node.names)
-
-
-def import_graph(files: Mapping[str, Path]) -> Graph:
-    """Which of these modules each of them imports."""
-    graph: Graph = {}
-    for module, path in files.items():
-        found = imported(ast.parse(path.read_text()), module, path.name == "__init__.py")
-        named = {f"{base}.{name}" if f"{base}.{name}" in files else base for base, name in found}
-        graph[module] = {name for name in named if name in files and name != module}
-    return graph
+def import_graph(package: str) -> Graph:
+    """Which modules of a package, and of all below it, each of them imports, in functions and for types alone as well.
+    Not the package itself: importing any of them imports it first, and its own names, which are loaded when asked for,
+    are nobody's below it."""
+    graph = grimp.build_graph(package, cache_dir=None)
+    return {
+        module: set(graph.find_modules_directly_imported_by(module)) - {package}
+        for module in sorted(graph.modules - {package})
+    }
 
 
 # ---------------------------------------------------------------- rooms
@@ -150,7 +132,7 @@ def told(rooms: Mapping[str, set[str]], line: Mapping[str, int]) -> list[tuple[s
 
 def picture(package: str, title: str) -> str:
     """The rooms of a package."""
-    rooms = room_graph(import_graph(modules(ROOT / "nmt")), package)
+    rooms = room_graph(import_graph("nmt"), package)
     line = ranks(rooms)
     boxes = []
     for room in rooms:

@@ -1,12 +1,17 @@
 """What a person sees on a terminal, and what a file gets instead."""
 
+import gzip
 import io
+import os
 import re
+import threading
+from contextlib import closing, contextmanager
 
+import click
 import pytest
 
 from nmt.cli.lines.meter import Meter, showing
-from nmt.system.terminal import BEST, coloured, is_live, live
+from nmt.system.terminal import BEST, QUIET, coloured, is_live, live
 from nmt.train.log.progress import TrainingLog
 from tests.terminal import on_terminal
 
@@ -22,13 +27,20 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch):
-    """A narrow one in the place of standard error."""
+    """A narrow one."""
     monkeypatch.setenv("COLUMNS", str(NARROW))
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    stream = Terminal()
-    monkeypatch.setattr("sys.stderr", stream)
-    return stream
+    return Terminal()
+
+
+@contextmanager
+def in_place_of_stderr(stream):
+    """Not by a fixture: pytest captures the streams anew between a fixture and its test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stderr", stream)
+        patch.setattr("nmt.cli.lines.meter._LIVE_SECONDS", 1e-9)
+        yield
 
 
 def longest(written: str) -> int:
@@ -57,18 +69,94 @@ def test_other_lines_stay_as_they_are(terminal):
     assert coloured("update 10  loss 3.2  an Error: within", terminal) == "update 10  loss 3.2  an Error: within"
 
 
-def test_what_lives_never_goes_on_in_a_second_line(terminal, monkeypatch):
-    monkeypatch.setattr("nmt.cli.lines.meter._LIVE_SECONDS", 0.0)
-    meter = Meter("translated with a word too many")
-    meter.add(12_345)
-    meter.close()
-    with showing() as show:
-        show("reading " * 20)
+def test_what_lives_never_goes_on_in_a_second_line(terminal):
+    with in_place_of_stderr(terminal):
+        with closing(Meter("translated with a word too many")) as meter:
+            meter.add(12_345)
+        assert 20 < longest(terminal.getvalue()) < NARROW
+        with showing() as show:
+            show("reading " * 20)
+        assert "reading reading" in terminal.getvalue()
     log = TrainingLog(None, terminal)
     log.live("epoch " * 20)
     log.close()
     assert 20 < longest(terminal.getvalue()) < NARROW
     assert live("ab") == "\rab\x1b[K"
+
+
+def write_text(path, lines):
+    """A text of so many lines, the last without its end; packed if its name says so."""
+    content = b"a line" + b"\nanother" * (lines - 1)
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return str(path)
+
+
+def without_terminal(monkeypatch, work, seconds=1e-9, **options):
+    """What a meter writes to a file."""
+    monkeypatch.setattr("nmt.cli.lines.meter._LINE_SECONDS", seconds)
+    stream = io.StringIO()
+    with in_place_of_stderr(stream), closing(Meter(**options)) as meter:
+        work(meter)
+    return stream.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("name", ["text.en", "text.en.gz"])
+def test_a_file_is_counted_and_the_meter_says_how_far_it_is(name, terminal, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "200")
+    source = write_text(tmp_path / name, 400)
+    with in_place_of_stderr(terminal), closing(Meter(source=source, initial=100)) as meter:
+        meter.add(100)
+        meter.add(100)
+    shown = [part for part in terminal.getvalue().split("\r") if part.strip()]
+    assert [part.split("|")[0] for part in shown] == ["translated:  50%", "translated:  75%", "translated:  75%"]
+    assert " 300/400 [" in shown[-1] and "lines/s]" in shown[-1] and "<" in shown[-1]
+    assert terminal.getvalue().endswith("\n")
+
+
+def test_a_pipe_and_a_text_that_is_not_there_have_no_total(terminal, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "nothing"):
+        with in_place_of_stderr(terminal), closing(Meter(source=str(tmp_path / name))) as meter:
+            meter.add(7)
+    assert terminal.getvalue().count("translated: 7 lines [") == 4
+
+
+def test_a_log_gets_lines_without_a_bar(monkeypatch):
+    def work(meter):
+        meter.add(5)
+        meter.add(5)
+
+    lines = without_terminal(monkeypatch, work, total=20)
+    assert [line.split(" [")[0] for line in lines] == [
+        f"translated: {part}" for part in (" 25% 5/20", " 50% 10/20", " 50% 10/20")
+    ]
+
+
+def test_short_work_is_silent_in_a_log(monkeypatch):
+    assert without_terminal(monkeypatch, lambda meter: meter.add(5), seconds=30.0, total=20) == []
+
+
+def test_quiet_is_silent_on_a_terminal_too(terminal):
+    with click.Context(click.Command("nmt-translate")) as context, context.scope():
+        context.meta[QUIET] = True
+        with in_place_of_stderr(terminal), closing(Meter(source="a text that is not looked for")) as meter:
+            meter.add(5)
+    assert terminal.getvalue() == ""
+
+
+def test_a_meter_starts_no_thread_and_outlives_its_reader(monkeypatch):
+    class Gone(Terminal):
+        def write(self, text):
+            raise BrokenPipeError
+
+        def fileno(self):
+            return os.open(os.devnull, os.O_WRONLY)
+
+    monkeypatch.setenv("TERM", "xterm")
+    before = threading.active_count()
+    with in_place_of_stderr(Gone()), closing(Meter(total=9)) as meter:
+        meter.add(5)
+        assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("columns", [60, 200])

@@ -25,7 +25,11 @@ Utility = Callable[[str, str], float]
 """A function that scores a candidate, given the correct text as the second argument."""
 References = Sequence[str] | Sequence[Sequence[str | None]]
 """One reference a line; or several texts of references, with None where a line has no further reference."""
-TOKENIZERS = ("13a", "intl", "char", "zh", "none")
+TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", "flores200", "spBLEU-1K", "none")
+"""sacrebleu's tokenizers for BLEU. `ja-mecab` and `ko-mecab` need the extras [ja] and [ko]; sacrebleu downloads the
+sentencepiece models of `flores101`, `flores200` and `spBLEU-1K` once."""
+_MECAB = {"ja-mecab": "ja", "ko-mecab": "ko"}
+"""The extra that a tokenizer needs."""
 RESAMPLES = 1000
 """The number of bootstrap resamples for a confidence interval (Koehn 2004), as in sacrebleu."""
 
@@ -153,7 +157,8 @@ def format_table(scores: Sequence[Score]) -> str:
 
 
 def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
-    """Return sacrebleu's object for one of ALL_METRICS. Raises DataError for an unknown name."""
+    """Return sacrebleu's object for one of ALL_METRICS. Raises DataError for an unknown name, or if what a tokenizer
+    needs is not there."""
     from sacrebleu.metrics import (  # slow to import, and training may end before it scores
         BLEU,
         CHRF,
@@ -163,8 +168,18 @@ def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
     from nmt.evaluate.error_rates import ErrorRate
 
     if name == "bleu":
-        # `force` only silences a warning about text that looks tokenised; the score is the same.
-        return BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+        try:
+            # `force` only silences a warning about text that looks tokenised; the score is the same.
+            return BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+        except RuntimeError:
+            if (extra := _MECAB.get(tokenize)) is None:
+                raise
+            raise DataError(
+                f"evaluation: the tokenizer {tokenize} must have the libraries of the extra [{extra}], got none; "
+                f"pip install 'recurrent-nmt[{extra}]'"
+            ) from None
+        except OSError as error:
+            raise not_downloaded(f"the tokenizer {tokenize}", error) from None
     if name in ("chrf", "chrf++"):
         return CHRF(lowercase=lowercase, word_order=2 if name == "chrf++" else 0)
     if name == "ter":
@@ -172,6 +187,15 @@ def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
     if name in ("wer", "per", "accuracy"):
         return ErrorRate(name, lowercase)
     raise DataError(f"evaluation: metric must be one of {', '.join(ALL_METRICS)}, got {name!r}")
+
+
+def not_downloaded(what: str, error: OSError) -> DataError:
+    """Return the error for files that sacrebleu could not download."""
+    reason = getattr(error, "reason", None) or error
+    return DataError(
+        f"evaluation: {what} must be downloaded by sacrebleu once, got {reason}; connect to the network, or copy "
+        "~/.sacrebleu from a machine that has it"
+    )
 
 
 def _score(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import logging
 import sys
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from threading import Event, Lock, Thread
+from logging.handlers import QueueHandler, QueueListener
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -22,8 +23,6 @@ _access = logging.getLogger("nmt.serve.access")
 _MOST_TRACEBACK = 8_000
 """Characters of a traceback to log, counted from its end."""
 _QUIET_SECONDS, _MOST_KINDS = 10.0, 100
-_GATHERED_SECONDS = 0.05
-"""Seconds for which log lines are collected before they are written."""
 
 
 class JSONFormatter(logging.Formatter):
@@ -39,47 +38,32 @@ class JSONFormatter(logging.Formatter):
         return json.dumps(entry, ensure_ascii=False)
 
 
-class LogWriter(logging.Handler):
-    """Writes records to a stream from a background thread, in small batches: callers do not wait for the stream, and
-    rarely release the interpreter lock. A warning or error is written at once, with all records before it; the rest is
-    written when the process exits.
-    """
+class _WholeRecords(QueueHandler):
+    """Queues records as they are, to be formatted by the thread that writes them."""
 
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__()
-        self._stream, self._lines, self._writing = stream, deque[str](), Lock()
-        self._came = Event()
-        self._thread = Thread(target=self._write_on, name="nmt-serve-log", daemon=True)
-        self._thread.start()
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Return the record itself: it does not leave the process."""
+        return record
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record for writing."""
-        try:
-            self._lines.append(self.format(record))
-        except Exception:  # noqa: BLE001 - like the handlers of the library: a bad record must not stop the caller
-            self.handleError(record)
-        if record.levelno >= logging.WARNING:
-            self.flush()
-        elif not self._came.is_set():
-            self._came.set()
 
-    def flush(self) -> None:
-        """Write all queued records."""
-        with self._writing:
-            lines = [self._lines.popleft() for _ in range(len(self._lines))]
-            if lines:
-                try:
-                    self._stream.write("\n".join(lines) + "\n")
-                    self._stream.flush()
-                except (OSError, ValueError):
-                    pass  # the log's reader is gone; requests go on
+class _Writer(logging.StreamHandler[TextIO]):
+    """Writes records to a stream; a stream whose reader is gone is ignored."""
 
-    def _write_on(self) -> None:
-        while True:
-            self._came.wait()
-            time.sleep(_GATHERED_SECONDS)
-            self._came.clear()
-            self.flush()
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - a name of the library
+        """Print errors of formatting only."""
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+
+def log_handler(stream: TextIO) -> tuple[logging.Handler, QueueListener]:
+    """Return a handler whose records a thread writes to `stream`, so that no caller waits for it, and that thread,
+    whose `stop` writes what is queued."""
+    records: SimpleQueue[logging.LogRecord] = SimpleQueue()
+    writer = _Writer(stream)
+    writer.setFormatter(JSONFormatter())
+    listener = QueueListener(records, writer)
+    listener.start()
+    return _WholeRecords(records), listener
 
 
 class LoopErrors:
@@ -116,8 +100,8 @@ def _tell_uncaught(kind: type[BaseException], error: BaseException | None, trace
 def begin_log(*, requests: bool = True) -> None:
     """Set up the log on stderr for the server and its libraries, including Python's warnings and uncaught errors of
     threads; every line is JSON."""
-    handler = LogWriter(sys.stderr)
-    handler.setFormatter(JSONFormatter())
+    handler, listener = log_handler(sys.stderr)
+    atexit.register(listener.stop)
     for name in ("nmt", "uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], name != "nmt"

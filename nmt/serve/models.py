@@ -18,6 +18,8 @@ from nmt.rnn.devices import resolved_dtype
 from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.settings import ServerSettings
+from nmt.storage.model_folder import load_folder_config
+from nmt.system.paths import is_file
 
 _logger = logging.getLogger("nmt.serve")
 
@@ -108,6 +110,14 @@ def bleu_signature() -> str:
 def load_models(settings: ServerSettings) -> Models:
     """Load all models and translate a line with each, so that the first request is as fast as later ones. Raises
     NMTError."""
+    for path in settings.models:  # a wrong path is an error before work begins
+        if not is_file(path):
+            load_folder_config(path)
+    _logger.info(
+        "loading %d models; where this version has not run on this machine before, their code is compiled first, "
+        "which takes some 20 s",
+        len(settings.models),
+    )
     found: list[ServedModel] = []
     for path in settings.models:
         began = time.monotonic()

@@ -91,11 +91,6 @@ def serve(settings: ServerSettings) -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
     # The address is bound first, so that a second server started by mistake fails before models are loaded.
     with bind(settings.host, settings.port) as place:
-        _logger.info(
-            "loading %d models; where this version has not run on this machine before, their code is compiled first, "
-            "which takes some 20 s",
-            len(settings.models),
-        )
         service = Service.begin(settings)
         config = uvicorn.Config(
             make_app(service),

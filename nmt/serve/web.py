@@ -25,6 +25,10 @@ _MOST_LINE = 1_000
 """Maximum characters of a glossary phrase or its translation."""
 _PARSED = 2**16
 """Bytes of a form to parse before the event loop runs other requests."""
+_MOST_VALUES = 100_000
+"""Strings, and separators outside them, in a JSON body. They are counted before it is parsed: 2 MiB of empty lists or
+names take the parser, and so the event loop, a third of a second, and a text of that length a hundredth."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _CHARSET = re.compile(r"charset\s{0,9}=\s{0,9}\"?([^\s\";]{1,80})", re.IGNORECASE)
 
 
@@ -172,7 +176,12 @@ def decoded(body: bytes, where: str = "body") -> str:
 
 
 def parse_json(body: bytes) -> Any:
-    """Return the value of a JSON body. Raises RequestError if it is not JSON or nested too deeply."""
+    """Return the value of a JSON body. Raises RequestError if it is not JSON, nested too deeply, or has too many
+    values."""
+    if _separators(body) > _MOST_VALUES:  # most are in texts
+        outside, strings = _STRING.subn(b"", body, _MOST_VALUES + 1)
+        if max(strings, _separators(outside)) > _MOST_VALUES:
+            raise RequestError(400, f"body: must have at most {_MOST_VALUES:,} values, got more; send less at a time")
     text = decoded(body)
     try:
         found = json.loads(text)
@@ -185,6 +194,10 @@ def parse_json(body: bytes) -> Any:
         raise RequestError(400, "body: must be Unicode text, got half a surrogate pair; send UTF-8") from None
     except ValueError as error:
         raise RequestError(400, f"body: must be JSON, got something else ({error}); mend it") from None
+
+
+def _separators(body: bytes) -> int:
+    return sum(map(body.count, (b",", b"[", b"{")))
 
 
 def parse_pairs(text: str, where: str) -> list[tuple[str, str]]:

@@ -133,6 +133,13 @@ def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str
     return Lines(_of_stream(opened, str(found), "surrogateescape" if lenient else "strict"))
 
 
+def count_lines(path: str | PathLike[str]) -> int:
+    """Return the number of lines of a file that `read_lines` takes, without decoding them. Raises DataError, OSError or
+    EOFError if it cannot be read."""
+    with _opened(text_file(path)) as stream:
+        return sum(1 for _ in stream)
+
+
 def _opened(path: Path) -> BinaryIO:
     """Return a binary stream of a text, decompressed if its name says that it is compressed."""
     if path.suffix == ".gz":

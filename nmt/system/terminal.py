@@ -1,7 +1,7 @@
 """Output to a terminal on standard error: colours, and a last line that changes during work.
 
 Only a terminal gets either: a file or pipe gets plain text, line by line. Three colours and a truncated line are all
-that is needed, so no library is used.
+that is needed here; the progress of commands is shown by tqdm (nmt.cli.lines.meter).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import TextIO
 _RED, _YELLOW, _GREEN = "\x1b[1;31m", "\x1b[33m", "\x1b[32m"
 _PLAIN = "\x1b[0m"
 _ERROR, _WARNING = "Error:", "warning:"
+QUIET = "nmt.quiet"
+"""The key of `click.Context.meta` that is true with --quiet."""
 BEST = "  *"
 """Ending of the line of a validation that is the best so far."""
 

@@ -1,6 +1,10 @@
 """nmt-evaluate: sacrebleu's figures for the right pair of texts, and it says what was compared."""
 
 import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -48,6 +52,7 @@ MISTAKES = {
     "tokenizer": (["--hyp", "x", "--tokenize", "13b"], 2, "13a"),
     "metric": (["--hyp", "x", "--metric", "bleu,rouge"], 2, "is none of bleu, chrf"),
     "frequencies": (["--hyp", "x", "--frequencies", "y"], 2, "goes with --buckets"),
+    "two sets": (["--hyp", "x", "--test-set", "wmt14:de-en"], 2, "--test-set brings --src and --ref"),
     "too much": (["--hyp", "x", "--compare", "a", "b"], 2, "Give either --compare"),
 }
 
@@ -126,3 +131,50 @@ def test_columns_for_other_metrics(run: Run, texts: Path) -> None:
     rows = [line.split("\t") for line in (texts / "out.tsv").read_text().splitlines()]
     assert rows[0] == ["src", "mt", "ref", "ref2"] and len(rows) == 41
     assert rows[1][0] == "Hund 0" and {len(row) for row in rows} == {4}
+
+
+def public_set(home: Path, **texts: str) -> dict[str, str]:
+    """The environment of a machine with these fields of wmt14 from sacrebleu, and without a network."""
+    (home / "wmt14").mkdir()
+    for field, text in texts.items():
+        (home / "wmt14" / f"wmt14.de-en.{field}").write_text(text)
+    return os.environ | {
+        "SACREBLEU": str(home),
+        "https_proxy": "http://127.0.0.1:9",
+        "http_proxy": "http://127.0.0.1:9",
+    }
+
+
+def evaluated(env: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    """sacrebleu looks once where its files lie: in a process of its own."""
+    command = [sys.executable, "-c", "from nmt.cli.entry import evaluate; evaluate()", *options]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+
+
+def test_a_public_test_set_brings_source_and_references(tmp_path: Path) -> None:
+    env = public_set(tmp_path, src="eins\nzwei\n", ref="number one .\nnumber two .\n", docid="", genre="", origlang="")
+    (tmp_path / "hyp").write_text("number one .\nnumber two .\n")
+    found = evaluated(env, "--hyp", str(tmp_path / "hyp"), "--test-set", "wmt14:de-en", "--json")
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["metrics"]["chrf"]["score"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--test-set", "wmt14:de-en"], "the test set wmt14:de-en must be downloaded by sacrebleu once, got "),
+        (["--test-set", "wnt14:de-en"], "--test-set: must be one of sacrebleu's, got 'wnt14'; near it are wmt14"),
+        (["--test-set", "wmt14"], "--test-set: must be wmt14:PAIR with a pair of cs-en, "),
+        (["--ref", "{hyp}", "--tokenize", "flores200"], "the tokenizer flores200 must be downloaded by sacrebleu once"),
+        (["--ref", "{hyp}", "--tokenize", "ko-mecab"], "pip install 'recurrent-nmt[ko]'"),
+    ],
+)
+def test_what_is_not_there_is_one_line(options: list[str], expected: str, tmp_path: Path) -> None:
+    if "ko-mecab" in options and find_spec("mecab_ko"):
+        pytest.skip("the extra [ko] is installed")
+    (tmp_path / "hyp").write_text("a\n")
+    given = [option.format(hyp=tmp_path / "hyp") for option in options]
+    found = evaluated(public_set(tmp_path), "--hyp", str(tmp_path / "hyp"), *given)
+    assert found.returncode == 1 and found.stdout == ""
+    (line,) = [line for line in found.stderr.splitlines() if not line.startswith("sacreBLEU: ")]
+    assert line.startswith("Error: ") and expected in line

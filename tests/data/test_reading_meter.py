@@ -34,7 +34,7 @@ def test_lines_pass_unchanged_and_the_meter_says_how_far_they_are(clock):
     lines, said = [f"line {number}" for number in range(10_000)], []
     size = sum(map(len, lines))
     assert list(metered(iter(lines), ReadingMeter("text", size, said.append))) == lines
-    assert said == ["text: 8,192 lines, 8,192/s, about 0 min left"]
+    assert [text.split("[")[0] for text in said] == ["text:  82% 72.6k/88.9k "] and said[0].endswith("  8,192 lines")
 
 
 def test_what_is_left_follows_from_the_bytes(clock):
@@ -43,10 +43,10 @@ def test_what_is_left_follows_from_the_bytes(clock):
     for lines in (10, 20):
         meter.show(lines, 500)
     # A quarter was read in a second: three are left.
-    assert said == ["text: 20 lines, 20/s, about 0 min left"]
+    assert said == ["text:  25% 1.00k/4.00k [00:01<00:03, 1.00kB/s]  20 lines"]
     clock.now += 119
     meter.show(30, 0)
-    assert said[-1].endswith("about 6 min left")
+    assert "<06:01," in said[-1]
 
 
 def test_a_packed_text_counts_more_than_its_file(tmp_path):
@@ -68,4 +68,4 @@ def test_training_subwords_tells_how_much_of_the_text_was_read(clock, tmp_path):
     )
     said = []
     load_sides(data, tell_nobody, said.append)
-    assert [text.split(",")[0] for text in said] == ["subwords: 8", "subwords: 16"]
+    assert [text.rsplit("  ", 1)[1] for text in said] == ["8,192 lines", "16,384 lines"]

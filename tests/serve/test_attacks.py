@@ -18,8 +18,10 @@ import pytest
 
 from tests.serve.servers import model_folder, running, until
 
-SECONDS_OF_OTHERS = 5.0
-"""Within which anybody else is answered while an attack goes on, on any machine; the attacks took minutes."""
+TIMES_AS_LONG = 5
+"""How much longer than beside innocent requests of the same size anybody else may wait beside an attack, whatever the
+machine does besides: attacks that worked took minutes, innocent requests take tenths of a second."""
+INNOCENT = {"q": "kara mo. " * 5_000, "source": "en", "target": "de"}
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +104,30 @@ def ask_others(server, count=3):
     return worst
 
 
+def beside_innocents(server):
+    """Seconds until somebody is answered, the worst of some, while three clients have long but ordinary texts."""
+    asked = [threading.Thread(target=give_up_soon, args=(server, "/translate", INNOCENT)) for _ in range(3)]
+    for thread in asked:
+        thread.start()
+    worst = ask_others(server)
+    for thread in asked:
+        thread.join(90)
+    return worst
+
+
+def give_up_soon(server, path, fields):
+    """Ask as an attacker or like one; the status, 400 when patience has ended."""
+    try:
+        return server.ask(path, fields, headers=key("attacker"))[0]
+    except TimeoutError:
+        return 400
+
+
+def is_bearable(server, worst, innocent):
+    """Whether somebody waited `worst` seconds beside an attack and `innocent` beside others, now or before."""
+    return worst < TIMES_AS_LONG * innocent or worst < TIMES_AS_LONG * beside_innocents(server)
+
+
 ATTACKS = {
     "A1 spaces in a glossary": ("/translate", {"q": "on monday", "glossary": "a" + " " * 110_000 + "b"}),
     "A1 by the page": ("/api/sentences", {"q": "on monday", "glossary": "a" + " " * 110_000 + "b"}),
@@ -123,25 +149,19 @@ ATTACKS = {
 def test_no_text_keeps_others_waiting(attacked, name):
     path, fields = ATTACKS[name]
     fields = {"source": "en", "target": "de"} | fields
+    innocent = beside_innocents(attacked)
     began = cpu_seconds(attacked.process.pid)
     found = []
-
-    def attack():
-        try:
-            found.append(attacked.ask(path, fields, headers=key("attacker"))[0])
-        except TimeoutError:
-            found.append(400)  # the attacker has lost patience
-
-    threads = [threading.Thread(target=attack) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: found.append(give_up_soon(attacked, path, fields))) for _ in range(3)]
     for thread in threads:
         thread.start()
     time.sleep(0.1)
     worst = ask_others(attacked)
     for thread in threads:
         thread.join(90)
-    assert worst < SECONDS_OF_OTHERS
     assert len(found) == 3 and set(found) <= {200, 400}
     assert cpu_seconds(attacked.process.pid) - began < 60
+    assert is_bearable(attacked, worst, innocent)
     assert not any("traceback" in line.lower() for line in attacked.log)
 
 
@@ -171,6 +191,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_no_file_keeps_others_waiting_or_takes_the_memory(attacked, name):
     file, content = FILES[name]
+    innocent = beside_innocents(attacked)
     before = memory(attacked.process.pid)
     body, head = multipart(file, content, source="en", target="de")
 
@@ -190,13 +211,13 @@ def test_no_file_keeps_others_waiting_or_takes_the_memory(attacked, name):
     worst = ask_others(attacked)
     for thread in threads:
         thread.join(60)
-    assert worst < SECONDS_OF_OTHERS
     until(lambda: b"nmt_requests_in_flight 1.0" in attacked.ask("/metrics")[2])
     until(lambda: b"nmt_sentences_waiting 0.0" in attacked.ask("/metrics")[2])
     assert memory(attacked.process.pid) - before < 150
     used = cpu_seconds(attacked.process.pid)
     time.sleep(0.5)
     assert cpu_seconds(attacked.process.pid) - used < 0.4  # nobody works for who has gone (A4)
+    assert is_bearable(attacked, worst, innocent)
 
 
 def test_a_glossary_line_is_a_phrase_and_its_translation(attacked):
@@ -205,9 +226,10 @@ def test_a_glossary_line_is_a_phrase_and_its_translation(attacked):
         assert attacked.ask("/translate", fields, headers=key("other"))[0] == status, text[:20]
 
 
-def test_a_server_under_attack_ends_at_once(folder):
+def seconds_to_end(folder, fields):
+    """Seconds that a server takes to end, and all of its processes, after six clients who have asked for this left."""
     with running(folder) as server:
-        body = json.dumps({"q": "<a/" * 16_000, "format": "html", "source": "en", "target": "de"}).encode()
+        body = json.dumps(fields).encode()
         plugs = []
         for _ in range(6):
             plug = socket.create_connection(("127.0.0.1", server.port))
@@ -220,8 +242,14 @@ def test_a_server_under_attack_ends_at_once(folder):
             plug.close()
         began = time.monotonic()
         assert server.end() == 0
-        assert time.monotonic() - began < SECONDS_OF_OTHERS * 2
+        took = time.monotonic() - began
         until(lambda: not any(Path(f"/proc/{one}").exists() for one in home))
+    return took
+
+
+def test_a_server_under_attack_ends_at_once(folder):
+    took = seconds_to_end(folder, {"q": "<a/" * 16_000, "format": "html", "source": "en", "target": "de"})
+    assert took < TIMES_AS_LONG * seconds_to_end(folder, INNOCENT)
 
 
 def test_trailers_are_refused_and_not_kept(attacked):

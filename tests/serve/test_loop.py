@@ -4,7 +4,9 @@ import asyncio
 import io
 import json
 import logging
+import os
 import re
+import sys
 import threading
 
 import pytest
@@ -17,8 +19,7 @@ from nmt.documents import placeholders
 from nmt.serve import app, engine, web
 from nmt.serve.errors import RequestError
 from nmt.serve.limits import http_protocol
-from nmt.serve.log import JSONFormatter, LogWriter
-from tests.serve.servers import until
+from nmt.serve.log import log_handler
 
 
 class Transport:
@@ -148,37 +149,58 @@ def test_the_loop_is_woken_once_for_all_that_are_done(monkeypatch):
     asyncio.run(ask())
 
 
-def test_the_log_is_written_by_another_thread_and_in_order():
+def record(text, level=logging.INFO, error=None):
+    return logging.LogRecord("a", level, "", 0, text, (), error)
+
+
+def test_the_log_is_written_by_a_thread_of_its_own_in_order():
     class Stream(io.StringIO):
-        threads, calls = set(), 0
+        threads = set()
 
         def write(self, text):
             self.threads.add(threading.get_ident())
-            self.calls += 1
             return super().write(text)
 
     stream = Stream()
-    handler = LogWriter(stream)
-    handler.setFormatter(JSONFormatter())
+    handler, listener = log_handler(stream)
     for n in range(200):
-        handler.handle(logging.LogRecord("a", logging.INFO, "", 0, f"line {n}", (), None))
-    until(lambda: stream.getvalue().count("\n") == 200)
-    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == [f"line {n}" for n in range(200)]
-    assert threading.get_ident() not in stream.threads and stream.calls < 100
-    handler.handle(logging.LogRecord("a", logging.ERROR, "", 0, "a mistake", (), None))
-    assert '"a mistake"' in stream.getvalue()  # at once
+        handler.handle(record(f"line {n}"))
+    try:
+        raise KeyError("lost")
+    except KeyError:
+        handler.handle(record("a mistake", logging.ERROR, sys.exc_info()))
+    listener.stop()
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == [f"line {n}" for n in range(200)] + ["a mistake"]
+    assert lines[-1]["traceback"].endswith("KeyError: 'lost'")
+    assert threading.get_ident() not in stream.threads
 
 
-def test_nobody_who_reads_the_log_harms_no_request():
+def test_a_log_that_is_not_read_holds_up_nobody():
+    """A pipe whose reader has stopped: not even a warning waits for it."""
+    reader, writer = os.pipe()
+    with open(writer, "w") as stream:
+        os.set_blocking(writer, True)
+        handler, listener = log_handler(stream)
+        for _ in range(200):
+            handler.handle(record("x" * 1000, logging.WARNING))  # more than a pipe holds
+        drain = threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(reader, 65536), b"")])
+        drain.start()
+        listener.stop()
+    drain.join()
+    os.close(reader)
+
+
+def test_nobody_who_reads_the_log_harms_no_request(capfd):
     class Stream(io.StringIO):
         def write(self, text):
             raise BrokenPipeError
 
-    handler = LogWriter(Stream())
+    handler, listener = log_handler(Stream())
     for level in (logging.INFO, logging.ERROR):
-        handler.handle(logging.LogRecord("a", level, "", 0, "said", (), None))
-    handler.flush()
-    assert not handler._lines
+        handler.handle(record("said", level))
+    listener.stop()
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("text", ["plain", "50 %", "x@y.de", "{n}", "see www.a.de", "HTTP://A.DE/x", "%s and ٣", "a/b"])
@@ -194,3 +216,27 @@ def test_paths_are_looked_up_and_others_routed():
     assert app.route_of(scope) == "/translate"
     assert app.route_of(scope | {"path": "/download_file/a"}) == "/download_file/{name}"
     assert app.route_of(scope | {"path": "/nowhere"}) == "other"
+
+
+HOSTILE = {
+    "lists": b"[" + b"[]," * 50_000 + b"0]",
+    "numbers": b"[" + b"0," * 100_001 + b"0]",
+    "objects": b"[" + b"{}," * 50_000 + b"0]",
+    "names": b"{" + b",".join(b'"%d":0' % n for n in range(100_001)) + b"}",
+    "texts": b'["' + b'","'.join(b"%d" % n for n in range(100_001)) + b'"]',
+    "texts without end": b'[["' * 60_000,
+    "brackets before a text without end": b"[" * 100_001 + b'"' + b'\\"' * 100_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_body_of_too_many_values_is_refused_before_it_is_parsed(name, monkeypatch):
+    """The parser held up the loop for a third of a second for each 2 MiB of them."""
+    monkeypatch.setattr(web.json, "loads", lambda text: pytest.fail("parsed"))
+    with pytest.raises(RequestError, match="body: must have at most 100,000 values, got more"):
+        web.parse_json(HOSTILE[name])
+
+
+def test_commas_and_brackets_of_a_text_are_no_values():
+    for text in ('a, [b], {c} "said" \\ ' * 40_000, "\\" * 7 + ',"' * 100_001):
+        assert web.parse_json(json.dumps({"q": [text, "x"]}).encode()) == {"q": [text, "x"]}

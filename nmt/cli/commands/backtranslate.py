@@ -7,9 +7,17 @@ from typing import Any
 
 import click
 
-from nmt.cli.options.command import Command, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.options.command import (
+    Command,
+    compute_dtype_option,
+    device_option,
+    quiet_option,
+    threads_option,
+    version_option,
+)
 from nmt.cli.options.path_types import InputPath, OutputPrefix
 from nmt.cli.options.search_options import search_option, search_options, words_of
+from nmt.system.terminal import QUIET
 
 _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 
@@ -31,6 +39,7 @@ _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 @search_option("beam_size")
 @search_option("batch_size")
 @click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint to load.")
+@quiet_option()
 @threads_option()
 @device_option()
 @compute_dtype_option()
@@ -103,6 +112,7 @@ def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -
     from nmt.cli.commands.translate import translate
 
     words = [model_dir, text, "-o", str(made), "--resume", *words_of(options)]
+    words += ["--quiet"] if click.get_current_context().meta[QUIET] else []
     for name in _PASSED:
         if options[name] is not None:
             words += [f"--{name.replace('_', '-')}", str(options[name])]

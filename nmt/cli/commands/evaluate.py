@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.options.command import Command, running_options
+from nmt.cli.options.command import Command, quiet_option, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
@@ -52,13 +52,19 @@ class MetricNames(click.ParamType):
     help="Reference translations, one per line; may be repeated.  [required]",
 )
 @click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
+@click.option(
+    "--test-set",
+    metavar="NAME:PAIR",
+    help="Take --src and --ref from one of sacrebleu's test sets, such as wmt14:en-de, which is downloaded once.",
+)
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Also write the translations to this file.")
 @click.option("--lowercase", is_flag=True, help="Ignore case.")
 @click.option(
     "--tokenize",
     type=click.Choice(list(TOKENIZERS)),
     default="13a",
-    help="Tokenizer for BLEU.",
+    help="Tokenizer for BLEU. ja-mecab and ko-mecab need the extras [ja] and [ko]; flores101, flores200 and spBLEU-1K "
+    "are downloaded once.",
 )
 @click.option(
     "--metric",
@@ -94,6 +100,7 @@ class MetricNames(click.ParamType):
 )
 @language_model_options()
 @beam_options()
+@quiet_option()
 @running_options()
 def evaluate(
     model_dir: str | None,
@@ -118,11 +125,19 @@ def evaluate(
         nmt-evaluate runs/de-en --src test.de --ref test.en
         nmt-evaluate --hyp output.en --ref test.en --metric bleu,chrf++ --confidence
         nmt-evaluate --compare base.en better.en --ref test.en --buckets
+        nmt-evaluate runs/de-en --test-set wmt14:de-en
     """
     from nmt.cli.lines.evaluation import Evaluation
     from nmt.cli.lines.streams import check_apart, say
     from nmt.storage.model_folder import model_files
 
+    if (test_set := options["test_set"]) is not None:
+        from nmt.evaluate.public_sets import public_set_files
+
+        if src is not None or ref:
+            raise click.UsageError("--test-set brings --src and --ref: give either.")
+        src, references = public_set_files(test_set)
+        ref = tuple(references)
     _check_usage(model_dir, src, hyp, compare, ref, options)
     if compare and not ref:
         say(_side_by_side(compare, options["as_json"]))
@@ -209,7 +224,7 @@ def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -
     searching = {
         name: options[name] for name in ("beam_size", "length_penalty", "batch_size", "shortlist", "lm_weight")
     }
-    with contextlib.closing(Meter()) as meter:
+    with contextlib.closing(Meter(total=len(shown.sources))) as meter:
         found = translator.translate_nbest(shown.sources, n_best=1, on_batch=meter.add, **searching)
     with telling_notices(name) as notices:
         for number, translations in enumerate(found):

@@ -15,6 +15,7 @@ from nmt.cli.options.command import (
     FiniteRange,
     cells_option,
     compute_dtype_option,
+    quiet_option,
     threads_option,
     version_option,
 )
@@ -76,6 +77,7 @@ Ids = tuple[list[list[int]], list[list[int]]]
     help="Maximum percentage of the model's own output on the second text that the shortlist may miss.",
 )
 @compute_dtype_option()
+@quiet_option()
 @threads_option()
 @cells_option()
 @version_option()
@@ -163,7 +165,7 @@ def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list
     for sources, targets in _pairs(translator, "dev", options["dev_src"], options["dev_tgt"]):
         texts["source"] += sources
         texts["reference"] += targets
-    with contextlib.closing(Meter()) as meter:
+    with contextlib.closing(Meter(total=len(texts["source"]))) as meter:
         texts["translation"] = translated(translator, texts["source"], meter.add)
     return texts
 

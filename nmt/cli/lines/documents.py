@@ -53,7 +53,7 @@ def translate_document(
     sentences = [one for passage in document.passages for one in passage.sentences]
     found: list[Translation] = []
     size = _CHUNK_BATCHES * search["batch_size"]
-    with telling_notices(source) as notices, contextlib.closing(Meter("translated")) as meter:
+    with telling_notices(source) as notices, contextlib.closing(Meter(total=len(sentences))) as meter:
         for start in range(0, len(sentences), size):
             chunk = sentences[start : start + size]
             for details in (False, True):

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import os
+import stat
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 
+import click
+from tqdm import tqdm
+
 from nmt.cli.lines.streams import tell
-from nmt.system.terminal import is_live, live
+from nmt.errors import NMTError
+from nmt.system.lines import STDIN, count_lines
+from nmt.system.terminal import QUIET, is_live, live
 
 _LIVE_SECONDS = 0.2
 _LINE_SECONDS = 30.0
@@ -34,35 +43,75 @@ def showing() -> Iterator[Callable[[str], None]]:
             tell(live(""), end="")
 
 
-class Meter:
-    """Counts lines and shows the rate. Without a terminal, it is silent if all is done within 30 s.
+class _StandardError(io.TextIOBase):
+    """The stream that tqdm writes to: standard error, where errors are ignored; without a terminal, what would replace
+    the last line becomes a line of its own."""
+
+    encoding = "utf-8"
+
+    def __init__(self, is_live: bool) -> None:
+        self._is_live = is_live
+
+    def write(self, text: str) -> int:
+        """Write a text of tqdm."""
+        if self._is_live:
+            tell(live(text.strip()) if text.strip() else text, end="")  # tqdm may write more than fits
+        elif text.strip():
+            tell(text.strip())
+        return len(text)
+
+    def fileno(self) -> int:
+        """Return the number of standard error, by which tqdm asks for the width of the terminal."""
+        return sys.stderr.fileno()
+
+
+class Meter(tqdm):
+    """Counts lines, and shows the part that is done, the rate and the time left. Without a terminal it is silent if all
+    is done within 30 s; with --quiet it is always silent.
 
     Args:
         done: The past participle for the lines, such as `translated`.
+        source: The text as named on the command line, whose lines are counted for the total; None if it is unknown.
+        total: The number of lines, if it is known.
+        initial: The number of lines that an earlier run has done.
     """
 
-    def __init__(self, done: str = "translated") -> None:
-        self._what = done
-        self._done = 0
-        self._started = time.monotonic()
-        self._is_live = is_live(sys.stderr)
-        self._shown_at = self._started
-        self._has_shown = False
+    monitor_interval = 0  # no thread that redraws
+    _lock = threading.RLock()  # by default tqdm also makes one for several processes
+
+    def __init__(
+        self, done: str = "translated", source: str | None = None, total: int | None = None, initial: int = 0
+    ) -> None:
+        shows = is_live(sys.stderr)
+        seconds = _LIVE_SECONDS if shows else _LINE_SECONDS
+        context = click.get_current_context(silent=True)
+        self._source, self._shown_from = source, time.monotonic() + seconds
+        super().__init__(
+            desc=done,
+            total=total,
+            unit=" lines",
+            file=_StandardError(shows),
+            initial=initial,
+            dynamic_ncols=shows,
+            ncols=None if shows else 0,  # 0: no bar, the numbers only
+            mininterval=seconds,
+            delay=seconds,
+            miniters=1,
+            disable=context is not None and context.meta.get(QUIET, False),
+        )
 
     def add(self, count: int) -> None:
         """Count `count` more lines."""
-        self._done += count
-        now = time.monotonic()
-        if now - self._shown_at < (_LIVE_SECONDS if self._is_live else _LINE_SECONDS):
-            return
-        self._shown_at, self._has_shown = now, True
-        tell(live(self._text()) if self._is_live else self._text(), end="" if self._is_live else "\n")
+        if not self.disable and self._source is not None and time.monotonic() >= self._shown_from:
+            self.total, self._source = _lines_in(self._source), None  # it is about to be shown
+        self.update(count)
 
-    def close(self) -> None:
-        """Print the final count, if a count was printed before."""
-        if self._has_shown:
-            tell(live(self._text()) if self._is_live else self._text())
 
-    def _text(self) -> str:
-        seconds = time.monotonic() - self._started
-        return f"{self._done:,} lines {self._what} in {seconds:,.1f} s, {self._done / max(seconds, 1e-9):,.1f} lines/s"
+def _lines_in(source: str) -> int | None:
+    """Return the number of lines of a file or of standard input that is one; None for pipes and what cannot be read,
+    about which the reader of the text complains."""
+    try:
+        path = "/dev/stdin" if source == STDIN else source
+        return count_lines(path) if stat.S_ISREG(os.stat(path).st_mode) else None
+    except (OSError, EOFError, NMTError):
+        return None

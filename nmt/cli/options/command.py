@@ -15,6 +15,7 @@ import click
 from nmt.cli.entry import end_by_signals
 from nmt.errors import NMTError
 from nmt.system.compile_notice import telling_of_compilation
+from nmt.system.terminal import QUIET
 
 
 class Command(click.Command):
@@ -215,6 +216,15 @@ def version_option() -> Callable[[Any], Any]:
         callback=show,
         help="Show the version and exit.",
     )
+
+
+def quiet_option() -> Callable[[Any], Any]:
+    """Return the `--quiet` option of commands that show their progress."""
+
+    def note(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        ctx.meta[QUIET] = value
+
+    return click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=note, help="Show no progress.")
 
 
 def threads_option() -> Callable[[Any], Any]:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from tqdm import tqdm
+
 from nmt.data.corpora.sources import Source
 from nmt.system.lines import PACKED, text_file
 from nmt.system.notices import Show
@@ -34,9 +36,10 @@ class ReadingMeter:
         if now - self._shown_at < 1.0:
             return
         self._shown_at = now
-        took = now - self._began
-        left = max(0.0, took * (self._size / max(1, self._read) - 1))
-        self._show(f"{self._name}: {lines:,} lines, {lines / took:,.0f}/s, about {left / 60:.0f} min left")
+        text = tqdm.format_meter(
+            self._read, max(self._size, self._read), now - self._began, 0, self._name, unit="B", unit_scale=True
+        )
+        self._show(f"{text}  {lines:,} lines")
 
 
 def metered(lines: Iterable[str], meter: ReadingMeter) -> Iterator[str]:
