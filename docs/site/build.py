@@ -124,7 +124,7 @@ def main() -> None:
     try:
         from sphinx.cmd.build import main as sphinx
     except ImportError:
-        sys.exit("build.py: Sphinx must be installed, it is not; pip install 'recurrent-nmt[site]'")
+        sys.exit("build.py: Sphinx must be installed, it is not; pip install -e '.[site]'")
     sys.path.insert(0, str(SITE))
     common = ["-W", "--keep-going", "-q", "-c", str(SITE), "-d", str(options.output / "cache"), str(text)]
     status = sphinx(["-b", "html", *common, str(options.output / "html")])

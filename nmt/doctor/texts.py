@@ -37,7 +37,8 @@ _TEXTS = {
 }
 """The text for each fault, and advice in addition to dropping the lines."""
 _FILTERED = ("encoding", "control", "markup", "script", "same", "ratio")
-_FILTERS = {"ratio": "max_length_ratio"}
+FILTERS = {"ratio": "max_length_ratio"}
+"""The rule of data.filter for a fault, where it has another name."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Text:
         what, advice = _TEXTS[name]
         is_pairs = name in ("same", "ratio")
         if name in _FILTERED:
-            setting = f"data.filter.{_FILTERS.get(name, name)} leaves them out of training"
+            setting = f"data.filter.{FILTERS.get(name, name)} leaves them out of training"
             advice = f"{advice}; {setting}" if advice else setting
         where = self.where if is_pairs else self.files[side]
         return tally.finding(name, where, self.total, what, advice=advice, unit="pairs" if is_pairs else "lines")

@@ -13,6 +13,7 @@ import numpy as np
 from nmt.errors import CheckpointError, ConfigError
 from nmt.exporting.page import about_of, check_exported
 from nmt.storage.model_folder import PARAMS_PREFIX, save_subwords
+from nmt.system.extras import how_to_install
 from nmt.system.files import explain, new_folder, remedy, write_bytes
 from nmt.system.paths import check_new_folder
 
@@ -39,7 +40,7 @@ def save_onnx(out: Path, saved: SavedModel) -> None:
         from nmt.exporting.onnx_graph import Graph
     except ImportError:
         raise ConfigError(
-            "nmt-export: must have the package onnx for --to onnx, got none; pip install 'recurrent-nmt[onnx]'"
+            f"nmt-export: must have the package onnx for --to onnx, got none; {how_to_install('onnx')}"
         ) from None
     weights = {k.removeprefix(PARAMS_PREFIX): np.asarray(v, np.float32) for k, v in saved.params.items()}
     writer = _Writer(saved.config.model.to_dict(), weights)

@@ -94,6 +94,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
         nmt-serve de-en.nmt en-de.nmt --compute-dtype int8 --port 8080 --keys keys.txt
     """
     from nmt.errors import NMTError
+    from nmt.system.extras import how_to_install
 
     try:
         import langcodes  # noqa: F401 - check that the whole extra is installed
@@ -103,8 +104,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise NMTError(
-            f"nmt-serve: must have the libraries of the extra [serve], got no {error.name}; "
-            "pip install 'recurrent-nmt[serve]'"
+            f"nmt-serve: must have the libraries of the extra [serve], got no {error.name}; " + how_to_install("serve")
         ) from None
     from nmt.rnn.cores import usable_threads
     from nmt.serve.server import serve as run

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from nmt.errors import DataError
+from nmt.system.extras import how_to_install
 from nmt.system.files import explain
 from nmt.system.lines import PACKED, read_lines, text_file
 
@@ -250,9 +251,7 @@ class Parquet(_Table):
             import pyarrow
             import pyarrow.parquet
         except ImportError:
-            raise DataError(
-                f"{self.file}: needs the extra [parquet] to be read; pip install 'recurrent-nmt[parquet]'"
-            ) from None
+            raise DataError(f"{self.file}: needs the extra [parquet] to be read; {how_to_install('parquet')}") from None
         with ExitStack() as stack:
             try:
                 table = stack.enter_context(pyarrow.parquet.ParquetFile(self.file))
