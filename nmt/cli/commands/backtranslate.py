@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from nmt.cli.options.command import Command, compute_dtype_option, device_option, threads_option, version_option
+from nmt.cli.options.command import (
+    Command,
+    compute_dtype_option,
+    device_option,
+    quiet_option,
+    threads_option,
+    version_option,
+)
 from nmt.cli.options.path_types import InputPath, OutputPrefix
 
 _PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "checkpoint", "sampling_topk")
@@ -52,6 +59,7 @@ _PASSED = ("beam_size", "batch_size", "threads", "device", "compute_dtype", "che
 @threads_option()
 @device_option()
 @compute_dtype_option()
+@quiet_option()
 @version_option()
 def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: Any) -> None:
     """Translate TEXT with the model in MODEL_DIR into training pairs: PREFIX.SRC and PREFIX.TGT, named by the model's

@@ -19,8 +19,8 @@ from nmt.cli.options.command import (
 from nmt.cli.options.path_types import InputPath
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=InputPath())
+@click.command(cls=Command, context_settings={"show_default": True, "auto_envvar_prefix": "NMT_SERVE"})
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=InputPath(), envvar="NMT_SERVE_MODELS")
 @click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for the whole network.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, help="Port to listen on; 0 for any free one.")
 @threads_option()
@@ -85,6 +85,9 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
 
     The web page is at http://HOST:PORT/ and the API at /docs: LibreTranslate's, DeepL's version 2, and the routes of
     OPUS-CAT and OpenNMT-py. /health, /ready and /metrics are for the operator. Logs are JSON lines on stderr.
+
+    Each option can also be set by an environment variable, such as NMT_SERVE_PORT for --port, and MODELs by
+    NMT_SERVE_MODELS; flags take 1 or 0, and several values are separated by spaces. The command line takes precedence.
 
     docs/serving.md explains how to run it in production.
 
