@@ -38,7 +38,7 @@ help:
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
 	@echo 'make bench-gpu  measure on a GPU, beside PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
-	@echo 'make dist    sdist, and the wheel from it, into dist/; built twice and compared'
+	@echo 'make dist    sdist, and the wheel from it, into dist/, with a bill of materials; built twice and compared'
 	@echo 'make docs    write docs/commands.md, the settings reference and the links of the tour from the code'
 	@echo 'make pictures   draw docs/pictures from the code, by Graphviz'
 	@echo 'make size    lines of nmt, room by room, against the budget that a test holds'
@@ -133,6 +133,7 @@ dist: $(STAMP)
 	@diff -r build/dist/first build/dist/second || \
 	  { echo 'Makefile: two builds of one commit must be the same bytes, they differ' >&2; exit 1; }
 	@mkdir -p dist && cp build/dist/first/* dist/ && cd dist && sha256sum $$(ls ../build/dist/first)
+	$(BIN)/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --output-reproducible -o dist/sbom.json
 
 docs: $(STAMP)
 	$(BIN)/python docs/build.py

@@ -19,7 +19,7 @@ SIZE = {"width": 900, "height": 600}
 
 
 def take(address: str, text: str, picture: Path) -> None:
-    """Type a text, open the table of its words, point at the last word of the translation, and save what the page shows."""
+    """Type a text, open the table of its words, point at the translation's last word, and save what the page shows."""
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport=SIZE)

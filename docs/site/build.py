@@ -94,8 +94,8 @@ def settings_page() -> str:
         "# Settings",
         "",
         "What a configuration may say, section by section. The same as one file to copy from: "
-        "[configs/reference.yaml](../configs/reference.yaml). On the command line `--set KEY=VALUE` changes one setting. "
-        "The names that other toolkits use are in [migration](migration.md).",
+        "[configs/reference.yaml](../configs/reference.yaml). On the command line `--set KEY=VALUE` changes one "
+        "setting. The names that other toolkits use are in [migration](migration.md).",
         "",
         "## Top level",
         "",
@@ -121,8 +121,8 @@ def section_entries(node: dict, schema: dict, prefix: str) -> list[str]:
 
 
 def plain(text: str) -> str:
-    """A text in which nothing is a mark of Markdown."""
-    return re.sub(r"([*_<>\[\]])", r"\\\1", text)
+    """A text in which nothing is a mark of Markdown, and pages that it names are links."""
+    return re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](\1)", re.sub(r"([*_<>\[\]])", r"\\\1", text))
 
 
 def commands_page(page: str) -> str:
