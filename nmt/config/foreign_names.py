@@ -137,7 +137,7 @@ _NAMES: dict[str, str] = {
 """Names elsewhere for each setting here, or for what to write here. `decoding.NAME` is meant in that section alone."""
 
 FOREIGN: dict[str, str] = {name: ours for ours, names in _NAMES.items() for name in names.split()}
-"""What to write here for each name elsewhere."""
+"""Names elsewhere, each with what to write here."""
 
 
 def ours(name: str, section: str = "") -> str | None:

@@ -96,19 +96,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
         nmt-serve runs/de-en
         nmt-serve de-en.nmt en-de.nmt --compute-dtype int8 --port 8080 --keys keys.txt
     """
-    from nmt.errors import NMTError
-    from nmt.system.extras import how_to_install
-
-    try:
-        import langcodes  # noqa: F401 - check that the whole extra is installed
-        import prometheus_client  # noqa: F401
-        import python_multipart  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise NMTError(
-            f"nmt-serve: must have the libraries of the extra [serve], got no {error.name}; " + how_to_install("serve")
-        ) from None
+    _check_libraries()
     from nmt.rnn.cores import usable_threads
     from nmt.serve.server import serve as run
     from nmt.serve.settings import Limits, ServerSettings
@@ -140,3 +128,20 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
             keys=options["keys"],
         )
     )
+
+
+def _check_libraries() -> None:
+    """Raise NMTError if a library of the extra is not installed."""
+    from nmt.errors import NMTError
+    from nmt.system.extras import how_to_install
+
+    try:
+        import langcodes  # noqa: F401 - check that the whole extra is installed
+        import prometheus_client  # noqa: F401
+        import python_multipart  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise NMTError(
+            f"nmt-serve: must have the libraries of the extra [serve], got no {error.name}; " + how_to_install("serve")
+        ) from None

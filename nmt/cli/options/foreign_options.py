@@ -50,7 +50,7 @@ _HINTS = {
     "--reference": "--ref",
     "--references": "--ref",
 }
-"""What to write here for options of other toolkits that are no aliases."""
+"""Options of other toolkits that are no aliases, with what to write here."""
 
 _ARGUMENTS = {
     "CONFIG.yaml": ("--config", "-config", "-c", "--cfg"),
