@@ -13,7 +13,8 @@ OUT ?= build/gpu
 # What a GPU is tested with: its own tests, and of the others the cases that name it.
 GPU_TESTS := tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py tests/rows/test_device_rows.py \
   -k "cuda or on_a_gpu or device_rows"
-# Renewed when pyproject.toml changes.
+# Renewed when pyproject.toml changes. BASE: the package alone, which is enough for the demo; STAMP: EXTRAS as well.
+BASE := $(VENV)/.base
 STAMP := $(VENV)/.installed
 
 # Machine code for the wheel; where the package looks for it.
@@ -29,38 +30,42 @@ DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 .PHONY: help setup demo test check format bench test-gpu bench-gpu docs pictures size site wheel dist clean
 
 help:
-	@echo 'make demo    set up, make a corpus, train a small translator, translate, score (minutes)'
-	@echo 'make test    set up, run every test'
+	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
+	@echo 'make test    install all that developers need, run every test'
 	@echo 'make check   lint, format, types, who imports whom; what the code writes of itself into docs/ is of today'
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
 	@echo 'make bench-gpu  measure on a GPU, beside PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
-	@echo 'make dist    sdist, and the wheel from it, into dist/; built twice and compared'
+	@echo 'make dist    sdist, and the wheel from it, into dist/, with a bill of materials; built twice and compared'
 	@echo 'make docs    write docs/commands.md, the settings reference and the links of the tour from the code'
 	@echo 'make pictures   draw docs/pictures from the code, by Graphviz'
 	@echo 'make size    lines of nmt, room by room, against the budget that a test holds'
 	@echo 'make site    the documentation as a site, build/site/html/index.html; every link in it is checked'
-	@echo 'make setup   only make $(VENV) and install into it'
+	@echo 'make setup   make $(VENV) and install into it the package with EXTRAS ($(EXTRAS))'
 	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(BASE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'Makefile: $(PYTHON) must be Python 3.11 or newer; name one with PYTHON=...' >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo 'Makefile: $(PYTHON) must have venv and pip; install them (often python3-venv)' >&2; exit 1; }
+	$(PIP) install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(STAMP): $(BASE)
 	$(PIP) install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
 	@touch $@
 
 # test.de stands for the whole corpus; the script writes all files in under a second.
-$(DEMO_DATA)/test.de: $(DEMO_SOURCES) | $(STAMP)
+$(DEMO_DATA)/test.de: $(DEMO_SOURCES) | $(BASE)
 	$(BIN)/python data_scripts/number_words.py --out $(DEMO_DATA)
 	@touch $@
 
-demo: $(STAMP) $(DEMO_DATA)/test.de
+demo: $(BASE) $(DEMO_DATA)/test.de
 	$(BIN)/nmt-train $(DEMO_CONFIG)
 	$(BIN)/nmt-translate $(DEMO_MODEL) $(DEMO_DATA)/examples.en -o $(DEMO_MODEL)/examples.de
 	$(BIN)/nmt-translate $(DEMO_MODEL) $(DEMO_DATA)/test.en -o $(DEMO_MODEL)/test.de
@@ -128,6 +133,7 @@ dist: $(STAMP)
 	@diff -r build/dist/first build/dist/second || \
 	  { echo 'Makefile: two builds of one commit must be the same bytes, they differ' >&2; exit 1; }
 	@mkdir -p dist && cp build/dist/first/* dist/ && cd dist && sha256sum $$(ls ../build/dist/first)
+	$(BIN)/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --output-reproducible -o dist/sbom.json
 
 docs: $(STAMP)
 	$(BIN)/python docs/build.py

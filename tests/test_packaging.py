@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import nmt
+from nmt.system.extras import how_to_install
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -53,6 +54,22 @@ def test_nobody_is_sent_to_the_distribution_of_others():
     assert [name for name, text in texts.items() if TAKEN in sent_to(text)] == []
     extras = "|".join(PROJECT["optional-dependencies"])
     assert [name for name, text in texts.items() if re.search(rf"(?<![\w-])nmt\[(?:{extras})\b", text)] == []
+
+
+def test_nobody_is_sent_to_an_index_that_does_not_have_it():
+    """Until the package is published, a command that installs it is one of a checkout."""
+    assert [name for name, text in tracked_texts() if OURS in sent_to(text)] == []
+
+
+def test_messages_name_extras_that_exist():
+    called = {
+        extra
+        for name, text in tracked_texts()
+        if name.startswith("nmt/")
+        for extra in re.findall(r"how_to_install\(['\"](\w+)['\"]\)", text)
+    }
+    assert {"serve", "parquet", "cuda"} <= called <= PROJECT["optional-dependencies"].keys()
+    assert how_to_install("serve") == "in the checkout of nmt run pip install -e '.[serve]'"
 
 
 @pytest.mark.parametrize(

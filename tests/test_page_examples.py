@@ -51,6 +51,7 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     translator = write_folder(folder / "runs" / "multi30k_de_en")
     write_folder(folder / "runs" / "demo")
+    write_folder(folder / "runs" / "own_text")
     write_language_folder(folder / "runs" / "multi30k_lm", load_saved_model(translator).tgt_subwords)
     (folder / "test.de").write_text("kara losu\nmiti\n", "utf-8")
     return folder

@@ -52,6 +52,33 @@ def test_links_into_the_code_lead_to_pages_of_it(modules):
         modules["build"].linked("[x](../nmt/none.py)", page, sources)
 
 
+def test_every_setting_and_option_has_an_anchor(modules):
+    from nmt.cli.front import load_command
+
+    page = modules["build"].settings_page()
+    entries = set(re.findall(r"^````\{confval\} (\S+)$", page, re.M))
+    assert {"seed", "data.src.lowercase", "model.encoder.embeddings.dropout", "training.batch_size"} <= entries
+    assert "### model.encoder" in page and "#### model.encoder.embeddings" in page
+    reference = (ROOT / "configs" / "reference.yaml").read_text("utf-8")
+    assert len(entries) == len(re.findall(r"^ *[a-z_]+: \S", reference, re.M))
+    commands = modules["build"].commands_page((ROOT / "docs" / "commands.md").read_text("utf-8"))
+    given = set(re.findall(r"^````\{option\} (.+)$", commands, re.M))
+    named = {part.split()[0] for names in given for part in names.split(", ")}
+    options = {name for param in load_command("translate").params for name in param.opts if name.startswith("--")}
+    assert options <= named and "[presets.md](presets.md)" in page
+
+
+def test_columns_of_figures_name_no_row(modules):
+    charts = modules["charts"]
+    ((asked, table),) = charts.tables_with_charts(
+        "| cell | ms | left | x |\n|---|---|---|---|\n| LSTM | 281 | 95 % | 1.1x |\n| GRU | 12 | - | 2x |\n\n"
+        "<!-- chart: x | Times -->\n"
+    )
+    pytest.importorskip("matplotlib", reason="charts need the extra [site]")
+    shown = re.sub("<[^>]*>", "", charts.drawn(asked, table).decode())
+    assert "LSTM" in shown and "281" not in shown and "95 %" not in shown
+
+
 TABLE = """| | tokens/s | of peak |
 |---|---|---|
 | `ours`, float32 | 3,061 | 71.5 % |

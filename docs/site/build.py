@@ -17,12 +17,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import charts
+import click
 import source_pages
 
 SITE = Path(__file__).resolve().parent
 sys.path.insert(0, str(SITE.parent))
 
 import tour  # noqa: E402 - lies beside
+
+from nmt.cli.entry import COMMANDS  # noqa: E402
+from nmt.cli.front import load_command  # noqa: E402
+from nmt.config import config_schema  # noqa: E402
+from nmt.config.complaints import describe, resolve  # noqa: E402
 
 ROOT = SITE.parents[1]
 OUT = ROOT / "build" / "site"
@@ -81,6 +87,78 @@ def with_charts(text: str, name: str, folder: Path) -> str:
     return text
 
 
+def settings_page() -> str:
+    """Every setting under its own anchor, such as `#confval-training.batch_size`, from the schema."""
+    schema = config_schema()
+    lines = [
+        "# Settings",
+        "",
+        "What a configuration may say, section by section. The same as one file to copy from: "
+        "[configs/reference.yaml](../configs/reference.yaml). On the command line `--set KEY=VALUE` changes one "
+        "setting. The names that other toolkits use are in [migration](migration.md).",
+        "",
+        "## Top level",
+        "",
+    ]
+    return "\n".join([*lines, *section_entries(schema, schema, "")]) + "\n"
+
+
+def section_entries(node: dict, schema: dict, prefix: str) -> list[str]:
+    """The entries of a section, and below them its own sections, each with a heading."""
+    lines, sections = [], []
+    for key, raw in node["properties"].items():
+        child = resolve(raw, schema)
+        path = prefix + key
+        if "properties" in child:
+            level = "#" * min(2 + path.count("."), 4)
+            sections += [f"{level} {path}", "", plain(child["description"]), ""]
+            sections += section_entries(child, schema, f"{path}.")
+            continue
+        default = "required" if key in node.get("required", []) else json.dumps(child.get("default"))
+        lines += [f"````{{confval}} {path}", f":type: {describe(child, schema)}", f":default: `{default}`", ""]
+        lines += [plain(child["description"]), "````", ""]
+    return lines + sections
+
+
+def plain(text: str) -> str:
+    """A text in which nothing is a mark of Markdown, and pages that it names are links."""
+    return re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](\1)", re.sub(r"([*_<>\[\]])", r"\\\1", text))
+
+
+def commands_page(page: str) -> str:
+    """The page of commands, with an anchor for each option, such as `#cmdoption-nmt-train-seed`.
+
+    Args:
+        page: docs/commands.md, whose beginning is kept.
+    """
+    lines = [page.split("\n## ")[0], ""]
+    for name in COMMANDS:
+        program, command = f"nmt-{name}", load_command(name)
+        context = click.Context(command, info_name=program, help_option_names=["-h", "--help"])
+        lines += [
+            f"## {program}",
+            "",
+            "```text",
+            " ".join([program, *command.collect_usage_pieces(context)]),
+            "```",
+            "",
+        ]
+        for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")):
+            if paragraph.startswith("\b\n"):
+                first, _, rest = paragraph.removeprefix("\b\n").partition("\n")
+                shown = inspect.cleandoc(rest) if first.endswith(":") else f"{first}\n{rest}"
+                lines += [*([first, ""] if first.endswith(":") else []), "```text", shown, "```", ""]
+            else:
+                lines += [plain(" ".join(paragraph.split())), ""]
+        lines += [f"```{{program}} {program}", "```", ""]
+        for parameter in command.get_params(context):
+            record = parameter.get_help_record(context)
+            if isinstance(parameter, click.Option) and record is not None:
+                names = [one.strip() for one in re.split(r", | / ", record[0])]
+                lines += [f"````{{option}} {', '.join(names)}", "", plain(record[1]), "````", ""]
+    return "\n".join(lines) + "\n"
+
+
 def reference_page(package: str, title: str) -> str:
     """All public names of a package, for autodoc."""
     module = importlib.import_module(package)
@@ -103,8 +181,12 @@ def write_texts(text: Path) -> None:
             copy = text / page.relative_to(ROOT)
             content = linked(page.read_text("utf-8"), page, sources)
             copy.write_text(with_charts(content, page.name, text / "docs" / "pictures" / "charts"), "utf-8")
-    settings = (ROOT / "configs" / "reference.yaml").read_text("utf-8")
-    (text / "docs" / "settings.md").write_text(f"# Settings\n\n```yaml\n{settings}```\n", "utf-8")
+    for name, content in (
+        ("settings", settings_page()),
+        ("commands", commands_page((ROOT / "docs" / "commands.md").read_text("utf-8"))),
+    ):
+        page = ROOT / "docs" / f"{name}.md"
+        (text / "docs" / page.name).write_text(linked(content, page, sources), "utf-8")
     for package, title in REFERENCES.items():
         (text / "docs" / f"python-{package.replace('.', '-')}.md").write_text(reference_page(package, title), "utf-8")
     (text / source_pages.LIST_NAME).write_text(json.dumps(sorted(sources)), "utf-8")
@@ -124,7 +206,7 @@ def main() -> None:
     try:
         from sphinx.cmd.build import main as sphinx
     except ImportError:
-        sys.exit("build.py: Sphinx must be installed, it is not; pip install 'recurrent-nmt[site]'")
+        sys.exit("build.py: Sphinx must be installed, it is not; pip install -e '.[site]'")
     sys.path.insert(0, str(SITE))
     common = ["-W", "--keep-going", "-q", "-c", str(SITE), "-d", str(options.output / "cache"), str(text)]
     status = sphinx(["-b", "html", *common, str(options.output / "html")])

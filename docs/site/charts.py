@@ -1,7 +1,7 @@
 """Charts beside the tables of documents, drawn from the tables themselves, so that the two cannot differ.
 
-A line `<!-- chart: COLUMN; COLUMN | title -->` below a table asks for horizontal bars of these columns; what stands in
-the columns before the first of them names the rows. Cells without a number have no bar.
+A line `<!-- chart: COLUMN; COLUMN | title -->` below a table asks for horizontal bars of these columns; the columns of
+words before the first of them name the rows. Cells without a number have no bar.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ def number(cell: str) -> float | None:
     return float(found[0].replace(",", "")) if found else None
 
 
+def is_figure(cell: str) -> bool:
+    """Whether a cell holds a figure, or nothing: it names no row."""
+    return number(cell) is not None or cell in ("", "-")
+
+
 def drawn(asked: re.Match[str], table: list[list[str]]) -> bytes:
     """The chart as SVG. Raises ValueError where a column is none of the table's."""
     import matplotlib
@@ -44,7 +49,8 @@ def drawn(asked: re.Match[str], table: list[list[str]]) -> bytes:
     if missing := [name for name in columns if name not in header]:
         raise ValueError(f"{asked[0]}: must name columns of the table, got {missing[0]}; it has {', '.join(header)}")
     places = [header.index(name) for name in columns]
-    names = [" · ".join(plain(cell) for cell in row[: min(places)]) for row in rows]
+    naming = [place for place in range(min(places)) if not all(is_figure(row[place]) for row in rows)]
+    names = [" · ".join(plain(row[place]) for place in naming) for row in rows]
     figure = Figure(figsize=(7.5, 0.9 + 0.22 * len(rows) * max(1, len(columns))), layout="constrained")
     axes = figure.subplots()
     height = 0.8 / len(columns)

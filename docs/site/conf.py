@@ -22,6 +22,8 @@ myst_enable_extensions = ["dollarmath"]
 nb_execution_mode = "off"
 # Texts of commands are of no language that could be coloured.
 highlight_language = "text"
+# Two hyphens are those of an option.
+smartquotes = False
 
 # A name between single backticks in a docstring is code.
 default_role = "code"

@@ -6,27 +6,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from nmt.config.foreign_names import ours
 from nmt.config.section import MOST
 
 Path = tuple[str | int, ...]
-
-# Names from other toolkits, and the corresponding settings here.
-_ELSEWHERE = {
-    "trg": "tgt",
-    "testing": "decoding",
-    "random_seed": "seed",
-    "beam_alpha": "decoding.length_penalty",
-    "alpha": "decoding.length_penalty",
-    "tied_softmax": "model.tied_embeddings: softmax",
-    "tokenizer_cfg": "data.subwords",
-    "tokenizer_type": "data.subwords",
-    "level": "data.subwords.type",
-    "model_type": "data.subwords.type",
-    "voc_limit": "data.subwords.vocab_size",
-    "lstm_forget_gate": "model.forget_bias",
-    "eval_metric": "training.early_stopping_metric",
-    "max_output_length": "decoding.max_length_ratio",
-}
 
 
 def complain(error: ValidationError, schema: dict[str, Any]) -> tuple[Path, str]:
@@ -88,15 +71,16 @@ def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
     line = f"{dotted(path)} is not a setting"
     key = str(path[-1])
     known = list(lookup(schema, path[:-1]).get("properties", {}))
-    if key in _ELSEWHERE:
-        return f"{line}; did you mean {_ELSEWHERE[key]}?"
-    close = get_close_matches(key.lower(), known, n=1, cutoff=0.6)
-    if close:
-        return f"{line}; did you mean {close[0]}?"
-    places = [dotted(place) for place in _places(key, schema, schema, ())]
-    if places:
-        return f"{line}; did you mean {' or '.join(places)}?"
+    meant = ours(key, str(path[0]) if len(path) > 1 else "") or " or ".join(places_of(key, schema))
+    meant = meant or next(iter(get_close_matches(key.lower(), known, n=1, cutoff=0.6)), "")
+    if meant:
+        return f"{line}; did you mean {meant}?"
     return f"{line}; known here: {', '.join(known)}" if known else line
+
+
+def places_of(key: str, schema: dict[str, Any]) -> list[str]:
+    """Return every setting of this name, by its path: `training.batch_size` and `decoding.batch_size`."""
+    return [dotted(place) for place in _places(key, schema, schema, ())]
 
 
 def _places(key: str, node: dict[str, Any], schema: dict[str, Any], path: Path) -> list[Path]:

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from nmt.data.corpora.sources import sources_of
 from nmt.doctor.findings import Finding, Findings, found
 from nmt.doctor.repeats import Duplicates, Overlap
-from nmt.doctor.texts import Block, Text
+from nmt.doctor.texts import FILTERS, Block, Text
 from nmt.doctor.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.system.notices import Show, tell_nobody
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.config.data_section import FilterConfig
     from nmt.data.corpora.corpus import Side
 
 PAIRS_AT_START = 1_000_000
@@ -84,7 +85,8 @@ def _examine(
             show(f"data: {before + train.total:,} training lines looked at, {rate:,.0f}/s")
         before += train.total
         result.complete &= most is None or train.total < most
-        result.findings += [*train.findings(), *found([duplicates.finding(train)])]
+        of_train = [*train.findings(), *found([duplicates.finding(train)])]
+        result.findings += [one for one in of_train if not _is_left_out(one.name, data.filter)]
         met += overlap.findings(train)
     for text in held_out.values():
         result.findings += text.findings()
@@ -100,6 +102,11 @@ def _examine(
         result.findings += _subwords(make, trains, sample, list(held_out.values()), kept, config)
     result.seconds = time.monotonic() - began
     return result
+
+
+def _is_left_out(name: str, rules: FilterConfig) -> bool:
+    """Return whether a rule that is on leaves out of training whatever a finding of this name is about."""
+    return bool(getattr(rules, FILTERS.get(name, name), False))
 
 
 class _Sample:

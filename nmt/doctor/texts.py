@@ -37,7 +37,8 @@ _TEXTS = {
 }
 """The text for each fault, and advice in addition to dropping the lines."""
 _FILTERED = ("encoding", "control", "markup", "script", "same", "ratio")
-_FILTERS = {"ratio": "max_length_ratio"}
+FILTERS = {"ratio": "max_length_ratio"}
+"""The rule of data.filter for a fault, where it has another name."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Text:
                 continue
             what, advice = _TEXTS[name]
             if name in _FILTERED:
-                setting = f"data.filter.{_FILTERS.get(name, name)} leaves them out of training"
+                setting = f"data.filter.{FILTERS.get(name, name)} leaves them out of training"
                 advice = f"{advice}; {setting}" if advice else setting
             where, unit = (self.where, "pairs") if name in ("same", "ratio") else (self.files[side], "lines")
             found.append(tally.finding(name, where, self.total, what, advice=advice, unit=unit))

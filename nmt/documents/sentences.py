@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from nmt.errors import NMTError
+from nmt.system.extras import how_to_install
 
 Splitter = Callable[[str], list[str]]
 """Splits a text into sentences, including white space: together they are the text."""
@@ -58,7 +59,7 @@ def sentence_splitter(language: str) -> Splitter:
         from sentencex import segment
     except ImportError:
         raise NMTError(
-            "sentences: must be found by the library sentencex, got none; pip install 'recurrent-nmt[serve]', or take "
+            f"sentences: must be found by the library sentencex, got none; {how_to_install('documents')}, or take "
             "each line as a sentence"
         ) from None
     code = language.replace("_", "-").split("-")[0].lower()

@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.errors import ConfigError
 from nmt.exporting.page import check_exported, save_export, weights_of
+from nmt.system.extras import how_to_install
 
 if TYPE_CHECKING:
     from nmt.exporting.onnx_graph import Graph
@@ -35,7 +36,7 @@ def save_onnx(out: Path, saved: SavedModel) -> None:
         from nmt.exporting.onnx_graph import Graph
     except ImportError:
         raise ConfigError(
-            "nmt-export: must have the package onnx for --to onnx, got none; pip install 'recurrent-nmt[onnx]'"
+            f"nmt-export: must have the package onnx for --to onnx, got none; {how_to_install('onnx')}"
         ) from None
     writer = _Writer(saved.config.model.to_dict(), weights_of(saved))
     encoder, decoder = Graph("encoder"), Graph("decoder")

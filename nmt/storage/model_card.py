@@ -61,7 +61,8 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
         f"# {config.name}",
         _purpose(saved),
         facts,
-        f"## Use\n\n```bash\npip install recurrent-nmt=={nmt.__version__}\n{_command(saved)} {shown(bundle.name)}\n```",
+        f"## Use\n\nWith nmt {nmt.__version__} (`pip install .` in its checkout):\n\n"
+        f"```bash\n{_command(saved)} {shown(bundle.name)}\n```",
         f"## Scores\n\n{rows}",
         "The checkpoint was chosen by these scores; on a text by which nothing was chosen they are lower.",
         f"## Training\n\n```json\n{_settings(saved)}\n```",

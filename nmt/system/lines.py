@@ -26,6 +26,7 @@ from threading import Condition, Thread
 from typing import Any, BinaryIO, Generic, TypeVar, cast
 
 from nmt.errors import DataError, PathError
+from nmt.system.extras import how_to_install
 from nmt.system.files import explain
 from nmt.system.paths import exists, is_file, is_folder, kind, named, shown, text_hint
 
@@ -152,7 +153,7 @@ def _opened(path: Path) -> BinaryIO:
         else:
             from backports import zstd
     except ImportError:
-        raise DataError(f"{path}: needs the extra [zstd] to be read; pip install 'recurrent-nmt[zstd]'") from None
+        raise DataError(f"{path}: needs the extra [zstd] to be read; {how_to_install('zstd')}") from None
     unpacking = _Unpacked(cast(BinaryIO, zstd.open(path)), zstd.ZstdError)
     return cast(BinaryIO, io.BufferedReader(unpacking, _BLOCK_BYTES))
 

@@ -13,8 +13,6 @@ from typing import TextIO
 _RED, _YELLOW, _GREEN = "\x1b[1;31m", "\x1b[33m", "\x1b[32m"
 _PLAIN = "\x1b[0m"
 _ERROR, _WARNING = "Error:", "warning:"
-QUIET = "nmt.quiet"
-"""The key of `click.Context.meta` that is true with --quiet."""
 BEST = "  *"
 """Ending of the line of a validation that is the best so far."""
 

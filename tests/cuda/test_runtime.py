@@ -53,5 +53,5 @@ def test_what_a_gpu_lacks(monkeypatch, gpu, message):
 def test_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     runtime._import_cupy.cache_clear()
-    with pytest.raises(DeviceError, match=r"pip install 'recurrent-nmt\[cuda\]', or use --device cpu"):
+    with pytest.raises(DeviceError, match=r"pip install -e '.\[cuda\]', or use --device cpu"):
         runtime.CupyRuntime()

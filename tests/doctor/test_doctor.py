@@ -224,3 +224,12 @@ def test_near_ignores_case_punctuation_and_spaces_of_short_lines_too():
     assert index.find(["Guten Tag!"])[0].likeness == Likeness.EXACT
     np.testing.assert_array_equal(index.likeness, [Likeness.EXACT, Likeness.NONE, Likeness.NONE])
     assert OverlapIndex([]).find(["anything"]) == []
+
+
+def test_what_a_rule_leaves_out_of_training_is_no_warning(corpus):
+    folder, src, tgt = corpus
+    held_out = (folder / "dev.de").read_text().splitlines(), (folder / "dev.en").read_text().splitlines()
+    write(folder, "train", [*src, "same", src[0], held_out[0][0]], [*tgt, "same", tgt[0], held_out[1][0]])
+    assert {"same", "duplicates", "overlap"} <= names(examine(config(folder)))
+    for name, rule in (("same", True), ("duplicates", True), ("overlap", "near")):
+        assert names(examine(config(folder, filter={name: rule}))) == names(examine(config(folder))) - {name}

@@ -43,5 +43,5 @@ def test_without_the_library_a_line_says_what_to_install(
     make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(ConfigError, match=r"pip install .recurrent-nmt\[tensorboard\]"):
+    with pytest.raises(ConfigError, match=r"pip install -e '.\[tensorboard\]'"):
         make_trainer(tensorboard=True).run()

@@ -30,7 +30,7 @@ try:
     HAS_MPI = MPIEXEC.exists()
 except importlib.metadata.PackageNotFoundError:
     HAS_MPI = False
-needs_mpi = pytest.mark.skipif(not HAS_MPI, reason="needs mpi4py and mpiexec: pip install 'recurrent-nmt[mpi]'")
+needs_mpi = pytest.mark.skipif(not HAS_MPI, reason="needs mpi4py and mpiexec: pip install -e '.[mpi]'")
 
 
 # ------------------------------------------------------------------ what needs no MPI

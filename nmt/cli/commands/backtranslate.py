@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from nmt.cli.options.command import (
+    QUIET,
     Command,
     compute_dtype_option,
     device_option,
@@ -17,7 +18,6 @@ from nmt.cli.options.command import (
 )
 from nmt.cli.options.path_types import InputPath, OutputPrefix
 from nmt.cli.options.search_options import search_option, search_options, words_of
-from nmt.system.terminal import QUIET
 
 _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 
@@ -39,10 +39,10 @@ _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 @search_option("beam_size")
 @search_option("batch_size")
 @click.option("--checkpoint", metavar="NAME", show_default="best", help="Checkpoint to load.")
-@quiet_option()
 @threads_option()
 @device_option()
 @compute_dtype_option()
+@quiet_option()
 @version_option()
 def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: Any) -> None:
     """Translate TEXT with the model in MODEL_DIR into training pairs: PREFIX.SRC and PREFIX.TGT, named by the model's

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.options.command import Command, quiet_option, running_options
+from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
@@ -100,7 +100,6 @@ class MetricNames(click.ParamType):
 )
 @language_model_options()
 @beam_options()
-@quiet_option()
 @running_options()
 def evaluate(
     model_dir: str | None,

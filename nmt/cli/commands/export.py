@@ -29,7 +29,7 @@ def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> No
     --model=joint.spm.
 
     --to onnx writes encoder.onnx (a batch of sources), decoder.onnx (one step of the decoder) and run_onnx.py, one page
-    of code that translates with them in ONNX Runtime. It needs the package onnx: pip install 'recurrent-nmt[onnx]'.
+    of code that translates with them in ONNX Runtime. It needs the extra [onnx].
 
     \b
     Examples:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.formats import FORMATS, finite, output_of
-from nmt.cli.options.command import Command, quiet_option, running_options
+from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import beam_options, kind_of, search_options, tell_unused
 from nmt.search_settings import Place, usable
@@ -52,7 +52,6 @@ _CHUNK_BATCHES = 8
 @search_options({*usable(Place.LANGUAGE_MODEL)} - {"sampling"})
 @click.option("--sampling/--no-sampling", default=True, help="Sample lines, or search for the most probable ones.")
 @beam_options()
-@quiet_option()
 @running_options()
 def generate(model_dir: str, source: str | None, **options: Any) -> None:
     """Generate lines with the language model in MODEL_DIR (written by nmt-train with task: lm).

@@ -19,8 +19,8 @@ from nmt.cli.options.command import (
 from nmt.cli.options.path_types import InputPath
 
 
-@click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=InputPath())
+@click.command(cls=Command, context_settings={"show_default": True, "auto_envvar_prefix": "NMT_SERVE"})
+@click.argument("models", metavar="MODEL...", nargs=-1, required=True, type=InputPath(), envvar="NMT_SERVE_MODELS")
 @click.option("--host", default="127.0.0.1", help="Address to listen on; 0.0.0.0 for the whole network.")
 @click.option("--port", type=click.IntRange(0, 65535), default=5000, help="Port to listen on; 0 for any free one.")
 @threads_option()
@@ -86,6 +86,9 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     The web page is at http://HOST:PORT/ and the API at /docs: LibreTranslate's, DeepL's version 2, and the routes of
     OPUS-CAT and OpenNMT-py. /health, /ready and /metrics are for the operator. Logs are JSON lines on stderr.
 
+    Each option can also be set by an environment variable, such as NMT_SERVE_PORT for --port, and MODELs by
+    NMT_SERVE_MODELS; flags take 1 or 0, and several values are separated by spaces. The command line takes precedence.
+
     docs/serving.md explains how to run it in production.
 
     \b
@@ -93,19 +96,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
         nmt-serve runs/de-en
         nmt-serve de-en.nmt en-de.nmt --compute-dtype int8 --port 8080 --keys keys.txt
     """
-    from nmt.errors import NMTError
-
-    try:
-        import langcodes  # noqa: F401 - check that the whole extra is installed
-        import prometheus_client  # noqa: F401
-        import python_multipart  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise NMTError(
-            f"nmt-serve: must have the libraries of the extra [serve], got no {error.name}; "
-            "pip install 'recurrent-nmt[serve]'"
-        ) from None
+    _check_libraries()
     from nmt.rnn.cores import usable_threads
     from nmt.serve.server import serve as run
     from nmt.serve.settings import Limits, ServerSettings
@@ -137,3 +128,20 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
             keys=options["keys"],
         )
     )
+
+
+def _check_libraries() -> None:
+    """Raise NMTError if a library of the extra is not installed."""
+    from nmt.errors import NMTError
+    from nmt.system.extras import how_to_install
+
+    try:
+        import langcodes  # noqa: F401 - check that the whole extra is installed
+        import prometheus_client  # noqa: F401
+        import python_multipart  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise NMTError(
+            f"nmt-serve: must have the libraries of the extra [serve], got no {error.name}; " + how_to_install("serve")
+        ) from None

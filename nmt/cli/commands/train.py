@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.options.command import Command, Setting, WholeSetting, device_option, threads_option, version_option
+from nmt.cli.options.command import (
+    Command,
+    Setting,
+    WholeSetting,
+    device_option,
+    quiet_option,
+    threads_option,
+    version_option,
+)
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 
 if TYPE_CHECKING:
@@ -109,6 +117,7 @@ if TYPE_CHECKING:
     help="Train 2 N updates (N: 5) in a temporary folder, with and without a break; exit code 1 if any bit differs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
+@quiet_option()
 @version_option()
 def train(
     inputs: tuple[str, ...],

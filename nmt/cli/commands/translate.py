@@ -13,7 +13,7 @@ from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.corpora import Shard, is_corpus
 from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line
 from nmt.cli.lines.phrases import phrase_pairs, phrases
-from nmt.cli.options.command import Command, quiet_option, running_options
+from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
 from nmt.cli.options.search_options import (
     beam_options,
@@ -115,7 +115,6 @@ _CHUNK_BATCHES = 32
 )
 @language_model_options()
 @click.option("--resume", is_flag=True, help="Write the output file as lines finish, and continue a partial one.")
-@quiet_option()
 @running_options()
 def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Translate INPUT, one sentence per line, with the model in MODEL_DIR: a folder written by nmt-train, or a file

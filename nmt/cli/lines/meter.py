@@ -11,13 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-import click
 from tqdm import tqdm
 
 from nmt.cli.lines.streams import tell
 from nmt.errors import NMTError
 from nmt.system.lines import STDIN, count_lines
-from nmt.system.terminal import QUIET, is_live, live
+from nmt.system.terminal import is_live, live
 
 _LIVE_SECONDS = 0.2
 _LINE_SECONDS = 30.0
@@ -84,7 +83,6 @@ class Meter(tqdm):
     ) -> None:
         shows = is_live(sys.stderr)
         seconds = _LIVE_SECONDS if shows else _LINE_SECONDS
-        context = click.get_current_context(silent=True)
         self._source, self._shown_from = source, time.monotonic() + seconds
         super().__init__(
             desc=done,
@@ -97,7 +95,6 @@ class Meter(tqdm):
             mininterval=seconds,
             delay=seconds,
             miniters=1,
-            disable=context is not None and context.meta.get(QUIET, False),
         )
 
     def add(self, count: int) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import click
 
 from nmt.errors import DataError
+from nmt.overriding import override
 from nmt.system.files import explain, remedy, replacing
 from nmt.system.lines import STDIN, Lines, source_name
 from nmt.system.notices import Notices
@@ -20,6 +22,8 @@ from nmt.system.terminal import coloured
 
 STDOUT = "-"
 STDOUT_NAME = "standard output"
+_LOUD = ("warning:", "Error:")
+"""Beginnings of messages that --quiet does not silence."""
 
 Record = tuple[str, dict[str, str]]
 """A line of the input, and the lines of other files at the same position, by file name."""
@@ -87,6 +91,44 @@ def say(text: str) -> None:
     """Write a result, one line or several, to standard output. Raises DataError."""
     with output_lines(STDOUT) as writer:
         writer.write(text)
+
+
+@contextlib.contextmanager
+def quietly(is_quiet: bool) -> Iterator[None]:
+    """Write nothing but warnings and errors to standard error within the block, if `is_quiet`."""
+    former, sys.stderr = sys.stderr, WarningsOnly(sys.stderr) if is_quiet else sys.stderr
+    try:
+        yield
+    finally:
+        sys.stderr = former
+
+
+class WarningsOnly(io.TextIOBase):
+    """A text stream that passes on warnings and errors, and is no terminal, so that no live line is written to it.
+
+    Args:
+        stream: The stream that it writes to.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @override
+    def write(self, text: str) -> int:
+        """Write the text if it is a warning or an error; otherwise discard it."""
+        if text.startswith(_LOUD):
+            self._stream.write(text)
+        return len(text)
+
+    @override
+    def flush(self) -> None:
+        """Flush the stream."""
+        self._stream.flush()
+
+    @override
+    def fileno(self) -> int:
+        """Return the number of the stream's file."""
+        return self._stream.fileno()
 
 
 def tell(text: str, end: str = "\n") -> None:

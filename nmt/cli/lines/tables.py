@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 from nmt.batch import Rows
 from nmt.cli.lines.streams import write_errors
 from nmt.errors import DataError, DeviceError
+from nmt.system.extras import how_to_install
 from nmt.system.files import explain, replacing
 from nmt.system.lines import MAX_LINE_BYTES, read_lines
 
@@ -221,7 +222,7 @@ def _parquet(path: Path) -> Any:
         import pyarrow.parquet
     except ImportError:
         raise DeviceError(
-            f"{path}: must be read by the package pyarrow, got none; pip install 'recurrent-nmt[parquet]'"
+            f"{path}: must be read by the package pyarrow, got none; {how_to_install('parquet')}"
         ) from None
     try:
         return pyarrow.parquet.ParquetFile(path)

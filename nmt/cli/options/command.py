@@ -13,9 +13,12 @@ from typing import IO, Any
 import click
 
 from nmt.cli.entry import end_by_signals
+from nmt.cli.options.foreign_options import advice, resolved
 from nmt.errors import NMTError
 from nmt.system.compile_notice import telling_of_compilation
-from nmt.system.terminal import QUIET
+
+QUIET = "nmt.quiet"
+"""The key of a click context's `meta` that is true with --quiet."""
 
 
 class Command(click.Command):
@@ -34,10 +37,18 @@ class Command(click.Command):
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; reject a single-value option given twice, whose first value would be silently
-        ignored."""
+        """Parse the arguments, in which options may have names of other toolkits; reject a single-value option given
+        twice, whose first value would be silently ignored."""
         if not ctx.resilient_parsing:
-            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            known = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
+            args = resolved(args, known)
+            try:
+                _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            except click.NoSuchOption as error:
+                meant = advice(error.option_name, self, known)
+                if meant is None:
+                    raise
+                raise click.UsageError(f"No such option {error.option_name!r}; did you mean {meant}?", ctx) from None
             for param in order:
                 once = isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count)
                 if once and order.count(param) > 1:
@@ -53,11 +64,11 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, with signals and errors handled."""
-        from nmt.cli.lines.streams import tell
+        from nmt.cli.lines.streams import quietly, tell
 
         former = end_by_signals()
         try:
-            with _one_line(), telling_of_compilation(tell, self._functions):
+            with _one_line(), quietly(ctx.meta.get(QUIET, False)), telling_of_compilation(tell, self._functions):
                 return super().invoke(ctx)
         finally:
             for number, handler in former.items():
@@ -212,6 +223,7 @@ def version_option() -> Callable[[Any], Any]:
         "--version",
         is_flag=True,
         expose_value=False,
+        allow_from_autoenv=False,
         is_eager=True,
         callback=show,
         help="Show the version and exit.",
@@ -219,12 +231,19 @@ def version_option() -> Callable[[Any], Any]:
 
 
 def quiet_option() -> Callable[[Any], Any]:
-    """Return the `--quiet` option of commands that show their progress."""
+    """Return the `--quiet` option of commands that show progress; `Command` obeys it."""
 
-    def note(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    def remember(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.meta[QUIET] = value
 
-    return click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=note, help="Show no progress.")
+    return click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        expose_value=False,
+        callback=remember,
+        help="Show warnings and errors only, no progress.",
+    )
 
 
 def threads_option() -> Callable[[Any], Any]:
@@ -258,8 +277,17 @@ def compute_dtype_option() -> Callable[[Any], Any]:
 
 
 def running_options() -> Callable[[Any], Any]:
-    """Return the options of all commands that run a model: number format, threads, device, cells, and `--version`."""
-    return together(compute_dtype_option(), threads_option(), device_option(), cells_option(), version_option())
+    """Return the options of all commands that run a model: number format, threads, device, cells, `--quiet` and
+    `--version`."""
+    options = (
+        compute_dtype_option(),
+        threads_option(),
+        device_option(),
+        cells_option(),
+        quiet_option(),
+        version_option(),
+    )
+    return together(*options)
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from nmt.errors import DataError
+from nmt.system.extras import how_to_install
 from nmt.system.files import explain
 from nmt.system.lines import PACKED, read_lines, text_file, without_packing
 
@@ -199,7 +200,7 @@ class Part:
             import pyarrow.parquet
         except ImportError:
             raise DataError(
-                f"{self.files[0]}: needs the extra [parquet] to be read; pip install 'recurrent-nmt[parquet]'"
+                f"{self.files[0]}: needs the extra [parquet] to be read; {how_to_install('parquet')}"
             ) from None
         try:
             with pyarrow.parquet.ParquetFile(self.files[0]) as table:

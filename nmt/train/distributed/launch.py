@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from nmt.errors import DeviceError
 from nmt.system.compile_notice import stop_telling
+from nmt.system.extras import how_to_install
 from nmt.train.distributed.ranks import Ranks
 
 _LAUNCHED = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -34,7 +35,7 @@ def join_ranks() -> Ranks:
     except (ImportError, RuntimeError) as error:
         raise DeviceError(
             f"mpiexec: {size} ranks must have the package mpi4py and its MPI library, got "
-            f"{str(error).splitlines()[0]}; pip install 'recurrent-nmt[mpi]', or start nmt-train without it"
+            f"{str(error).splitlines()[0]}; {how_to_install('mpi')}, or start nmt-train without it"
         ) from error
     ranks = MPIRanks()
     if ranks.rank:

@@ -17,6 +17,7 @@ from mpi4py import MPI
 from nmt.errors import DeviceError, NMTError
 from nmt.overriding import override
 from nmt.rnn.cores import granted_cores
+from nmt.system.extras import how_to_install
 from nmt.train.distributed.guard import Guard
 from nmt.train.distributed.interrupt import Interrupted
 from nmt.train.distributed.ranks import Ranks
@@ -37,7 +38,7 @@ class MPIRanks(Ranks):
         if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
             raise DeviceError(
                 "mpiexec: the MPI library must let threads take turns (MPI_THREAD_SERIALIZED), got one that does not; "
-                "build it with threads, or use the mpich of pip install 'recurrent-nmt[mpi]'"
+                f"build it with threads, or use MPICH: {how_to_install('mpi')}"
             )
         self._world = MPI.COMM_WORLD
         self.rank, self.size = self._world.Get_rank(), self._world.Get_size()

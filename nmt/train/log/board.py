@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import ConfigError
+from nmt.system.extras import how_to_install
 
 FOLDER_NAME = "tensorboard"
 _KINDS = ("train", "validation", "test")
@@ -28,7 +29,7 @@ class Board:
         except ImportError:
             raise ConfigError(
                 "training.tensorboard: must be false without the library that writes its files, got true; "
-                "pip install 'recurrent-nmt[tensorboard]'"
+                + how_to_install("tensorboard")
             ) from None
         self._writer: Any = SummaryWriter(str(folder / FOLDER_NAME), write_to_disk=True)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.errors import DeviceError, ShapeError
+from nmt.system.extras import how_to_install
 
 __all__ = ["WORKSPACE", "Blas", "GemmLayout", "gemm_layout", "load_library"]
 
@@ -135,4 +136,4 @@ def load_library() -> Any:
     try:
         return ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
     except DynamicLibNotFoundError as error:
-        raise DeviceError("cuda: cuBLAS must be installed, it is not; pip install 'recurrent-nmt[cuda]'") from error
+        raise DeviceError(f"cuda: cuBLAS must be installed, it is not; {how_to_install('cuda')}") from error

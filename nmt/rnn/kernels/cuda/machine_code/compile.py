@@ -23,6 +23,7 @@ from nmt.errors import DeviceError
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.machine_code.store import Record, store
 from nmt.system.compile_notice import making_code, note_found
+from nmt.system.extras import how_to_install
 
 __all__ = ["CompiledKernel", "Resources", "compile_kernel", "to_ptx"]
 
@@ -104,7 +105,7 @@ def _numba_cuda() -> ModuleType:
         metadata.version("numba-cuda")
     except (ImportError, metadata.PackageNotFoundError) as error:
         raise DeviceError(
-            "CUDA compiler: the package numba-cuda must be installed, it is not; pip install 'recurrent-nmt[cuda]'"
+            f"CUDA compiler: the package numba-cuda must be installed, it is not; {how_to_install('cuda')}"
         ) from error
     return cuda
 

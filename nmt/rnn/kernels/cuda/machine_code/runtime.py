@@ -14,6 +14,7 @@ from nmt.rnn.kernels.cuda.blas import WORKSPACE, Blas, load_library
 from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_size
 from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
+from nmt.system.extras import how_to_install
 
 __all__ = ["CupyRuntime"]
 
@@ -182,7 +183,7 @@ def _import_cupy() -> Any:
     except ImportError as error:
         raise DeviceError(
             f"cuda: the packages cupy and numba-cuda must be installed, got {_one_line(error)}; "
-            "pip install 'recurrent-nmt[cuda]', or use --device cpu"
+            f"{how_to_install('cuda')}, or use --device cpu"
         ) from error
     return cupy
 

@@ -1,0 +1,188 @@
+"""What users of other toolkits write: each name leads to the setting or option that means it here."""
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from nmt.cli.front import load_command
+from nmt.cli.options.foreign_options import _ARGUMENTS, _HINTS, ALIASES
+from nmt.config import config_schema, load_config
+from nmt.config.foreign_names import FOREIGN, ours
+from nmt.errors import ConfigError
+
+MINIMAL = """\
+model_dir: runs/x
+data: {train: a, dev: b, src: {lang: de}, tgt: {lang: en}}
+"""
+
+
+def paths(node, schema, prefix=""):
+    for key, child in node.get("properties", {}).items():
+        yield prefix + key
+        for part in [child, *child.get("anyOf", []), *child.get("allOf", [])]:
+            if "$ref" in part:
+                part = schema["$defs"][part["$ref"].rsplit("/", 1)[-1]]
+            yield from paths(part, schema, f"{prefix}{key}.")
+
+
+def test_every_name_leads_to_settings_that_exist():
+    schema = config_schema()
+    known = set(paths(schema, schema))
+    for name, meant in FOREIGN.items():
+        for path in re.split(r" or | and ", meant):
+            assert path.partition(":")[0] in known or (name, path) == ("trg", "tgt"), name
+
+
+def test_no_name_is_listed_twice():
+    from nmt.config.foreign_names import _NAMES
+
+    listed = [name for names in _NAMES.values() for name in names.split()]
+    assert len(listed) == len(set(listed)) > 200
+
+
+SETTINGS = [
+    ("training.lr=0.1", "training.learning_rate"),
+    ("training.optim=adam", "training.optimizer"),
+    ("training.warmup_steps=4000", "training.learning_rate_warmup"),
+    ("training.warmup-updates=4000", "training.learning_rate_warmup"),
+    ("training.max_steps=100", "training.updates"),
+    ("train_steps=100", "training.updates"),
+    ("valid_steps=100", "training.validation_freq"),
+    ("training.valid-freq=100", "training.validation_freq"),
+    ("training.save-interval=1", "training.validation_freq"),
+    ("training.save_checkpoint_steps=100", "training.validation_freq"),
+    ("training.max_tokens=4096", "training.batch_size"),
+    ("training.mini-batch=64", "training.batch_size"),
+    ("training.per_device_train_batch_size=8", "training.batch_size"),
+    ("accum_count=2", "training.batch_multiplier"),
+    ("training.gradient_accumulation_steps=2", "training.batch_multiplier"),
+    ("training.update_freq=2", "training.batch_multiplier"),
+    ("training.max_grad_norm=1", "training.clip_grad_norm"),
+    ("training.clip-norm=1", "training.clip_grad_norm"),
+    ("training.label-smoothing=0.1", "label_smoothing"),
+    ("label_smoothing_factor=0.1", "training.label_smoothing"),
+    ("training.dropout=0.1", "model.encoder.embeddings.dropout or model.encoder.dropout or model.decoder"),
+    ("model.rnn_size=512", "model.encoder.hidden_size or model.decoder.hidden_size"),
+    ("model.hidden_dim=512", "model.encoder.hidden_size or model.decoder.hidden_size"),
+    ("model.dim-rnn=512", "model.encoder.hidden_size or model.decoder.hidden_size"),
+    ("model.word_vec_size=512", "model.encoder.embeddings.embedding_dim or model.decoder.embeddings.embedding_dim"),
+    ("model.layers=2", "model.encoder.num_layers or model.decoder.num_layers"),
+    ("model.encoder.layers=2", "model.encoder.num_layers or model.decoder.num_layers"),
+    ("model.dropout-rnn=0.2", "model.encoder.dropout or model.decoder.dropout"),
+    ("patience=5", "training.early_stopping_patience"),
+    ("early-stopping=5", "training.early_stopping_patience"),
+    ("decoding.num_beams=5", "decoding.beam_size"),
+    ("decoding.beam=5", "decoding.beam_size"),
+    ("decoding.lenpen=0.6", "decoding.length_penalty"),
+    ("decoding.normalize=0.6", "decoding.length_penalty"),
+    ("decoding.nbest=5", "decoding.n_best"),
+    ("decoding.num_return_sequences=5", "decoding.n_best"),
+    ("decoding.temperature=0.7", "decoding.sampling_temperature"),
+    ("decoding.top_k=10", "decoding.sampling_topk"),
+    ("decoding.top_p=0.9", "decoding.sampling_topp"),
+    ("decoding.max_length=100", "decoding.max_length_ratio"),
+    ("training.max_length=100", "data.src.max_length or data.tgt.max_length"),
+    ("fp16=true", "compute_dtype"),
+    ("training.wandb=true", "training.tensorboard"),
+    ("training.seed=1", "seed"),
+    ("training.keep_last_epochs=3", "training.keep_last_ckpts"),
+    ("data.share_vocab=true", "data.subwords.joint"),
+    ("testing.beam_size=3", "decoding"),
+]
+
+
+@pytest.mark.parametrize(("setting", "meant"), SETTINGS)
+def test_a_setting_under_its_name_elsewhere(tmp_path, setting, meant):
+    path = tmp_path / "c.yaml"
+    path.write_text(MINIMAL)
+    with pytest.raises(ConfigError, match=rf"is not a setting; did you mean {re.escape(meant)}"):
+        load_config(path, [setting])
+
+
+def test_a_slip_of_the_pen_still_names_the_nearest(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(MINIMAL)
+    with pytest.raises(ConfigError, match=r"did you mean learning_rate\?"):
+        load_config(path, ["training.learning_rat=1"])
+
+
+OPTIONS = [
+    ("translate", "--gpu", "--device cuda"),
+    ("translate", "--fp16", "--compute-dtype bfloat16"),
+    ("translate", "--model", "MODEL_DIR without an option"),
+    ("translate", "--src", "INPUT without an option"),
+    ("translate", "--input", "INPUT without an option"),
+    ("translate", "--lenpen", "--length-penalty"),
+    ("translate", "--max-len-a", "--max-length-ratio"),
+    ("translate", "--max-new-tokens", "--max-length-ratio"),
+    ("translate", "--no-repeat-ngram", "--no-repeat-ngram-size"),
+    ("translate", "--do-sample", "--sampling"),
+    ("translate", "--num-beam-groups", "--beam-groups"),
+    ("translate", "--models", "--ensemble"),
+    ("translate", "--cpu-threads", "--threads"),
+    ("translate", "-b", "--beam-size"),
+    ("translate", "--report-align", "--alignments"),
+    ("translate", "--tgt-prefix", "--prefix"),
+    ("evaluate", "--metrics", "--metric"),
+    ("evaluate", "--references", "--ref"),
+    ("train", "--config", "CONFIG.yaml without an option"),
+    ("train", "--lr", "--set training.learning_rate=..."),
+    ("train", "--max-tokens", "--set training.batch_size=..."),
+    ("train", "--batch-size", "--set training.batch_size=... or --set decoding.batch_size=..."),
+    ("train", "--save-dir", "--set model_dir=..."),
+    ("train", "--max-update", "--set training.updates=..."),
+    ("train", "--cpu-threads", "--threads"),
+    ("serve", "--model", "MODEL without an option"),
+]
+
+
+@pytest.mark.parametrize(("command", "option", "meant"), OPTIONS)
+def test_an_option_under_its_name_elsewhere(command, option, meant):
+    done = CliRunner().invoke(load_command(command), [option, "1"])
+    assert done.exit_code == 2
+    assert f"No such option {option!r}; did you mean {meant}?" in done.output
+
+
+def test_an_option_that_nobody_knows_is_answered_as_before():
+    done = CliRunner().invoke(load_command("translate"), ["--thread", "1"])
+    assert done.exit_code == 2 and "'--threads'" in done.output
+
+
+def options_of(command):
+    return {name for param in load_command(command).params for name in (*param.opts, *param.secondary_opts)}
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_aliases_work_and_are_not_listed(alias, monkeypatch):
+    command = load_command("translate")
+    assert ALIASES[alias] in options_of("translate") and alias not in options_of("translate")
+    seen = {}
+    monkeypatch.setattr(command, "callback", lambda **given: seen.update(given))
+    value = "0.5" if alias.endswith("p") else "3"
+    for words in ([alias, value], [f"{alias}={value}"]):
+        assert CliRunner().invoke(command, ["model", *words]).exit_code == 0
+        key = ALIASES[alias].lstrip("-").replace("-", "_")
+        assert float(seen.pop(key)) == float(value)
+    twice = CliRunner().invoke(command, ["model", alias, value, ALIASES[alias], value])
+    assert twice.exit_code == 2 and "must be given once" in twice.output
+
+
+def test_words_after_two_dashes_are_no_options(monkeypatch):
+    command, seen = load_command("translate"), {}
+    monkeypatch.setattr(command, "callback", lambda **given: seen.update(given))
+    assert CliRunner().invoke(command, ["model", "--", "--beam"]).exit_code == 0
+    assert seen["inputs"] == ("--beam",)
+
+
+def test_hints_name_options_and_arguments_that_exist():
+    every = set().union(*map(options_of, ("translate", "evaluate", "train", "serve", "score")))
+    assert {hint.partition(" ")[0] for hint in _HINTS.values()} <= every
+    arguments = {
+        param.metavar
+        for name in ("train", "translate", "serve", "import")
+        for param in load_command(name).params
+        if param.param_type_name == "argument"
+    }
+    assert _ARGUMENTS.keys() <= arguments
+    assert ours("--x") is None
