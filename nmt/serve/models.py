@@ -18,7 +18,7 @@ from nmt.rnn.devices import resolved_dtype
 from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.settings import ServerSettings
-from nmt.storage.model_folder import load_folder_config
+from nmt.storage.model_folder import check_folder
 from nmt.system.paths import is_file
 
 _logger = logging.getLogger("nmt.serve")
@@ -112,7 +112,7 @@ def load_models(settings: ServerSettings) -> Models:
     NMTError."""
     for path in settings.models:  # a wrong path is an error before work begins
         if not is_file(path):
-            load_folder_config(path)
+            check_folder(path)
     _logger.info(
         "loading %d models; where this version has not run on this machine before, their code is compiled first, "
         "which takes some 20 s",

@@ -61,6 +61,17 @@ RAW_PREFIX = "raw/"
 average."""
 
 
+def check_folder(folder: Path) -> None:
+    """Raise CheckpointError if a folder is missing or was not written by nmt-train."""
+    if not is_folder(folder):
+        raise CheckpointError(f"{folder}: must be a folder that nmt-train wrote, got {kind(folder)}; check the path")
+    if not is_file(folder / CONFIG_NAME):
+        raise CheckpointError(
+            f"{folder}: must be a folder that nmt-train wrote, got one without {CONFIG_NAME}; "
+            "give the model_dir of a config"
+        )
+
+
 def load_folder_config(folder: Path) -> Config:
     """Return the settings a model was trained with.
 
@@ -70,13 +81,7 @@ def load_folder_config(folder: Path) -> Config:
     """
     from nmt.config import load_config
 
-    if not is_folder(folder):
-        raise CheckpointError(f"{folder}: must be a folder that nmt-train wrote, got {kind(folder)}; check the path")
-    if not is_file(folder / CONFIG_NAME):
-        raise CheckpointError(
-            f"{folder}: must be a folder that nmt-train wrote, got one without {CONFIG_NAME}; "
-            "give the model_dir of a config"
-        )
+    check_folder(folder)
     return load_config(folder / CONFIG_NAME)
 
 

@@ -224,7 +224,7 @@ HOSTILE = {
     "objects": b"[" + b"{}," * 50_000 + b"0]",
     "names": b"{" + b",".join(b'"%d":0' % n for n in range(100_001)) + b"}",
     "texts": b'["' + b'","'.join(b"%d" % n for n in range(100_001)) + b'"]',
-    "texts without end": b'[["' * 60_000,
+    "texts without end": b'[["' * 120_000,
     "brackets before a text without end": b"[" * 100_001 + b'"' + b'\\"' * 100_000,
 }
 
