@@ -51,30 +51,28 @@ LONGEST_SOURCE = 1000
 
 
 class DecodingConfig(Section):
-    """How a translation is searched for; options of the commands come before these."""
+    """Search for translations. Options of the commands override these settings."""
 
-    beam_size: BeamSize = Field(default=5, description="Hypotheses kept at each step; 1 is greedy search.")
+    beam_size: BeamSize = Field(default=5, description="Number of hypotheses kept at each step; 1 is greedy search.")
     length_penalty: LengthPenalty = Field(
         default=1.0,
-        description="What a log-probability is divided by before hypotheses of different lengths "
-        "are compared: "
-        "1 (none), the length (average), or ((5 + length) / 6) to the power of this number (Wu "
-        "et al. 2016, 7).",
+        description="Divisor of the log-probability when hypotheses of different lengths are compared: 1 (none), the "
+        "length (average), or ((5 + length) / 6) to the power of this number (Wu et al. 2016, 7).",
     )
     max_length_ratio: Annotated[float, Field(gt=0, le=1000)] = Field(
         default=2.0,
-        description="A translation has at most this many subwords for each one of the source ...",
+        description="A translation has at most this many subwords for each source subword ...",
     )
     max_length_extra: Length = Field(default=10, description="... and this many more.")
-    n_best: Samples = Field(default=1, description="Translations given for each sentence.")
+    n_best: Samples = Field(default=1, description="Number of translations for each sentence.")
     batch_size: Sentences = Field(default=64, description="Sentences translated together.")
     word_reward: AnyFloat = Field(
-        default=0.0, description="Added to the score for each subword; above 0 favours length."
+        default=0.0, description="Added to the score for each subword; values above 0 favour long translations."
     )
     word_reward_bounded: bool = Field(
         default=False,
-        description="Give the word reward for no more subwords than the training text says a translation of such a "
-        "source has (lengths.json beside the model).",
+        description="Limit the word reward to the number of subwords expected for the length of the source "
+        "(lengths.json in the model folder).",
     )
     coverage_penalty: NonNegativeFloat = Field(
         default=0.0,
@@ -82,20 +80,20 @@ class DecodingConfig(Section):
     )
     lm: FilePath | None = Field(
         default=None,
-        description="Folder or file of a language model (task: lm) with the target's subwords, which has a say in the "
-        "search (shallow fusion, Gulcehre et al. 2015, 4.1). Training does not use it, nor does a model of nmt-bundle.",
+        description="Folder or file of a language model (task: lm) with the target's subwords, for shallow fusion "
+        "(Gulcehre et al. 2015, 4.1). Not used in training, and not stored by nmt-bundle.",
     )
     lm_weight: NonNegativeFloat = Field(
-        default=0.1, description="What the language model's log-probabilities are multiplied by; 0 leaves it out."
+        default=0.1, description="Weight of the language model's log-probabilities; 0 turns it off."
     )
     min_length: Length = Field(default=0, description="A translation has at least this many subwords.")
     generate_unk: bool = Field(default=True, description="Whether the unknown subword may be produced.")
     no_repeat_ngram_size: Length = Field(
-        default=0, description="No sequence of so many subwords comes twice in a translation; 0 allows it."
+        default=0, description="No sequence of this many subwords occurs twice in a translation; 0 turns this off."
     )
     repetition_penalty: PositiveFloat = Field(
         default=1.0,
-        description="Log-probabilities of subwords that the translation holds already are multiplied by this; above 1 "
+        description="Factor for the log-probabilities of subwords that the translation already contains; above 1 "
         "makes repetition less likely.",
     )
     beam_groups: BeamSize = Field(
@@ -104,31 +102,32 @@ class DecodingConfig(Section):
         "beam search. It must divide beam_size.",
     )
     diversity_strength: NonNegativeFloat = Field(
-        default=0.5, description="What a group pays for each earlier group that took the same subword at this step."
+        default=0.5, description="Penalty for each earlier group that chose the same subword at this step."
     )
     sampling: bool = Field(
-        default=False, description="Draw translations from the model's distribution instead of searching the best."
+        default=False,
+        description="Sample translations from the model's distribution instead of searching for the best.",
     )
     sampling_temperature: Annotated[float, Field(ge=0.001, le=1000)] = Field(
         default=1.0, description="Sampling from probabilities to the power 1 / this; below 1 sharpens them."
     )
-    sampling_topk: NonNegativeInt = Field(default=0, description="Sampling among so many likeliest subwords; 0: all.")
+    sampling_topk: NonNegativeInt = Field(default=0, description="Sample among this many likeliest subwords; 0: all.")
     sampling_topp: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=1.0, description="Sampling among the likeliest subwords whose probabilities sum to this (nucleus)."
+        default=1.0, description="Sample among the likeliest subwords whose probabilities sum to this (nucleus)."
     )
     sampling_seed: Seed = Field(
-        default=0, description="Start of sampling's random numbers; the same sentence and seed give the same samples."
+        default=0, description="Seed of sampling; the same sentence and seed give the same samples."
     )
     mbr: Literal["none", "chrf", "bleu"] = Field(
         default="none",
-        description="Give the candidate that agrees best with all others by this measure (minimum Bayes risk); with "
-        "sampling the candidates are samples, else what the beam found.",
+        description="Choose the candidate that agrees best with all others by this metric (minimum Bayes risk); with "
+        "sampling the candidates are samples, else the hypotheses of the beam.",
     )
-    mbr_samples: Samples = Field(default=32, description="With mbr and sampling, samples of each sentence.")
+    mbr_samples: Samples = Field(default=32, description="With mbr and sampling, number of samples for each sentence.")
     glossary_bonus: NonNegativeFloat = Field(
         default=8.0,
-        description="Added to the score for each phrase of a glossary that the translation holds; its "
-        "subwords earn equal shares. So many nats may what the model would rather say be more probable.",
+        description="Added to the score for each glossary phrase in the translation, in equal shares for its "
+        "subwords. In nats: the log-probability by which the model may prefer other words.",
     )
 
     @model_validator(mode="after")

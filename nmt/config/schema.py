@@ -18,21 +18,21 @@ class Config(Section):
 
     preset: Preset | None = Field(
         default=None,
-        description="Settings to start from by name (docs/presets.md), where this file says nothing else; null for the "
-        "defaults that stand here.",
+        description="Name of a preset (docs/presets.md), whose settings apply unless this file sets them; null for "
+        "the defaults in this file.",
     )
-    name: Text = Field(default="model", description="What the run is called in its logs.")
+    name: Text = Field(default="model", description="Name of the run in its logs.")
     task: Literal["translation", "lm"] = Field(
         default="translation",
-        description="What is learned: to translate, or to go on with a text (lm, a language model). That "
-        "is the decoder alone: src, the encoder and what concerns attention have no effect then.",
+        description="The task: translation, or continuing a text (lm, a language model). A language model is the "
+        "decoder alone: settings of src, the encoder and attention have no effect then.",
     )
     seed: Seed = Field(
         default=42,
-        description="Start of all random numbers: the same seed and threads give the same model.",
+        description="Seed of all random numbers: the same seed and threads give the same model.",
     )
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        default=None, description="Processor cores to use; null takes all the machine has."
+        default=None, description="Processor cores to use; null uses all."
     )
     device: Literal["cpu", "cuda", "auto"] = Field(
         default="cpu",
@@ -41,21 +41,21 @@ class Config(Section):
     )
     compute_dtype: Literal["float32", "bfloat16", "int8", "auto"] = Field(
         default="float32",
-        description="What is multiplied: numbers rounded to bfloat16 take a third of the time on a processor with "
-        "a matrix unit (AMX), half of it with AMD's AVX-512 BF16, and more than float32 on others. Parameters, sums "
-        "and losses are float32 either way. auto is bfloat16 where this machine multiplies it faster, else float32: "
-        "the last places of results then depend on the machine. "
-        "int8, for translating alone, takes a quarter or less on processors since 2019 (AVX-512 VNNI, AVX-VNNI, Arm "
-        "dot products).",
+        description="Number format of matrix products: bfloat16 takes a third of the time of float32 on a processor "
+        "with a matrix unit (AMX), half of it with AMD's AVX-512 BF16, and more than float32 on others. "
+        "Parameters, sums and losses are float32 either way. auto is bfloat16 if this machine multiplies it "
+        "faster, else float32: the last digits of results then depend on the machine. int8, only for translating, "
+        "takes a quarter or less on processors since 2019 (AVX-512 VNNI, AVX-VNNI, Arm dot products).",
     )
     model_dir: FilePath = Field(
-        description="Folder for the model, its checkpoints and logs. If it holds an unfinished run, that is resumed.",
+        description="Folder for the model, its checkpoints and logs. If it contains an unfinished run, that is "
+        "resumed.",
         examples=["runs/model"],
     )
-    data: DataConfig = Field(description="Files, cleaning, subwords.")
+    data: DataConfig = Field(description="Files, normalisation, subwords.")
     model: ModelConfig = Field(default_factory=ModelConfig, description="The network.")
-    training: TrainingConfig = Field(default_factory=TrainingConfig, description="Finding its weights.")
-    decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Translating with it.")
+    training: TrainingConfig = Field(default_factory=TrainingConfig, description="Training.")
+    decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Translation.")
 
     @model_validator(mode="after")
     def _check_task(self) -> "Config":
