@@ -83,7 +83,7 @@ def table(work: Path) -> str:
     """The figures found so far, best BLEU first."""
     rows = {path.stem: json.loads(path.read_text()) for path in work.glob("*.json") if path.suffixes == [".json"]}
     if not rows:
-        raise SystemExit(f"{work}: must hold figures of some cells, got none; run the benchmark without --table first")
+        raise SystemExit(f"{work}: must contain figures of some cells, got none; run without --table first")
     lines = ["| rnn_type | BLEU | target tokens/s | updates | parameters |", "|---|---|---|---|---|"]
     for cell in sorted(rows, key=lambda name: -rows[name]["bleu"]):
         row = rows[cell]

@@ -26,7 +26,7 @@ def find_text_file(folder: Path, names: Iterable[str]) -> Path:
         for candidate in (folder / name, folder / f"{name}.gz"):
             if candidate.is_file():
                 return candidate
-    fail(f"{folder}: must hold {' or '.join(names)} (plain or .gz), got none; check the folder")
+    fail(f"{folder}: must contain {' or '.join(names)} (plain or .gz), got none; check the folder")
 
 
 def read_text_bytes(path: Path) -> bytes:

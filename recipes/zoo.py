@@ -52,7 +52,7 @@ def main() -> None:
     options = parser.parse_args()
     tables = {name: options.runs / name / "results.tsv" for name in RECIPES}
     if not any(path.is_file() for path in tables.values()):
-        sys.exit(f"zoo.py: {options.runs}: must hold a recipe that was run, got none; start recipes/run.py first")
+        sys.exit(f"zoo.py: {options.runs}: must contain a recipe that was run, got none; start recipes/run.py first")
     commands, failed = Commands([], options.threads, []), False
     print("\t".join(["file", "bytes", "seed", "metric", "as trained", "this file"]))
     for name, path in tables.items():

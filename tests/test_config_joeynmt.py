@@ -230,7 +230,7 @@ def test_every_key_without_a_counterpart_is_named(tmp_path):
     assert "data.trg_voc_min_freq" in line and "model.decoder.init_hidden" in line
     line = refusal(tmp_path, changed(REVERSE, *WITHOUT, **{f"training__x{n}": n for n in range(20)}))
     assert line == (
-        "training.x0 has no counterpart here; take it out to have what holds here (and 19 more: training.x1, "
+        "training.x0 has no counterpart here; remove it to use the default (and 19 more: training.x1, "
         "training.x2, training.x3, training.x4, training.x5, training.x6, ...)"
     )
 

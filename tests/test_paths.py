@@ -72,7 +72,7 @@ def test_no_model_is_written_over_another(tmp_path):
     saved = load_saved_model(folder)
     before = {path: path.read_bytes() for path in folder.iterdir()}
     for write in (save_quantised, save_numpy):
-        with pytest.raises(CheckpointError, match="must be a new folder, got one that holds a model"):
+        with pytest.raises(CheckpointError, match="must be a new folder, got one that contains a model"):
             write(folder, saved)
     with pytest.raises(CheckpointError, match="must be a new folder"):
         check_new_folder(folder)

@@ -213,6 +213,6 @@ def decoded_with(**decoding):
 )
 def test_what_a_gpu_does_not_search_with_is_refused_before_training(decoding, refused):
     check_decoding(decoded_with(**decoding), CPU)
-    with pytest.raises(DeviceError, match=rf"{refused} must be left out or run on the processor, got the device cuda"):
+    with pytest.raises(DeviceError, match=rf"{refused} must be omitted or run on the CPU, got the device cuda"):
         check_decoding(decoded_with(**decoding), GPU)
     check_decoding(decoded_with(), GPU)

@@ -192,7 +192,7 @@ class DataConfig(Section):
         """Raise ValueError if a list of corpora is empty, or if a validation or test corpus has a weight."""
         for key in ("train", "dev", "test"):
             if getattr(self, key) == ():
-                raise ValueError(f"{key} must hold at least one corpus, got an empty list")
+                raise ValueError(f"{key} must contain at least one corpus, got an empty list")
         for key in ("dev", "test"):
             for number, corpus in enumerate(value if isinstance(value := getattr(self, key), tuple) else ()):
                 if corpus.weight != 1:

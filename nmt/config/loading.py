@@ -45,7 +45,7 @@ def load_config(
         raise ConfigError(f"{where}: must be YAML: {error}") from None
     if not isinstance(values, dict):
         got = "an empty file" if values is None else shorten(values)
-        raise ConfigError(f"{where}: must hold sections of keys and values, got {got}; see configs/reference.yaml")
+        raise ConfigError(f"{where}: must contain sections of keys and values, got {got}; see configs/reference.yaml")
     if is_joeynmt(values):
         values, lines = convert(values, where)
         if tell is not None:

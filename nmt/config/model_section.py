@@ -373,7 +373,7 @@ class ModelConfig(Section):
         if decoder.init_hidden == "zero":
             raise ValueError(
                 "decoder.init_hidden must be bridge or last with decoder.attention: none, got zero; the decoder would "
-                "know nothing of the source"
+                "not see the source"
             )
         return self
 

@@ -73,7 +73,7 @@ class Config(Section):
             if corpus.tag is not None or corpus.weight != 1:
                 raise ValueError(
                     f"data.train[{number}] must have no tag and weight: 1 with task: lm, got tag: {corpus.tag} and "
-                    f"weight: {corpus.weight:g}; there is no source, and a text is read in its order"
+                    f"weight: {corpus.weight:g}; there is no source, and the text is read in order"
                 )
         if self.training.src_embeddings is not None:
             raise ValueError(
@@ -122,7 +122,7 @@ class Config(Section):
         }
         for name, value in of_pairs.items():
             if value and self.task == "lm":
-                raise ValueError(f"{name} must be left out with task: lm, got {value:g}; it is for pairs of sentences")
+                raise ValueError(f"{name} must be omitted with task: lm, got {value:g}; it is for pairs of sentences")
         for name in ("guided_alignment", "coverage_loss"):
             if getattr(training, name) and (decoder.type == "conv" or decoder.attention == "none"):
                 raise ValueError(
@@ -139,7 +139,7 @@ class Config(Section):
             if side.sampling_alpha is not None and data.subwords.type in ("char", "word"):
                 raise ValueError(
                     f"data.subwords.type must be unigram, bpe or auto with sampling_alpha, got {data.subwords.type}; "
-                    "characters and words are cut in one way alone"
+                    "characters and words have only one segmentation"
                 )
         return self
 

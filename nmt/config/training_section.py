@@ -152,7 +152,7 @@ class TrainingBasics(Section):
         "straight line (linear) or half a cosine (cosine) to zero at the last of `updates`, times decrease_factor "
         "after every epoch (exponential) or after every decay_length of them (decaying), smoothly to decrease_factor "
         "of it over every decay_length updates after the warm-up (warmupexponentialdecay), or never (constant). noam "
-        "is inverse_square_root where learning_rate counts beside the decoder's hidden_size (Vaswani et al. 2017, "
+        "is inverse_square_root with learning_rate relative to the decoder's hidden_size (Vaswani et al. 2017, "
         "5.3): about 1.0.",
     )
     decay_length: PositiveInt | None = Field(

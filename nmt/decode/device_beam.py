@@ -159,7 +159,7 @@ def check_served(options: SearchOptions, device: Device) -> None:
     asked = {f.name for f in fields(usual) if _asked(getattr(options, f.name), getattr(usual, f.name))}
     if refused := sorted(asked - KNOWN):
         raise DeviceError(
-            f"search: {' and '.join(refused)} must be left out or run on the processor, got the device "
+            f"search: {' and '.join(refused)} must be omitted or run on the CPU, got the device "
             f"{device.name}; use --device cpu"
         )
 

@@ -141,7 +141,7 @@ def _all_lines(text: Text) -> list[list[str]]:
 def _same_text(text: Text) -> Finding:
     """Return the finding that a held-out text is the training text."""
     what = "are the training text itself"
-    advice = "hold out a part of it: scores say nothing else"
+    advice = "hold out a part of it, or scores are meaningless"
     return Finding("overlap", "warning", text.where, text.total, text.total, what, "lines", (), advice)
 
 

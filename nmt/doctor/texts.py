@@ -25,13 +25,13 @@ _USUAL = 0.5
 
 _TEXTS = {
     "encoding": (
-        "hold letters broken by a wrong encoding",
-        "read the text as what it was written in, or leave them out",
+        "contain characters broken by a wrong encoding",
+        "decode the text correctly, or remove them",
     ),
-    "control": ("hold control characters", "they are read as spaces"),
-    "markup": ("hold tags or entities of HTML or XML", "take them out, unless they are to be translated"),
+    "control": ("contain control characters", "they are read as spaces"),
+    "markup": ("contain tags or entities of HTML or XML", "take them out, unless they are to be translated"),
     "script": ("are for the most part in another script than the rest", ""),
-    "mixed": ("have words of letters of two scripts that look alike", ""),
+    "mixed": ("have words that mix similar letters of two scripts", ""),
     "same": ("have the same text on both sides", ""),
     "ratio": ("have sides of very unequal length", "they may be no translations of one another"),
 }
@@ -99,7 +99,7 @@ class Text:
             return [self._unequal()]
         if not self.total:
             noun = "pair of sentences" if len(self.sides) == 2 else "line of text"
-            return [Finding("empty", "error", self.where, 1, 0, f"must hold at least one {noun}, got none")]
+            return [Finding("empty", "error", self.where, 1, 0, f"must contain at least one {noun}, got none")]
         found_here: list[Finding | None] = []
         for side, file in enumerate(self.files):
             found_here += [self._not_utf8(side, file), self._empty_finding(side, file)]
@@ -128,7 +128,7 @@ class Text:
     def _unequal(self) -> Finding:
         """Return the finding that the files have different numbers of lines."""
         what = (
-            f"must have as many lines as each other, got {self.counts[0]} and {self.counts[1]}; line n of one has to "
+            f"must have the same number of lines, got {self.counts[0]} and {self.counts[1]}; line n of one must "
             "translate line n of the other"
         )
         return Finding("unequal", "error", self.where, abs(self.counts[0] - self.counts[1]), 0, what)

@@ -51,7 +51,9 @@ def tensors_below(path: Path, values: Any, below: Any) -> Mapping[str, Any]:
     for name in str(below).split("/") if below else []:
         values = values.get(name) if isinstance(values, Mapping) else None
     if not isinstance(values, Mapping):
-        raise CheckpointError(f"{path}: must hold tensors by name{f' below {below}' if below else ''}, got none there")
+        raise CheckpointError(
+            f"{path}: must contain tensors by name{f' below {below}' if below else ''}, got none there"
+        )
     return {str(k): v for k, v in values.items()}
 
 
@@ -60,9 +62,7 @@ def read(path: Path, description: Mapping[str, Any], tensors: Tensors) -> Import
     sides = {name: _side(path, name, description[name]) for name in ("source", "target")}
     given, ignored = description["tensors"], description.get("ignore", [])
     if not isinstance(given, dict) or not all(isinstance(v, str) for v in given.values()):
-        raise CheckpointError(
-            f"{path}: tensors must say for each of our parameters what it is made of, got other values"
-        )
+        raise CheckpointError(f"{path}: tensors must have an expression for each of our parameters, got other values")
     if not isinstance(ignored, list):
         raise CheckpointError(f"{path}: ignore must be a list of tensors, got {ignored!r:.40}")
     params = Params(tensors)

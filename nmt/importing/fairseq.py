@@ -39,7 +39,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     damaged, or cannot be represented exactly."""
     model = values.get("model")
     if not isinstance(model, dict):
-        raise CheckpointError(f"{path}: model must hold tensors, got something else")
+        raise CheckpointError(f"{path}: model must contain tensors, got something else")
     tensors = Tensors.of_file(path, {str(k): v for k, v in model.items()})
     found = [_units(path, values, side) for side in ("source_lang", "target_lang")]
     place = str(path.parent)

@@ -61,15 +61,16 @@ class Tensors:
         array = self._array(name)
         if shape and tuple(array.shape) != shape:
             raise CheckpointError(
-                f"{self.place}: {name} must be {list(shape)}, as the other tensors say, got {list(array.shape)}; this "
-                "is not the model that it looks like"
+                f"{self.place}: {name} must be {list(shape)}, as the other tensors require, got {list(array.shape)}; "
+                "this "
+                "is another kind of model"
             )
         if array.dtype.kind not in "fiu":
-            raise CheckpointError(f"{self.place}: {name} must hold numbers, got {array.dtype}")
+            raise CheckpointError(f"{self.place}: {name} must contain numbers, got {array.dtype}")
         self.taken.add(name)
         found = np.ascontiguousarray(array, np.float32)
         if not np.isfinite(found).all():
-            raise CheckpointError(f"{self.place}: {name} must hold finite numbers, got others; put back a copy")
+            raise CheckpointError(f"{self.place}: {name} must contain finite numbers, got others; restore a copy")
         return found
 
     def leave(self, *names: str) -> None:
@@ -82,14 +83,14 @@ class Tensors:
         if rest := sorted(set(self.arrays) - self.taken):
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
             raise CheckpointError(
-                f"{self.place}: must hold only what can be represented exactly, got {rest[0]!r:.80}{more}, which "
-                "nothing here corresponds to"
+                f"{self.place}: must contain only what can be represented exactly, got {rest[0]!r:.80}{more}, which "
+                "has no counterpart here"
             )
 
     def _array(self, name: str) -> np.ndarray:
         array = self.arrays.get(name)
         if not isinstance(array, np.ndarray):
-            raise CheckpointError(f"{self.place}: must hold the tensor {name}, got none of that name")
+            raise CheckpointError(f"{self.place}: must contain the tensor {name}, got none of that name")
         return array
 
 
@@ -189,7 +190,7 @@ class Params:
         count = max(order) + 1
         if tuple(found.shape) != (count, size):
             raise CheckpointError(
-                f"{self.tensors.place}: {name} must be [{count}, {size}], as vocabulary and other tensors say, got "
+                f"{self.tensors.place}: {name} must be [{count}, {size}], as vocabulary and other tensors require, got "
                 f"{list(found.shape)}"
             )
 
@@ -211,8 +212,8 @@ def our_order(place: str, units: Sequence[str], pad: int, unk: int, bos: int, eo
     rest = [n for n in range(len(units)) if n not in special]
     ours = [units[n] for n in rest]
     if wrong := [unit for unit in ours if not isinstance(unit, str) or not unit]:
-        raise CheckpointError(f"{place}: a vocabulary must hold texts, got {wrong[0]!r:.40}")
+        raise CheckpointError(f"{place}: a vocabulary must contain texts, got {wrong[0]!r:.40}")
     if len(set(ours)) != len(ours):
         twice = next(unit for n, unit in enumerate(ours) if unit in ours[:n])
-        raise CheckpointError(f"{place}: a vocabulary must hold every unit once, got {twice!r:.40} twice")
+        raise CheckpointError(f"{place}: a vocabulary must contain every unit once, got {twice!r:.40} twice")
     return special + rest, ours

@@ -31,7 +31,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     damaged, or cannot be represented exactly."""
     state = values["model_state"]
     if not isinstance(state, dict):
-        raise CheckpointError(f"{path}: model_state must hold tensors, got something else")
+        raise CheckpointError(f"{path}: model_state must contain tensors, got something else")
     tensors = Tensors.of_file(path, {str(k): v for k, v in state.items()})
     where = path.parent / "config.yaml"
     config = _section(where, _yaml(where))
@@ -176,7 +176,7 @@ def _yaml(path: Path) -> Any:
         return parse_yaml(read_small(path, _MOST_TEXT_BYTES).decode())
     except OSError as error:
         raise CheckpointError(
-            f"{path}: must be the settings beside the checkpoint, got {explain(error)}; put them there"
+            f"{path}: must be the settings next to the checkpoint, got {explain(error)}; put them there"
         ) from error
     except ValueError as error:
         raise CheckpointError(f"{path}: must be YAML, got {explain(error)[:80]}") from error
@@ -221,10 +221,10 @@ def _units(folder: Path, data: Mapping[str, Any], side: str) -> list[str]:
         lines = read_small(path, _MOST_TEXT_BYTES).decode().split("\n")
     except OSError as error:
         raise CheckpointError(
-            f"{path}: must be the vocabulary beside the checkpoint, got {explain(error)}; copy it there"
+            f"{path}: must be the vocabulary next to the checkpoint, got {explain(error)}; copy it there"
         ) from error
     except ValueError:
-        raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; put back a copy") from None
+        raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; restore a copy") from None
     units = lines[:-1] if lines[-1] == "" else lines
     names = [name for _, name in sorted(_SPECIAL.values())]
     # Version 1 wrote its special tokens, too; if a list lacks them, they come first, as JoeyNMT itself reads it.

@@ -81,7 +81,7 @@ def _tensors(path: Path, values: Mapping[str, Any]) -> Tensors:
     layer without parameters, which shifts the names in version 2."""
     model, generator = values["model"], values["generator"]
     if not isinstance(model, dict) or not isinstance(generator, dict):
-        raise CheckpointError(f"{path}: must hold the tensors of model and generator, got something else")
+        raise CheckpointError(f"{path}: must contain the tensors of model and generator, got something else")
     arrays = {str(k): v for k, v in model.items()}
     arrays |= {f"generator.{str(k).removeprefix('0.')}": v for k, v in generator.items()}
     return Tensors.of_file(path, arrays)
@@ -92,7 +92,7 @@ def _options(path: Path, opt: Any) -> dict[str, Any]:
     cannot do."""
     found = opt.state if isinstance(opt, Inert) else opt
     if not isinstance(found, dict):
-        raise CheckpointError(f"{path}: must hold the settings of its training (opt), got something else")
+        raise CheckpointError(f"{path}: must contain the settings of its training (opt), got something else")
     for name, allowed in _MUST.items():
         value = found.get(name, allowed[0])
         if not isinstance(value, str | int | float | None) or value not in allowed:
@@ -167,7 +167,7 @@ def _vocabulary(path: Path, vocab: Any, side: str) -> tuple[list[int], list[str]
     if isinstance(units, Inert):
         units = _torchtext_units(units)
     if not isinstance(units, list) or not all(isinstance(unit, str) for unit in units):
-        raise CheckpointError(f"{path}: must hold the vocabulary of {side} as a list of words, got something else")
+        raise CheckpointError(f"{path}: must contain the vocabulary of {side} as a list of words, got something else")
     if isinstance(vocab, dict) and vocab.get("decoder_start_token", "<s>") != "<s>":
         raise CheckpointError(f"{path}: decoder_start_token must be <s>, got {vocab['decoder_start_token']!r:.40}")
     places = {unit: n for n, unit in enumerate(units)}

@@ -20,7 +20,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         content = read_small(path, _MOST_BYTES)
     except OSError as error:
         raise CheckpointError(
-            f"{path}: must be the settings beside the model, got {explain(error)}; put them there"
+            f"{path}: must be the settings next to the model, got {explain(error)}; put them there"
         ) from error
     return parse_settings(path, content)
 

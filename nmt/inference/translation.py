@@ -31,11 +31,11 @@ _NEUTRAL = {
 MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: what no model learned from is not worth its memory."""
 
-CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is cut to so many"
+CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is truncated to that length"
 LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
-UNSAYABLE = "nothing can be said: all is forbidden, or probabilities are no numbers"
+UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite"
 EMPTY = "text has an empty translation"
-NOT_A_NUMBER = "a score is no finite number"
+NOT_A_NUMBER = "a score is not finite"
 _MOST_SHOWN = 8
 
 
@@ -130,7 +130,7 @@ def lacking(whose: str, unknown: Sequence[str]) -> tuple[str, ...]:
     if not unknown:
         return ()
     shown = ", ".join(unknown[:_MOST_SHOWN]) + ", ..." * (len(unknown) > _MOST_SHOWN)
-    return (f"{whose} is not said whole: the vocabulary lacks {shown}",)
+    return (f"{whose} is incomplete: the vocabulary lacks {shown}",)
 
 
 def with_warnings(
@@ -206,7 +206,7 @@ def checked_pairs(whose: str, sources: Iterable[str], targets: Iterable[str]) ->
     pair = checked_texts(whose, "sources", sources), checked_texts(whose, "targets", targets)
     if len(pair[0]) != len(pair[1]):
         raise DataError(
-            f"{whose}: sources and targets must be as many, got {len(pair[0])} and {len(pair[1])}; give one "
+            f"{whose}: there must be as many sources as targets, got {len(pair[0])} and {len(pair[1])}; give one "
             "translation for each source"
         )
     return pair

@@ -105,8 +105,8 @@ class SavedModel:
             )
         except MemoryError as error:
             raise CheckpointError(
-                f"{self.path}: must hold a model of the sizes in its settings, got sizes that no memory has room for; "
-                "put back a copy"
+                f"{self.path}: must contain a model of the sizes in its settings, got sizes larger than any memory; "
+                "restore a copy"
             ) from error
         set_params(model, self.params, self.path, adopt=True)
         return model
@@ -140,7 +140,7 @@ def load_saved_model(
         kinds = {"translation": "a translator", "lm": "a language model"}
         advice = {"translation": "nmt-translate is", "lm": "nmt-generate and nmt-score without --src are"}
         got = saved.config.task
-        raise CheckpointError(f"{path}: must hold {kinds[str(task)]}, got {kinds[got]}; {advice[got]} for those")
+        raise CheckpointError(f"{path}: must contain {kinds[str(task)]}, got {kinds[got]}; {advice[got]} for those")
     _check_sizes(saved)
     return saved
 
@@ -223,7 +223,8 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
         ) from error
     if content.get("kind") != _KIND:
         raise CheckpointError(
-            f"{path}: must be a model folder or a file of nmt-bundle, got a checkpoint; give the folder it lies in"
+            f"{path}: must be a model folder or a file of nmt-bundle, got a checkpoint; give the folder that contains "
+            "it"
         )
     if checkpoint not in (None, Path(BEST_NAME).stem):
         raise CheckpointError(f"{path}: must be a model folder for --checkpoint {checkpoint}, got a file; leave it out")
@@ -247,7 +248,7 @@ def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords
         return read_subwords(tensors[_SUBWORDS_PREFIX + side].tobytes())
     except (KeyError, DataError) as error:
         raise CheckpointError(
-            f"{path}: must hold the subwords of the model ({side}), got none that can be read; put back a copy"
+            f"{path}: must contain the subwords of the model ({side}), got none that are readable; restore a copy"
         ) from error
 
 
@@ -263,8 +264,8 @@ def _check_sizes(saved: SavedModel) -> None:
                 look(value, f"{where}.{key}")
             elif type(value) is int and value > most.get(key, value):
                 raise CheckpointError(
-                    f"{saved.path}: must hold parameters for {where}.{key} {value}, got none that large; put back the "
-                    "settings that belong to it"
+                    f"{saved.path}: must contain parameters for {where}.{key} {value}, got none that large; restore "
+                    "the settings that belong to it"
                 )
 
     model = saved.config.model.to_dict()

@@ -38,7 +38,7 @@ def shortlist_from(tensors: dict[str, np.ndarray], vocab_size: int, where: Path)
         return Shortlist(starts, tokens.reshape(-1), always.reshape(-1), vocab_size)
     except (KeyError, ShapeError) as error:
         raise CheckpointError(
-            f"{where}: must hold a shortlist for a vocabulary of {vocab_size}, got another one; make it again with "
+            f"{where}: must contain a shortlist for a vocabulary of {vocab_size}, got another one; make it again with "
             "nmt-shortlist"
         ) from error
 
@@ -58,7 +58,7 @@ def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None
     tensors, content = map_tensors(path)
     if content.get("subwords") != digest:
         raise CheckpointError(
-            f"{path}: must have been learnt with the subwords beside it, got other ones; make it again with "
+            f"{path}: must have been made with the subwords next to it, got others; make it again with "
             "nmt-shortlist, or remove it"
         )
     return shortlist_from(tensors, vocab_size, path)

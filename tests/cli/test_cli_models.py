@@ -121,7 +121,7 @@ def test_checkpoints_that_were_kept_have_names(folder, tmp_path):
         more = {quantize: ["-o", tmp_path / "q2"], bundle: [tmp_path / "b2.nmt"]}.get(command, more)
         result = call(command, other, *more, "--checkpoint", "best-7")
         assert result.exit_code == 1 and result.stderr.count("\n") == 1
-        assert "must hold best-7.safetensors" in result.stderr and "got best, best-600, best-80;" in result.stderr
+        assert "must contain best-7.safetensors" in result.stderr and "got best, best-600, best-80;" in result.stderr
     names = ["--checkpoint", "best-600", "--checkpoint", other / "best-80.safetensors"]
     assert call(average, other, *names, "-o", tmp_path / "mean").exit_code == 0
     text = call(score, tmp_path / "mean", *pair).stdout
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_finished_is_not_there(command, folder, tmp_path
     kept = ["--checkpoint", "best"] if command is average else []
     result = call(command, folder, *kept, "-o", tmp_path / "new")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert "must be written, got no space left on device; make room and run again" in result.stderr
+    assert "must be written, got no space left on device; free some space and run again" in result.stderr
     assert os.listdir(tmp_path) == []
 
 
@@ -185,8 +185,8 @@ def test_soft_alignments_and_a_dictionary(folder, tmp_path):
 
 MISTAKES = {
     "two ways": (average, ["{f}", "--last", "2", "--best", "2", "-o", "x"], 2, "Give one of"),
-    "too few": (average, ["{f}", "--last", "2", "-o", "x"], 1, "must hold 2 checkpoints"),
-    "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "must hold 2 checkpoints"),
+    "too few": (average, ["{f}", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
+    "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
     "another name": (bundle, ["{f}", "x.bin"], 1, "must end in .nmt"),
     "no model": (bundle, ["{f}/nothing", "x.nmt"], 1, "got nothing there"),
     "no room": (bundle, ["{f}", "{f}/no/folder/x.nmt"], 1, "must be writable"),

@@ -206,7 +206,7 @@ def test_a_tag_is_one_unit_before_the_source(tmp_path):
 
 def test_a_tag_the_subwords_do_not_know_is_an_error(tmp_path, sides):
     prefix = write_pair(tmp_path, SRC, TGT)
-    assert "tag must be text that the subwords know" in line_of(lambda: load_parallel(corpus(prefix, tag="Ж"), *sides))
+    assert "tag must be text that the subwords cover" in line_of(lambda: load_parallel(corpus(prefix, tag="Ж"), *sides))
 
 
 # Weights
@@ -243,7 +243,7 @@ def test_weights_of_one_are_the_plan_of_one_corpus(tmp_path, sides):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"data": {"train": []}}, "data.train must hold at least one corpus, got an empty list"),
+        ({"data": {"train": []}}, "data.train must contain at least one corpus, got an empty list"),
         (
             {"data": {"train": [{"path": "a", "wieght": 2}]}},
             r"data.train\[0\].wieght is not a setting; did you mean weight",

@@ -21,7 +21,7 @@ def test_an_export_has_the_subwords_and_its_page_takes_their_units(joint, tmp_pa
     units = saved.src_subwords.pieces(saved.src_subwords.encode([line])[0])
     found = [page(tmp_path / "x", text) for text in (" ".join(units), "  ".join(units), "hello, you there")]
     assert found[0] == found[1] and found[0].stderr == ""
-    assert found[2].stderr.count("\n") == 1 and "few units of the model" in found[2].stderr
+    assert found[2].stderr.count("\n") == 1 and "few subwords of the model" in found[2].stderr
 
 
 class Page:

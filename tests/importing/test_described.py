@@ -73,15 +73,15 @@ def without(name):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"tensors": without("output.b")}, "'fc_b', which nothing here corresponds to"),
-        ({"tensors": without("output.b") | {"output.b": "fc_c"}}, "must hold the tensor fc_c"),
+        ({"tensors": without("output.b")}, "'fc_b', which has no counterpart here"),
+        ({"tensors": without("output.b") | {"output.b": "fc_c"}}, "must contain the tensor fc_c"),
         ({"tensors": without("output.b") | {"output.b": "fc_b +"}}, "must be made of NAME"),
         ({"tensors": without("output.b") | {"output.b": "fc_b + enc_b_ih"}}, "must have one shape"),
         ({"tensors": without("output.W") | {"output.W": "fc_w"}}, "output.W must have 74 columns"),
         ({"tensors": 3}, "tensors must say for each"),
         ({"weights": 1}, "weights is unknown"),
         ({"file": 1}, "file must be a path"),
-        ({"below": "model/state"}, "must hold tensors by name below model/state"),
+        ({"below": "model/state"}, "must contain tensors by name below model/state"),
         ({"source": {"units": ["a"], "special": {"unk": 9}}}, "source.special must be numbers of units"),
         ({"target": {"units": "missing.txt", "special": {}}}, "target.units must be a list, or a file"),
         ({"source": {"special": {}}}, "source.units must be given"),

@@ -119,12 +119,12 @@ def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(CheckpointError, match=r"dict.de.txt: line 2 must be a word and a number, got 'Katze'"):
         import_model(path)
     (tmp_path / "dict.de.txt").unlink()
-    with pytest.raises(CheckpointError, match="dict.de.txt: must be the vocabulary beside the model"):
+    with pytest.raises(CheckpointError, match="dict.de.txt: must be the vocabulary next to the model"):
         import_model(path)
 
 
 def test_a_tensor_more_is_refused(tmp_path):
     model = Fairseq("last")
     model.state["decoder.adaptive_softmax.head.weight"] = np.zeros((2, 2), np.float32)
-    with pytest.raises(CheckpointError, match=r"decoder.adaptive_softmax.head.weight.*nothing here corresponds to"):
+    with pytest.raises(CheckpointError, match=r"decoder.adaptive_softmax.head.weight.*has no counterpart here"):
         import_model(model.save(tmp_path))

@@ -84,16 +84,16 @@ def test_log_probabilities_are_the_packages(model):
 def test_what_is_missing_or_too_much_is_one_line(tmp_path):
     path = tmp_path / "checkpoint.npz"
     np.savez(path, **{k: v for k, v in arrays().items() if k != "enc_b_ih"})
-    with pytest.raises(CheckpointError, match="must hold the tensor enc_b_ih"):
+    with pytest.raises(CheckpointError, match="must contain the tensor enc_b_ih"):
         import_model(path)
     np.savez(path, **arrays(), coverage=np.zeros(3))
-    with pytest.raises(CheckpointError, match="'coverage', which nothing here corresponds to"):
+    with pytest.raises(CheckpointError, match="'coverage', which has no counterpart here"):
         import_model(path)
     np.savez(path, **(arrays() | {"fc_b": np.zeros(73, np.float32)}))
     with pytest.raises(CheckpointError, match=r"fc_b must be \[74\]"):
         import_model(path)
     np.savez(path, **(arrays() | {"fc_b": np.full(74, np.nan, np.float32)}))
-    with pytest.raises(CheckpointError, match="fc_b must hold finite numbers"):
+    with pytest.raises(CheckpointError, match="fc_b must contain finite numbers"):
         import_model(path)
 
 

@@ -77,13 +77,13 @@ def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(CheckpointError, match="must have </s> and <unk> as its first units, got a, b"):
         import_model(path)
     (tmp_path / "vocab.de.yml").unlink()
-    with pytest.raises(CheckpointError, match="vocab.de.yml: must be the vocabulary beside the model"):
+    with pytest.raises(CheckpointError, match="vocab.de.yml: must be the vocabulary next to the model"):
         import_model(path)
     (tmp_path / "model.npz.decoder.yml").write_text("vocabs: [one.yml]\n")
     with pytest.raises(CheckpointError, match="vocabs must be two files"):
         import_model(path)
     (tmp_path / "model.npz.decoder.yml").unlink()
-    with pytest.raises(CheckpointError, match=r"decoder.yml: must be the settings beside the model"):
+    with pytest.raises(CheckpointError, match=r"decoder.yml: must be the settings next to the model"):
         import_model(path)
 
 

@@ -45,7 +45,7 @@ def test_what_nematus_computes_otherwise_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match="dictionaries must be two files"):
         import_model(path)
     (tmp_path / "model.npz.json").unlink()
-    with pytest.raises(CheckpointError, match="model.npz.json: must be the settings beside the model"):
+    with pytest.raises(CheckpointError, match="model.npz.json: must be the settings next to the model"):
         import_model(path)
 
 

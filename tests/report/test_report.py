@@ -150,7 +150,7 @@ def test_a_folder_that_is_none_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="must be a model folder with metrics.jsonl"):
         read_run(tmp_path)
     (tmp_path / "metrics.jsonl").write_text("nothing\n")
-    with pytest.raises(DataError, match="must hold the events of a run, got none"):
+    with pytest.raises(DataError, match="must contain the events of a run, got none"):
         read_run(tmp_path)
 
 

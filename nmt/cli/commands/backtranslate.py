@@ -102,7 +102,7 @@ def _check_output(prefix: str, made: Path) -> None:
     record = Path(f"{made}{RECORD_SUFFIX}")
     if made.is_file() and made.stat().st_size and not record.exists():
         raise DataError(
-            f"{made}: must be new, or what this command began, got a file without its record {record.name}; move it "
+            f"{made}: must be new, or begun by this command, got a file without its record {record.name}; move it "
             "away, or name another PREFIX"
         )
 
@@ -158,7 +158,7 @@ def _check(count: int, found: int, text: str, made: Path) -> None:
     from nmt.errors import DataError
 
     if count != found:
-        raise DataError(f"{made}: must have the {count} lines of {text}, got {found}; remove it and start anew")
+        raise DataError(f"{made}: must have the {count} lines of {text}, got {found}; remove it and start again")
 
 
 if __name__ == "__main__":

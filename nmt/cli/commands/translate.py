@@ -281,7 +281,7 @@ def _job(options: dict[str, Any]) -> _Job:
             f"--n-best {n_best} needs --output-format tsv or json; text is the best translation alone."
         )
     if options["resume"] and (options["output"] == "-" or options["alignments"]):
-        raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json holds them).")
+        raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json contains them).")
     if options["no_unk"]:
         options["generate_unk"] = False
     plots = options["plot_attention"]

@@ -60,8 +60,8 @@ ONLY: dict[str, tuple[tuple[Any, ...], str]] = {
     "data.sample_train_subset": ((-1,), _NO_SUBSET),
     "data.sample_dev_subset": ((-1,), _NO_SUBSET),
     **{f"data.{side}.min_length": ((1, 0, -1), "leave shorter ones out of the text") for side in _SIDES},
-    **{f"data.{side}.has_prompt": ((False,), "there are no prompts here") for side in _SIDES},
-    **{f"data.{side}.tokenizer_cfg.pretokenizer": (("none",), "cut the text before") for side in _SIDES},
+    **{f"data.{side}.has_prompt": ((False,), "prompts are not supported") for side in _SIDES},
+    **{f"data.{side}.tokenizer_cfg.pretokenizer": (("none",), "tokenize the text first") for side in _SIDES},
     **{
         f"data.{side}.tokenizer_cfg.alpha": ((0, 0.0), "take it out and see data.src.sampling_alpha") for side in _SIDES
     },

@@ -57,7 +57,7 @@ def convert(values: Mapping[str, Any], where: str) -> Converted:
         reading.free.append(reading.name(theirs))
     for theirs in list(reading.left):
         reading.take(theirs)
-        reading.refuse(theirs, "has no counterpart here; take it out to have what holds here")
+        reading.refuse(theirs, "has no counterpart here; remove it to use the default")
     if reading.problems:
         (_, first), *others = reading.problems.items()
         more = [*list(reading.problems)[1 : 1 + _NAMED], *(["..."] if len(others) > _NAMED else [])]
@@ -92,7 +92,7 @@ def _vocabularies(reading: Reading) -> None:
             "data.src.level",
             "word or char, or bpe with tokenizer_type sentencepiece on both sides",
             levels[0],
-            "give the text as it was before it was cut, and no level, or level: word to have pieces as words",
+            "give the text as it was before tokenization, and no level, or level: word to have pieces as words",
         )
         return
     reading.put("data.subwords.type", levels[0], f"data.level: {levels[0]}")
@@ -109,7 +109,7 @@ def _vocabularies(reading: Reading) -> None:
         if reading.take(f"data.{side}.voc_file") is not None:
             reading.refuse(f"data.{side}.voc_file", "has no counterpart here; without it the training text is counted")
         if reading.whole(f"data.{side}.voc_min_freq", 1)[0] > 1:
-            reading.refuse(f"data.{side}.voc_min_freq", "must be 1 or 0; voc_limit says how many there may be")
+            reading.refuse(f"data.{side}.voc_min_freq", "must be 1 or 0; voc_limit limits their number")
 
 
 def _pieces(reading: Reading) -> None:
@@ -163,7 +163,7 @@ def _rates(reading: Reading) -> None:
     elif scheduling in ("plateau", "constant"):
         reading.put("training.scheduling", scheduling)
     else:
-        advice = "leave it out and set training.scheduling and what goes with it by --set"
+        advice = "remove it and set training.scheduling and its settings with --set"
         reading.must("training.scheduling", "plateau or warmupinversesquareroot", scheduling, advice)
     patience, factor = (10, 0.1) if old else (5, 0.5)
     if scheduling == "plateau":
@@ -210,7 +210,7 @@ def _testing(reading: Reading) -> None:
         reading.put("decoding.max_length_ratio", 1.5, "max_output_length: -1", "of the sentence, not of its batch")
         reading.put("decoding.max_length_extra", 0)
     else:
-        reading.put("decoding.max_length_ratio", 1e-9, note="the source says nothing of the length")
+        reading.put("decoding.max_length_ratio", 1e-9, note="the length cannot be predicted from the source")
         reading.put("decoding.max_length_extra", longest, f"max_output_length: {shorten(longest)}")
     reading.same("testing.min_output_length", "decoding.min_length", 0 if reading.old else 1)
     reading.changed("testing.no_repeat_ngram_size", "decoding.no_repeat_ngram_size", -1, lambda n: 0 if n == -1 else n)
@@ -282,10 +282,12 @@ def _decoder(reading: Reading) -> None:
     where = "model.decoder"
     layers, size, dropout = _side(reading, "decoder", "gru")
     if dropout:
-        reading.lines.append("model.decoder.dropout: what input feeding gives back is not set to 0 by it here")
+        reading.lines.append("model.decoder.dropout: it is not applied to the vector of input feeding here")
     fraction = reading.same(f"{where}.hidden_dropout", f"{where}.hidden_dropout", 0.0)
     if fraction:
-        reading.lines.append("model.decoder.hidden_dropout: behind the layer over state and context, not before it")
+        reading.lines.append(
+            "model.decoder.hidden_dropout: applied after the layer over state and context, not before it"
+        )
     reading.same(f"{where}.input_feeding", f"{where}.input_feeding", True)
     reading.same(f"{where}.attention", f"{where}.attention", "bahdanau")
     begins = reading.take(f"{where}.init_hidden", "bridge")

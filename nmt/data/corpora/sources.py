@@ -187,7 +187,7 @@ class _Table:
                 fact = f"{type(values[0]).__name__} {str(values[0])[:40]!r}" if values else f"none, but {_keys(record)}"
                 raise DataError(
                     f"{self.file}: row {number} must have text in {' or '.join(keys)}, got {fact}; "
-                    "name it src_column and tgt_column of its corpus, or mend the row"
+                    "name it src_column and tgt_column of its corpus, or correct the row"
                 )
             found.append(_one_line(values[0]))
         return tuple(found)
@@ -236,7 +236,7 @@ class JsonLines(_Table):
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise DataError(
-                    f"{self.file}: line {number} must be a JSON object, got something else ({error}); mend the line"
+                    f"{self.file}: line {number} must be a JSON object, got something else ({error}); correct the line"
                 ) from None
             yield self._texts(number, record)
 
@@ -295,8 +295,8 @@ def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
             more = len(chunk) - len(whole) + sum(1 for _ in rows)
             counts = (total, total + more) if chunk[-1][0] is None else (total + more, total)
             raise DataError(
-                f"{part.files[0]}, {part.files[-1]}: must have as many lines as each other, got {counts[0]} and "
-                f"{counts[1]}; line n of one has to translate line n of the other"
+                f"{part.files[0]}, {part.files[-1]}: must have the same number of lines, got {counts[0]} and "
+                f"{counts[1]}; line n of one must translate line n of the other"
             )
         yield whole
 

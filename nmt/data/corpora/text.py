@@ -97,7 +97,7 @@ def load_text(
     if len(starts) == 1:
         what = f"none of {total} that data.filter lets through ({left_out})" if left_out else f"{total} blank ones"
         where = f"{corpora}.{side.config.lang}" if isinstance(corpora, str) else name_of(corpora)
-        raise DataError(f"{where}: must hold at least one line of text, got {what}")
+        raise DataError(f"{where}: must contain at least one line of text, got {what}")
     rows_kept = TokenRows(readers.gathered(tokens, np.int32), starts)
     return TextCorpus(rows_kept, total, rules.told() if rules is not None else "")
 

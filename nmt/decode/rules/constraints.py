@@ -1,4 +1,4 @@
-"""Phrases that a translation must hold, or is rewarded for holding, tracked inside the beam."""
+"""Phrases that a translation must contain, or is rewarded for holding, tracked inside the beam."""
 
 from __future__ import annotations
 

@@ -180,13 +180,13 @@ def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: t
         added = _with_new_units(tensors, model, (saved.src_subwords, saved.tgt_subwords), subwords)
     set_params(model, (load_raw(path) if keeps else {}) or tensors, path)
     if not keeps:
-        how = f"; {added:,} units were added, each the mean of those it was cut into" if added else ""
+        how = f"; {added:,} subwords were added, each the mean of those for its text" if added else ""
         return f"starting from {path}, with a fresh optimizer{how}"
     _, state, metadata = load_checkpoint(path)
     try:
         optimizer.load_state_dict(state, metadata["optimizer"])
     except KeyError as error:
         raise CheckpointError(
-            f"{path}: must hold the optimizer's state, got none of {error}; use reset_optimizer"
+            f"{path}: must contain the optimizer's state, got none of {error}; use reset_optimizer"
         ) from None
     return f"starting from {path}, with its optimizer"

@@ -94,7 +94,7 @@ def _faster(dry_run: DryRun) -> list[str]:
     """Return settings that would take less time on this processor."""
     on_cpu, dtype = dry_run.model.device.name == "cpu", dry_run.config.compute_dtype
     if TARGET.has_amx and on_cpu and dtype == "float32":
-        return ["  this processor has a matrix unit: compute_dtype: bfloat16 takes a third of the time or so"]
+        return ["  this processor has a matrix unit: compute_dtype: bfloat16 takes about a third of the time"]
     return []
 
 

@@ -20,7 +20,7 @@ def check_subwords(saved: SavedRun, digest: str) -> None:
     if saved.subwords != digest:
         raise CheckpointError(
             f"{saved.path}: must have been trained with the subwords beside it, got other ones; "
-            "put back the .spm files that belong to it"
+            "restore the .spm files that belong to it"
         )
 
 

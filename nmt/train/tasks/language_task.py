@@ -112,7 +112,7 @@ class LanguageTask:
 def _skipped(corpus: TextCorpus) -> str:
     """Return in words what was filtered out."""
     if corpus.filtered:
-        return f"{corpus.total - len(corpus):,} skipped that are blank or left out by data.filter: {corpus.filtered}"
+        return f"{corpus.total - len(corpus):,} skipped that are blank or removed by data.filter: {corpus.filtered}"
     return f"{corpus.total - len(corpus):,} blank ones skipped"
 
 

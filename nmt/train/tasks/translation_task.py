@@ -224,14 +224,15 @@ def _truncated(dev: ParallelCorpus, config: DataConfig, say: Callable[[str], Non
     lines = ", ".join(f"{number + 1:,}" for number in dev.line_numbers[long][:5].tolist())
     say(
         f"warning: data.dev: {long.sum():,} of {len(dev):,} lines have a side of more than {MAX_SOURCE_SUBWORDS:,} "
-        f"subwords and are cut for the loss, line {lines}{', ...' * bool(long.sum() > 5)}; divide them into sentences"
+        f"subwords and are truncated for the loss, line {lines}{', ...' * bool(long.sum() > 5)}; split them into "
+        "sentences"
     )
     return replace(dev, src=sides[0], tgt=sides[1])
 
 
 def _filter_note(filtered: str) -> str:
     """Return a clause that says what data.filter removed."""
-    return f"; left out by data.filter: {filtered}" if filtered else ""
+    return f"; removed by data.filter: {filtered}" if filtered else ""
 
 
 def _loaded(corpus: ParallelCorpus | None) -> ParallelCorpus:
