@@ -26,7 +26,7 @@ from nmt.rnn.show.dot import drawn
 from nmt.system.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
-# The page must not depend on the terminal of whoever runs this.
+# The page must not depend on the terminal.
 HELP_WIDTH = 96
 HEADER = """\
 # Commands
@@ -34,12 +34,12 @@ HEADER = """\
 What `--help` prints; written by `make docs`.
 Settings: [configs/reference.yaml](../configs/reference.yaml).
 
-Results go to standard output; progress, warnings and errors to standard error. On a terminal these have colours (none
-where `NO_COLOR` is set) and a last line that changes; elsewhere they are plain lines.
+Results go to standard output; progress, warnings and errors to standard error. On a terminal these have colours (unless
+`NO_COLOR` is set) and a last line that changes; elsewhere they are plain lines.
 
-`nmt COMMAND` is `nmt-COMMAND`, and `python -m nmt COMMAND` where no script is on the path; `nmt` alone lists them. A
-wheel brings manual pages (`man nmt-train`) and what completes `nmt` in bash, zsh and fish, into `share` of its
-environment. A shell that does not look there learns it from the program itself, the separate commands' options too:
+`nmt COMMAND` is the same as `nmt-COMMAND`; if the scripts are not on the path, use `python -m nmt COMMAND`. `nmt` alone
+lists the commands. A wheel installs manual pages (`man nmt-train`) and completion for bash, zsh and fish into `share` of
+its environment. If your shell does not read that folder, enable completion with:
 
 ```bash
 eval "$(_NMT_COMPLETE=bash_source nmt)"              # or zsh_source
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def draw() -> None:
-    """Draw the pictures of the compiler's passes, of the rooms and of the walks. Raises NMTError: Without Graphviz."""
+    """Draw the pictures of the compiler's passes, of the packages and of the walks. Raises NMTError: Without Graphviz."""
     page = tour.PAGE.read_text("utf-8")
     for name, source in (passes.pictures() | rooms.pictures() | tour.pictures(page)).items():
         write_bytes(ROOT / "docs" / "pictures" / name, drawn(source).encode())

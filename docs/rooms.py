@@ -1,4 +1,4 @@
-"""Describe the rooms of nmt and of nmt/rnn, and who imports whom, as DOT documents made from the files' imports.
+"""Describe the packages of nmt and of nmt/rnn, and who imports whom, as DOT documents made from the files' imports.
 
 A room is a folder, or a file beside the folders. Imports go downwards. An arrow that a longer way through other rooms
 already says is left out: what is above may import all that it leads to. `make pictures` draws them; ARCHITECTURE.md
@@ -18,23 +18,23 @@ Graph = dict[str, set[str]]
 
 OWN = {("nmt.rnn.ops", "nmt.rnn.graph")}
 """What is not drawn: ops names the type of the values whose gradients it says, which graph builds with ops."""
-# What lies at the bottom of nmt beside the folders is one room; its files are of all others' use.
+# The lowest files and folders of nmt are one box: all others use them.
 GROUND = ("system", "errors", "special_tokens", "overriding", "evaluate")
-# `python -m nmt`, a door to cli.
+# `python -m nmt`, an entry point of cli.
 DOOR = "__main__"
 
 SAYS = {
     "cli": "the commands",
     "precompile": "machine code for the wheel",
-    "train": "loss curve to checkpoint",
-    "serve": "models as a service",
+    "train": "training loop and checkpoints",
+    "serve": "the server",
     "documents": "text around sentences",
-    "batch": "columns of tables in an engine's workers",
+    "batch": "tables in workers of an engine",
     "inference": "text in, text out",
-    "importing": "models of other systems",
-    "exporting": "models without us",
+    "importing": "models of other toolkits",
+    "exporting": "models for use without nmt",
     "report": "runs as one page",
-    "doctor": "a look at a corpus",
+    "doctor": "checks of a corpus",
     "storage": "models on disk",
     "model": "cells wired together",
     "decode": "search",
@@ -44,7 +44,7 @@ SAYS = {
     "system, errors, ...": "files, lines, evaluate, ...",
     "check_cell": "nmt.rnn.check",
     "show": "a cell, shown",
-    "layers": "LSTM, GRU, RNN as known",
+    "layers": "LSTM, GRU, RNN layers",
     "stepping": "one step at a time",
     "scan": "any cell over time",
     "devices": "chooses one",
@@ -164,6 +164,6 @@ def picture(package: str, title: str) -> str:
 def pictures() -> dict[str, str]:
     """Return all DOT documents, by the names of the files that they become."""
     return {
-        "rooms.svg": picture("nmt", "The rooms of nmt, and who imports whom"),
-        "rooms-rnn.svg": picture("nmt.rnn", "The rooms of nmt/rnn, and who imports whom"),
+        "rooms.svg": picture("nmt", "The packages of nmt and their imports"),
+        "rooms-rnn.svg": picture("nmt.rnn", "The packages of nmt/rnn and their imports"),
     }

@@ -1,4 +1,4 @@
-"""Charts beside the tables of documents, drawn from the tables themselves, so that the two cannot differ.
+"""Charts of the tables in documents, drawn from the tables themselves, so that the two cannot differ.
 
 A line `<!-- chart: COLUMN; COLUMN | title -->` below a table asks for horizontal bars of these columns; what stands in
 the columns before the first of them names the rows. Cells without a number have no bar.

@@ -27,7 +27,7 @@ _METRICS = {"bleu": "BLEU", "chrf": "chrF", "ppl": "perplexity of a subword", "a
 """The validation scores that a card shows, in this order."""
 _MEASURED_BY = "sacrebleu"
 _OPEN = """\
-## To be told by whoever gives it to others
+## To be added before publication
 
 - **Licence**: of the parameters, which depends on that of the training text.
 - **Training text**: where it comes from, what it is about, who wrote it.
