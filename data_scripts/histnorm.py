@@ -8,9 +8,9 @@ The corpora: RIDGES (German, 1482-1652, CC BY 3.0) and goo300k in the Bohorič a
 prepared in the same way: lower case, equal digits of both forms replaced by 0, punctuation and words without a
 counterpart removed, a space within a word replaced by a special character.
 
-An old form alone can be ambiguous ("das" is das or dass), so each line of train.old also has its neighbours: `--context`
-words before and after, each as one symbol (<das, >iſt; the nearest next to the letters). They are taken only from the
-old text, never across the end of a sentence; `--context 0` omits them.
+An old form alone can be ambiguous ("das" is das or dass), so each line of train.old also has its neighbours:
+`--context` words before and after, each as one symbol (<das, >iſt; the nearest next to the letters). They are taken
+only from the old text, never across the end of a sentence; `--context 0` omits them.
 """
 
 import argparse

@@ -38,8 +38,8 @@ Results go to standard output; progress, warnings and errors to standard error. 
 `NO_COLOR` is set) and a last line that changes; elsewhere they are plain lines.
 
 `nmt COMMAND` is the same as `nmt-COMMAND`; if the scripts are not on the path, use `python -m nmt COMMAND`. `nmt` alone
-lists the commands. A wheel installs manual pages (`man nmt-train`) and completion for bash, zsh and fish into `share` of
-its environment. If your shell does not read that folder, enable completion with:
+lists the commands. A wheel installs manual pages (`man nmt-train`) and completion for bash, zsh and fish into `share`
+of its environment. If your shell does not read that folder, enable completion with:
 
 ```bash
 eval "$(_NMT_COMPLETE=bash_source nmt)"              # or zsh_source
@@ -77,7 +77,8 @@ def main() -> None:
 
 
 def draw() -> None:
-    """Draw the pictures of the compiler's passes, of the packages and of the walks. Raises NMTError: Without Graphviz."""
+    """Draw the pictures of the compiler's passes, of the packages and of the walks. Raises NMTError: Without
+    Graphviz."""
     page = tour.PAGE.read_text("utf-8")
     for name, source in (passes.pictures() | rooms.pictures() | tour.pictures(page)).items():
         write_bytes(ROOT / "docs" / "pictures" / name, drawn(source).encode())

@@ -1,7 +1,7 @@
 """Describe the packages of nmt and of nmt/rnn, and who imports whom, as DOT documents made from the files' imports.
 
-A room is a folder, or a file beside the folders. Imports go downwards. An arrow that a longer way through other rooms
-already says is left out: what is above may import all that it leads to. `make pictures` draws them; ARCHITECTURE.md
+A box is a folder, or a file outside the folders. Imports go downwards. An arrow is omitted if a longer path
+through other boxes exists: a box may import everything that its arrows lead to. `make pictures` draws them; ARCHITECTURE.md
 shows them.
 """
 
@@ -73,7 +73,7 @@ SAYS = {
 
 def modules(package: Path) -> dict[str, Path]:
     """The modules of a package and of all below it, by name. Not the package itself: importing any of them imports it
-    first, and its own names, which are loaded when asked for, are nobody's below it."""
+    first, and its own names, which are loaded on demand, belong to no module below it."""
     names = {path: path.relative_to(package.parent).with_suffix("").parts for path in sorted(package.rglob("*.py"))}
     dotted = {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
     dotted.pop(package.name, None)

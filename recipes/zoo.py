@@ -3,7 +3,8 @@
     python recipes/zoo.py                          of all recipes that were run: runs/recipes -> runs/zoo
     python recipes/zoo.py --runs FOLDER -o FOLDER
 
-The best is the seed with the best first score on the part on which settings are chosen. Existing files are kept. Standard output gets a table: file, bytes, seed, score on that part of the model as trained and of the file.
+The best is the seed with the best first score on the part on which settings are chosen. Existing files are kept.
+Standard output gets a table: file, bytes, seed, score on that part of the model as trained and of the file.
 """
 
 import argparse

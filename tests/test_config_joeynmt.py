@@ -249,7 +249,10 @@ def test_every_key_without_a_counterpart_is_named(tmp_path):
         ({"training__load_model": "a.ckpt"}, "training.load_model has no counterpart here"),
         ({"training__alpha": 1}, "training.alpha has no counterpart here"),
         ({"model__encoder__type": "transformer"}, "model.encoder.type must be 'recurrent', got 'transformer'"),
-        ({"model__tied_embeddings": True}, "model.tied_embeddings must be false, or true beside tied_softmax: true"),
+        (
+            {"model__tied_embeddings": True},
+            "model.tied_embeddings must be false, or true together with tied_softmax: true",
+        ),
         ({"model__tied_embeddings": [1]}, "model.tied_embeddings must be false"),
         ({"model__encoder__freeze": True}, "model.encoder.freeze must be false, got true"),
         ({"model__init_rnn_orthogonal": True}, "model.init_rnn_orthogonal must be false, got true"),

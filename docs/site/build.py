@@ -60,7 +60,7 @@ def linked(text: str, page: Path, sources: set[str]) -> str:
         if not target or re.match(r"[a-z]+:", target) or path.suffix in {".md", ".ipynb", ".svg", ".png"}:
             return link[0]
         if not path.is_relative_to(ROOT) or not path.exists():
-            raise ValueError(f"{page.relative_to(ROOT)}: must link to what is there, got {link[2]}; mend the link")
+            raise ValueError(f"{page.relative_to(ROOT)}: must link to what is there, got {link[2]}; correct the link")
         name = path.relative_to(ROOT).as_posix()
         sources.add(name)
         words = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(link[1]))

@@ -29,7 +29,7 @@ _NEUTRAL = {
 
 
 MAX_SOURCE_SUBWORDS = 1000
-"""A line with more is cut, with a warning: what no model learned from is not worth its memory."""
+"""A line with more is truncated, with a warning: what no model learned from is not worth its memory."""
 
 CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is truncated to that length"
 LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
@@ -73,7 +73,7 @@ class Wishes:
 
     prefixes: text they begin with, in whole words, one text for all of them if it is a string; constraints: phrases
     they hold; glossary: phrases that are preferred; forbidden: words and phrases that no translation holds, as the
-    subwords they are cut into.
+    subwords they consist of.
     """
 
     prefixes: str | Sequence[str] | None = None
@@ -154,9 +154,9 @@ def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
 
 
 def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> dict[str, Any]:
-    """Return all settings for a call; those that are None or left out as configured.
+    """Return all settings for a call; those that are None or missing have their configured value.
 
-    Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or beside the others.
+    Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or together with the others.
     TypeError: There is no such setting.
     """
     known = SearchSettings.__annotations__.keys()

@@ -104,7 +104,7 @@ def load_subwords(
     contents = [_read_subwords(path) for path in paths]
     if of is not None and digest != _digest(*contents):
         raise CheckpointError(
-            f"{of}: must have been trained with the subwords beside it, got other ones; "
+            f"{of}: must have been trained with the subwords next to it, got others; "
             "restore the .spm files that belong to it"
         )
     found = []

@@ -83,7 +83,7 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], content: Mappin
     text = json.dumps({"format_version": FORMAT_VERSION, **content, "checksums": checksums})
     metadata = {METADATA_KEY: text, _CHECKSUM_KEY: str(_text_checksum(text))}
     # save, not save_file: the latter writes another temporary file, which a killed run would
-    # leave behind under a name that cannot be told from the user's files.
+    # leave behind under a name that looks like one of the user's files.
     write_bytes(path, save(whole, metadata=metadata), sync=True)
 
 

@@ -315,7 +315,7 @@ def _of_stream(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
 
 
 def _raw_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Return an iterator over lines with their line ends; a line that is too long is cut just above the limit."""
+    """Return an iterator over lines with their line ends; a line that is too long is truncated just above the limit."""
     return iter(partial(stream.readline, MAX_LINE_BYTES + len(b"\r\n") + 1), b"")
 
 

@@ -219,7 +219,7 @@ def test_what_unrolling_costs():
         ({"sequences": {"g": np.zeros((7, 5, 4)), "z": np.zeros((7, 5, 4))}}, r"z must be float64 \[7, 5, 5\]"),
         ({"mask": np.ones((7, 4), bool)}, r"mask must be bool \[7, 5\], got bool \[7, 4\]"),
         ({"mask": np.ones((7, 5))}, "got float64"),
-        ({"mask": np.ones((7, 5), bool), "lengths": [7] * 5}, "lengths must be None beside a mask"),
+        ({"mask": np.ones((7, 5), bool), "lengths": [7] * 5}, "lengths must be None with a mask"),
     ],
 )
 def test_wrong_arrays_are_one_line(wrong, words):

@@ -86,7 +86,7 @@ def score(
     if src is None and (lm is not None or lm_weight is not None):
         raise click.UsageError("--lm and --lm-weight are for translations, which have --src.")
     if src is None and load_saved_model(model_dir, loading["checkpoint"], cells=loading["cells"]).config.task != "lm":
-        raise click.UsageError("Give --src, the text that --tgt translates: MODEL_DIR holds a translator.")
+        raise click.UsageError("Give --src, the text that --tgt translates: MODEL_DIR contains a translator.")
     inputs: dict[str, str | list[Path]] = {"--tgt": tgt, "a file of the model": model_files(Path(model_dir))}
     check_apart({"-o": output}, inputs if src is None else {"--src": src, **inputs})
     name = src if src is not None else tgt

@@ -246,7 +246,7 @@ def _first_values(reading: Reading) -> None:
     kinds = {(False, False): "none", (False, True): "softmax", (True, True): "all"}
     found = [kind for tied, kind in kinds.items() if tied == ties]
     if not found:
-        reading.must("model.tied_embeddings", "false, or true beside tied_softmax: true", ties[0])
+        reading.must("model.tied_embeddings", "false, or true together with tied_softmax: true", ties[0])
         return
     reading.put("model.tied_embeddings", found[0])
 

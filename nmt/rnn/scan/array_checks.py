@@ -57,7 +57,7 @@ class ArrayChecks:
             return np.asarray(np.arange(T)[:, None] < self.lengths("lengths", lengths, B, T))
         mask = np.array(mask)
         if lengths is not None:
-            raise ShapeError(f"{self.name}: lengths must be None beside a mask, got both")
+            raise ShapeError(f"{self.name}: lengths must be None with a mask, got both")
         if mask.shape != (T, B) or mask.dtype != bool:
             raise ShapeError(f"{self.name}: mask must be bool [{T}, {B}], got {mask.dtype} {list(mask.shape)}")
         return mask

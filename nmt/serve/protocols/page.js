@@ -22,7 +22,7 @@ function say(text, bad) {
   $("status").className = bad ? "bad" : "";
 }
 
-// The server speaks to programs: `field: must be ..., got ...`. People are told what they can do.
+// The server's errors are for programs: `field: must be ..., got ...`. People need advice instead.
 function told(status, message, later) {
   const [, most, got] = message.match(/at most ([\d,]+) characters, got ([\d,]+)/) || [];
   if (most) return "This text is too long: " + got + " characters, and at most " + most + " are possible.";
@@ -453,7 +453,7 @@ for (const name of ["keyup", "click"]) $("text").addEventListener(name, () => is
 
 // ------------------------------------------------------------ glossary
 
-// Lines that are finished; a line that somebody is still writing is no mistake.
+// Finished lines; a line that is still being written is not an error.
 function glossary_lines() {
   const done = [], open = [];
   for (const line of $("glossary").value.split("\n")) {

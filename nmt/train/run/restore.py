@@ -19,7 +19,7 @@ def check_subwords(saved: SavedRun, digest: str) -> None:
     """Raise CheckpointError if the run was trained with other subwords than those in its folder."""
     if saved.subwords != digest:
         raise CheckpointError(
-            f"{saved.path}: must have been trained with the subwords beside it, got other ones; "
+            f"{saved.path}: must have been trained with the subwords next to it, got others; "
             "restore the .spm files that belong to it"
         )
 

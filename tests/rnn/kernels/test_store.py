@@ -1,4 +1,4 @@
-"""The store of machine code: what is read is what was written, by us; all else is compiled anew."""
+"""The store of machine code: what is read is what was written, by us; all else is compiled again."""
 
 import json
 import os
@@ -244,7 +244,7 @@ def test_code_that_is_damaged_is_compiled_anew(filled, tmp_path):
         path.write_bytes(path.read_bytes()[:-100])
     answer, said = run(tmp_path)
     assert answer == printed
-    assert said.count("compiled anew") == 1
+    assert said.count("compiled again") == 1
     after = contents(tmp_path)
     assert after.keys() == names
     assert run(tmp_path) == (printed, "")

@@ -113,6 +113,6 @@ def test_what_cannot_be_compiled_is_said(kind):
         at(table).factor = 2.0
 
     work = {"unknown": unknown, "of no dtype": of_no_dtype, "array set": array_set, "real set": real_set}[kind]
-    messages = {"unknown": "nobody", "of no dtype": "must be told the dtype F", "array set": "words must be"}
+    messages = {"unknown": "nobody", "of no dtype": "must be given the dtype F", "array set": "words must be"}
     with pytest.raises(TypingError, match=messages.get(kind, "factor must be an integer")):
         run(work, example())

@@ -45,7 +45,7 @@ class TableType(types.Type):
         if field.kind == "array":
             element = dict(self.elements).get(field.element, field.element)
             if is_letter(element):
-                raise errors.TypingError(f"{self.layout.name}: the reader must be told the dtype {element} of {name}")
+                raise errors.TypingError(f"{self.layout.name}: the reader must be given the dtype {element} of {name}")
             return types.Array(getattr(types, element), len(field.shape), "C")
         return types.float64 if field.kind == "real" else types.int64
 
