@@ -191,7 +191,8 @@ class Transformer(OpenNMT):
     """A small Transformer of OpenNMT-py 3, which CTranslate2 can read; its three tables of pieces are one, as ours are.
 
     What it is trained with was chosen for minutes on a processor: batches of half the size have twice the updates
-    (perplexity of Multi30k's dev after four minutes of one thread: 135, with ours 223). The highest rate is printed, not
+    (perplexity of Multi30k's dev after four minutes of one thread: 135, with ours 223). The highest rate is printed,
+    not
     the factor of "Attention Is All You Need" (section 5.3), which gives a short training, that rises for few updates, a
     rate ten times too high. The model kept is the moving mean of the last thousand updates or so, as the rate does not
     fall to nothing. A third and two thirds of the way are kept too.

@@ -2,8 +2,8 @@
 
 Every contender gets the same weights and inputs. Outputs and gradients are compared with those of our operators on the
 processor first; what disagrees is not timed. Then each is called again and again, with the launches as a program would
-make them, and the fastest of the turns counts. In addition to whole operators, the persistent kernels alone: microseconds a
-step. Needs the extra [cuda], a GPU, and for the peers PyTorch; what is missing is said in the table.
+make them, and the fastest of the turns counts. In addition to whole operators, the persistent kernels alone:
+microseconds a step. Needs the extra [cuda], a GPU, and for the peers PyTorch; what is missing is said in the table.
 
 Run: python benchmarks/gpu.py [--out FOLDER] [--quick]
 """

@@ -26,7 +26,8 @@ from nmt.errors import NMTError
 from nmt.inference.translation import Detail, Translation
 
 _KEPT = r"(?!w:(?:r|t|proofErr|lastRenderedPageBreak|softHyphen|noBreakHyphen)\b)[\w:]+"
-"""Names of elements in DOCX of which there must be as many as before: runs are split where words with other formatting go."""
+"""Names of elements in DOCX of which there must be as many as before: runs are split where words with other formatting
+go."""
 
 
 def same(sentence: Sentence) -> Translation:

@@ -1,8 +1,8 @@
 """Describe the packages of nmt and of nmt/rnn, and who imports whom, as DOT documents made from the files' imports.
 
 A box is a folder, or a file outside the folders. Imports go downwards. An arrow is omitted if a longer path
-through other boxes exists: a box may import everything that its arrows lead to. `make pictures` draws them; ARCHITECTURE.md
-shows them.
+through other boxes exists: a box may import everything that its arrows lead to. `make pictures` draws them;
+ARCHITECTURE.md shows them.
 """
 
 import ast

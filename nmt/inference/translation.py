@@ -156,7 +156,8 @@ def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
 def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> dict[str, Any]:
     """Return all settings for a call; those that are None or missing have their configured value.
 
-    Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or together with the others.
+    Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or together with the
+    others.
     TypeError: There is no such setting.
     """
     known = SearchSettings.__annotations__.keys()

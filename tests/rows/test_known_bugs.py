@@ -302,7 +302,8 @@ def test_adding_to_gradients_adds_once_a_pass(kind):
 @pytest.mark.parametrize("frozen", [False, True])
 @EVERY
 def test_new_weights_are_used_at_once(kind, frozen):
-    """MXNet's oneDNN path kept reordered weights by a version number that was never raised (test_rnn_with_new_param)."""
+    """MXNet's oneDNN path kept reordered weights by a version number that was never raised
+    (test_rnn_with_new_param)."""
     layer, params = layer_of(kind, 2)
     x = draw(T, B, D)
     for turn in range(3):
@@ -428,7 +429,8 @@ def test_a_row_of_no_steps_carries_what_it_was_given():
 
 @pytest.mark.parametrize("variational", [False, True])
 def test_dropout_masks_are_held_over_time_only_where_asked(variational):
-    """Keras holds a recurrent mask over time, others draw a new one at every step; a run is right for the mask it drew."""
+    """Keras holds a recurrent mask over time, others draw a new one at every step; a run is right for the mask it
+    drew."""
     cell = DropoutCell(GRUCell(D, H), 0.5, variational)
     case = cases.draw(cell, "float64")
     outputs, found, masks = cases.compiled(case)

@@ -210,7 +210,7 @@ class Tsv(_Table):
             if len(cells) < least:
                 raise DataError(
                     f"{self.file}: line {number} must have at least {least} cells between tabs, got {len(cells)}; "
-                    "mend the line, or name other columns"
+                    "correct the line, or name other columns"
                 )
             yield tuple(cells[place] for place in places)
 
