@@ -203,7 +203,7 @@ def test_what_differs_is_said(tmp_path):
     assert config.training.early_stopping_metric == "bleu"
     told = " ".join(lines)
     assert "each state has a layer of its own, in JoeyNMT one is for all" in told
-    assert "what input feeding gives back is not set to 0" in told
+    assert "it is not applied to the vector of input feeding" in told
     assert "no training.normalization: losses here are means over target tokens" in told
 
 

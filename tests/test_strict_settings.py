@@ -147,7 +147,7 @@ def test_texts_may_come_one_by_one(translator):
 def test_wishes_and_targets_are_for_all_sentences(translator):
     with pytest.raises(DataError, match=r"Wishes\.prefixes: must have an entry for each sentence, 3, got 1"):
         translator.translate_nbest(LINES, wishes=Wishes(prefixes=["ka"]))
-    with pytest.raises(DataError, match="as many, got 3 and 2"):
+    with pytest.raises(DataError, match="as many sources as targets, got 3 and 2"):
         translator.score(LINES, LINES[:2])
 
 

@@ -264,6 +264,6 @@ def test_a_shortlist_that_leaves_out_too_much_is_not_written(tmp_path):
     (tmp_path / "none").write_text("kara\n")
     pair = ["--src", tmp_path / "none", "--tgt", tmp_path / "none", "--translated", "0", "--per-source", "1"]
     result = call(shortlist, other, *pair, "--threads", "1", "--most-missed", "0")
-    assert result.exit_code == 1 and "must miss at most 0 % of what the model says" in result.stderr
+    assert result.exit_code == 1 and "must miss at most 0 % of the model's own output" in result.stderr
     assert before == {path.name: path.read_bytes() for path in other.iterdir()}
     assert call(shortlist, other, *pair, "--threads", "1", "--frequent", "2").exit_code == 0, "asked for by its number"

@@ -104,7 +104,7 @@ def test_exit_code_of_a_signal(number: signal.Signals, setup: Path, tmp_path: Pa
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 128 + number
-    assert "the same command goes on" in errors
+    assert "run the same command again to resume from" in errors
     assert (tmp_path / "last.safetensors").exists()
 
 

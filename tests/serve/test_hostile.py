@@ -131,10 +131,10 @@ def test_models_are_loaded_anew_and_nothing_is_lost(tmp_path, lines):
             thread.start()
         for number in range(3):
             server.process.send_signal(signal.SIGHUP)
-            until(lambda n=number: sum("loaded anew" in line for line in server.log) > n)
+            until(lambda n=number: sum("are reloaded" in line for line in server.log) > n)
         (folder / "config.yaml").rename(folder / "away")
         server.process.send_signal(signal.SIGHUP)
-        until(lambda: any("former ones go on" in line for line in server.log))
+        until(lambda: any("the old ones stay in use" in line for line in server.log))
         stop.set()
         for thread in threads:
             thread.join(60)
