@@ -76,7 +76,7 @@ def test_each_command_is_the_one_of_its_own_program(name):
         (["xyzzy", "--help"], "'xyzzy' is not a command; one of train, "),
         (["--trian"], "No such option"),
         (["cache", "lits"], "'lits' is not one of"),
-        ([""], "'' is no command"),
+        ([""], "'' is not a command"),
     ],
 )
 def test_what_is_wrong_ends_with_one_line(words, message):
