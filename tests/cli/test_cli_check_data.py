@@ -29,7 +29,7 @@ def test_a_page_and_json(run: Run, tmp_path: Path) -> None:
     page = run("nmt-train", config, "--check-data")
     assert page.code == 0, page.err
     assert page.lines[0].startswith(f"data: looked at 200 of {tmp_path / 'train'}, 20 of {tmp_path / 'dev'}")
-    warning = f"warning: {tmp_path / 'train.xx'}: 1 of 200 lines (0.5%) hold tags or entities of HTML"
+    warning = f"warning: {tmp_path / 'train.xx'}: 1 of 200 lines (0.5%) contain tags or entities of HTML"
     assert any(line.startswith(warning) for line in page.lines)
     assert "           17  w1 <br> w2" in page.lines
     found = json.loads(run("nmt-train", config, "--check-data", "--json").out)

@@ -106,7 +106,7 @@ def test_scores(setup: Path, model: Path, run: Run, tmp_path: Path) -> None:
     assert (record["log_prob"], record["tokens"]) == (-0.75, ["▁z3", "▁z4", "</s>"])
     (tmp_path / "t").write_text("z1\n")
     result = run("nmt-score", model, "--src", tmp_path / "s", "--tgt", tmp_path / "t")
-    assert (result.code, result.out, "must have a line for each" in result.err) == (1, b"", True)
+    assert (result.code, result.out, "must have one line for each" in result.err) == (1, b"", True)
 
 
 ANSWERS = {

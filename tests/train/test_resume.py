@@ -293,7 +293,7 @@ def test_other_subwords_are_refused(make_trainer: Make) -> None:
     other.run()
     spm = trainer.folder / "joint.spm"
     spm.write_bytes((other.folder / "joint.spm").read_bytes())
-    with pytest.raises(CheckpointError, match="got other ones"):
+    with pytest.raises(CheckpointError, match="got others"):
         make_trainer(epochs=2).run()
     spm.unlink()
     with pytest.raises(CheckpointError, match=r"joint\.spm: must be the subwords"):
