@@ -89,7 +89,7 @@ def test_a_text_of_one_side(tmp_path, subwords):
     rules = LineFilter(FilterConfig(markup=True, duplicates=True))
     found = load_text(str(tmp_path / "train"), side("en", subwords), rules)
     assert len(found) == 2 and found.total == 5 and found.filtered == "1 markup, 1 duplicates"
-    with pytest.raises(DataError, match="that pass data.filter"):
+    with pytest.raises(DataError, match="data.filter lets through"):
         write_pair(tmp_path, ["x"], ["<b>the</b>"])
         load_text(str(tmp_path / "train"), side("en", subwords), LineFilter(FilterConfig(markup=True)))
 
