@@ -36,12 +36,12 @@ help:
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
-	@echo 'make bench-gpu  measure on a GPU, beside PyTorch; tables into $(OUT)'
+	@echo 'make bench-gpu  measure on a GPU, compared with PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
 	@echo 'make dist    sdist, and the wheel from it, into dist/, with a bill of materials; built twice and compared'
 	@echo 'make docs    write docs/commands.md, the settings reference and the links of the tour from the code'
 	@echo 'make pictures   draw docs/pictures from the code, by Graphviz'
-	@echo 'make size    lines of nmt, room by room, against the budget that a test holds'
+	@echo 'make size    lines of nmt by folder, compared with the budget that a test enforces'
 	@echo 'make site    the documentation as a site, build/site/html/index.html; every link in it is checked'
 	@echo 'make setup   make $(VENV) and install into it the package with EXTRAS ($(EXTRAS))'
 	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
@@ -85,7 +85,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports --no-logo
 	@before=$$(git diff -- docs configs | cksum); $(BIN)/python docs/build.py; \
 	  [ "$$before" = "$$(git diff -- docs configs | cksum)" ] || \
-	  { echo 'make check: what `make docs` writes was not of today, and is now; commit it' >&2; exit 1; }
+	  { echo 'make check: generated documents were out of date and have been updated; commit them' >&2; exit 1; }
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -94,7 +94,7 @@ format: $(STAMP)
 # Scripts that know --quick get it: minutes instead of an hour. Those for a GPU are for bench-gpu.
 bench: $(STAMP)
 	@set -e; for script in benchmarks/[!_]*.py; do \
-	  [ -f "$$script" ] || { echo 'benchmarks/ holds no script'; exit 0; }; \
+	  [ -f "$$script" ] || { echo 'benchmarks/ contains no script'; exit 0; }; \
   case $$script in benchmarks/gpu*) continue;; esac; \
 	  quick=$$(grep -q -e '"--quick"' "$$script" && echo --quick || true); \
 	  echo "== $$script $$quick"; $(BIN)/python "$$script" $$quick; done

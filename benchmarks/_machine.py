@@ -10,7 +10,7 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 
 
 def cpu_name() -> str:
-    """The processor's name, as well as the system tells it."""
+    """The processor's name, as reported by the system."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():

@@ -130,7 +130,7 @@ class Joey:
 
 
 class Marian:
-    """Marian's commands, as pymarian brings them; vocab.yml, of both sides, lies beside the model."""
+    """Marian's commands, as pymarian brings them; vocab.yml, of both sides, is next to the model."""
 
     def __init__(self, asked):
         self.asked = asked

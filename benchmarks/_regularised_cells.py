@@ -11,7 +11,7 @@ def zoneout_lstm(input_size: int, hidden_size: int) -> Cell:
 
 
 def drop_connect_lstm(input_size: int, hidden_size: int) -> Cell:
-    """Weights of the state that are left out."""
+    """Weights of the state that are excluded."""
     return DropConnectCell(LSTMCell(input_size, hidden_size), 0.25)
 
 

@@ -66,12 +66,12 @@ class System:
 
 
 def note(text: str) -> None:
-    """A line about what happens, beside the table."""
+    """A line about what happens, outside the table."""
     print(text, file=sys.stderr, flush=True)
 
 
 def logged(command: list[str], target: Path, **options: Any) -> Watched:
-    """Run it; what it says goes beside its output."""
+    """Run it; what it says goes next to its output."""
     with target.with_suffix(".log").open("w") as log:
         return watch(command, log=log, **options)
 

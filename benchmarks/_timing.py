@@ -23,7 +23,7 @@ _TURN_SECONDS = 0.02
 
 
 def note(text: str) -> None:
-    """A line about progress, beside the table."""
+    """A line about progress, outside the table."""
     print(text, file=sys.stderr, flush=True)
 
 

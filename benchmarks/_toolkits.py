@@ -16,7 +16,7 @@ from nmt.config import Config
 _NEVER = 1_000_000
 """An update that no run gets to."""
 
-# Steps whose end comes sooner after the first report are left out.
+# Steps whose end comes sooner after the first report are excluded.
 _WARM_SECONDS = 10.0
 
 
@@ -191,7 +191,8 @@ class Transformer(OpenNMT):
     """A small Transformer of OpenNMT-py 3, which CTranslate2 can read; its three tables of pieces are one, as ours are.
 
     What it is trained with was chosen for minutes on a processor: batches of half the size have twice the updates
-    (perplexity of Multi30k's dev after four minutes of one thread: 135, with ours 223). The rate's highest is told, not
+    (perplexity of Multi30k's dev after four minutes of one thread: 135, with ours 223). The highest rate is printed,
+    not
     the factor of "Attention Is All You Need" (section 5.3), which gives a short training, that rises for few updates, a
     rate ten times too high. The model kept is the moving mean of the last thousand updates or so, as the rate does not
     fall to nothing. A third and two thirds of the way are kept too.
@@ -328,7 +329,7 @@ class Joey(Toolkit):
         return work / "joey.yaml"
 
     def windows(self, lines: list[str]) -> list[tuple[float, float, float, int]]:
-        """Reports give real target tokens a second of their stretch; one with an epoch's start is left out."""
+        """Reports give real target tokens a second of their stretch; one with an epoch's start is excluded."""
         found = []
         before: tuple[float, int] | None = None
         for line in lines:
@@ -415,4 +416,4 @@ class Marian(Toolkit):
 TOOLKITS: dict[str, type[Toolkit]] = {kind.name: kind for kind in (OpenNMT, Joey, Marian)}
 
 PEERS: dict[str, type[Toolkit]] = TOOLKITS | {"transformer": Transformer}
-"""What translates beside us."""
+"""What translates for comparison."""

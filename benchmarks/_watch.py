@@ -39,7 +39,7 @@ def watch(
         stdout=log or subprocess.DEVNULL,
         stderr=subprocess.STDOUT if log else subprocess.DEVNULL,
         env=os.environ | (env or {}),
-        process_group=0,  # the same session: it is scheduled as what runs beside it is
+        process_group=0,  # the same session: it is scheduled like the processes that run at the same time
     )
     peaks: dict[int, float] = {}
     stopped = False

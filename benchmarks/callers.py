@@ -1,8 +1,8 @@
 """How fast are many callers of one model together, and how does search fare with more threads than cores?
 
 Single lines, translated by 1, 2, 4, 8 threads of Python that share a model of the peers' sizes (with parameters that
-mean nothing: sentences go on to the limit), beside one caller; then one caller's batches with 1 to 64 threads of the
-engine. Checks first that all translations are the same. Medians of turns. Run: python benchmarks/callers.py
+mean nothing: sentences run to the limit), compared with one caller; then one caller's batches with 1 to 64 threads of
+the engine. Checks first that all translations are the same. Medians of turns. Run: python benchmarks/callers.py
 """
 
 import statistics
@@ -56,7 +56,7 @@ def by_callers(model: TranslationModel, sources: Ids, callers: int, threads: int
 def measure(
     turns: int, runs: dict[str, Callable[[], list[list[Hypothesis]]]], expected: list[list[Hypothesis]]
 ) -> None:
-    """One row a run: sentences a second, and beside the first."""
+    """One row a run: sentences a second, and relative to the first."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for name, run in runs.items():
         if run() != expected:

@@ -4,8 +4,8 @@ minutes of training: BLEU, speed, parameters.
 The recipe configs/multi30k_de_en.yaml with nothing changed but the cell, of _regularised_cells.py where there is noise
 (configs/multi30k_de_en_conv.yaml for `conv_s2s`). First some updates of each are timed; then the models are trained for
 as many as fit into the minutes, the learning rate falling to zero at the last one, and translate the test set. So a
-training may run beside others, or be interrupted and started again, and its BLEU is that of the same minutes on a quiet
-machine. Each cell's figures are kept in FOLDER; cells that have theirs are not run again.
+training may run while others do, or be interrupted and started again, and its BLEU is that of the same minutes on a
+quiet machine. Each cell's figures are kept in FOLDER; cells that have theirs are not run again.
 
 Run: python benchmarks/cells.py --work FOLDER [--minutes 10] [--threads 1] [CELL ...]
      python benchmarks/cells.py --work FOLDER --table
@@ -83,7 +83,7 @@ def table(work: Path) -> str:
     """The figures found so far, best BLEU first."""
     rows = {path.stem: json.loads(path.read_text()) for path in work.glob("*.json") if path.suffixes == [".json"]}
     if not rows:
-        raise SystemExit(f"{work}: must hold figures of some cells, got none; run the benchmark without --table first")
+        raise SystemExit(f"{work}: must contain figures of some cells, got none; run without --table first")
     lines = ["| rnn_type | BLEU | target tokens/s | updates | parameters |", "|---|---|---|---|---|"]
     for cell in sorted(rows, key=lambda name: -rows[name]["bleu"]):
         row = rows[cell]
@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--speeds", action="store_true", help="only time some updates: this wants a quiet machine")
-    parser.add_argument("--table", action="store_true", help="run nothing; print what FOLDER holds")
+    parser.add_argument("--table", action="store_true", help="run nothing; print the contents of FOLDER")
     args = parser.parse_args()
     if unknown := [cell for cell in args.cells if cell not in _CELLS]:
         raise SystemExit(f"cells: must be of {', '.join(_CELLS)}, got {', '.join(unknown)}")

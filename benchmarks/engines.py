@@ -1,11 +1,11 @@
-"""A corpus translated by the workers of Ray, Dask and Spark and by shards under xargs, beside one process.
+"""A corpus translated by the workers of Ray, Dask and Spark and by shards under xargs, compared with one process.
 
     python benchmarks/engines.py runs/quickstart --lines 20000
 
 Makes lines as data_scripts/number_words.py does, translates them with `nmt-translate --threads 2`, and then by two
 workers of one thread each under every engine that is installed. What comes is compared first: every line once, each
-translation beside its own line and equal to that of the one process. Then speeds, start of the engine included, as
-shares of the one process's. Then the same on --kill-lines with a worker killed (SIGKILL) while it translates: the
+translation compared with its own line and equal to that of the one process. Then speeds, start of the engine included,
+as shares of the one process's. Then the same on --kill-lines with a worker killed (SIGKILL) while it translates: the
 engine runs its work again (xargs is started again, as docs/many-machines.md says), and what comes is compared as
 before. Last, the memory of two workers that have loaded one int8 model, as the system counts it: RSS counts shared
 pages once a process, PSS once in all.

@@ -1,9 +1,9 @@
-"""How fast is a GPU at whole recurrent layers, beside PyTorch's (cuDNN) on the same GPU?
+"""How fast is a GPU at whole recurrent layers, compared with PyTorch's (cuDNN) on the same GPU?
 
 Every contender gets the same weights and inputs. Outputs and gradients are compared with those of our operators on the
 processor first; what disagrees is not timed. Then each is called again and again, with the launches as a program would
-make them, and the fastest of the turns counts. Beside whole operators, the persistent kernels alone: microseconds a
-step. Needs the extra [cuda], a GPU, and for the peers PyTorch; what is missing is said in the table.
+make them, and the fastest of the turns counts. In addition to whole operators, the persistent kernels alone:
+microseconds a step. Needs the extra [cuda], a GPU, and for the peers PyTorch; what is missing is said in the table.
 
 Run: python benchmarks/gpu.py [--out FOLDER] [--quick]
 """

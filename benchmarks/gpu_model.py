@@ -1,4 +1,4 @@
-"""How fast a whole translation model trains and translates on a GPU, beside the same model in PyTorch?
+"""How fast a whole translation model trains and translates on a GPU, compared with the same model in PyTorch?
 
 Random sentences with lengths as in real corpora, random parameters. Before anything is timed, the loss of one batch is
 compared with PyTorch's and with the processor's. Random models hardly ever end a sentence, so every search runs to the
@@ -107,7 +107,7 @@ QUICK = {"small": Case(_settings(32, 16, 32, 2, "softmax"), 200, 8, 2, 256, 12)}
 def lines(
     device: Device, cases: dict[str, Case], *, updates: int = 30, compute_dtypes: tuple[str, ...]
 ) -> Iterator[str]:
-    """The table, a line as soon as it is measured. PyTorch's rows are left out where it is not installed."""
+    """The table, a line as soon as it is measured. PyTorch's rows are omitted if it is not installed."""
     yield "| model | what | training, target tokens/s | translation, sentences/s |"
     yield "|---|---|---|---|"
     for name, case in cases.items():

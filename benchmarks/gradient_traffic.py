@@ -1,4 +1,4 @@
-"""What ranks send one another for an update: bytes by what is sent as what, and when, beside what is computed.
+"""What ranks send one another for an update: bytes by what is sent as what, and when, compared with what is computed.
 
     python benchmarks/gradient_traffic.py configs/quickstart.yaml --svg docs/pictures/overlap.svg
 
@@ -153,7 +153,7 @@ def computed(trace, x, y):
 
 
 def block(left, right, y, height, colour, label=""):
-    """A box; its label stands in it where there is room, and is told by the pointer in any case."""
+    """A box; its label is drawn inside if it fits, and is always shown as a tooltip."""
     width = max(0.8, right - left)
     inside = text(left + 5, y + height / 2 + 4, label, colour="white") if len(label) * 6.6 < width else ""
     title = f"<title>{escape(label)}</title>" if label else ""

@@ -1,13 +1,14 @@
-"""An imported model beside the toolkit that trained it: are scores and translations the same, and how fast are both?
+"""An imported model compared with the toolkit that trained it: are scores and translations the same, and how fast are
+both?
 
 Scores of all lines, greedy and beam-5 translations of the original, in its own environment, and of ours after
 nmt-import; then sentences/s of both in the same run, one after the other, ours in float32 and int8. The fastest turn of
 each counts, and reading the model does not. Where translations differ, our float32 model's scores of both are shown.
-The text is cut as the model wants it: subwords divided by spaces.
+The text must be tokenized as for the model: subwords separated by spaces.
 
 Run: python benchmarks/imported.py onmt MODEL.pt --python ENVIRONMENT/bin/python --src FILE --ref FILE
-     python benchmarks/imported.py joey FOLDER/best.ckpt --python ... (config.yaml and vocabularies beside it)
-     python benchmarks/imported.py marian FOLDER/model.npz --python ... (vocab.yml beside it)
+     python benchmarks/imported.py joey FOLDER/best.ckpt --python ... (config.yaml and vocabularies next to it)
+     python benchmarks/imported.py marian FOLDER/model.npz --python ... (vocab.yml next to it)
      [--threads N] [--turns N] [--lines N] [--most TOKENS]
 """
 
@@ -120,7 +121,7 @@ def main() -> None:
                 texts, seconds = timed(translator, src, beam, given)
                 print(f"beam {beam}, {name}: {compare(models['float32'], src, before['texts'], texts)}")
                 rows.append((f"nmt {name}", beam, seconds, before["seconds"]))
-    print("| | beam | sentences/s | beside the original |\n|---|---|---|---|")
+    print("| | beam | sentences/s | relative to the original |\n|---|---|---|---|")
     for name, beam, seconds, first in rows:
         print(f"| {name} | {beam} | {len(src) / seconds:,.1f} | {first / seconds:.2f}x |")
 

@@ -177,7 +177,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shorten_dev(arguments, folder)
-        print(" time  ranks  killed   moment                    all gone    update         what train.log says")
+        print(" time  ranks  killed   moment                    all gone    update         lines of train.log")
         seconds = []
         for number in range(arguments.times):
             kind = ("rank", "writer", "mpiexec")[number % 3]

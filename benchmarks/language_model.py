@@ -1,4 +1,5 @@
-"""How well does a language model predict after the same time of training, beside PyTorch's LSTM of the same sizes?
+"""How well does a language model predict after the same time of training, compared with PyTorch's LSTM of the same
+sizes?
 
 The text and sizes of configs/multi30k_lm.yaml. Both begin with the same parameters, read the same segments of the same
 streams in the same order, with the same dropout rates, Adam, clipping and learning rate as a share of the time; each in
@@ -66,7 +67,7 @@ def run(python: str, worker: str, folder: Path, seconds: float, threads: int, dt
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description="Perplexity after the same time of training, beside PyTorch.")
+    parser = argparse.ArgumentParser(description="Perplexity after the same time of training, compared with PyTorch.")
     parser.add_argument("--data", type=Path, required=True, help="folder with train.en and dev.en")
     parser.add_argument("--config", type=Path, default=_HERE.parent / "configs" / "multi30k_lm.yaml")
     parser.add_argument("--torch-python", default=os.environ.get("NMT_TORCH_PYTHON"), metavar="PATH")

@@ -6,8 +6,8 @@ process of its own does the same: recurrent layers, training steps, translations
 then they take turns. Other checkouts can be asked as well.
 
 Time is the processor's, not the clock's: with one thread they differ by what others do on the same core. Each figure is
-the time beside that of code for this processor (1.02: 2 % slower): of the fastest calls, and in brackets the median
-over turns. Choices with the same letter give the same bits; the first has "a". At the end of the line stands the
+the time compared with that of code for this processor (1.02: 2 % slower): of the fastest calls, and in brackets the
+median over turns. Choices with the same letter give the same bits; the first has "a". At the end of the line stands the
 largest relative error of any result.
 
 Run: python benchmarks/levels.py [--quick] [--also NAME=CHECKOUT] [--cases A,B] [--turns N] [--json FILE] The first run
@@ -89,7 +89,7 @@ def variants(also: list[str]) -> list[Variant]:
 
 
 def note(text: str) -> None:
-    """A line about what happens, beside the table."""
+    """A line about what happens, outside the table."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -108,8 +108,8 @@ def started(chosen: list[Variant]) -> Iterator[dict[str, Peer]]:
 
 
 def compare(where: str, case: Case, peers: dict[str, Peer]) -> tuple[dict[str, float], dict[str, str]]:
-    """The largest relative error of each choice beside the first, and a letter that choices of the same bits share.
-    Exits on a wrong result."""
+    """The largest relative error of each choice compared with the first, and a letter that choices of the same bits
+    share. Exits on a wrong result."""
     results = {name: peer.results("case") for name, peer in peers.items()}
     first = next(iter(results))
     worst = {name: 0.0 for name in results}
@@ -131,7 +131,7 @@ def compare(where: str, case: Case, peers: dict[str, Peer]) -> tuple[dict[str, f
 
 def take_turns(case: Case, peers: dict[str, Peer], turns: int) -> dict[str, list[float]]:
     """Processor seconds of the fastest call of each choice in each turn. Every other turn goes backwards, so that
-    nobody always follows the same one."""
+    none always follows the same one."""
     mode = case.mode
 
     def seconds(peer: Peer, count: int) -> list[float]:

@@ -2,7 +2,7 @@
 
 For an LSTM layer, forward and backward: bytes of every array that lives from the forward to the backward
 pass, of scratch that lasts for a block of time, of what the backward pass itself asks for, and the time
-of `recompute="gates"` beside the default; then the peak resident memory of a process that does one such
+of `recompute="gates"` compared with the default; then the peak resident memory of a process that does one such
 step. For a decoder with attention: the block [S, T, B, H] that is never stored, and the peak memory of a
 training step. Run: python benchmarks/memory.py
 """
@@ -62,7 +62,7 @@ class _Counting(Workspace):
 
 
 def count(bench: Bench) -> Bytes:
-    """Bytes of one step, counted where they are handed out and told apart by the arrays they are in."""
+    """Bytes of one step, counted where they are allocated and distinguished by the arrays they are in."""
     memory = _Counting()
     tape = _tape(bench, memory)
     forward = memory.look()

@@ -8,10 +8,10 @@ minutes, plainly with several seeds and then with each method, its settings thos
 run is fitted to its time by `nmt-train --budget`: what makes an update slower gets fewer of them. Prints BLEU of the
 test set (lower-cased, as the text is), the difference from the plain mean, and the deviation of the plain runs, by
 which a difference can be judged. Further presets are rows of their own. Minimum risk training goes on from the first
-plain model for the same minutes again, beside a plain model that had twice the minutes.
+plain model for the same minutes again, compared with a plain model that had twice the minutes.
 
 Runs go to --output, and what is there is not done again. Each has one thread; --jobs of them run side by side, on cores
-that nobody else uses.
+that are not shared.
 """
 
 import argparse
@@ -45,7 +45,7 @@ RISK += ["training.learning_rate=2e-4"]
 
 
 def write_pairs(folder, data, pairs):
-    """The first pairs of the corpus, its dev and test beside them, and settings that name them."""
+    """The first pairs of the corpus, its dev and test next to them, and settings that name them."""
     folder.mkdir(parents=True, exist_ok=True)
     for lang in ("de", "en"):
         with (data / f"train.{lang}").open(encoding="utf-8") as file:
@@ -108,7 +108,7 @@ def main():
     mean = statistics.mean(scores)
     print(f"\n{arguments.pairs:,} pairs, {minutes:g} minutes of one thread; plain {mean:.2f}, ", end="")
     print(f"deviation of {len(scores)} seeds {statistics.stdev(scores):.2f}\n")
-    print("| | updates | BLEU | beside plain |\n|---|---|---|---|")
+    print("| | updates | BLEU | relative to plain |\n|---|---|---|---|")
     for name, one in found.items():
         print(f"| `{name}` | {one['updates']:,} | {one['bleu']:.2f} | {one['bleu'] - mean:+.2f} |")
 

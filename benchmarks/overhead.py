@@ -1,8 +1,8 @@
-"""What does generality cost? The engine beside an LSTM written by hand for Numba.
+"""What does generality cost? The engine compared with an LSTM written by hand for Numba.
 
 The loops below are one cell in one direction, without lengths, dropout, checks or a second kind of
 cell: only what the arithmetic needs, with the same products, activations, alias scopes and fusion.
-As whoever writes by hand may choose, the hand-written one runs with the input's products of all steps at
+As a hand-written loop may do this, the hand-written one runs with the input's products of all steps at
 once and with those of about 2,000 rows at a time; the faster counts. Run: python benchmarks/overhead.py
 """
 

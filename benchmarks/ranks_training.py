@@ -1,4 +1,4 @@
-"""Ranks beside one process at the same batches an update: speed, a whole training, or the losses of each update.
+"""Ranks compared with one process at the same batches an update: speed, a whole training, or the losses of each update.
 
     python benchmarks/ranks_training.py configs/quickstart.yaml --speed 3
     python benchmarks/ranks_training.py configs/multi30k_de_en.yaml --train
@@ -7,7 +7,8 @@
 --speed N runs some updates by each N times in turn, and prints target tokens a second, the middle of the lines of
 progress of each run but the first. Both run the same updates: losses are compared first, bit for bit. --train trains
 each to the end, with float32 and with bfloat16 between ranks, and prints the scores of the test set. Both have two
-ranks of one thread beside one process of two, and need cores that nobody else uses. --losses compares 1, 2 and 4 ranks
+ranks of one thread compared with one process of two, and need cores that are not shared. --losses compares 1, 2 and 4
+ranks
 with one process that accumulates over as many batches, computed in float32 and in bfloat16, and with themselves again.
 """
 
@@ -61,7 +62,7 @@ def updates_alone(arguments, logging):
 
 
 def losses(arguments, place):
-    """Ranks beside one process that accumulates, and beside themselves; prints a table."""
+    """Ranks compared with one process that accumulates, and compared with themselves; prints a table."""
     print("| computed in | ranks | largest difference of a loss from one process | the same bits again | last loss |")
     print("|---|---|---|---|---|")
     for dtype in ("float32", "bfloat16"):

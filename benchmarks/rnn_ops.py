@@ -1,4 +1,4 @@
-"""How fast are whole recurrent layers, beside their peers and the machine's peak?
+"""How fast are whole recurrent layers, compared with their peers and the machine's peak?
 
 Every contender gets the same weights and inputs; outputs and gradients are compared first, then all
 are timed in turn, one call after the other's, and the fastest of the turns counts. Contenders: our
@@ -36,7 +36,7 @@ _TURN_SECONDS = 0.05
 # work, on a core that the next one needs; and what the next one reads has left the caches.
 _SETTLE_SECONDS = 0.25
 # Then untimed calls for so long: after a pause a virtual processor is slow for a tenth of a second (calls of 12 ms
-# took up to 23), whoever runs on it.
+# took up to 23), whatever runs on it.
 _WARM_SECONDS = 0.2
 # Relative errors ||a - b|| / ||b|| allowed against our float32. Float32: other orders of sums, over up
 # to 25,600 rows. Bfloat16 keeps 8 bits: 0.4 % for a rounding, several in a step. Such a rounding moves
@@ -173,7 +173,7 @@ class Foreign(Contender):
 
 
 def note(text: str) -> None:
-    """A line about what happens, beside the table."""
+    """A line about what happens, outside the table."""
     print(text, file=sys.stderr, flush=True)
 
 

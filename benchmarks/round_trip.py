@@ -26,7 +26,8 @@ from nmt.errors import NMTError
 from nmt.inference.translation import Detail, Translation
 
 _KEPT = r"(?!w:(?:r|t|proofErr|lastRenderedPageBreak|softHyphen|noBreakHyphen)\b)[\w:]+"
-"""Names of elements in DOCX of which there must be as many as before: runs are cut where words of other looks go."""
+"""Names of elements in DOCX of which there must be as many as before: runs are split where words with other formatting
+go."""
 
 
 def same(sentence: Sentence) -> Translation:
@@ -118,14 +119,14 @@ def main() -> None:
             wrong = fault(path, form)
         except NMTError as error:
             count["refused"] += 1
-            print(f"refused: {path}: {error}")
+            print(f"rejected: {path}: {error}")
             continue
         except Exception as error:  # noqa: BLE001 - a fault of the reader, which is what is looked for
             wrong = f"{type(error).__name__}: {error}"
         count["wrong" if wrong else "right"] += 1
         if wrong:
             print(f"wrong: {path}: {wrong}", flush=True)
-    print("| format | right | wrong | refused |\n" + "|---" * 4 + "|")
+    print("| format | right | wrong | rejected |\n" + "|---" * 4 + "|")
     for form, count in sorted(counts.items()):
         print(f"| {form} | {count['right']} | {count['wrong']} | {count['refused']} |")
 

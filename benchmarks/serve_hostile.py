@@ -1,10 +1,10 @@
-"""Does nmt-serve stay quick for ordinary clients while somebody attacks it?
+"""Does nmt-serve stay quick for ordinary clients under attack?
 
     python benchmarks/serve_hostile.py MODEL [--seconds 600] [--clients 16] [--server FOLDER]
 
 Starts a server on the loopback with keys, and 16 ordinary clients that each ask for a sentence, pause and ask again.
-They have the first quarter of the time alone; then attackers send, beside them, everything in ATTACKS in a loop: texts,
-files, trailers, bodies without a key, idle connections, wrong keys. Prints the ordinary clients' 50th and 99th
+They have the first quarter of the time alone; then attackers send, at the same time, everything in ATTACKS in a loop:
+texts, files, trailers, bodies without a key, idle connections, wrong keys. Prints the ordinary clients' 50th and 99th
 milliseconds in both parts and how many answers were not good, memory of the server and its workers over time, lines of
 the log that are no JSON and lines with a traceback (both must be 0), and how long it takes to obey SIGTERM in the midst
 of the attack. --server: the folder of another version of nmt, whose server is attacked instead.

@@ -7,13 +7,14 @@
 
 Starts a server on the loopback, and clients in a process of their own that send single sentences of LINES one after
 another over connections that stay open. Every answer is compared with that of nmt-translate. Then a document of 5,000
-lines runs beside 1, 8 and 64 clients, and `--requests` more show whether memory grows. The rate of a file is measured
-before and after, in the same run. Clients share the cores with the server: what they take is told. They are wrk's
+lines runs together with 1, 8 and 64 clients, and `--requests` more show whether memory grows. The rate of a file is
+measured
+before and after, in the same run. Clients share the cores with the server: their share is printed. They are wrk's
 (github.com/wg/wrk, in C; Debian's package wrk) where it is installed, else Python's, which take as much of the cores as
 the server's own loop does. A minute a row and 100,000 requests take 20 to 30 minutes on two cores.
 
 --only turns: a file and 64 clients take turns, which says how much of a file's rate they have also where something else
-takes part of the machine; beside it the processor's milliseconds a sentence, of file and server. --only memory: the
+takes part of the machine; also the processor's milliseconds a sentence, of file and server. --only memory: the
 requests alone, with what memory is: all of it, and of that what is mapped from files, the libraries and the model.
 
 --other sends the same to a server that runs already and speaks LibreTranslate's API or that of OpenNMT-py's server;

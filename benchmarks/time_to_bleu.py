@@ -3,8 +3,8 @@
 Ours is trained by its configuration and stopped when the last target is reached; then the same model in OpenNMT-py
 (_toolkits.py) on the same text in the same subwords, with as many threads, for `--most` times our minutes or until its
 checkpoints get there. Its learning rate is `--peer-rate`: constant, as its documentation has it for Adam. The clocks of
-both logs count updates and batches; validations, saving and translating are left out. Both translate with beam 5, and
-BLEU is sacrebleu's of lower-cased text. A target that OpenNMT-py does not reach in that time is told as "more than".
+both logs count updates and batches; validations, saving and translating are excluded. Both translate with beam 5, and
+BLEU is sacrebleu's of lower-cased text. A target that OpenNMT-py does not reach in that time is printed as "more than".
 
 Run: python benchmarks/time_to_bleu.py CONFIG --peers FOLDER --out FOLDER [--targets 28 34] [--set KEY=VALUE]
 """
@@ -141,7 +141,7 @@ class Scored:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config")
-    parser.add_argument("--peers", type=Path, required=True, metavar="FOLDER", help="holds venv-onmt")
+    parser.add_argument("--peers", type=Path, required=True, metavar="FOLDER", help="folder with venv-onmt")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
     parser.add_argument("--targets", type=float, nargs="+", default=[28.0, 34.0], metavar="BLEU")
     parser.add_argument("--threads", type=int, default=2)

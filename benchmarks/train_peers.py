@@ -37,7 +37,7 @@ MEASURED_UPDATES = 60
 
 
 def updates_in(minutes: float, toolkit: Toolkit, config: Config, corpus: Corpus, work: Path, threads: int) -> int:
-    """How many updates fit into so many minutes, by the steady part of a short run; exits where its log tells none."""
+    """How many updates fit into so many minutes, by the steady part of a short run; exits if its log shows none."""
     command = toolkit.train_command(config, corpus, work, threads, MEASURED_UPDATES)
     log = work / "measured.log"
     run(command, log, toolkit.env(threads))
@@ -67,7 +67,7 @@ def converted(name: str, toolkit: Toolkit, model: Path, work: Path, threads: int
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", type=Path, metavar="MODEL_DIR", help="ours: its sizes, text and subwords")
-    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="holds venv-onmt and the like")
+    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="folder with venv-onmt and the like")
     parser.add_argument("--out", type=Path, metavar="FOLDER")
     parser.add_argument("--updates", type=int, default=390)
     parser.add_argument("--minutes", type=float, help="as many updates as fit into these, instead of --updates")

@@ -1,7 +1,7 @@
-"""How fast is a whole training step, beside other toolkits and the machine's peak?
+"""How fast is a whole training step, compared with other toolkits and the machine's peak?
 
 The model of configs/multi30k_en_de_peers.yaml on its own batches: embeddings, encoder, bridge,
-attention decoder, output layer, loss, all gradients, norm clipping, optimiser. Beside it JoeyNMT,
+attention decoder, output layer, loss, all gradients, norm clipping, optimiser. For comparison, JoeyNMT,
 OpenNMT-py and Marian on the same text in the same subwords, each in FOLDER/venv-NAME (onmt, joey,
 marian), one after the other. Checks our gradients against the loss first.
 
@@ -72,7 +72,7 @@ def operations(model: ModelConfig, vocab_size: int, src_lengths: list[int], tgt_
 
 
 def note(text: str) -> None:
-    """A line about what happens, beside the table."""
+    """A line about what happens, outside the table."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -88,7 +88,7 @@ def prepare(config: Config, prefix: str, folder: Path) -> Corpus:
 
 
 def write_corpus(config: Config, subwords: Subwords, prefix: str, folder: Path) -> Corpus:
-    """A text in subwords, a line beside the other, and its first lines as validation text; where there is a folder
+    """A text in subwords, two parallel files, and its first lines as validation text; where there is a folder
     `text`, the text as it is for us there."""
     used: set[str] = set()
     for side in (config.data.src, config.data.tgt):
@@ -161,10 +161,10 @@ def show(found: dict[str, Any], ours: dict[str, Any]) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", default=str(_HERE.parent / "configs" / "multi30k_en_de_peers.yaml"))
-    parser.add_argument("--data", help="prefix of the training text; the configuration's own if left out")
+    parser.add_argument("--data", help="prefix of the training text; the configuration's own if omitted")
     parser.add_argument("--batches", type=int, default=12, help="updates to time")
     parser.add_argument("--threads", type=int, default=default_threads())
-    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="holds venv-onmt, venv-joey, venv-marian")
+    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="folder with venv-onmt, venv-joey, venv-marian")
     parser.add_argument("--toolkits", default=",".join(TOOLKITS), help="which of them")
     parser.add_argument("--seconds", type=float, default=90.0, help="that each of them trains")
     parser.add_argument("--json", type=Path, metavar="FILE")

@@ -1,6 +1,7 @@
-"""How fast is translation, beside other toolkits?
+"""How fast is translation, compared with other toolkits?
 
-Our model in float32, bfloat16 and int8, each with and without its shortlist, beside models of OpenNMT-py and Marian
+Our model in float32, bfloat16 and int8, each with and without its shortlist, compared with models of OpenNMT-py and
+Marian
 (float32 and int8), JoeyNMT, and CTranslate2 with a Transformer in int8; benchmarks/train_peers.py trains those. Two
 texts: a test set, and one of 10,000 lines made of it and of other lines, shuffled. At each setting (beam 1 and 5,
 batch 1 and more, one thread and two) the systems take turns; the fastest turn of each counts.
@@ -50,7 +51,7 @@ def read(prefix: Path) -> list[str]:
 
 
 def long_text(src: Path, ref: Path, count: int) -> tuple[list[str], list[str]]:
-    """A text of `count` lines: the test set, the files beside it called dev and train, then again, all shuffled."""
+    """A text of `count` lines: the test set, the files next to it called dev and train, then again, all shuffled."""
     pairs: list[tuple[str, str]] = []
     for name in (src.stem, "dev", "train"):
         sides = (read(path.with_name(name + path.suffix)) for path in (src, ref))
@@ -171,7 +172,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few lines")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="the tables, for a page")
-    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="holds venv-onmt, venv-joey, venv-marian")
+    parser.add_argument("--peers", type=Path, metavar="FOLDER", help="folder with venv-onmt, venv-joey, venv-marian")
     parser.add_argument("--subwords", type=Path, metavar="SPM", help="sentencepiece model of the others' text")
     parser.add_argument("--onmt", type=Path, metavar="MODEL.pt")
     parser.add_argument("--joey", type=Path, metavar="CONFIG.yaml")

@@ -1,4 +1,4 @@
-"""How much of an update is Python, and how fast are whole updates, beside an older checkout?
+"""How much of an update is Python, and how fast are whole updates, compared with an older checkout?
 
 Updates as `nmt-train` does them, making batches, clipping and the optimizer included, with one thread, of three models:
 that of configs/quickstart.yaml, configs/multi30k_en_de_peers.yaml and configs/sigmorphon2020_g2p.yaml. Their texts are

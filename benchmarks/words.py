@@ -1,7 +1,8 @@
-"""Words one by one: what does a call cost, beside NumPy without a toolkit?
+"""Words one by one: what does a call cost, compared with NumPy without a toolkit?
 
 The model of the package g2p-en (letters to sounds, a GRU of 256 on either side) or e2k (letters to katakana, GRUs of
-256 and attention), imported by `nmt-import` and asked for one word at a time and for many at once, beside the package's
+256 and attention), imported by `nmt-import` and asked for one word at a time and for many at once, compared with the
+package's
 own code, NumPy by hand, in the same process: all take turns, the fastest turn of each counts. Checks first that every
 word is the same to both. The words are those of a file with one a line, or of g2p-en's list of homographs. What g2p-en
 imports for other things than its network (nltk, inflect) need not be there.
@@ -117,7 +118,7 @@ def main() -> None:
         seconds = Turns(calls).take(2 if given.quick else 10)
         print(", ".join(f"{name} {value}" for name, value in describe(given.threads).items()))
         first = seconds["the package, one by one"]
-        print("| | words/s | beside the package |\n|---|---|---|")
+        print("| | words/s | relative to the package |\n|---|---|---|")
         for name, taken in seconds.items():
             print(f"| {name} | {len(words) / taken:,.0f} | {first / taken:.2f}x |")
 

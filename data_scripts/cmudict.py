@@ -2,10 +2,10 @@
 
     python data_scripts/cmudict.py --from FOLDER
 
-FOLDER holds train.grapheme, dev.grapheme, test.grapheme (or test_a.grapheme) and their .phoneme partners, plain or .gz:
-a word or its pronunciation a line, letters and sounds between spaces. In dev and test a line may hold several
-pronunciations between vertical bars, any of which is right. dev.phoneme and test.phoneme keep the first, for training
-can do with one only; dev.answers and test.answers have them all, for pronunciation_errors.py.
+FOLDER contains train.grapheme, dev.grapheme, test.grapheme (or test_a.grapheme) and the corresponding .phoneme files,
+plain or .gz: one word or pronunciation per line, letters and sounds separated by spaces. In dev and test a line may
+contain several pronunciations separated by vertical bars, any of which is correct. dev.phoneme and test.phoneme keep
+the first, since training needs exactly one; dev.answers and test.answers have all, for pronunciation_errors.py.
 """
 
 import argparse

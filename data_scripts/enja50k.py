@@ -4,7 +4,7 @@
     python data_scripts/enja50k.py --from FOLDER    takes a copy, plain or .gz
 
 The selection is small_parallel_enja of Yusuke Oda (github.com/odashi/small_parallel_enja): sentences of 4 to 16 words
-from the Tanaka corpus, cut into words, the English ones lower-cased. The training text comes in five files there,
+from the Tanaka corpus, tokenized into words, the English ones lower-cased. The training text comes in five files there,
 train.ja.000 to train.ja.004; a copy may have them in one. Several sentences share an English one, so translate from
 Japanese.
 """

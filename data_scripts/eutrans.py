@@ -2,8 +2,8 @@
 
     python data_scripts/eutrans.py --from FOLDER
 
-FOLDER holds training.es, dev.es, test.es (or test_a.es) and their .en partners, plain or .gz.
-The text is tokenised by its authors and its vocabulary small: a quick check on real sentences.
+FOLDER contains training.es, dev.es, test.es (or test_a.es) and the corresponding .en files, plain or .gz.
+The text was tokenized by its authors and has a small vocabulary: a quick check on real sentences.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
     python data_scripts/exact_match.py HYPOTHESES REFERENCES
 
-BLEU forgives a wrong number. Where each input has one right answer, the share of right lines says
-more.
+BLEU hardly penalises a wrong number. If each input has one correct answer, the share of correct lines
+is a better measure.
 """
 
 import argparse

@@ -5,12 +5,12 @@
 
 The corpora: RIDGES (German, 1482-1652, CC BY 3.0) and goo300k in the Bohorič alphabet (Slovene, 1750-1840s, CC BY-SA
 4.0), as Bollmann, "A Large-Scale Comparison of Historical Text Normalization Systems", 2019, divided them. Words are
-prepared as they are there: lower case, digits 0 where both forms have the same, signs of punctuation and words without
-a partner left out, a space within a word one character more.
+prepared in the same way: lower case, equal digits of both forms replaced by 0, punctuation and words without a
+counterpart removed, a space within a word replaced by a special character.
 
-An old form alone does not say which word it is ("das" is das or dass), so the line of train.old has its neighbours too:
-`--context` words before and as many behind, each one unit (<das, >iſt; the nearer, the nearer to the letters). They are
-read from the old text alone, never across the end of a sentence; `--context 0` leaves them out.
+An old form alone can be ambiguous ("das" is das or dass), so each line of train.old also has its neighbours:
+`--context` words before and after, each as one symbol (<das, >iſt; the nearest next to the letters). They are taken
+only from the old text, never across the end of a sentence; `--context 0` omits them.
 """
 
 import argparse
@@ -26,7 +26,7 @@ HOME = "https://raw.githubusercontent.com/coastalcph/histnorm/master/datasets/hi
 CORPORA = {"german-ridges": "german", "slovene-goo300k-bohoric": "slovene"}
 PARTS = ("train", "dev")
 SPACE = "\u00f7"
-"""Stands for a space within a word; Bollmann's sign."""
+"""The character that replaces a space within a word; from Bollmann."""
 
 Words = list[tuple[str, str] | None]
 """Old form and new one, word by word; None between sentences."""
@@ -67,7 +67,7 @@ def sides_of(words: Words, context: int) -> dict[str, bytes]:
 
 
 def _neighbours(words: Words, at: int, step: int, count: int) -> list[tuple[int, str]]:
-    """Distances and old forms of the words beside the one at `at`, up to the end of its sentence."""
+    """Distances and old forms of the words around the one at `at`, up to the ends of its sentence."""
     found: list[tuple[int, str]] = []
     for distance in range(1, count + 1):
         place = at + step * distance

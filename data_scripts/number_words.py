@@ -3,7 +3,7 @@
     python data_scripts/number_words.py --out data/demo
 
 writes train, dev, test and examples as OUT/NAME.en and OUT/NAME.de, one sentence a line. The same
-seed and size give the same files. No input of dev, test or examples stands in train, and each input
+seed and size give the same files. No input of dev, test or examples is in train, and each input
 has exactly one right answer.
 """
 

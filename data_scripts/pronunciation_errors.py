@@ -2,8 +2,8 @@
 
     python data_scripts/pronunciation_errors.py HYPOTHESES ANSWERS
 
-A line of ANSWERS holds one pronunciation or several between vertical bars, sounds between spaces. A word is right if it
-is pronounced in one of these ways; WER is the share of words that are not. PER counts the insertions, deletions and
+A line of ANSWERS has one pronunciation or several separated by vertical bars, with spaces between sounds. A word is
+correct if it equals one of them; WER is the share of words that do not. PER counts the insertions, deletions and
 substitutions of sounds (Levenshtein 1966) to the nearest answer, and divides their sum by the sounds of these answers.
 """
 

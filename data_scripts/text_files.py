@@ -1,4 +1,4 @@
-"""What corpus scripts share: read plain or gzip text, write aside and rename, fail in one line."""
+"""Functions of the corpus scripts: read plain or gzip text, write and rename files, fail with one line."""
 
 import gzip
 import os
@@ -20,13 +20,13 @@ def fail(message: str) -> NoReturn:
 
 
 def find_text_file(folder: Path, names: Iterable[str]) -> Path:
-    """Returns the first of `names` that stands in `folder`, plain or with `.gz` behind its name."""
+    """Returns the first of `names` that is in `folder`, plain or with `.gz` after its name."""
     names = list(names)
     for name in names:
         for candidate in (folder / name, folder / f"{name}.gz"):
             if candidate.is_file():
                 return candidate
-    fail(f"{folder}: must hold {' or '.join(names)} (plain or .gz), got none; check the folder")
+    fail(f"{folder}: must contain {' or '.join(names)} (plain or .gz), got none; check the folder")
 
 
 def read_text_bytes(path: Path) -> bytes:
@@ -56,7 +56,7 @@ def unpack_gzip(packed: bytes, where: str) -> bytes:
 
 
 def fetch(address: str) -> bytes:
-    """Returns what stands at a public address, after a line on stderr that names it."""
+    """Returns the contents of a public URL, after a line on stderr that names it."""
     print(f"fetching {address}", file=sys.stderr)
     try:
         with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as answer:
@@ -72,7 +72,7 @@ def read_table(text: bytes, where: str, *, lone: bool = False) -> list[tuple[str
     one column has an empty second one where `lone` allows it."""
     count_lines(text, where)
     rows: list[tuple[str, str] | None] = []
-    # Only \n ends a row: a form may hold other signs that Unicode takes for the end of a line.
+    # Only \n ends a row: a form may contain other characters that Unicode considers line ends.
     for number, line in enumerate(text.decode("utf-8").removesuffix("\n").split("\n"), start=1):
         cells = [cell.strip() for cell in line.split("\t")]
         if not line.strip():

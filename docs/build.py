@@ -1,6 +1,7 @@
 """Write what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, the tests named in
-docs/engine-rows.md, the files that docs/tour.md links to, manual pages and completion of shells, and the public
-interface, docs/interface.txt. With the argument `pictures`, draw docs/pictures by Graphviz instead.
+docs/engine-rows.md, the files that docs/tour.md links to, the listings of docs/lstm-step.md, manual pages and shell
+completion, and the public interface, docs/interface.txt. With the argument `pictures`, draw docs/pictures by Graphviz
+instead.
 
 Run by `make docs` and `make pictures`. tests/test_docs.py, tests/test_tour.py, tests/test_interface.py,
 tests/cli/test_cli_front.py and tests/rows/test_page.py fail when something is missing from these files.
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import click
 import interface
+import lstm_step
 import passes
 import rooms
 import shell
@@ -23,7 +25,7 @@ from nmt.rnn.show.dot import drawn
 from nmt.system.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
-# The page must not depend on the terminal of whoever runs this.
+# The page must not depend on the terminal.
 HELP_WIDTH = 96
 HEADER = """\
 # Commands
@@ -31,12 +33,12 @@ HEADER = """\
 What `--help` prints; written by `make docs`.
 Settings: [configs/reference.yaml](../configs/reference.yaml).
 
-Results go to standard output; progress, warnings and errors to standard error. On a terminal these have colours (none
-where `NO_COLOR` is set) and a last line that changes; elsewhere they are plain lines.
+Results go to standard output; progress, warnings and errors to standard error. On a terminal these have colours (unless
+`NO_COLOR` is set) and a last line that changes; elsewhere they are plain lines.
 
-`nmt COMMAND` is `nmt-COMMAND`, and `python -m nmt COMMAND` where no script is on the path; `nmt` alone lists them. A
-wheel brings manual pages (`man nmt-train`) and what completes `nmt` in bash, zsh and fish, into `share` of its
-environment. A shell that does not look there learns it from the program itself, the separate commands' options too:
+`nmt COMMAND` is the same as `nmt-COMMAND`; if the scripts are not on the path, use `python -m nmt COMMAND`. `nmt` alone
+lists the commands. A wheel installs manual pages (`man nmt-train`) and completion for bash, zsh and fish into `share`
+of its environment. If your shell does not read that folder, enable completion with:
 
 ```bash
 eval "$(_NMT_COMPLETE=bash_source nmt)"              # or zsh_source
@@ -65,6 +67,7 @@ def main() -> None:
     tour.main()
     shell.main()
     interface.main()
+    lstm_step.renew()
     write_bytes(ROOT / "docs" / "commands.md", commands_page().encode())
     for kind, name in (("reference", "reference.yaml"), ("schema", "schema.json")):
         answer = subprocess.run([sys.executable, "-m", "nmt.config", kind], cwd=ROOT, check=True, capture_output=True)
@@ -72,7 +75,8 @@ def main() -> None:
 
 
 def draw() -> None:
-    """Draw the pictures of the compiler's passes, of the rooms and of the walks. Raises NMTError: Without Graphviz."""
+    """Draw the pictures of the compiler's passes, of the packages and of the walks. Raises NMTError: Without
+    Graphviz."""
     page = tour.PAGE.read_text("utf-8")
     for name, source in (passes.pictures() | rooms.pictures() | tour.pictures(page)).items():
         write_bytes(ROOT / "docs" / "pictures" / name, drawn(source).encode())

@@ -97,7 +97,7 @@ def trace_picture() -> str:
     values = [v for v in whole.graph.values if v.kind is not OpKind.LEAF and not is_copy(v)]
     needed = {v.id for v in computed(results(whole))}
     kinds = {v.id: "new" if v.id in needed else "gone" for v in values}
-    marks = {v.id: "read by nobody" for v in values if v.id not in needed}
+    marks = {v.id: "not read" for v in values if v.id not in needed}
     return document(
         "trace: the step is run once on symbolic values",
         [
@@ -133,7 +133,7 @@ def differentiate_picture() -> str:
     kinds = {v.id: "new" for v in new} | dict.fromkeys(own, "plain")
     panels = [
         graph("before: the step", plan.trace, forward),
-        backward_graph("after: beside it, in the same graph, its gradients", plan, new, kinds, "new"),
+        backward_graph("after: its gradients, in the same graph", plan, new, kinds, "new"),
     ]
     legend = [LEAF, ("plain", "computed by the step"), ("new", "new")]
     return document("differentiate: one gradient rule an operation, from results to leaves", panels, legend)

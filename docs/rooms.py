@@ -1,9 +1,9 @@
 """Describe the rooms of nmt and of nmt/rnn, and who imports whom, as DOT documents made from the imports that grimp,
 the library of import-linter, finds.
 
-A room is a folder, or a file beside the folders. Imports go downwards. An arrow that a longer way through other rooms
-already says is left out: what is above may import all that it leads to. `make pictures` draws them; ARCHITECTURE.md
-shows them.
+A box is a folder, or a file outside the folders. Imports go downwards. An arrow is omitted if a longer path
+through other boxes exists: a box may import everything that its arrows lead to. `make pictures` draws them;
+ARCHITECTURE.md shows them.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ Graph = dict[str, set[str]]
 
 OWN = {("nmt.rnn.ops", "nmt.rnn.graph")}
 """What is not drawn: ops names the type of the values whose gradients it says, which graph builds with ops."""
-# What lies at the bottom of nmt beside the folders is one room; its files are of all others' use.
+# The files of nmt outside its folders are one room; all others use them.
 GROUND = ("system", "errors", "special_tokens", "search_settings", "overriding", "evaluate")
 # `python -m nmt`, a door to cli.
 DOOR = "__main__"
@@ -28,15 +28,15 @@ DOOR = "__main__"
 SAYS = {
     "cli": "the commands",
     "precompile": "machine code for the wheel",
-    "train": "loss curve to checkpoint",
-    "serve": "models as a service",
+    "train": "training loop and checkpoints",
+    "serve": "the server",
     "documents": "text around sentences",
-    "batch": "columns of tables in an engine's workers",
+    "batch": "tables in workers of an engine",
     "inference": "text in, text out",
-    "importing": "models of other systems",
-    "exporting": "models without us",
+    "importing": "models of other toolkits",
+    "exporting": "models for use without nmt",
     "report": "runs as one page",
-    "doctor": "a look at a corpus",
+    "doctor": "checks of a corpus",
     "storage": "models on disk",
     "model": "cells wired together",
     "decode": "search",
@@ -46,7 +46,7 @@ SAYS = {
     "system, errors, ...": "files, lines, evaluate, ...",
     "check_cell": "nmt.rnn.check",
     "show": "a cell, shown",
-    "layers": "LSTM, GRU, RNN as known",
+    "layers": "LSTM, GRU, RNN layers",
     "stepping": "one step at a time",
     "scan": "any cell over time",
     "devices": "chooses one",
@@ -74,9 +74,8 @@ SAYS = {
 
 
 def import_graph(package: str) -> Graph:
-    """Which modules of a package, and of all below it, each of them imports, in functions and for types alone as well.
-    Not the package itself: importing any of them imports it first, and its own names, which are loaded when asked for,
-    are nobody's below it."""
+    """Return which modules of a package each of its modules imports, also in functions and for type checking only. The
+    package itself is not included: importing a module imports it first, and no module below uses its lazy names."""
     graph = grimp.build_graph(package, cache_dir=None)
     return {
         module: set(graph.find_modules_directly_imported_by(module)) - {package}
@@ -146,6 +145,6 @@ def picture(package: str, title: str) -> str:
 def pictures() -> dict[str, str]:
     """Return all DOT documents, by the names of the files that they become."""
     return {
-        "rooms.svg": picture("nmt", "The rooms of nmt, and who imports whom"),
-        "rooms-rnn.svg": picture("nmt.rnn", "The rooms of nmt/rnn, and who imports whom"),
+        "rooms.svg": picture("nmt", "The packages of nmt and their imports"),
+        "rooms-rnn.svg": picture("nmt.rnn", "The packages of nmt/rnn and their imports"),
     }

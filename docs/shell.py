@@ -2,7 +2,7 @@
 completes `nmt` in docs/completion, for bash, zsh and fish. The wheel brings both to where systems look for them
 (pyproject.toml).
 
-Run by `make docs`; tests/cli/test_cli_front.py fails when they are not those of today's commands.
+Run by `make docs`; tests/cli/test_cli_front.py fails when they do not match the commands.
 """
 
 import inspect

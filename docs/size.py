@@ -1,4 +1,4 @@
-"""Print how many lines nmt has, room by room, against the budget that tests/test_sizes.py holds. Run by `make size`."""
+"""Print how many lines each folder of nmt has, and the budget in tests/test_sizes.py. Run by `make size`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BUDGET = {
 
 
 def lines_by_room() -> dict[str, int]:
-    """Return the lines of Python in each folder of nmt; files beside the folders are `(top)`."""
+    """Return the lines of Python in each folder of nmt; files outside the folders are `(top)`."""
     found: dict[str, int] = {}
     for path in sorted((ROOT / "nmt").rglob("*.py")):
         parts = path.relative_to(ROOT / "nmt").parts

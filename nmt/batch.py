@@ -45,7 +45,7 @@ class Rows:
 def translate_rows(
     translator: Translator, values: Iterable[Any], *, shortlist: bool = False, **settings: Unpack[SearchSettings]
 ) -> Rows:
-    """Translate what a column holds. A value that is no text is an error of its row alone.
+    """Translate a column. A value that is not text is an error of its row alone.
 
     Args:
         translator: The model.

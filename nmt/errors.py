@@ -2,14 +2,14 @@
 
 
 class NMTError(Exception):
-    """A mistake the user can mend: `where: what must be PROMISE, got FACT; what to do`."""
+    """An error that the user can fix: `where: what must be PROMISE, got FACT; what to do`."""
 
     place: str | None = None
     """The file and line of a cell's author that the line names already."""
 
 
 class ConfigError(NMTError):
-    """A setting is unknown, of the wrong type or impossible beside another."""
+    """A setting is unknown, of the wrong type or in conflict with another."""
 
 
 class DataError(NMTError):

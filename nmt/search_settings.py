@@ -33,8 +33,8 @@ class Row:
 
     text: the meaning, for configs/reference.yaml. help: the meaning for `--help`, `text` if empty. option: the option
     of the commands, that of its name if empty. least, most: inclusive bounds; above: an exclusive one; None where only
-    a typing error exceeds a bound. choices: names that are allowed, beside numbers if there are bounds. needs: settings
-    without which it has no effect. lacks: where it cannot be used, unless it has its default, which leaves it out.
+    a typing error exceeds a bound. choices: allowed names, in addition to numbers if there are bounds. needs: settings
+    without which it has no effect. lacks: where it cannot be used, unless it has its default, which turns it off.
     """
 
     text: str = ""
@@ -58,12 +58,12 @@ def setting(default: Any, text: str = "", **row: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchValues:
-    """A value for each setting of a search. Defaults leave a setting out, if it can be."""
+    """A value for each setting of a search. A default turns its setting off where that is possible."""
 
     beam_size: int = setting(5, "Number of hypotheses kept at each step; 1 is greedy search.", least=1, most=1000)
     length_penalty: LengthPenalty = setting(
         1.0,
-        "What a log-probability is divided by before hypotheses of different lengths are compared: 1 (none), the "
+        "Divisor of the log-probability when hypotheses of different lengths are compared: 1 (none), the "
         "length (average), or ((5 + length) / 6) to the power of this number (Wu et al. 2016, 7).",
         help="Score hypotheses by the sum (none) or mean (average) of their log-probabilities, or with GNMT's length "
         "penalty to the power NUMBER.",
@@ -92,7 +92,7 @@ class SearchValues:
     word_reward: float = setting(0.0, "Bonus added to the score for each subword; above 0 favours length.")
     word_reward_bounded: bool = setting(
         False,
-        "Stop the word reward at the length expected from the training text (lengths.json beside the model).",
+        "Stop the word reward at the length expected from the training text (lengths.json in the model folder).",
         option="--word-reward-bounded/--word-reward-unbounded",
         needs=("word_reward",),
         lacks=(Place.LANGUAGE_MODEL,),
@@ -105,8 +105,8 @@ class SearchValues:
     )
     lm: str | None = setting(
         None,
-        "Folder or file of a language model (task: lm) with the target's subwords, which has a say in the search "
-        "(shallow fusion, Gulcehre et al. 2015, 4.1). Training does not use it, nor does a model of nmt-bundle.",
+        "Folder or file of a language model (task: lm) with the target's subwords, for shallow fusion "
+        "(Gulcehre et al. 2015, 4.1). Not used in training, and not stored by nmt-bundle.",
         help="Target-side language model for shallow fusion (must share the target vocabulary): a model folder or a "
         "file of nmt-bundle.",
         lacks=(Place.CALL, Place.LANGUAGE_MODEL),
@@ -202,8 +202,8 @@ class SearchValues:
     )
     glossary_bonus: float = setting(
         8.0,
-        "Bonus added to the score for each phrase of a glossary that the translation holds; its subwords earn equal "
-        "shares. A bonus of so many nats outweighs what the model finds that much more probable.",
+        "Bonus added to the score for each phrase of a glossary in the translation; its subwords get equal shares. A "
+        "bonus of N nats outweighs an alternative that the model finds e^N times as probable.",
         help="Bonus added to the score for each glossary phrase used.",
         least=0,
         lacks=(Place.LANGUAGE_MODEL,),
@@ -251,15 +251,15 @@ def usable(place: Place) -> list[str]:
 
 
 def beyond(place: Place, values: SearchValues) -> list[str]:
-    """Return the names of those fields that are not left out and cannot be used at a place."""
+    """Return the names of those fields that differ from their defaults and cannot be used at a place."""
     return [
         one.name
         for one in fields(values)
-        if place in one.metadata["row"].lacks and not _is_left_out(getattr(values, one.name), one.default)
+        if place in one.metadata["row"].lacks and not _is_off(getattr(values, one.name), one.default)
     ]
 
 
-def _is_left_out(value: Any, default: Any) -> bool:
+def _is_off(value: Any, default: Any) -> bool:
     """Return whether a value is the default; lists of empty lists count as no list."""
     if default is None or default == ():
         return value is None or (isinstance(value, Sequence) and not any(value))

@@ -1,4 +1,4 @@
-"""The recipes: which config, which texts, which measure, and the published figures that stand beside ours."""
+"""The recipes: config, texts and metrics of each, and published figures for comparison."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ class Recipe:
     """Texts of one kind, and how models of them are trained and measured.
 
     Args:
-        title: What it is, in a few words.
+        title: A short description.
         config: Its settings file.
         data: The command that brings its texts.
         variants: Name of a language, direction or corpus -> (folder of its texts, source, target, further settings).
         metrics: Of nmt-evaluate; the first is the one that is compared.
         parts: What is scored; the first is what settings are chosen by.
         answers: What the references are called where they are not the target's text.
-        separator: What stands between several right answers of one line.
+        separator: The separator of several correct answers in one line.
         lowercase: Compare without regard to case, as the config's texts are.
         published_names: Of the figures in `published`, whose source docs/recipes.md names.
         published_part: The parts they were measured on.

@@ -1,12 +1,12 @@
 """Trains all models of a recipe, each language with each seed, scores them alone and as ensembles, and writes a table.
 
-    python recipes/run.py                                     the recipes there are
+    python recipes/run.py                                     list the recipes
     python recipes/run.py letters-to-sounds --seeds 5         ten languages, five models each, and their ensembles
     python recipes/run.py letters-to-sounds --only fre kor    two of them
 
 Runs go to runs/recipes/RECIPE/LANGUAGE/SEED, the table of a recipe to runs/recipes/RECIPE/results.tsv and to standard
-output. The same command goes on where it stopped: what is trained or translated already is not done again. Settings are
-chosen on dev, and test is only scored; docs/recipes.md has the figures beside published ones.
+output. Run the same command again to resume: finished training and translation is not repeated. Settings are chosen on
+dev, and test is only scored; docs/recipes.md compares the results with published figures.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Commands:
-    """Starts the commands: `launcher` stands before each of them; `extra` are settings of every training."""
+    """Starts the commands: `launcher` is put before each of them; `extra` are settings of every training."""
 
     launcher: list[str]
     threads: int
@@ -78,7 +78,7 @@ class Commands:
         return minutes_of(job.folder)
 
     def translate(self, source: Path, output: Path, models: list[Path]) -> Path:
-        """Translates with the first model and the others beside it, unless the file is there."""
+        """Translates with an ensemble of the models, unless the file exists."""
         if not output.is_file():
             words = [word for other in models[1:] for word in ("--ensemble", str(other))]
             self.run("translate", models[0], source, "-o", output, *words, "--threads", str(self.threads))
@@ -94,7 +94,7 @@ class Commands:
 
 
 def minutes_of(folder: Path) -> float:
-    """Minutes that a run took, by the clock of its log, interruptions left out."""
+    """Minutes that a run took, by the times in its log, without interruptions."""
     return max((float(event.get("elapsed", 0.0)) for event in events_of(folder)), default=0.0) / 60
 
 
@@ -104,7 +104,7 @@ def megabytes_of(folder: Path) -> float:
 
 
 def events_of(folder: Path) -> list[dict[str, Any]]:
-    """What a run's log tells."""
+    """The figures in the log of a run."""
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
 
 
@@ -143,7 +143,7 @@ def table(recipe: Recipe, rows: list[Row]) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a line of the table says of one language: scores of its single models, of all together, published ones."""
+    """A line of the table for one language: scores of its single models, of their ensemble, and published ones."""
 
     name: str
     part: str
@@ -204,7 +204,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="cores of each training (default: %(default)s)")
     parser.add_argument("--parts", nargs="+", metavar="PART", help="what to score: dev, test (default: the recipe's)")
     parser.add_argument("--set", dest="extra", action="append", default=[], metavar="KEY=VALUE", help="as of nmt-train")
-    parser.add_argument("--launcher", default="", help="what stands before each command, such as 'srun -n1 -c1'")
+    parser.add_argument("--launcher", default="", help="prefix of each command, such as 'srun -n1 -c1'")
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("runs/recipes"), help="folder of all runs (default: %(default)s)"
     )
@@ -212,7 +212,7 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace) -> Recipe:
-    """The recipe, cut down to what was asked for. Ends the script where that is nothing."""
+    """The recipe, limited to the selected languages. Ends the script if there are none."""
     recipe: Recipe = RECIPES[options.recipe]
     unknown = set(options.only or ()) - set(recipe.variants) or set(options.parts or ()) - set(recipe.parts)
     if unknown:
@@ -224,7 +224,7 @@ def chosen(options: argparse.Namespace) -> Recipe:
 
 
 def main() -> None:
-    """Trains, then scores; a model that fails is told and ends none of the others."""
+    """Trains, then scores; a failing model is reported and does not stop the others."""
     options = arguments()
     if options.recipe is None:
         for name, recipe in RECIPES.items():

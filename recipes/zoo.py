@@ -1,10 +1,10 @@
-"""Makes a file to give away of each language's best model: int8, one file with its card, below 20 MB.
+"""Bundles the best model of each language for publication: int8, one file with a model card, below 20 MB.
 
     python recipes/zoo.py                          of all recipes that were run: runs/recipes -> runs/zoo
     python recipes/zoo.py --runs FOLDER -o FOLDER
 
-The best is the seed with the best first score on the part that settings are chosen by. What is there already is left as
-it is. Standard output gets a table: file, bytes, seed, score on that part of the model as trained and of the file.
+The best is the seed with the best first score on the part on which settings are chosen. Existing files are kept.
+Standard output gets a table: file, bytes, seed, score on that part of the model as trained and of the file.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def make(commands: Commands, recipe: Recipe, variant: str, model: Path, file: Pa
 
 
 def main() -> None:
-    """Makes all files; one that fails or is too large is told, and the exit code is 1 then."""
+    """Makes all files; one that fails or is too large is reported, and the exit code is then 1."""
     parser = argparse.ArgumentParser(description="Make files to give away of the models that recipes trained.")
     parser.add_argument("--runs", type=Path, default=Path("runs/recipes"), help="what run.py wrote (%(default)s)")
     parser.add_argument("--threads", type=int, default=1, help="cores (default: %(default)s)")
@@ -52,7 +52,7 @@ def main() -> None:
     options = parser.parse_args()
     tables = {name: options.runs / name / "results.tsv" for name in RECIPES}
     if not any(path.is_file() for path in tables.values()):
-        sys.exit(f"zoo.py: {options.runs}: must hold a recipe that was run, got none; start recipes/run.py first")
+        sys.exit(f"zoo.py: {options.runs}: must contain a recipe that was run, got none; start recipes/run.py first")
     commands, failed = Commands([], options.threads, []), False
     print("\t".join(["file", "bytes", "seed", "metric", "as trained", "this file"]))
     for name, path in tables.items():

@@ -390,7 +390,7 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
         ),
         (
             {"training.src_word_dropout": 0.1, "task": "lm", "training.early_stopping_metric": "ppl"},
-            "training.src_word_dropout must be left out with task: lm, got 0.1",
+            "training.src_word_dropout must be omitted with task: lm, got 0.1",
         ),
         (
             {

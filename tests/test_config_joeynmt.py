@@ -203,7 +203,7 @@ def test_what_differs_is_said(tmp_path):
     assert config.training.early_stopping_metric == "bleu"
     told = " ".join(lines)
     assert "each state has a layer of its own, in JoeyNMT one is for all" in told
-    assert "what input feeding gives back is not set to 0" in told
+    assert "it is not applied to the vector of input feeding" in told
     assert "no training.normalization: losses here are means over target tokens" in told
 
 
@@ -230,7 +230,7 @@ def test_every_key_without_a_counterpart_is_named(tmp_path):
     assert "data.trg_voc_min_freq" in line and "model.decoder.init_hidden" in line
     line = refusal(tmp_path, changed(REVERSE, *WITHOUT, **{f"training__x{n}": n for n in range(20)}))
     assert line == (
-        "training.x0 has no counterpart here; take it out to have what holds here (and 19 more: training.x1, "
+        "training.x0 has no counterpart here; remove it to use the default (and 19 more: training.x1, "
         "training.x2, training.x3, training.x4, training.x5, training.x6, ...)"
     )
 
@@ -249,7 +249,10 @@ def test_every_key_without_a_counterpart_is_named(tmp_path):
         ({"training__load_model": "a.ckpt"}, "training.load_model has no counterpart here"),
         ({"training__alpha": 1}, "training.alpha has no counterpart here"),
         ({"model__encoder__type": "transformer"}, "model.encoder.type must be 'recurrent', got 'transformer'"),
-        ({"model__tied_embeddings": True}, "model.tied_embeddings must be false, or true beside tied_softmax: true"),
+        (
+            {"model__tied_embeddings": True},
+            "model.tied_embeddings must be false, or true together with tied_softmax: true",
+        ),
         ({"model__tied_embeddings": [1]}, "model.tied_embeddings must be false"),
         ({"model__encoder__freeze": True}, "model.encoder.freeze must be false, got true"),
         ({"model__init_rnn_orthogonal": True}, "model.init_rnn_orthogonal must be false, got true"),

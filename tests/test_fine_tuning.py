@@ -34,7 +34,7 @@ def test_a_model_with_more_units_translates_and_goes_on(tmp_path, joint, tied):
     }
     said = io.StringIO()
     Trainer(config_from_dict(values), terminal=said).run()
-    assert f"; {6 if joint else 12} units were added, each the mean" in said.getvalue()
+    assert f"; {6 if joint else 12} subwords were added, each the mean" in said.getvalue()
     old, new = load_subwords(base, joint=joint), load_subwords(tmp_path / "tuned", joint=joint)
     assert [one.vocab_size - other.vocab_size for one, other in zip(new, old, strict=True)] == [6, 6]
     before = read_checkpoint(base / "best.safetensors", prefix="params/")[0]

@@ -36,5 +36,5 @@ def test_files(tmp_path):
     assert load_length_model(path) == model
     for text in ("", "7", "[1]", "{}", '{"ratio": 0, "extra": 0, "deviation": 0, "pairs": 1}', "[" * 100_000, "\xff"):
         path.write_bytes(text.encode("latin-1"))
-        with pytest.raises(CheckpointError, match=r"lengths\.json: must contain how long"):
+        with pytest.raises(CheckpointError, match=r"lengths\.json: must contain length statistics"):
             load_length_model(path)

@@ -47,7 +47,7 @@ def test_a_file_whose_name_ends_in_a_slash_is_none(tmp_path):
 
 def test_a_name_that_is_too_long_with_its_packed_ending_can_be_read(tmp_path):
     path = tmp_path / ("x" * 254)
-    with pytest.raises(DataError, match="got nothing there"):
+    with pytest.raises(DataError, match="got no such file"):
         text_file(path)
     path.write_text("one\n")
     assert read_text(str(path)) == ["one"]
@@ -72,7 +72,7 @@ def test_no_model_is_written_over_another(tmp_path):
     saved = load_saved_model(folder)
     before = {path: path.read_bytes() for path in folder.iterdir()}
     for write in (save_quantised, save_numpy):
-        with pytest.raises(CheckpointError, match="must be a new folder, got one that holds a model"):
+        with pytest.raises(CheckpointError, match="must be a new folder, got one that contains a model"):
             write(folder, saved)
     with pytest.raises(CheckpointError, match="must be a new folder"):
         check_new_folder(folder)

@@ -49,12 +49,15 @@ def test_subwords_are_themselves(tmp_path):
     [
         (
             ["2 300", "the 1 2"],
-            "must have vectors of 3 numbers, as embedding_dim says, got 300; set embedding_dim: 300",
+            "must have vectors of 3 numbers, the value of embedding_dim, got 300; set embedding_dim: 300",
         ),
-        (["the 1 2"], "line 1: must be a word and 3 numbers behind it, as embedding_dim says, got 3 parts, 'the 1 2'"),
-        (["a 1 2 3", "the 1 2 x"], "line 2: must be a word and numbers behind it, got 'the 1 2 x'"),
-        (["a 1 2 3", "the 1 2 nan"], "line 2: must be a word and numbers behind it, got 'the 1 2 nan'"),
-        (["a 1 2 3", ""], "line 2: must be a word and 3 numbers behind it"),
+        (
+            ["the 1 2"],
+            "line 1: must be a word and 3 numbers after it, the value of embedding_dim, got 3 parts, 'the 1 2'",
+        ),
+        (["a 1 2 3", "the 1 2 x"], "line 2: must be a word and numbers after it, got 'the 1 2 x'"),
+        (["a 1 2 3", "the 1 2 nan"], "line 2: must be a word and numbers after it, got 'the 1 2 nan'"),
+        (["a 1 2 3", ""], "line 2: must be a word and 3 numbers after it"),
     ],
 )
 def test_what_is_no_file_of_such_vectors_is_one_line(tmp_path, lines, message):
@@ -81,7 +84,9 @@ def test_a_run_starts_with_them(tmp_path, tied):
     said = io.StringIO()
     Trainer(config_from_dict(values), terminal=said).run()
     table = "embeddings" if tied == "all" else "src_embeddings"
-    assert f"{table}: {len(words)} of {subwords[0].vocab_size} units start as in {path}" in said.getvalue()
+    assert (
+        f"{table}: {len(words)} of {subwords[0].vocab_size} subwords start with vectors from {path}" in said.getvalue()
+    )
     after = read_checkpoint(tmp_path / "run" / "last.safetensors", prefix="params/")[0][f"params/{table}"]
     new = load_subwords(tmp_path / "run", joint=tied == "all")[0]
     found = read_vectors(path, new.pieces(range(new.vocab_size)), 6)

@@ -136,7 +136,7 @@ def test_hostile_bundles_with_right_checksums_are_one_line(case, bundle, tmp_pat
 
 
 def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path):
-    with pytest.raises(CheckpointError, match="give the folder it lies in"):
+    with pytest.raises(CheckpointError, match="give the folder that contains it"):
         Translator.load(folder / "best.safetensors")
     (tmp_path / "text").write_text("hello, this is no model at all\n")
     with pytest.raises(CheckpointError, match="got another file; check the path"):
@@ -149,7 +149,7 @@ def test_other_subwords_are_noticed_before_they_are_read(tmp_path):
     """sentencepiece interprets bytes in C++: only those that the model was trained with come there."""
     folder = write_folder(tmp_path / "m")
     (folder / "joint.spm").write_bytes(b"\x0a\xff\xff\xff\xff\x0f")
-    with pytest.raises(CheckpointError, match=r"put back the \.spm files"):
+    with pytest.raises(CheckpointError, match=r"restore the \.spm files"):
         Translator.load(folder)
 
 
@@ -169,5 +169,5 @@ def test_what_is_not_there_is_said_when_it_is_asked_for(tmp_path):
     with pytest.raises(NMTError, match=r"must have lengths\.json"):
         translator.translate(["kara"], word_reward=0.5, word_reward_bounded=True)
     (folder / "lengths.json").write_text(json.dumps({"ratio": -1}))
-    with pytest.raises(NMTError, match="must contain how long translations are"):
+    with pytest.raises(NMTError, match="must contain length statistics"):
         Translator.load(folder)

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "docs" / "site"
 needs_sphinx = pytest.mark.skipif(
-    not all(importlib.util.find_spec(name) for name in ("sphinx", "myst_nb", "furo", "matplotlib")),
+    not all(importlib.util.find_spec(name) for name in ("sphinx", "myst_nb", "furo", "matplotlib", "latex2mathml")),
     reason="the site needs the extra [site]",
 )
 

@@ -147,7 +147,7 @@ def test_texts_may_come_one_by_one(translator):
 def test_wishes_and_targets_are_for_all_sentences(translator):
     with pytest.raises(DataError, match=r"Wishes\.prefixes: must have an entry for each sentence, 3, got 1"):
         translator.translate_nbest(LINES, wishes=Wishes(prefixes=["ka"]))
-    with pytest.raises(DataError, match="as many, got 3 and 2"):
+    with pytest.raises(DataError, match="as many sources as targets, got 3 and 2"):
         translator.score(LINES, LINES[:2])
 
 
@@ -213,6 +213,6 @@ def decoded_with(**decoding):
 )
 def test_what_a_gpu_does_not_search_with_is_refused_before_training(decoding, refused):
     check_decoding(decoded_with(**decoding), CPU)
-    with pytest.raises(DeviceError, match=rf"{refused} must be left out or run on the processor, got the device cuda"):
+    with pytest.raises(DeviceError, match=rf"{refused} must be omitted or run on the CPU, got the device cuda"):
         check_decoding(decoded_with(**decoding), GPU)
     check_decoding(decoded_with(), GPU)

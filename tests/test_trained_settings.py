@@ -237,9 +237,9 @@ def test_resuming_and_loading_compare_alike(folder):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"params/output.b": None}, r"must contain output.b \[48\], which the settings ask for, got no such parameter"),
-        ({"params/more": [3, 4]}, r"and no others, got 'more' \[3, 4\] too"),
-        ({"params/output.b": [7]}, r"must contain output.b as \[48\], which the settings ask for, got \[7\]"),
+        ({"params/output.b": None}, r"must contain output.b \[48\], which the settings require, got no such parameter"),
+        ({"params/more": [3, 4]}, r"that the settings require, got 'more' \[3, 4\] too"),
+        ({"params/output.b": [7]}, r"must contain output.b as \[48\], which the settings require, got \[7\]"),
     ],
 )
 def test_parameters_that_do_not_fit_are_named_with_their_shapes(change, words, folder):

@@ -29,10 +29,10 @@ def generator(translator, tmp_path_factory):
 @pytest.mark.parametrize(
     ("wishes", "warning"),
     [
-        (Wishes(prefixes="kara Ω, 日"), "the prefix is not said whole: the vocabulary lacks Ω,, 日"),
+        (Wishes(prefixes="kara Ω, 日"), "the prefix is incomplete: the vocabulary lacks Ω,, 日"),
         (Wishes(prefixes="kara losu"), None),
-        (Wishes(constraints=[["日本語"]]), "a constraint is not said whole: the vocabulary lacks 日本語"),
-        (Wishes(glossary=[["losu", "Ω"]]), "a phrase of the glossary is not said whole: the vocabulary lacks Ω"),
+        (Wishes(constraints=[["日本語"]]), "a constraint is incomplete: the vocabulary lacks 日本語"),
+        (Wishes(glossary=[["losu", "Ω"]]), "a phrase of the glossary is incomplete: the vocabulary lacks Ω"),
     ],
 )
 def test_what_the_vocabulary_lacks_is_named(wishes, warning, translator):
@@ -42,11 +42,11 @@ def test_what_the_vocabulary_lacks_is_named(wishes, warning, translator):
 
 def test_what_is_typed_or_begun_is_named_too(translator, generator):
     session = translator.session(LINES[0])
-    assert "the prefix is not said whole: the vocabulary lacks 日本" in session.complete("日本")[0].warnings
+    assert "the prefix is incomplete: the vocabulary lacks 日本" in session.complete("日本")[0].warnings
     assert not any("lacks" in one for one in session.complete("kara")[0].warnings)
     for sampling in (True, False):
         first, second = generator.generate(["日 kara", "kara"], samples=2, max_length=5, sampling=sampling)
-        assert all("the prompt is not said whole: the vocabulary lacks 日" in one.warnings for one in first)
+        assert all("the prompt is incomplete: the vocabulary lacks 日" in one.warnings for one in first)
         assert not any("lacks" in text for one in second for text in one.warnings)
 
 

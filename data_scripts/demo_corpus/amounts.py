@@ -89,7 +89,7 @@ def draw_ordinal(rng: Random) -> Pair:
 
 
 def draw_age(rng: Random) -> Pair:
-    """How old somebody or something is."""
+    """The age of a person or thing."""
     person, number = rng.choice((BROTHER, SISTER, HOUSE)), rng.randint(1, 99)
     english = f"{english_cardinal(number)} {'year' if number == 1 else 'years'} old"
     german = f"{german_cardinal(number, one='ein')} {'Jahr' if number == 1 else 'Jahre'} alt"

@@ -18,7 +18,7 @@ Frame = Literal["main", "fronted", "that", "question"]
 
 @dataclass(frozen=True)
 class Verb:
-    """A separable German verb in the third person singular, beside its English partner."""
+    """A separable German verb in the third person singular, with its English counterpart."""
 
     leaves: str
     leave: str

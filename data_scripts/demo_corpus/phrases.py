@@ -139,7 +139,7 @@ def digital_time(hour: int, minute: int) -> Pair:
 
 
 def price(currency: Currency, units: int, cents: int, *, short: bool = False) -> Price:
-    """Returns a price; `short` leaves out "and" and "cents" in English ("twelve euros fifty").
+    """Returns a price; `short` omits "and" and "cents" in English ("twelve euros fifty").
 
     A number that ends in 01 is refused except 1 itself: German usage wavers there ("hundertein",
     "hunderteins").
@@ -209,7 +209,7 @@ def date_range(first: int, last: int, month: int) -> Pair:
 
 
 def duration(hours: int, minutes: int) -> Pair:
-    """Returns hours and minutes; parts of zero are left out."""
+    """Returns hours and minutes; parts of zero are omitted."""
     parts = []
     if hours:
         parts.append(_counted(hours, Pair("hour", "Stunde"), Pair("hours", "Stunden")))

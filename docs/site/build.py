@@ -1,6 +1,6 @@
 """Builds the documentation site: build/site/html/index.html. Run by `make site`; needs the extra [site], no network.
 
-Documents are read where they stand, in the repository's own layout, so that the links that work there work here. Links
+Documents are read in the repository's own layout, so that their links work in both places. Links
 to source files lead to pages of those files, tables that ask for it get charts, and the Python reference is made of
 docstrings. Any link within the site that leads nowhere, and any other warning, ends the build.
 """
@@ -23,7 +23,7 @@ import source_pages
 SITE = Path(__file__).resolve().parent
 sys.path.insert(0, str(SITE.parent))
 
-import tour  # noqa: E402 - lies beside
+import tour  # noqa: E402 - a module of docs/
 
 from nmt.cli.entry import COMMANDS  # noqa: E402
 from nmt.cli.front import load_command  # noqa: E402
@@ -40,7 +40,7 @@ LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
 
 
 def staged(text: Path) -> list[Path]:
-    """Copies pages and pictures; returns the pages as they stand in the repository."""
+    """Copies pages and pictures; returns the paths of the pages in the repository."""
     pages = [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
     for path in [*pages, *(path for pattern in PICTURES for path in sorted(ROOT.glob(pattern)))]:
         copy = text / path.relative_to(ROOT)
@@ -66,7 +66,7 @@ def linked(text: str, page: Path, sources: set[str]) -> str:
         if not target or re.match(r"[a-z]+:", target) or path.suffix in {".md", ".ipynb", ".svg", ".png"}:
             return link[0]
         if not path.is_relative_to(ROOT) or not path.exists():
-            raise ValueError(f"{page.relative_to(ROOT)}: must link to what is there, got {link[2]}; mend the link")
+            raise ValueError(f"{page.relative_to(ROOT)}: must link to what is there, got {link[2]}; correct the link")
         name = path.relative_to(ROOT).as_posix()
         sources.add(name)
         words = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(link[1]))

@@ -1,4 +1,4 @@
-"""Charts beside the tables of documents, drawn from the tables themselves, so that the two cannot differ.
+"""Charts of the tables in documents, drawn from the tables themselves, so that the two cannot differ.
 
 A line `<!-- chart: COLUMN; COLUMN | title -->` below a table asks for horizontal bars of these columns; the columns of
 words before the first of them name the rows. Cells without a number have no bar.

@@ -9,9 +9,10 @@ version = release = __version__
 html_title = f"nmt {version}"
 
 # myst_nb reads pages and notebooks; autodoc and napoleon make the Python reference of docstrings.
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "source_pages"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "source_pages", "mathml"]
 html_theme = "furo"
 # Furo needs no other host; neither may anything else.
+html_math_renderer = "mathml"
 html_static_path: list[str] = []
 html_theme_options = {"navigation_with_keys": True}
 

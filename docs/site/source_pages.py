@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST_NAME = "sources.json"
-"""Which files and folders the documents lead to; docs/site/build.py writes it beside the texts."""
+"""Which files and folders the documents lead to; docs/site/build.py writes it next to the texts."""
 
 
 def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:

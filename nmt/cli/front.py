@@ -59,7 +59,7 @@ class Front(Command, click.Group):
         if name not in COMMANDS and not name.startswith("-"):
             near = get_close_matches(name, COMMANDS, n=1)
             meant = f"did you mean {near[0]}?" if near else f"one of {', '.join(COMMANDS)}"
-            ctx.fail(f"{args[0]!r} is no command; {meant}")
+            ctx.fail(f"{args[0]!r} is not a command; {meant}")
         return super().resolve_command(ctx, [name, *args[1:]])
 
 

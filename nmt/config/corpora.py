@@ -42,10 +42,10 @@ class CorpusConfig(Section):
     """One corpus of several."""
 
     path: FilePath = Field(
-        description="Prefix of two files with a sentence a line, as data.train by itself; or a table with a pair a "
-        "row: a file that ends in .tsv, .jsonl or .parquet (extra [parquet]). Any but Parquet may be packed, .gz or "
-        ".zst (extra [zstd]). A pattern such as parts/*.tsv.gz stands for all files that match, in the order of their "
-        "names.",
+        description="Prefix of two files with one sentence per line, as data.train by itself; or a table with one "
+        "pair per row: a file that ends in .tsv, .jsonl or .parquet (extra [parquet]). All but Parquet may be "
+        "compressed, .gz or .zst (extra [zstd]). A pattern such as parts/*.tsv.gz matches several files, in the "
+        "order of their names.",
     )
     tgt_path: FilePath | None = Field(
         default=None,
@@ -54,20 +54,22 @@ class CorpusConfig(Section):
     )
     src_column: Column | None = Field(
         default=None,
-        description="Of a table: where the source is. A number from 1, or a name: of a key (a.b for a key within "
-        "another), of a column, or of a column of .tsv whose first line has names. null: the first column of .tsv, and "
-        "the language code in others, or translation.CODE.",
+        description="Column of the source in a table: a number from 1, or a name: of a key (a.b for a nested key), "
+        "of a column, or of a column of .tsv whose first line has names. null: the first column of .tsv, and the "
+        "language code in others, or translation.CODE.",
     )
-    tgt_column: Column | None = Field(default=None, description="The same of the target; null: the second of .tsv.")
+    tgt_column: Column | None = Field(
+        default=None, description="Column of the target; null: the second of .tsv, otherwise as for the source."
+    )
     weight: Annotated[float, Field(gt=0, le=1000)] = Field(
         default=1.0,
-        description="How often each of its pairs is seen in an epoch: 2 for twice, 0.25 for a quarter of the pairs in "
-        "each of four epochs.",
+        description="How often each of its pairs is used in an epoch: 2 for twice, 0.25 for a quarter of the pairs "
+        "in each of four epochs.",
     )
     tag: Text | None = Field(
         default=None,
-        description="A word without spaces, as in <2en>, that is put before each source sentence of this corpus. New "
-        "subwords keep it in one piece. Translating, write it before the sentence: it says what is wanted.",
+        description="A word without spaces, such as <2en>, that is put before each source sentence of this corpus. "
+        "New subwords keep it in one piece. When translating, write it before the sentence.",
     )
 
     @model_validator(mode="after")

@@ -18,10 +18,8 @@ class SideConfig(Section):
     )
     max_length: PositiveInt = Field(
         default=100,
-        description="Longest sentence to learn from, in subwords. A training pair with a longer "
-        "side is "
-        "left out and counted. Validation and translation are not limited by this, nor is the text of a language "
-        "model.",
+        description="Longest sentence in training, in subwords. A training pair with a longer side is skipped and "
+        "counted. Does not apply to validation, to translation, or to the text of a language model.",
     )
     lowercase: bool = Field(
         default=False,
@@ -29,34 +27,34 @@ class SideConfig(Section):
     )
     normalize: Literal["none", "nfc", "nfkc", "pieces"] = Field(
         default="nfc",
-        description="Unicode normalisation. nfc joins accents with their letters and loses "
-        "nothing a reader "
-        "can see; nfkc also turns ligatures and full-width forms into plain letters. none and pieces change nothing; "
-        "with pieces sentencepiece's sign for a space is text, for imported models whose texts are split already.",
+        description="Unicode normalisation. nfc composes letters and accents and is lossless to readers; nfkc also "
+        "turns ligatures and full-width forms into plain letters. none and pieces change nothing; with pieces "
+        "sentencepiece's sign for a space is ordinary text, for imported models whose texts are already tokenized.",
     )
     sampling_alpha: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,
-        description="Split the sentences of the training text differently each time they are read: with bpe a merge is "
-        "skipped with this probability (BPE-dropout, Provilkov et al. 2020: 0.1), with unigram a split is drawn by its "
-        "probability to the power of this (Kudo 2018: 0.1 to 0.5; less is more random). null: always the best split.",
+        description="Sample the subwords of the training text each time a sentence is read: with bpe a merge is "
+        "skipped with this probability (BPE-dropout, Provilkov et al. 2020: 0.1), with unigram a segmentation is "
+        "sampled by its probability to the power of this (Kudo 2018: 0.1 to 0.5; smaller values are more random). "
+        "null: always the best segmentation.",
     )
 
 
 class SubwordsConfig(Section):
-    """Split words into subwords (sentencepiece)."""
+    """Tokenization into subwords and the vocabulary (sentencepiece)."""
 
     type: Literal["auto", "unigram", "bpe", "char", "word"] = Field(
         default="auto",
-        description="Kind of subword. auto is unigram, or bpe where a small text does not have as many unigram pieces "
-        "as vocab_size asks for. word takes what stands between spaces as it is.",
+        description="Kind of subwords. auto is unigram, or bpe if a small text does not contain as many unigram "
+        "pieces as vocab_size. word takes space-separated words unchanged.",
     )
     vocab_size: VocabSize = Field(
         default="auto",
-        description="Units in the vocabulary, with the four special ones (padding, unknown, begin, end). "
-        "Exact for unigram and bpe; for char and word the most there may be. auto goes by the running words of the "
-        "training text, of both languages with joint: true: 1000 subwords, from 100,000 words on 2000, from 250,000 "
-        "4000, from 500,000 8000, from 4 million 16000, from 40 million 32000; fewer where the text does not have so "
-        "many, more where it has many characters; with char and word all there are.",
+        description="Size of the vocabulary, including the four special tokens (padding, unknown, begin, end). Exact "
+        "for unigram and bpe; a maximum for char and word. auto depends on the running words of the training text, "
+        "of both languages with joint: true: 1000 subwords, from 100,000 words on 2000, from 250,000 4000, from "
+        "500,000 8000, from 4 million 16000, from 40 million 32000; fewer if the text does not contain so many, "
+        "more if it has many characters; with char and word all of them.",
     )
     joint: bool = Field(
         default=True,
@@ -64,9 +62,8 @@ class SubwordsConfig(Section):
     )
     character_coverage: Annotated[float, Field(ge=0.98, le=1)] = Field(
         default=1.0,
-        description="Share of the characters of the training text that get a subword of their own. "
-        "0.9995 for "
-        "scripts of thousands of characters; the rest become unknown.",
+        description="Share of the characters of the training text that are in the vocabulary. 0.9995 for scripts of "
+        "thousands of characters; the rest become unknown.",
     )
     model_file: FilePath | None = Field(
         default=None,
@@ -100,30 +97,31 @@ class SubwordsConfig(Section):
 
 
 class FilterConfig(Section):
-    """Training pairs to skip, by rule; the log has the count of each rule. Validation and test texts are kept whole."""
+    """Rules by which training pairs are removed; the number for each rule is printed. Not for validation and test."""
 
     duplicates: bool = Field(default=False, description="Of equal pairs keep the first.")
-    same: bool = Field(default=False, description="Leave out pairs whose two sides are equal.")
+    same: bool = Field(default=False, description="Remove pairs whose two sides are equal.")
     max_length_ratio: Annotated[float, Field(gt=1, le=1000)] | None = Field(
         default=None,
-        description="Leave out pairs of which one side has more than this many times the characters that the other "
-        "makes expect, by the ratio of the sides in the first 16,384 pairs. Pairs of less than 20 characters stay.",
+        description="Remove pairs of which one side has more than this many times the characters expected from the "
+        "other, by the ratio of the sides in the first 16,384 pairs. Pairs of less than 20 characters are kept.",
     )
-    markup: bool = Field(default=False, description="Leave out pairs with tags or entities of HTML or XML.")
+    markup: bool = Field(default=False, description="Remove pairs with tags or entities of HTML or XML.")
     encoding: bool = Field(
         default=False,
-        description="Leave out pairs with letters that a wrong encoding has broken: U+FFFD, or UTF-8 read as Latin-1.",
+        description="Remove pairs with characters broken by a wrong encoding: U+FFFD, or UTF-8 read as Latin-1.",
     )
-    control: bool = Field(default=False, description="Leave out pairs with control characters other than tabs.")
+    control: bool = Field(default=False, description="Remove pairs with control characters other than tabs.")
     script: bool = Field(
         default=False,
-        description="Leave out pairs of which a side has more than half of its letters in another script than the "
-        "first 16,384 lines of its text.",
+        description="Remove pairs of which a side has more than half of its letters in another script than the first "
+        "16,384 lines of its text.",
     )
     overlap: Literal["none", "exact", "near"] = Field(
         default="none",
-        description="Leave out pairs whose source is a source of data.dev or data.test: letter for letter (exact), or "
-        "also but for case, punctuation and spaces or with 0.8 of all pieces of four letters in common (near).",
+        description="Remove pairs whose source is a source of data.dev or data.test: identical (exact), or also "
+        "equal except for case, punctuation and spaces, or with a Jaccard similarity of four-letter substrings of "
+        "0.8 (near).",
     )
 
     @property
@@ -133,57 +131,56 @@ class FilterConfig(Section):
 
 
 class DataConfig(Section):
-    """Where the text is. Relative paths start at the folder the command is run in."""
+    """Texts. Paths are relative to the current folder."""
 
     train: Corpora = Field(
-        description="Prefix of the training files: data/train stands for data/train.de and data/train.en, or the same "
-        "with .gz or .zst. One sentence a line; line n of one file translates line n of the other. Or a list of "
+        description="Prefix of the training files: data/train for data/train.de and data/train.en, or the same with "
+        ".gz or .zst. One sentence per line; line n of one file translates line n of the other. Or a list of "
         "corpora, each with its path, format, weight and tag (docs/data.md).",
         examples=["data/train"],
     )
     dev: Corpora = Field(
-        description="Prefix of the validation files, which choose the best checkpoint; or corpora, as in train.",
+        description="Prefix of the validation files, which determine the best checkpoint; or corpora, as in train.",
         examples=["data/dev"],
     )
-    test: Corpora | None = Field(
-        default=None, description="The same of the test text, scored once when training has ended."
-    )
+    test: Corpora | None = Field(default=None, description="Test text, as in dev; scored once at the end of training.")
     index: FilePath | None = Field(
         default=None,
-        description="Folder of indexes of the training text, which are made once and used by every run with the same "
-        "files, subwords and settings of text. null: text of more than 1 GiB gets one in the folder index next to "
-        "model_dir, smaller text is read by each run. An indexed text of more than 2 million pairs stays on disk and "
-        "is dealt to batches by windows (docs/data.md). No effect with task: lm.",
+        description="Folder for indexes of the training text, which are made once and used by every run with the "
+        "same files, subwords and text settings. null: text of more than 1 GiB gets an index in the folder index "
+        "next to model_dir, smaller text is read by each run. An indexed text of more than 2 million pairs stays "
+        "on disk and is read in windows (docs/data.md). No effect with task: lm.",
     )
     src: SideConfig = Field(
         default=SideConfig(lang="src"),
-        description="The language to translate from: must be given with task: translation, means nothing to task: lm.",
+        description="The language to translate from: required with task: translation, ignored with task: lm.",
     )
     tgt: SideConfig = Field(
-        description="The language to translate into; with task: lm the one language there is.",
+        description="The language to translate into; with task: lm the language of the text.",
         examples=[{"lang": "en"}],
     )
     alignment: FilePath | None = Field(
         default=None,
-        description="File of word alignments of the training pairs, for training.guided_alignment: line n for pair n, "
-        "as fast_align writes them (0-0 1-2: source word, target word, from 0). Words are what stands between spaces.",
+        description="File of word alignments of the training pairs, for training.guided_alignment: line n for pair "
+        "n, in the format of fast_align (0-0 1-2: source word, target word, from 0). Words are separated by "
+        "spaces.",
     )
     src_factors: tuple[Text, ...] = Field(
         default=(),
         strict=False,
-        description="Names of the factors that stand behind each word of the source, such as [pos, number] for "
-        "house|NOUN|sg, in all its texts and in what is translated (Sennrich & Haddow 2016). model.encoder.factors has "
-        "the sizes of their vectors.",
+        description="Names of the factors that follow each source word, such as [pos, number] for house|NOUN|sg, in "
+        "all its texts and in the input of translation (Sennrich & Haddow 2016). model.encoder.factors has the "
+        "sizes of their vectors.",
     )
-    factor_separator: Text = Field(default="|", description="What stands before each factor.")
-    subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="How words are split into subwords.")
+    factor_separator: Text = Field(default="|", description="Separator before each factor.")
+    subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="Tokenization into subwords.")
     check: bool = Field(
         default=True,
-        description="Look at the texts before the first update: what cannot work is refused, what may be wrong is "
-        "reported once and written to data_check.json in model_dir. Of the training text the first million lines, in "
-        "half a minute; nmt-train --check-data looks at all of it.",
+        description="Check the texts before the first update: unusable texts are an error; possible problems are "
+        "printed once and written to data_check.json in model_dir. Only the first million lines of the training "
+        "text are checked, which takes half a minute; nmt-train --check-data checks all.",
     )
-    filter: FilterConfig = Field(default_factory=FilterConfig, description="Training pairs to leave out, by rule.")
+    filter: FilterConfig = Field(default_factory=FilterConfig, description="Rules by which training pairs are removed.")
 
     @property
     def held_out(self) -> list[str | tuple[CorpusConfig, ...]]:

@@ -87,13 +87,13 @@ class _Side(Section):
 
     zoneout: Fraction = Field(
         default=0.0,
-        description="Probability with which a unit of a state keeps its old value at a step of training; afterwards "
-        "the expectation of that (Krueger et al. 2017: 0.05 to 0.15).",
+        description="Probability with which a hidden unit keeps its previous value at a training step; afterwards "
+        "the expectation is used (Krueger et al. 2017: 0.05 to 0.15).",
     )
     drop_connect: Fraction = Field(
         default=0.0,
-        description="Share of the numbers of the matrix that the state is multiplied with which take no part in a "
-        "batch of training (DropConnect, Wan et al. 2013; on this matrix Merity et al. 2018: 0.2 to 0.5).",
+        description="Share of the recurrent weights that are dropped for a training batch (DropConnect, Wan et al. "
+        "2013; for recurrent weights Merity et al. 2018: 0.2 to 0.5).",
     )
 
     @model_validator(mode="after")
@@ -149,8 +149,8 @@ class EncoderConfig(_Side):
     residual: bool = Field(default=False, description=_RESIDUAL)
     boundaries: Literal["eos", "bos_eos", "none"] = Field(
         default="eos",
-        description="What is read besides the subwords: the end token after them (eos), a begin token before them too "
-        "(bos_eos), or nothing. Only imported models want another one than eos.",
+        description="Tokens read in addition to the subwords: the end token after them (eos), also a begin token "
+        "before them (bos_eos), or none. Only imported models need another value than eos.",
     )
     projection: Width | None = Field(
         default=None,
@@ -159,7 +159,8 @@ class EncoderConfig(_Side):
     factors: tuple[Width, ...] = Field(
         default=(),
         strict=False,
-        description="Sizes of the vectors of data.src_factors, in their order, concatenated to that of the subword.",
+        description="Sizes of the vectors of data.src_factors, in their order; they are concatenated with that of "
+        "the subword.",
     )
     kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
     max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
@@ -196,7 +197,7 @@ class DecoderConfig(_Side):
     embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Target embeddings.")
     hidden_size: Width = Field(
         default=512,
-        description="Size of the state, or of the layers with type: conv, and of what the output layer reads.",
+        description="Size of the state, or of the layers with type: conv, and of the output layer's input.",
     )
     num_layers: Layers = Field(default=1, description="Layers, one on top of the other.")
     dropout: Fraction = Field(
@@ -204,7 +205,7 @@ class DecoderConfig(_Side):
         description="Share of the values set to 0 in training between layers and on the output.",
     )
     hidden_dropout: Fraction = Field(
-        default=0.0, description="Share of the values set to 0 in training in what the output layer reads."
+        default=0.0, description="Share of the values set to 0 in training in the output layer's input."
     )
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
@@ -222,27 +223,25 @@ class DecoderConfig(_Side):
     )
     init_from: Literal["namesake", "top", "mean"] = Field(
         default="namesake",
-        description="Which of the encoder's states that is: of each layer and kind its own (namesake), h of the "
-        "encoder's last layer for all of them (top), or for all of them the mean of what attention reads (mean; "
-        "Sennrich et al. 2017).",
+        description="Which state of the encoder that is: for each state the one of the same layer and kind "
+        "(namesake), for all of them h of the encoder's last layer (top), or for all of them the mean of the "
+        "encoder's outputs (mean; Sennrich et al. 2017).",
     )
     bridge_activation: Literal["tanh", "linear"] = Field(
-        default="tanh", description="With init_hidden: bridge, what the learned layer ends in."
+        default="tanh", description="With init_hidden: bridge, the activation of the learned layer."
     )
     attention: Annotated[AttentionName, AfterValidator(_canonical)] = Field(
         default="bahdanau",
-        description="Score between the decoder's state and a source position: additive "
-        "(bahdanau), their product "
-        "(dot), the same over the root of the size (scaled_dot), or with a matrix between them "
-        "(general; luong "
-        "is another name for it); scaled_dot in several heads with layers around them (multi_head); or no attention at "
-        "all (none): then the first state is all that the decoder knows of the source, and input_feeding gives it its "
-        "last output.",
+        description="Score between the decoder's state and a source position: additive (bahdanau), dot product "
+        "(dot), dot product divided by the root of the size (scaled_dot), or bilinear (general; luong is another "
+        "name for it); scaled_dot in several heads with layers around them (multi_head); or no attention at all "
+        "(none): then the decoder only has its first state from the source, and input_feeding gives it its last "
+        "output.",
     )
     attention_size: Width | None = Field(
         default=None,
-        description="Size of the layer inside bahdanau attention, or of all heads together; null takes the query's. "
-        "Nothing else uses it.",
+        description="Size of the layer inside bahdanau attention, or of all heads together; null takes the size of "
+        "the query. No effect otherwise.",
     )
     attention_heads: Layers = Field(default=1, description="Heads of multi_head attention.")
     attention_bias: bool = Field(
@@ -250,21 +249,21 @@ class DecoderConfig(_Side):
     )
     conditional: bool = Field(
         default=False,
-        description="Attend inside the step of the first layer: one cell reads the last subword, its state asks "
-        "attention, and a second cell goes on from that state and reads the context (Sennrich et al. 2017, Nematus, "
+        description="Attend inside the step of the first layer: one cell reads the last subword, attention uses its "
+        "state, and a second cell continues from that state and reads the context (Sennrich et al. 2017, Nematus, "
         "conditional GRU).",
     )
     readout: Literal["tanh", "linear", "recurrent", "deep"] = Field(
         default="tanh",
-        description="What the output layer reads: one layer over the context and the decoder's state that ends in tanh "
-        "(Luong et al. 2015, 3.1) or not (linear), one more layer of cells, of rnn_type, above both (recurrent), or "
-        "one of the embedding's size over both and the embedding of the last subword that ends in tanh (deep; Pascanu "
-        "et al. 2014).",
+        description="Input of the output layer: a layer over the context and the decoder's state with tanh (Luong et "
+        "al. 2015, 3.1) or without (linear), another recurrent layer of rnn_type above both (recurrent), or a "
+        "layer of the embedding's size over both and the embedding of the last subword with tanh (deep; Pascanu et "
+        "al. 2014).",
     )
     readout_size: Width | None = Field(
         default=None,
-        description="Size of the layer that the output layer reads, with readout: tanh, linear or deep; null takes "
-        "hidden_size, or the embedding's size with deep.",
+        description="Size of the output layer's input, with readout: tanh, linear or deep; null takes hidden_size, "
+        "or the embedding's size with deep.",
     )
 
     @property
@@ -284,12 +283,11 @@ class ModelConfig(Section):
 
     tied_embeddings: Literal["none", "softmax", "all"] = Field(
         default="none",
-        description="Matrices that are one and the same: target embeddings and output layer "
-        "(softmax), "
-        "source embeddings too (all; needs joint subwords).",
+        description="Shared matrices: target embeddings and output layer (softmax), source embeddings too (all; "
+        "needs joint subwords).",
     )
     initializer: Literal["xavier_uniform", "uniform"] = Field(
-        default="xavier_uniform", description="First values of the weights; biases start at 0."
+        default="xavier_uniform", description="Initialisation of the weights; biases start at 0."
     )
     init_weight: PositiveFloat = Field(
         default=0.1,
@@ -297,7 +295,7 @@ class ModelConfig(Section):
     )
     forget_bias: AnyFloat = Field(
         default=1.0,
-        description="First value of the bias of an LSTM's forget gate: above 0 it remembers at first.",
+        description="Initial bias of an LSTM's forget gate: above 0 it remembers at first.",
     )
     encoder: EncoderConfig = Field(default_factory=EncoderConfig, description="Reads the source.")
     decoder: DecoderConfig = Field(default_factory=DecoderConfig, description="Writes the target.")
@@ -375,7 +373,7 @@ class ModelConfig(Section):
         if decoder.init_hidden == "zero":
             raise ValueError(
                 "decoder.init_hidden must be bridge or last with decoder.attention: none, got zero; the decoder would "
-                "know nothing of the source"
+                "not see the source"
             )
         return self
 

@@ -11,10 +11,10 @@ _WIDTH = 100
 _HEADER = """\
 # yaml-language-server: $schema=schema.json
 #
-# Every setting there is, with its meaning, what it may be, and its default.
-# Copy the keys you want to change: a key that is omitted has its default, and a key that is not
-# listed here is an error. On the command line, --set training.batch_size=2048 replaces one key.
-# Paths start at the folder the command is run in.
+# All settings, with their meaning, allowed values and default.
+# Copy the keys you want to change: a missing key has its default, and an unknown key is an
+# error. On the command line, --set training.batch_size=2048 overrides one key.
+# Paths are relative to the current folder.
 #
 # This file is printed by: python -m nmt.config reference
 """

@@ -18,21 +18,21 @@ class Config(Section):
 
     preset: Preset | None = Field(
         default=None,
-        description="Settings to start from by name (docs/presets.md), where this file says nothing else; null for the "
-        "defaults that stand here.",
+        description="Name of a preset (docs/presets.md), whose settings apply unless this file sets them; null for "
+        "the defaults in this file.",
     )
-    name: Text = Field(default="model", description="What the run is called in its logs.")
+    name: Text = Field(default="model", description="Name of the run in its logs.")
     task: Literal["translation", "lm"] = Field(
         default="translation",
-        description="What is learned: to translate, or to continue a text (lm, a language model). That "
-        "is the decoder alone: src, the encoder and what concerns attention have no effect then.",
+        description="The task: translation, or continuing a text (lm, a language model). A language model is the "
+        "decoder alone: settings of src, the encoder and attention have no effect then.",
     )
     seed: Seed = Field(
         default=42,
-        description="Start of all random numbers: the same seed and threads give the same model.",
+        description="Seed of all random numbers: the same seed and threads give the same model.",
     )
     threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        default=None, description="Processor cores to use; null takes all the machine has."
+        default=None, description="Processor cores to use; null uses all."
     )
     device: Literal["cpu", "cuda", "auto"] = Field(
         default="cpu",
@@ -41,22 +41,21 @@ class Config(Section):
     )
     compute_dtype: Literal["float32", "bfloat16", "int8", "auto"] = Field(
         default="float32",
-        description="What is multiplied: numbers rounded to bfloat16 take a third of the time on a processor with "
-        "a matrix unit (AMX), half of it with AMD's AVX-512 BF16, and more than float32 on others. Parameters, sums "
-        "and losses are float32 either way. auto is bfloat16 where this machine multiplies it faster, else float32: "
-        "the last places of results then depend on the machine. "
-        "int8, for translating alone, takes a quarter or less on processors since 2019 (AVX-512 VNNI, AVX-VNNI, Arm "
-        "dot products).",
+        description="Number format of matrix products: bfloat16 takes a third of the time of float32 on a processor "
+        "with a matrix unit (AMX), half of it with AMD's AVX-512 BF16, and more than float32 on others. "
+        "Parameters, sums and losses are float32 either way. auto is bfloat16 if this machine multiplies it "
+        "faster, else float32: the last digits of results then depend on the machine. int8, only for translating, "
+        "takes a quarter or less on processors since 2019 (AVX-512 VNNI, AVX-VNNI, Arm dot products).",
     )
     model_dir: FilePath = Field(
         description="Folder for the model, its checkpoints and logs. If it contains an unfinished run, that is "
         "resumed.",
         examples=["runs/model"],
     )
-    data: DataConfig = Field(description="Files, cleaning, subwords.")
+    data: DataConfig = Field(description="Files, normalisation, subwords.")
     model: ModelConfig = Field(default_factory=ModelConfig, description="The network.")
-    training: TrainingConfig = Field(default_factory=TrainingConfig, description="Finding its weights.")
-    decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Translating with it.")
+    training: TrainingConfig = Field(default_factory=TrainingConfig, description="Training.")
+    decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Translation.")
 
     @model_validator(mode="after")
     def _check_task(self) -> "Config":
@@ -74,7 +73,7 @@ class Config(Section):
             if corpus.tag is not None or corpus.weight != 1:
                 raise ValueError(
                     f"data.train[{number}] must have no tag and weight: 1 with task: lm, got tag: {corpus.tag} and "
-                    f"weight: {corpus.weight:g}; there is no source, and a text is read in its order"
+                    f"weight: {corpus.weight:g}; there is no source, and the text is read in order"
                 )
         if self.training.src_embeddings is not None:
             raise ValueError(
@@ -123,7 +122,7 @@ class Config(Section):
         }
         for name, value in of_pairs.items():
             if value and self.task == "lm":
-                raise ValueError(f"{name} must be left out with task: lm, got {value:g}; it is for pairs of sentences")
+                raise ValueError(f"{name} must be omitted with task: lm, got {value:g}; it is for pairs of sentences")
         for name in ("guided_alignment", "coverage_loss"):
             if getattr(training, name) and (decoder.type == "conv" or decoder.attention == "none"):
                 raise ValueError(
@@ -140,7 +139,7 @@ class Config(Section):
             if side.sampling_alpha is not None and data.subwords.type in ("char", "word"):
                 raise ValueError(
                     f"data.subwords.type must be unigram, bpe or auto with sampling_alpha, got {data.subwords.type}; "
-                    "characters and words are cut in one way alone"
+                    "characters and words have only one segmentation"
                 )
         return self
 

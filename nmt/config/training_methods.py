@@ -14,77 +14,79 @@ class TrainingConfig(TrainingBasics):
 
     ema_decay: Fraction = Field(
         default=0.0,
-        description="Decay of an exponential moving average of the parameters, which is what is validated, saved and "
-        "translated with: 0.999 averages about the last 1,000 updates, 0 takes the parameters themselves. Over the "
-        "first n updates it is (1 + n) / (10 + n) where that is less.",
+        description="Decay of an exponential moving average of the parameters, which is used for validation, "
+        "checkpoints and translation: 0.999 averages about the last 1,000 updates, 0 turns averaging off. Over the "
+        "first n updates it is (1 + n) / (10 + n) if that is less.",
     )
     src_word_dropout: Fraction = Field(
         default=0.0,
-        description="Share of the subwords that the encoder reads which are replaced by the unknown one in training.",
+        description="Share of the encoder's input subwords that are replaced by the unknown one in training.",
     )
     tgt_word_dropout: Fraction = Field(
         default=0.0,
-        description="The same of what the decoder reads, so that it relies on the source (Bowman et al. 2016, 3.1).",
+        description="The same for the decoder's input, so that it relies on the source (Bowman et al. 2016, 3.1).",
     )
     r_drop: NonNegativeFloat = Field(
         default=0.0,
-        description="Every batch is read twice with other dropout; this times the divergence between the two "
-        "predictions is added to the loss (R-Drop, Liang et al. 2021: 5 for translation). Twice the time an update.",
+        description="Weight of R-Drop: every batch is read twice with different dropout, and the divergence between "
+        "the two predictions is added to the loss (Liang et al. 2021: 5 for translation). Doubles the time of an "
+        "update.",
     )
     scheduled_sampling: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.0,
-        description="Share of the subwords that the decoder reads which are its own predictions instead of the "
-        "reference's (Bengio et al. 2015), made in a first pass over the reference (Duckworth et al. 2019).",
+        description="Share of the decoder's input subwords that are its own predictions instead of the reference "
+        "(Bengio et al. 2015), made in a first pass over the reference (Duckworth et al. 2019).",
     )
     scheduled_sampling_updates: NonNegativeInt = Field(
         default=0, description="Updates over which scheduled_sampling rises from 0 to its value."
     )
     guided_alignment: NonNegativeFloat = Field(
         default=0.0,
-        description="This times the cross entropy between attention and the word alignments of data.alignment is added "
-        "to the loss (Chen et al. 2016).",
+        description="Weight of the cross entropy between attention and the word alignments of data.alignment in the "
+        "loss (Chen et al. 2016).",
     )
     coverage_loss: NonNegativeFloat = Field(
         default=0.0,
-        description="This times the attention that comes back to where it was is added to the loss (See et al. 2017: "
-        "1.0), against repetitions.",
+        description="Weight of the coverage loss, which penalises attending to the same source positions again (See "
+        "et al. 2017: 1.0), against repetitions.",
     )
 
     minimum_risk: NonNegativeInt = Field(
         default=0,
-        description="So many translations are drawn for each sentence, and the expected cost of them and the reference "
-        "is minimised instead of the likelihood (Shen et al. 2016), from a model that is trained already; 0 for the "
-        "likelihood. Time and memory of an update grow with their number.",
+        description="Number of translations sampled for each sentence; their expected cost, together with the "
+        "reference, is minimised instead of the negative log-likelihood (Shen et al. 2016), from a model that is "
+        "already trained; 0 for the likelihood. Time and memory of an update grow with it.",
     )
     minimum_risk_metric: Literal["bleu", "chrf", "per"] = Field(
         default="bleu",
-        description="With minimum_risk, what a translation costs: 1 less its sentence BLEU or chrF; or edits for each "
-        "unit of the reference between spaces (per), for letters to sounds.",
+        description="With minimum_risk, the cost of a translation: 1 minus its sentence BLEU or chrF; or edits per "
+        "space-separated symbol of the reference (per), for letters to sounds.",
     )
     minimum_risk_alpha: PositiveFloat = Field(
         default=0.005,
-        description="With minimum_risk, the exponent of the translations' probabilities: the larger, the more the most "
-        "probable ones count.",
+        description="With minimum_risk, the exponent of the translations' probabilities: larger values give more "
+        "weight to the most probable ones.",
     )
     minimum_risk_likelihood: NonNegativeFloat = Field(
         default=0.0,
-        description="With minimum_risk, this times the (smoothed) negative log-likelihood of the reference is added.",
+        description="With minimum_risk, the weight of the (smoothed) negative log-likelihood of the reference, which "
+        "is added.",
     )
 
     loss_spikes: Literal["keep", "skip", "rollback"] = Field(
         default="keep",
-        description="What is done with an update whose loss leaps: nothing (keep); it is skipped (skip); or the run "
-        "goes back to the parameters of its last validation, and on with the batches behind (rollback).",
+        description="Action for an update whose loss jumps: none (keep); skip it (skip); or restore the parameters "
+        "of the last validation and continue with the batches after it (rollback).",
     )
     spike_deviations: PositiveFloat = Field(
         default=6.0,
-        description="With loss_spikes, a leap is a loss a token of so many standard deviations above the mean of the "
-        "updates before, running over about 100 of them.",
+        description="With loss_spikes, a spike is a loss per token this many standard deviations above the running "
+        "mean of about 100 earlier updates.",
     )
     early_stopping_metrics: tuple[Literal["bleu", "chrf", "ppl", "loss"], ...] = Field(
         default=(),
         strict=False,
-        description="Further measures that early_stopping_patience looks at, where early_stopping_on is any or all.",
+        description="Further metrics for early_stopping_patience, if early_stopping_on is any or all.",
     )
     early_stopping_on: Literal["first", "any", "all"] = Field(
         default="first",

@@ -51,38 +51,38 @@ class TrainingBasics(Section):
     load_model: FilePath | None = Field(
         default=None,
         description="Model to start from, a folder or a file of nmt-bundle: a new run takes its subwords and the "
-        "parameters of its best checkpoint, then trains as these settings say (fine-tuning). Settings that give "
-        "parameters their meaning are those of that model where they are omitted, and must be so. A run that continues "
-        "has its own parameters.",
+        "parameters of its best checkpoint, then trains with these settings (fine-tuning). Settings that determine "
+        "the meaning of parameters are taken from that model if omitted, and must equal its own otherwise. A "
+        "resumed run has its own parameters.",
     )
     reset_optimizer: bool = Field(
         default=True,
-        description="With load_model: begin with a fresh optimizer. false takes that of the model's last checkpoint, "
-        "and its parameters.",
+        description="With load_model: start with a new optimizer state. false takes that of the model's last "
+        "checkpoint, and its parameters.",
     )
     extend_vocabulary: Annotated[int, Field(ge=0, le=100_000)] = Field(
         default=0,
-        description="With load_model: add at most so many pieces to its subwords, those that the training text needs: "
-        "characters that are unknown, then pieces that shorten it most. A new piece starts as the mean of the pieces "
-        "that its text was split into before.",
+        description="With load_model: add at most this many subwords for the training text: unknown characters "
+        "first, then the pieces that shorten it most. A new subword starts as the mean of the subwords that "
+        "previously represented its text.",
     )
     src_embeddings: FilePath | None = Field(
         default=None,
-        description="Vectors that source embeddings start from: a text file as word2vec, fastText and GloVe write them "
-        "(gzip, zstd), of embedding_dim numbers a word. Units that it does not have start as without it; the log says "
-        "how many it has (docs/methods.md).",
+        description="Initial source embeddings: a text file of word2vec, fastText or GloVe (gzip, zstd), with "
+        "embedding_dim numbers per word. Subwords that it lacks are initialised as usual; the log says how many it "
+        "has (docs/methods.md).",
     )
     tgt_embeddings: FilePath | None = Field(
         default=None,
-        description="The same for target embeddings, and for the output layer where tied_embeddings makes it the same "
+        description="The same for target embeddings, and for the output layer if tied_embeddings makes it the same "
         "table.",
     )
     freeze: tuple[Text, ...] = Field(
         default=(),
         strict=False,
-        description="Parameters that stay as they are, by patterns of their names: encoder.*, *embeddings. They have "
-        "no state of the optimizer and no part in the norm of the gradient. A pattern that matches none is answered "
-        "with all names.",
+        description="Parameters that are not trained, by patterns of their names: encoder.*, *embeddings. They have "
+        "no optimizer state and do not count in the norm of the gradient. If a pattern matches none, the error "
+        "lists all names.",
     )
     optimizer: Literal["adam", "adamw", "sgd", "lamb", "adafactor"] = Field(
         default="adam",
@@ -102,49 +102,48 @@ class TrainingBasics(Section):
     adam_eps: PositiveFloat = Field(default=1e-8, description="Added to the divisor, for adam, adamw and lamb.")
     weight_decay: NonNegativeFloat = Field(
         default=0.0,
-        description="Pull towards 0: added to the gradient, with adamw and adafactor taken from the weights, with lamb "
-        "added to the direction of the step.",
+        description="Weight decay: added to the gradient; with adamw and adafactor subtracted from the weights, with "
+        "lamb added to the direction of the step.",
     )
-    momentum: Fraction = Field(default=0.0, description="Share of the last step that sgd repeats.")
+    momentum: Fraction = Field(default=0.0, description="Momentum of sgd.")
     clip_grad_norm: PositiveFloat | None = Field(
-        default=5.0, description="A gradient that is longer is shortened to this; null leaves it."
+        default=5.0, description="Maximum norm of the gradient, which is scaled down to it; null turns clipping off."
     )
     label_smoothing: Fraction = Field(
         default=0.0,
-        description="Probability taken from the right word and shared among all the others.",
+        description="Probability moved from the correct word to all others.",
     )
     batch_size: BatchSize = Field(
         default=4096,
-        description="Target tokens a batch (without padding), or sentences: see batch_type. auto takes the most tokens "
-        "that fit memory_limit, up to 8192, and keeps that number when the run is resumed. With task: lm, the tokens "
-        "of all streams together in bptt steps, or, by sentence, the streams the text is divided into.",
+        description="Target tokens per batch (without padding), or sentences: see batch_type. auto takes the largest "
+        "number of tokens that fits memory_limit, up to 8192, and keeps it when the run is resumed. With task: lm, "
+        "the tokens of all streams together in bptt steps, or, by sentence, the number of streams.",
     )
     memory_limit: Text | None = Field(
         default=None,
-        description="With batch_size: auto, the memory that the process may take at its peak, as in 2 GiB or 800 MiB; "
-        "null is half of what the machine has free.",
+        description="With batch_size: auto, the maximum memory of the process, such as 2 GiB or 800 MiB; null is "
+        "half of the machine's free memory.",
     )
-    batch_type: Literal["token", "sentence"] = Field(default="token", description="What batch_size counts.")
+    batch_type: Literal["token", "sentence"] = Field(default="token", description="The unit of batch_size.")
     batch_multiplier: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=1,
-        description="Batches whose gradients are added up for one update, one after another, as if they were one batch "
-        "so many times as large, in the memory of one. Of several ranks (mpiexec, docs/many-machines.md) each computes "
-        "so many.",
+        description="Number of batches whose gradients are accumulated for one update, one after another, equivalent "
+        "to one batch that many times as large, in the memory of one. With several ranks (mpiexec, "
+        "docs/many-machines.md) each computes that many.",
     )
     learning_rate_scaling: Literal["none", "sqrt", "linear"] = Field(
         default="none",
-        description="What learning_rate is multiplied by where an update has several batches, by batch_multiplier or "
-        "ranks: the root of their number, which suits adam, or the number itself, which suits sgd. Both want a "
-        "warm-up.",
+        description="Scaling of learning_rate if an update has several batches, by batch_multiplier or ranks: with "
+        "the square root of their number (for adam), or with the number itself (for sgd). Both need a warm-up.",
     )
     gradient_dtype: Literal["float32", "bfloat16"] = Field(
         default="float32",
-        description="What gradients are sent as from rank to rank: bfloat16 is half the bytes, and rounds them.",
+        description="Number format in which ranks send gradients: bfloat16 halves the bytes, and rounds.",
     )
     bptt: PositiveInt = Field(
         default=64,
-        description="With task: lm, tokens of each stream in an update. Gradients go back over so many steps, states "
-        "are carried on from update to update (truncated backpropagation through time).",
+        description="With task: lm, tokens of each stream in an update. Gradients go back over this many steps, "
+        "states are carried on from update to update (truncated backpropagation through time).",
     )
     scheduling: Annotated[Scheduling, AfterValidator(_canonical)] = Field(
         default="plateau",
@@ -153,7 +152,7 @@ class TrainingBasics(Section):
         "straight line (linear) or half a cosine (cosine) to zero at the last of `updates`, times decrease_factor "
         "after every epoch (exponential) or after every decay_length of them (decaying), smoothly to decrease_factor "
         "of it over every decay_length updates after the warm-up (warmupexponentialdecay), or never (constant). noam "
-        "is inverse_square_root where learning_rate counts beside the decoder's hidden_size (Vaswani et al. 2017, "
+        "is inverse_square_root with learning_rate relative to the decoder's hidden_size (Vaswani et al. 2017, "
         "5.3): about 1.0.",
     )
     decay_length: PositiveInt | None = Field(
@@ -174,9 +173,9 @@ class TrainingBasics(Section):
     )
     recompute: Literal["attention", "gates"] = Field(
         default="attention",
-        description="What is computed again for the gradient instead of being stored: what attention has for every "
-        "pair of source and target positions, or also the `gates` of cells, so that only their states are stored: "
-        "less memory, up to a third more time.",
+        description="Values that the backward pass computes again instead of storing them: those of attention for "
+        "every pair of source and target positions, or also the `gates` of cells, so that only their states are "
+        "stored: less memory, up to a third more time.",
     )
     learning_rate_min: NonNegativeFloat = Field(
         default=1e-6,
@@ -185,41 +184,38 @@ class TrainingBasics(Section):
     )
     decrease_factor: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.5,
-        description="What the learning rate is multiplied by: with plateau, exponential, decaying and "
-        "warmupexponentialdecay.",
+        description="Factor for the learning rate, with plateau, exponential, decaying and warmupexponentialdecay.",
     )
     patience: NonNegativeInt = Field(
-        default=3, description="With plateau, validations without improvement before that happens."
+        default=3, description="With plateau, number of validations without improvement before the rate is lowered."
     )
     early_stopping_patience: PositiveInt | None = Field(
         default=10,
         description="Training stops after this many validations without improvement; null: never.",
     )
     early_stopping_metric: Literal["bleu", "chrf", "ppl", "loss"] = Field(
-        default="bleu", description="What improvement means: it also chooses the best checkpoint."
+        default="bleu", description="Metric that defines improvement and chooses the best checkpoint."
     )
     epochs: PositiveInt = Field(default=50, description="Training stops after this many passes over the corpus.")
     updates: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = Field(
         default=None,
         description="Training stops after this many updates, if not null. auto: 12.5 passes over the corpus, to the "
-        "nearest hundred, 500 updates where that is less, and no more than `epochs` passes.",
+        "nearest hundred, at least 500 updates, and no more than `epochs` passes.",
     )
     max_minutes: PositiveFloat | None = Field(
         default=None,
-        description="Training stops after this many minutes by the clock, if not null; a run "
-        "that was "
-        "resumed counts those before as well.",
+        description="Training stops after this many minutes, if not null; a resumed run includes those before.",
     )
     validation_freq: CountOrAuto = Field(
         default="auto",
-        description="Updates from one validation to the next; auto: an eighth of `updates`, 25 at least, or where that "
-        "is null one pass over the corpus, 2,000 updates at most.",
+        description="Updates between validations; auto: an eighth of `updates`, at least 25; if `updates` is null, "
+        "one pass over the corpus, at most 2,000 updates.",
     )
-    logging_freq: PositiveInt = Field(default=50, description="Updates from one line of progress to the next.")
+    logging_freq: PositiveInt = Field(default=50, description="Updates between progress lines.")
     shuffle: bool = Field(
         default=True,
-        description="Group sentences into batches again in every epoch; with task: lm, the lines of the text, of which "
-        "none then tells anything of the next: false for running text.",
+        description="Shuffle sentences into new batches in every epoch; with task: lm, shuffle the lines of the "
+        "text: set false for running text, whose lines depend on each other.",
     )
     print_valid_sents: tuple[NonNegativeInt, ...] = Field(
         default=(0, 1, 2),
@@ -231,10 +227,12 @@ class TrainingBasics(Section):
         description="Also write the numbers of metrics.jsonl for TensorBoard, into tensorboard in model_dir (extra "
         "[tensorboard]).",
     )
-    keep_best_ckpts: PositiveInt = Field(default=1, description="Best checkpoints to keep, besides the last one.")
+    keep_best_ckpts: PositiveInt = Field(
+        default=1, description="Number of best checkpoints to keep, in addition to the last one."
+    )
     keep_last_ckpts: PositiveInt = Field(
         default=1,
-        description="Newest validated checkpoints to keep, for nmt-average; 1: the last one alone.",
+        description="Number of newest validated checkpoints to keep, for nmt-average; 1: only the last one.",
     )
 
     @property

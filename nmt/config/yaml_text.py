@@ -92,7 +92,7 @@ def parse_written_pairs(text: str) -> list[tuple[str, str]]:
                 isinstance(event, yaml.MappingStartEvent) and found
             ):
                 line = event.start_mark.line + 1 if event.start_mark else 1
-                raise ValueError(f"line {line}: a value that is no plain text")
+                raise ValueError(f"line {line}: a value that is not plain text")
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(_one_line(error)) from None
     if len(found) % 2:

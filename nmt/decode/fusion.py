@@ -32,7 +32,7 @@ class Fusion:
     translation is a separate line that follows the end of a line.
     """
 
-    loop_obstacle = "a language model is heard in each step"
+    loop_obstacle = "a language model takes part in each step"
 
     def __init__(self, model: ScoringModel, language_model: LineModel, weight: float) -> None:
         """Store the models. Raises ValueError if `weight` is negative: the search relies on sums that only decrease."""

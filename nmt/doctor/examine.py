@@ -86,7 +86,7 @@ def _examine(
         before += train.total
         result.complete &= most is None or train.total < most
         of_train = [*train.findings(), *found([duplicates.finding(train)])]
-        result.findings += [one for one in of_train if not _is_left_out(one.name, data.filter)]
+        result.findings += [one for one in of_train if not _is_filtered(one.name, data.filter)]
         met += overlap.findings(train)
     for text in held_out.values():
         result.findings += text.findings()
@@ -104,8 +104,8 @@ def _examine(
     return result
 
 
-def _is_left_out(name: str, rules: FilterConfig) -> bool:
-    """Return whether a rule that is on leaves out of training whatever a finding of this name is about."""
+def _is_filtered(name: str, rules: FilterConfig) -> bool:
+    """Return whether a rule removes from training what a finding of this name is about."""
     return bool(getattr(rules, FILTERS.get(name, name), False))
 
 

@@ -143,7 +143,7 @@ class Overlap:
             f"have {lines} that are in the training text: {exact:,} letter for letter{whole}, {near:,} nearly so",
             "pairs" if is_pair else "lines",
             tuple(examples),
-            "scores on them tell what was learned by heart; data.filter.overlap leaves them out of training",
+            "scores on them measure memorisation; data.filter.overlap removes them from training",
         )
 
 

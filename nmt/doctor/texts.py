@@ -25,13 +25,13 @@ _USUAL = 0.5
 
 _TEXTS = {
     "encoding": (
-        "hold letters broken by a wrong encoding",
-        "read the text as what it was written in, or leave them out",
+        "contain characters broken by a wrong encoding",
+        "decode the text correctly, or remove them",
     ),
-    "control": ("hold control characters", "they are read as spaces"),
-    "markup": ("hold tags or entities of HTML or XML", "take them out, unless they are to be translated"),
+    "control": ("contain control characters", "they are read as spaces"),
+    "markup": ("contain tags or entities of HTML or XML", "take them out, unless they are to be translated"),
     "script": ("are for the most part in another script than the rest", ""),
-    "mixed": ("have words of letters of two scripts that look alike", ""),
+    "mixed": ("have words that mix similar letters of two scripts", ""),
     "same": ("have the same text on both sides", ""),
     "ratio": ("have sides of very unequal length", "they may be no translations of one another"),
 }

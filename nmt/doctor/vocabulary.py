@@ -63,9 +63,9 @@ class Vocabulary:
     def _advice(self) -> str:
         """Return the advice about unknown characters."""
         if self._is_given:
-            return "training.extend_vocabulary adds units to those of training.load_model"
+            return "training.extend_vocabulary adds subwords to those of training.load_model"
         more = "" if self._asked.character_coverage == 1 else "raise data.subwords.character_coverage, or "
-        return f"{more}use units smaller than words, of a text that has these characters"
+        return f"{more}use subwords instead of words, of a text that has these characters"
 
     def absurd(self, text: Text, share: float) -> list[Finding]:
         """Return findings about rarely used vocabularies; `share` is the checked part of the training text."""
@@ -125,5 +125,5 @@ def _long(text: Text, marked: np.ndarray, lines: Sequence[Sequence[str]]) -> Fin
     tally.add(marked, 0, *lines)
     limits = " and ".join(f"data.{name}.max_length" for name in ("src", "tgt")[2 - len(text.sides) :])
     unit = "pairs" if len(text.sides) == 2 else "lines"
-    advice = f"raise {limits}, or cut the text into sentences"
+    advice = f"raise {limits}, or split the text into sentences"
     return tally.finding("long", text.where, len(marked), "are longer than max_length", unit=unit, advice=advice)

@@ -23,7 +23,9 @@ class Limits:
     def check_content(self, size: int, name: str) -> None:
         """Raise DataError if `size` exceeds content_bytes."""
         if size > self.content_bytes:
-            raise DataError(f"{name}: must hold at most {self.content_bytes:,} bytes of text, got {size:,}; split it")
+            raise DataError(
+                f"{name}: must contain at most {self.content_bytes:,} bytes of text, got {size:,}; split it"
+            )
 
     def check_elements(self, count: int, name: str) -> None:
         """Raise DataError if `count` exceeds `elements`."""

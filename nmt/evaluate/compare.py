@@ -88,7 +88,8 @@ def compare(
         for text in references:
             if len(hypotheses) != len(text):
                 raise DataError(
-                    f"evaluation: both systems and the references must have as many lines, got {len(a)}, {len(b)} and "
+                    f"evaluation: both systems and the references must have the same number of lines, got {len(a)}, "
+                    f"{len(b)} and "
                     f"{len(text)}; give translations of the same test set"
                 )
     check_tokenised_alike({**both, "the references": [line for text in references for line in text if line]})
@@ -124,7 +125,7 @@ def check_same_signatures(a: Mapping[str, Any], b: Mapping[str, Any], names: tup
     """
     if a.keys() != b.keys():
         raise DataError(
-            f"{names[0]}, {names[1]}: must have the same metrics to stand beside each other, got {', '.join(a)} and "
+            f"{names[0]}, {names[1]}: must have the same metrics to be compared, got {', '.join(a)} and "
             f"{', '.join(b)}; evaluate both with the same --metric"
         )
     for name in a:
@@ -133,7 +134,7 @@ def check_same_signatures(a: Mapping[str, Any], b: Mapping[str, Any], names: tup
             differ = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
             facts = ["|".join(f"{key}:{found[key]}" for key in differ if key in found) for found in (one, other)]
             raise DataError(
-                f"{names[0]}, {names[1]}: scores must be computed alike to stand beside each other, got {name} with "
+                f"{names[0]}, {names[1]}: scores must be computed in the same way to be compared, got {name} with "
                 f"{facts[0] or 'nothing'} and with {facts[1] or 'nothing'}; evaluate both in the same way"
             )
 

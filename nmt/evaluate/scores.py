@@ -81,7 +81,7 @@ def score_translations(
     for text in texts:
         if len(hypotheses) != len(text):
             raise DataError(
-                f"evaluation: hypotheses and references must have as many lines, got {len(hypotheses)} "
+                f"evaluation: hypotheses and references must have the same number of lines, got {len(hypotheses)} "
                 f"and {len(text)}; give the two sides of the same test set"
             )
     if not hypotheses:

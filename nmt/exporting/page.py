@@ -80,7 +80,9 @@ def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None
     for name, value, known in promises:
         if value not in known:
             raise CheckpointError(
-                f"{saved.path}: {name} must be {' or '.join(known)} for {form}, got {value}; it knows no other"
+                f"{saved.path}: {name} must be {' or '.join(known)} for {form}, got {value}; nothing else is supported"
             )
     if any(array.dtype == np.int8 for array in saved.params.values()):
-        raise CheckpointError(f"{saved.path}: must be in float32 to be exported, got int8; export what it was made of")
+        raise CheckpointError(
+            f"{saved.path}: must be in float32 to be exported, got int8; export the model that it was made from"
+        )

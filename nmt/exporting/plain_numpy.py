@@ -191,7 +191,7 @@ def main() -> None:
         units = [unit for unit in line.rstrip("\r\n").split(" ") if unit]  # other white space may be part of a token
         if sum(unit not in places for unit in units) * 2 > len(units):
             print(
-                f"warning: few subwords of the model in {line.strip()!r}; split text by the .spm files first",
+                f"warning: few subwords of the model in {line.strip()!r}; tokenize with the .spm files first",
                 file=sys.stderr,
             )
         tokens = [places.get(unit, UNK) for unit in units]

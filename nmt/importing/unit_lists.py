@@ -41,7 +41,7 @@ def read_units(path: Path) -> list[str]:
             f"{path}: must be the vocabulary next to the model, got {explain(error)}; copy it there"
         ) from error
     except ValueError:
-        raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; put back a copy") from None
+        raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; restore a copy") from None
     if path.suffix == ".json":
         return _by_number(path, _json(path, text))
     if path.suffix in (".yml", ".yaml"):
@@ -54,7 +54,7 @@ def _json(path: Path, text: str) -> list[tuple[Any, Any]]:
     try:
         pairs = json.loads(text, object_pairs_hook=list)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: must be JSON, got {explain(error)[:80]}; put back a copy") from error
+        raise CheckpointError(f"{path}: must be JSON, got {explain(error)[:80]}; restore a copy") from error
     return pairs if isinstance(pairs, list) and all(isinstance(pair, tuple) for pair in pairs) else []
 
 
@@ -63,7 +63,7 @@ def _yaml(path: Path, text: str) -> list[tuple[Any, Any]]:
     try:
         return list(parse_written_pairs(text))
     except ValueError as error:
-        raise CheckpointError(f"{path}: must be YAML, got {explain(error)[:80]}; put back a copy") from error
+        raise CheckpointError(f"{path}: must be YAML, got {explain(error)[:80]}; restore a copy") from error
 
 
 def _by_number(path: Path, pairs: list[tuple[Any, Any]]) -> list[str]:

@@ -27,7 +27,7 @@ def detail_of(
     attends = forced.attention is not None
     warnings = [f"source word {n} never attended" for n in never_attended(weights, src_words) if attends]
     if not finished:
-        warnings.append("cut at maximum length")
+        warnings.append("truncated at maximum length")
     pairs = hard_alignment(weights, src_words, tgt_words) if attends else []
     return Detail(tokens, [float(x) for x in forced.log_probs], src_tokens, weights, pairs, warnings)
 

@@ -88,7 +88,7 @@ class TranslationPipeline(NotPickled):
         if chosen.word_reward_bounded and chosen.word_reward:
             if self.lengths is None:
                 raise ConfigError(
-                    "decoding.word_reward_bounded: must have lengths.json beside the model, got a model without; "
+                    "decoding.word_reward_bounded: must have lengths.json in the model folder, got a model without; "
                     "nmt-shortlist makes one from the training text"
                 )
             learnt["expected_lengths"] = self.lengths.expected(src_ids)

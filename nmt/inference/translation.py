@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is cut to so many"
+CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is truncated to that length"
 LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
-UNSAYABLE = "nothing can be said: all is forbidden, or probabilities are no numbers"
+UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite"
 EMPTY = "text has an empty translation"
-NOT_A_NUMBER = "a score is no finite number"
+NOT_A_NUMBER = "a score is not finite"
 _MOST_SHOWN = 8
 
 
@@ -33,7 +33,7 @@ class Wishes:
 
     prefixes: text they begin with, in whole words, one text for all of them if it is a string; constraints: phrases
     they hold; glossary: phrases that are preferred; forbidden: words and phrases that no translation holds, as the
-    subwords they are cut into.
+    subwords they consist of.
     """
 
     prefixes: str | Sequence[str] | None = None
@@ -90,7 +90,7 @@ def lacking(whose: str, unknown: Sequence[str]) -> tuple[str, ...]:
     if not unknown:
         return ()
     shown = ", ".join(unknown[:_MOST_SHOWN]) + ", ..." * (len(unknown) > _MOST_SHOWN)
-    return (f"{whose} is not said whole: the vocabulary lacks {shown}",)
+    return (f"{whose} is incomplete: the vocabulary lacks {shown}",)
 
 
 def with_warnings(
@@ -114,9 +114,10 @@ def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
 
 
 def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> DecodingConfig:
-    """Return all settings for a call; those that are None or left out as configured.
+    """Return all settings for a call; those that are None or missing have their configured value.
 
-    Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or beside the others.
+    Raises ConfigError: One is not what the schema of the `decoding` section allows, by itself or together with the
+    others.
     TypeError: There is no such setting.
     """
     known = SearchSettings.__annotations__.keys()
@@ -169,7 +170,7 @@ def checked_pairs(whose: str, sources: Iterable[str], targets: Iterable[str]) ->
     pair = checked_texts(whose, "sources", sources), checked_texts(whose, "targets", targets)
     if len(pair[0]) != len(pair[1]):
         raise DataError(
-            f"{whose}: sources and targets must be as many, got {len(pair[0])} and {len(pair[1])}; give one "
+            f"{whose}: there must be as many sources as targets, got {len(pair[0])} and {len(pair[1])}; give one "
             "translation for each source"
         )
     return pair

@@ -89,10 +89,10 @@ def read_run(folder: Path) -> Run:
                 _note(run, raw, event)
     except OSError as error:
         raise DataError(
-            f"{folder}: must be a model folder with {METRICS_NAME}, got {explain(error)}; name what model_dir names"
+            f"{folder}: must be a model folder with {METRICS_NAME}, got {explain(error)}; give the folder of model_dir"
         ) from None
     if not run.events:
-        raise DataError(f"{path}: must hold the events of a run, got none; train first")
+        raise DataError(f"{path}: must contain the events of a run, got none; train first")
     for kind, keys in _CURVES.items():
         updates = sorted(raw[kind])
         table = _numbers([raw[kind][update] for update in updates])

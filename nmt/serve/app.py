@@ -145,7 +145,7 @@ class Around:
 
 def _refusal(scope: Scope, error: Exception) -> Response:
     """Return an error in the format of the request's protocol."""
-    found = error if isinstance(error, RequestError) else RequestError(500, "server: has failed; its log says why")
+    found = error if isinstance(error, RequestError) else RequestError(500, "server: internal error; see its log")
     key = "message" if scope["path"].startswith(_DEEPL) else "error"
     headers = dict(found.headers)
     if scope["method"] == "POST" and "nmt.whole" not in scope:  # the rest of the body is not read
@@ -231,6 +231,6 @@ async def _reloading(service: Service) -> None:
         came.clear()
         try:
             await service.reload()
-            _logger.info("models and keys are loaded anew")
+            _logger.info("models and keys are reloaded")
         except NMTError as error:
-            _logger.error("models could not be loaded anew, the former ones go on: %s", error)
+            _logger.error("reloading the models failed, the old ones stay in use: %s", error)

@@ -277,7 +277,7 @@ class Engine:
                 live.run(self._queue)
                 return
             except Exception:
-                _logger.exception("a search has failed; its requests are told so")
+                _logger.exception("a search has failed; its requests get an error")
 
     def live_found(self, sentence: _Sentence, hypotheses: list[Hypothesis]) -> None:
         """Pass on the result of a sentence that has left the live search."""
@@ -313,7 +313,7 @@ class Engine:
                         one.job.answer(one.index, translations)
                 except Exception as error:  # noqa: BLE001 - it is raised where the request was made
                     if not isinstance(error, NMTError):
-                        _logger.exception("a request beside the search has failed")
+                        _logger.exception("a request outside the shared search has failed")
                     for one in group:
                         one.job.fail(error)
 

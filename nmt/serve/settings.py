@@ -71,9 +71,9 @@ def read_keys(path: str, default: int) -> dict[str, int]:
             )
         if limit and not limit.strip().isdecimal():
             raise DataError(
-                f"{path}: line {number} must be a key, a tab and requests a minute, got {limit!r}; mend the line"
+                f"{path}: line {number} must be a key, a tab and requests a minute, got {limit!r}; correct the line"
             )
         found[hash_of(key)] = int(limit) if limit else default
     if not found:
-        raise DataError(f"{path}: must hold a key a line, got none; write some, or leave the option out")
+        raise DataError(f"{path}: must contain a key a line, got none; add keys, or omit the option")
     return found

@@ -193,7 +193,7 @@ def parse_json(body: bytes) -> Any:
     except UnicodeEncodeError:
         raise RequestError(400, "body: must be Unicode text, got half a surrogate pair; send UTF-8") from None
     except ValueError as error:
-        raise RequestError(400, f"body: must be JSON, got something else ({error}); mend it") from None
+        raise RequestError(400, f"body: must be JSON, got something else ({error}); correct it") from None
 
 
 def _separators(body: bytes) -> int:

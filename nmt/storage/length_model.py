@@ -64,8 +64,8 @@ class LengthModel:
             usable = False
         if not usable:
             raise CheckpointError(
-                f"{where}: must contain how long translations are (ratio, extra, deviation, pairs), got something "
-                "else; put back a copy"
+                f"{where}: must contain length statistics (ratio, extra, deviation, pairs), got something else; "
+                "restore a copy"
             )
         return cls(numbers["ratio"], numbers["extra"], numbers["deviation"], int(numbers["pairs"]))
 

@@ -27,7 +27,7 @@ _METRICS = {"bleu": "BLEU", "chrf": "chrF", "ppl": "perplexity of a subword", "a
 """The validation scores that a card shows, in this order."""
 _MEASURED_BY = "sacrebleu"
 _OPEN = """\
-## For whoever publishes it to fill in
+## To be added before publication
 
 - **Licence**: of the parameters, which depends on that of the training text.
 - **Training text**: where it comes from, what it is about, who wrote it.
@@ -115,7 +115,7 @@ def _scores(saved: SavedModel) -> list[tuple[str, float]]:
 def _facts(saved: SavedModel, bundle: Path) -> list[tuple[str, str]]:
     numbers = sum(array.size for name, array in saved.params.items() if not name.endswith(".scale"))
     kind: str = "int8" if "quantization" in saved.content else saved.config.compute_dtype
-    kind = "float32 or bfloat16, what is faster" if kind == "auto" else kind
+    kind = "float32 or bfloat16, whichever is faster" if kind == "auto" else kind
     sizes = [saved.tgt_subwords.vocab_size]
     if saved.config.task == "translation":
         sizes = [saved.src_subwords.vocab_size, *sizes]

@@ -110,8 +110,8 @@ def load_subwords(
     both = list(contents.values())
     if of is not None and digest != _digest(both[0], both[-1]):
         raise CheckpointError(
-            f"{of}: must have been trained with the subwords next to it, got other ones; "
-            "put back the .spm files that belong to it"
+            f"{of}: must have been trained with the subwords next to it, got others; "
+            "restore the .spm files that belong to it"
         )
     found = []
     for path, content in contents.items():
@@ -119,7 +119,7 @@ def load_subwords(
             found.append(read_subwords(content))
         except DataError as error:
             raise CheckpointError(
-                f"{path}: must be a subword model, got a damaged file ({explain(error)}); put back a copy"
+                f"{path}: must be a subword model, got a damaged file ({explain(error)}); restore a copy"
             ) from error
     return found[0], found[-1]
 
@@ -213,11 +213,11 @@ def _joined(model: Network, tensors: dict[str, np.ndarray], path: Path) -> dict[
             if scales is None or scales.shape != want or scales.dtype != np.float32:
                 raise CheckpointError(
                     f"{path}: {name} must be a matrix in int8 with a float32 scale for each output channel, got "
-                    f"others; put back a copy, or run nmt-quantize again"
+                    f"others; restore a copy, or run nmt-quantize again"
                 )
             found[name] = Quantised(tensor, scales, by_rows)
         elif tensor.dtype.kind != "f":
-            raise CheckpointError(f"{path}: {name} must be of float32 or int8, got {tensor.dtype}; put back a copy")
+            raise CheckpointError(f"{path}: {name} must be of float32 or int8, got {tensor.dtype}; restore a copy")
     return found
 
 
@@ -284,12 +284,12 @@ def set_params(model: Network, tensors: dict[str, np.ndarray], path: Path, *, ad
         if want == got:
             continue
         if want is None:
-            line = f"must contain the parameters that the settings ask for and no others, got {name!r:.80} {got} too"
+            line = f"must contain exactly the parameters that the settings require, got {name!r:.80} {got} too"
         elif got is None:
-            line = f"must contain {name} {want}, which the settings ask for, got no such parameter"
+            line = f"must contain {name} {want}, which the settings require, got no such parameter"
         else:
-            line = f"must contain {name} as {want}, which the settings ask for, got {got}"
-        raise CheckpointError(f"{path}: {line}; put back the settings, or the cell's code, that it was trained with")
+            line = f"must contain {name} as {want}, which the settings require, got {got}"
+        raise CheckpointError(f"{path}: {line}; restore the settings, or the cell's code, that it was trained with")
     if adopt:
         model.adopt(saved)
         return
@@ -304,9 +304,9 @@ def _read_subwords(path: Path) -> bytes:
     if not is_file(path):
         raise CheckpointError(
             f"{path}: must be the subwords the model was trained with, got no such file; "
-            "put the file back (it is next to every copy of the model)"
+            "restore the file (every copy of the model has it)"
         )
     try:
         return path.read_bytes()
     except OSError as error:
-        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; put back a copy") from error
+        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; restore a copy") from error

@@ -133,8 +133,8 @@ class SavedModel(ModelFacts):
             )
         except MemoryError as error:
             raise CheckpointError(
-                f"{self.path}: must contain a model of the sizes in its settings, got sizes that no memory has room "
-                "for; put back a copy"
+                f"{self.path}: must contain a model of the sizes in its settings, got sizes larger than any memory; "
+                "restore a copy"
             ) from error
         set_params(model, self.params, self.path, adopt=True)
         return model
@@ -256,7 +256,8 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
         ) from error
     if content.get("kind") != _KIND:
         raise CheckpointError(
-            f"{path}: must be a model folder or a file of nmt-bundle, got a checkpoint; give the folder it lies in"
+            f"{path}: must be a model folder or a file of nmt-bundle, got a checkpoint; give the folder that contains "
+            "it"
         )
     if checkpoint not in (None, Path(BEST_NAME).stem):
         raise CheckpointError(f"{path}: must be a model folder for --checkpoint {checkpoint}, got a file; leave it out")
@@ -281,7 +282,7 @@ def _subwords(tensors: dict[str, np.ndarray], side: str, path: Path) -> Subwords
         return read_subwords(tensors[_SUBWORDS_PREFIX + side].tobytes())
     except (KeyError, DataError) as error:
         raise CheckpointError(
-            f"{path}: must contain the subwords of the model ({side}), got none that can be read; put back a copy"
+            f"{path}: must contain the subwords of the model ({side}), got none that are readable; restore a copy"
         ) from error
 
 
@@ -297,7 +298,7 @@ def _check_sizes(saved: SavedModel) -> None:
                 look(value, f"{where}.{key}")
             elif type(value) is int and value > most.get(key, value):
                 raise CheckpointError(
-                    f"{saved.path}: must contain parameters for {where}.{key} {value}, got none that large; put back "
+                    f"{saved.path}: must contain parameters for {where}.{key} {value}, got none that large; restore "
                     "the settings that belong to it"
                 )
 

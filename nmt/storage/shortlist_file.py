@@ -56,7 +56,7 @@ def load_shortlist(path: Path, vocab_size: int, digest: str) -> Shortlist | None
     tensors, content = map_tensors(path)
     if content.get("subwords") != digest:
         raise CheckpointError(
-            f"{path}: must have been learnt with the subwords next to it, got other ones; make it again with "
+            f"{path}: must have been made with the subwords next to it, got others; make it again with "
             "nmt-shortlist, or remove it"
         )
     return shortlist_from(tensors, vocab_size, path)

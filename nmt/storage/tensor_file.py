@@ -83,7 +83,7 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], content: Mappin
     text = json.dumps({"format_version": FORMAT_VERSION, **content, "checksums": checksums})
     metadata = {METADATA_KEY: text, _CHECKSUM_KEY: str(_text_checksum(text))}
     # save, not save_file: the latter writes another temporary file, which a killed run would
-    # leave behind under a name that cannot be told from the user's files.
+    # leave behind under a name that looks like one of the user's files.
     write_bytes(path, save(whole, metadata=metadata), sync=True)
 
 
@@ -109,8 +109,8 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
     except (_MalformedError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(
-            f"{path}: must be a whole checkpoint, got a damaged or truncated file ({fact}); put back a copy, or "
-            "remove it"
+            f"{path}: must be a whole checkpoint, got a damaged or truncated file ({fact}); restore a copy, or remove "
+            "it"
         ) from error
     content = _parse_content(path, metadata)
     tensors = {name: _view(mapped, start, e) for name, e in entries.items() if name.startswith(prefix)}
@@ -119,7 +119,7 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
         if checksums.get(name) != tensor_checksum(tensor):
             raise CheckpointError(
                 f"{path}: must be a whole checkpoint, got other bytes than were written in {name!r:.80}; "
-                "put back a copy, or remove it"
+                "restore a copy, or remove it"
             )
     return tensors, content
 
@@ -135,7 +135,7 @@ def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, s
         mapped, start, entries, metadata = _open(path)
     except (_MalformedError, OSError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
-        raise CheckpointError(f"{path}: must be a whole safetensors file, got {fact}; put back a copy") from error
+        raise CheckpointError(f"{path}: must be a whole safetensors file, got {fact}; restore a copy") from error
     return {name: _view(mapped, start, entry) for name, entry in entries.items()}, metadata
 
 
@@ -166,8 +166,8 @@ class MappedFile:
         same_file = (now.st_dev, now.st_ino) == (self._then.st_dev, self._then.st_ino)
         if same_file and (now.st_size, now.st_mtime_ns) != (self._then.st_size, self._then.st_mtime_ns):
             raise CheckpointError(
-                f"{self._path}: must stay as it is while its model is in use, got one that was written into; load the "
-                "model again, and replace files by a rename (mv)"
+                f"{self._path}: must not change while its model is in use, got one that was modified; reload the "
+                "model, and replace files with a rename (mv)"
             )
 
 
@@ -269,6 +269,6 @@ def _parse_content(path: Path, metadata: Mapping[str, Any]) -> dict[str, Any]:
         )
     if not isinstance(content.get("checksums"), dict) or checksum not in (None, str(_text_checksum(text))):
         raise CheckpointError(
-            f"{path}: must be a whole checkpoint, got other settings than were written; put back a copy, or remove it"
+            f"{path}: must be a whole checkpoint, got other settings than were written; restore a copy, or remove it"
         )
     return content

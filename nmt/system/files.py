@@ -107,7 +107,7 @@ def _filled(target: Path, path: Path) -> Iterator[Path]:
             raise FileExistsError(errno.EEXIST, "a folder that another process fills", str(path))
         remove_temporaries(target)
         if any(target.iterdir()):
-            raise FileExistsError(errno.EEXIST, "a folder that holds something", str(path))
+            raise FileExistsError(errno.EEXIST, "a folder that is not empty", str(path))
         with _aside(target / "new") as inner:
             inner.mkdir()
             yield inner
@@ -181,9 +181,9 @@ def explain(error: BaseException) -> str:
 
 
 def remedy(error: OSError) -> str:
-    """Return advice for a user about a file that cannot be written: `make room and run again`."""
+    """Return advice for a user about a file that cannot be written: `free some space and run again`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "make room and run again"
+        return "free some space and run again"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return "get leave to write there, or choose another place"
     if error.errno in (errno.EMFILE, errno.ENFILE):

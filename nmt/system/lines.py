@@ -115,7 +115,7 @@ def text_file(path: str | PathLike[str]) -> Path:
     if exists(plain):
         raise DataError(f"{shown(path)}: must be a text file, got {kind(plain)}; give the path of a file")
     others = " or ".join(shown(one.name) for one in packed)
-    raise DataError(f"{shown(path)}: must be a text file, got nothing there, nor {others} beside it{text_hint(path)}")
+    raise DataError(f"{shown(path)}: must be a text file, got no such file, nor {others}{text_hint(path)}")
 
 
 def read_lines(path: str | PathLike[str], *, lenient: bool = False) -> Lines[str]:
@@ -329,7 +329,7 @@ def _of_stream(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
 
 
 def _raw_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Return an iterator over lines with their line ends; a line that is too long is cut just above the limit."""
+    """Return an iterator over lines with their line ends; a line that is too long is truncated just above the limit."""
     return iter(partial(stream.readline, MAX_LINE_BYTES + len(b"\r\n") + 1), b"")
 
 
@@ -358,7 +358,7 @@ def _decoded(lines: Iterator[bytes], name: str, errors: str = "strict") -> Itera
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         kind = "zstd" if name.endswith(".zst") else "gzip"
         raise DataError(
-            f"{name}: must be a whole {kind} file, got one that is damaged or cut off after line {number} ({error}); "
+            f"{name}: must be a whole {kind} file, got one that is damaged or truncated after line {number} ({error}); "
             "copy it again"
         ) from None
     except OSError as error:
@@ -372,7 +372,7 @@ def _checked_start(raw: bytes, name: str) -> bytes:
         raise DataError(f"{name}: must be lines of UTF-8, got {what}")
     if raw.startswith(_MARKS) or _has_wide_characters(raw):
         raise DataError(
-            f"{name}: must be UTF-8, got what looks like UTF-16; convert it: iconv -f UTF-16 -t UTF-8 OLD > NEW"
+            f"{name}: must be UTF-8, got text that looks like UTF-16; convert it: iconv -f UTF-16 -t UTF-8 OLD > NEW"
         )
     raw = raw.removeprefix(b"\xef\xbb\xbf")
     if not raw.endswith(b"\n") and b"\r" in raw.removesuffix(b"\r"):

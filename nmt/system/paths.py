@@ -173,8 +173,8 @@ def check_new_folder(path: str | PathLike[str], what: str = "output") -> Path:
     place = named(path, what)
     if exists(place):
         if exists(place / _MODEL_NAMES[0]):
-            raise PathError(f"{shown(path)}: must be a new folder, got one that holds a model; choose another one")
-        fact = "a folder that holds something" if is_folder(place) else kind(place)
+            raise PathError(f"{shown(path)}: must be a new folder, got one that contains a model; choose another one")
+        fact = "a folder that is not empty" if is_folder(place) else kind(place)
         if not is_folder(place) or _holds_something(place):
             raise PathError(f"{shown(path)}: must be a new folder, got {fact}; choose another one")
     _check_writable(_nearest(place), place)
@@ -228,4 +228,4 @@ def _unwritable(place: Path, number: int) -> PathError:
 def _advice(path: Path, error: OSError) -> str:
     if error.errno == errno.ENAMETOOLONG:
         return _TEXT_HINT if " " in str(path) else "check the path"
-    return "get leave to look there" if error.errno in (errno.EACCES, errno.EPERM) else "check the path"
+    return "ask for permission to read it" if error.errno in (errno.EACCES, errno.EPERM) else "check the path"

@@ -379,7 +379,5 @@ def _result(output: str) -> dict[str, float]:
             elif kind == "test":
                 found[f"test {cells[0]}"] = float(cells[1])
         except (IndexError, ValueError):
-            raise DataError(
-                f"sweep: must get the results of nmt-train, got {line[:80]!r}; look at its output"
-            ) from None
+            raise DataError(f"sweep: must get the results of nmt-train, got {line[:80]!r}; see its output") from None
     return found

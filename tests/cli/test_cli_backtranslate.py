@@ -76,7 +76,7 @@ def test_an_output_that_cannot_be(folder, tmp_path, output):
     (tmp_path / "folder").mkdir()
     result = run(folder, tmp_path / "a.xx", "-o", f"{tmp_path}/{output}")
     assert result.exit_code == 1
-    expected = "must be new, or what this command began" if output == "there" else "must be the beginning of "
+    expected = "must be new, or begun by this command" if output == "there" else "must be the beginning of "
     assert expected in result.stderr and "--resume" not in result.stderr
     assert (tmp_path / "there.yy").read_text() == "mine\n" and not list((tmp_path / "folder").iterdir())
 

@@ -29,7 +29,7 @@ def test_a_page_and_json(run: Run, tmp_path: Path) -> None:
     page = run("nmt-train", config, "--check-data")
     assert page.code == 0, page.err
     assert page.lines[0].startswith(f"data: looked at 200 of {tmp_path / 'train'}, 20 of {tmp_path / 'dev'}")
-    warning = f"warning: {tmp_path / 'train.xx'}: 1 of 200 lines (0.5%) hold tags or entities of HTML"
+    warning = f"warning: {tmp_path / 'train.xx'}: 1 of 200 lines (0.5%) contain tags or entities of HTML"
     assert any(line.startswith(warning) for line in page.lines)
     assert "           17  w1 <br> w2" in page.lines
     found = json.loads(run("nmt-train", config, "--check-data", "--json").out)
@@ -52,15 +52,15 @@ def test_a_run_tells_each_warning_once_and_keeps_them(run: Run, tmp_path: Path) 
     change(tmp_path, 17, "w1 <br> w2")
     done = run("nmt-train", config)
     assert done.code == 0, done.err
-    assert done.err.count("hold tags or entities") == 1 and "(line 17)" in done.err
+    assert done.err.count("contain tags or entities") == 1 and "(line 17)" in done.err
     kept = json.loads((tmp_path / "model" / "data_check.json").read_text())
     assert "markup" in {one["name"] for one in kept["findings"]}
     again = run("nmt-train", config, "--set", "training.epochs=5")
-    assert "resuming from" in again.err and "hold tags" not in again.err
+    assert "resuming from" in again.err and "contain tags" not in again.err
     settings = ["data.check=false", f"model_dir={tmp_path / 'other'}", "data.filter.markup=true"]
     silent = run("nmt-train", config, *(word for setting in settings for word in ("--set", setting)))
-    assert silent.code == 0 and "hold tags" not in silent.err
-    assert "left out by data.filter: 1 markup" in silent.err
+    assert silent.code == 0 and "contain tags" not in silent.err
+    assert "removed by data.filter: 1 markup" in silent.err
 
 
 def test_json_goes_with_check_data(run: Run, tmp_path: Path) -> None:

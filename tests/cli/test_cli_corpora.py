@@ -150,7 +150,7 @@ def test_a_job_that_fails_leaves_no_file(folder, tmp_path):
         (("a.txt", "b.txt", "-o", "."), "must be a file of its own"),
         (("a.txt", "b.txt", "-o", "b.txt"), "must be a folder, got a file"),
         (("b.parquet", "-o", "out"), "must be a Parquet file"),
-        (("empty", "-o", "out"), "must hold files to translate, got none"),
+        (("empty", "-o", "out"), "must contain files to translate, got none"),
     ],
 )
 def test_mistakes_are_one_line(folder, tmp_path, monkeypatch, arguments, message):
@@ -227,6 +227,6 @@ def test_a_folder_goes_on_after_a_file_that_cannot_be_read(folder, expected, tmp
     (tmp_path / "in" / "link").symlink_to("nothing")
     result = call(folder, tmp_path / "in", "-o", tmp_path / "out", code=1)
     assert all(read_lines(tmp_path / "out" / name) == expected for name in ("a.txt", "c.txt"))
-    assert "link: left out, a link to nothing" in result.stderr
+    assert "link: skipped, a broken link" in result.stderr
     assert "got 1 of 3 that could not be translated" in result.stderr and "must be UTF-8" in result.stderr
     assert not (tmp_path / "out" / "b.txt").exists()

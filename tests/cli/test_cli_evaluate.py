@@ -47,7 +47,7 @@ MISTAKES = {
     "no source": (["{model}"], 2, "Give MODEL_DIR and --src"),
     "both": (["{model}", "--hyp", "x"], 2, "Give either"),
     "no file": (["--hyp", "nowhere"], 1, "nowhere: must be a text file"),
-    "unequal": (["--hyp", "{setup}/train.yy"], 1, "must have as many lines, got 200 and 10"),
+    "unequal": (["--hyp", "{setup}/train.yy"], 1, "must have the same number of lines, got 200 and 10"),
     "unequal source": (["{model}", "--src", "{setup}/train.xx"], 1, "got 200 and 10"),
     "tokenizer": (["--hyp", "x", "--tokenize", "13b"], 2, "13a"),
     "metric": (["--hyp", "x", "--metric", "bleu,rouge"], 2, "is none of bleu, chrf"),
@@ -119,7 +119,7 @@ def test_scores_beside_each_other(run: Run, texts: Path) -> None:
     assert refused.code == 1 and refused.err.count("\n") == 1 and "tok:13a and with tok:char" in refused.err
     (texts / "d.json").write_text("[]")
     assert (
-        "must be what nmt-evaluate --json wrote"
+        "must be written by nmt-evaluate --json"
         in run("nmt-evaluate", "--compare", texts / "a.json", texts / "d.json").err
     )
 

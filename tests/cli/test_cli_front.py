@@ -72,11 +72,11 @@ def test_each_command_is_the_one_of_its_own_program(name):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["trian"], "'trian' is no command; did you mean train?"),
-        (["xyzzy", "--help"], "'xyzzy' is no command; one of train, "),
+        (["trian"], "'trian' is not a command; did you mean train?"),
+        (["xyzzy", "--help"], "'xyzzy' is not a command; one of train, "),
         (["--trian"], "No such option"),
         (["cache", "lits"], "'lits' is not one of"),
-        ([""], "'' is no command"),
+        ([""], "'' is not a command"),
     ],
 )
 def test_what_is_wrong_ends_with_one_line(words, message):

@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_finished_is_not_there(command, folder, tmp_path
     kept = ["--checkpoint", "best"] if command is average else []
     result = call(command, folder, *kept, "-o", tmp_path / "new")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert "must be written, got no space left on device; make room and run again" in result.stderr
+    assert "must be written, got no space left on device; free some space and run again" in result.stderr
     assert os.listdir(tmp_path) == []
 
 
@@ -185,8 +185,8 @@ def test_soft_alignments_and_a_dictionary(folder, tmp_path):
 
 MISTAKES = {
     "two ways": (average, ["{f}", "--last", "2", "--best", "2", "-o", "x"], 2, "Give one of"),
-    "too few": (average, ["{f}", "--last", "2", "-o", "x"], 1, "must hold 2 checkpoints"),
-    "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "must hold 2 checkpoints"),
+    "too few": (average, ["{f}", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
+    "no folder": (average, ["{f}/x", "--last", "2", "-o", "x"], 1, "must contain 2 checkpoints"),
     "another name": (bundle, ["{f}", "x.bin"], 1, "must end in .nmt"),
     "no model": (bundle, ["{f}/nothing", "x.nmt"], 1, "got nothing there"),
     "no room": (bundle, ["{f}", "{f}/no/folder/x.nmt"], 1, "must be writable"),
@@ -264,6 +264,6 @@ def test_a_shortlist_that_leaves_out_too_much_is_not_written(tmp_path):
     (tmp_path / "none").write_text("kara\n")
     pair = ["--src", tmp_path / "none", "--tgt", tmp_path / "none", "--translated", "0", "--per-source", "1"]
     result = call(shortlist, other, *pair, "--threads", "1", "--most-missed", "0")
-    assert result.exit_code == 1 and "must miss at most 0 % of what the model says" in result.stderr
+    assert result.exit_code == 1 and "must miss at most 0 % of the model's own output" in result.stderr
     assert before == {path.name: path.read_bytes() for path in other.iterdir()}
     assert call(shortlist, other, *pair, "--threads", "1", "--frequent", "2").exit_code == 0, "asked for by its number"

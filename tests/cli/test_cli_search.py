@@ -53,7 +53,7 @@ def test_alignments_and_pictures(model: Path, run: Run, tmp_path: Path) -> None:
 def test_files_beside_the_input_must_have_as_many_lines(model: Path, run: Run, tmp_path: Path) -> None:
     (tmp_path / "p").write_text("z1\n")
     result = run("nmt-translate", model, "--prefix", tmp_path / "p", stdin=b"w1\nw2\n")
-    assert (result.code, "must have a line for each of the input, got 1" in result.err) == (1, True)
+    assert (result.code, "must have one line for each input line, got 1" in result.err) == (1, True)
     (tmp_path / "p").write_text("z1\nz2\nz3\n")
     result = run("nmt-translate", model, "--constraints", tmp_path / "p", stdin=b"w1\nw2\n")
     assert (result.code, "must have as many lines as the input, 2, got more" in result.err) == (1, True)
@@ -106,7 +106,7 @@ def test_scores(setup: Path, model: Path, run: Run, tmp_path: Path) -> None:
     assert (record["log_prob"], record["tokens"]) == (-0.75, ["▁z3", "▁z4", "</s>"])
     (tmp_path / "t").write_text("z1\n")
     result = run("nmt-score", model, "--src", tmp_path / "s", "--tgt", tmp_path / "t")
-    assert (result.code, result.out, "must have a line for each" in result.err) == (1, b"", True)
+    assert (result.code, result.out, "must have one line for each" in result.err) == (1, b"", True)
 
 
 ANSWERS = {

@@ -175,7 +175,9 @@ FULL_STDOUT = {
 def test_a_full_file_is_one_line(case: str, model: Path, setup: Path, run: Run) -> None:
     result = run(*(a.format(model=model, setup=setup) for a in FULL[case]))
     assert (result.code, result.err.count("\n")) == (1, 1), result.err
-    assert result.err == "Error: /dev/full: must be writable, got no space left on device; make room and run again\n"
+    assert (
+        result.err == "Error: /dev/full: must be writable, got no space left on device; free some space and run again\n"
+    )
 
 
 @pytest.mark.parametrize("case", FULL_STDOUT)

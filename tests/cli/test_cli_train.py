@@ -54,7 +54,7 @@ MISTAKES = {
     "unknown key": (["--set", "training.epoch=3"], 1, "did you mean epochs?"),
     "wrong value": (["--set", "training.optimizer=adm"], 1, "did you mean adam"),
     "missing file": (["--set", "data.dev=nowhere"], 1, "nowhere.xx"),
-    "unequal lines": (["--set", "data.dev={folder}/unequal"], 1, "as many lines"),
+    "unequal lines": (["--set", "data.dev={folder}/unequal"], 1, "the same number of lines"),
     "not UTF-8": (["--set", "data.dev={folder}/latin"], 1, "latin.xx: line 1 must be UTF-8"),
     "empty corpus": (["--set", "data.train={folder}/empty"], 1, "got none"),
     "vocabulary": (["--set", "data.subwords.type=unigram"], 1, "vocab_size must be at most"),
@@ -104,7 +104,7 @@ def test_exit_code_of_a_signal(number: signal.Signals, setup: Path, tmp_path: Pa
     process.send_signal(number)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 128 + number
-    assert "the same command goes on" in errors
+    assert "run the same command again to resume from" in errors
     assert (tmp_path / "last.safetensors").exists()
 
 

@@ -86,7 +86,9 @@ def test_very_long_lines(model: Path, run: Run) -> None:
     result = run("nmt-translate", model, stdin=b"w1 " * 50_000 + b"\nw2\n")
     assert result.lines == ["z1 " * 999 + "z1", "z2"]
     assert result.err.count("\n") == 1
-    assert result.err == ("warning: standard input: a source of more than 1000 subwords is cut to so many (line 1)\n")
+    assert result.err == (
+        "warning: standard input: a source of more than 1000 subwords is truncated to that length (line 1)\n"
+    )
 
 
 def test_a_broken_line_is_named_and_leaves_no_file(model: Path, run: Run, tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_what_only_the_processor_does_is_one_line(device):
     nothing = SearchOptions(constraints=[[], []], glossary=[[], []], glossary_bonus=3.0)
     assert search(model, [[5], [6]], beam_size=1, options=nothing, max_length_ratio=0.0, max_length_extra=1)
     for asked in ({"beam_groups": 2}, {"constraints": [[[5]], []]}, {"glossary": [[[5]], []]}):
-        with pytest.raises(DeviceError, match=f"^search: {next(iter(asked))} must be left out .* use --device cpu$"):
+        with pytest.raises(DeviceError, match=f"^search: {next(iter(asked))} must be omitted .* use --device cpu$"):
             search(model, [[5], [6]], beam_size=2, options=SearchOptions(**asked))
 
 

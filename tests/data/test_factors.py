@@ -89,7 +89,7 @@ def test_bytes_round_trip_and_damaged_ones_are_a_line() -> None:
         {"words": "!"},
         {"words": 3},
     ):
-        with pytest.raises(DataError, match="src.spm: must be subwords with factors, got .*; put back a copy"):
+        with pytest.raises(DataError, match="src.spm: must be subwords with factors, got .*; restore a copy"):
             read_subwords(json.dumps({**values, **changes}).encode(), "src.spm")
     with pytest.raises(DataError, match="src.spm: must be subwords with factors"):
         read_subwords(found.model_bytes[:-9], "src.spm")

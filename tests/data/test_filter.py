@@ -80,7 +80,7 @@ def test_all_rules_together_count_each_pair_once(prefix, subwords):
 
 def test_rules_that_leave_nothing_are_named(tmp_path, subwords):
     prefix = write_pair(tmp_path, ["the dog"] * 3, ["the dog"] * 3)
-    with pytest.raises(DataError, match=r"none that data.filter lets through \(3 same\)"):
+    with pytest.raises(DataError, match=r"none that pass data.filter \(3 same\)"):
         corpus(prefix, subwords, same=True)
 
 

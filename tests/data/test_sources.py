@@ -206,7 +206,7 @@ def test_a_tag_is_one_unit_before_the_source(tmp_path):
 
 def test_a_tag_the_subwords_do_not_know_is_an_error(tmp_path, sides):
     prefix = write_pair(tmp_path, SRC, TGT)
-    assert "tag must be text that the subwords know" in line_of(lambda: load_parallel(corpus(prefix, tag="Ж"), *sides))
+    assert "tag must be text that the subwords cover" in line_of(lambda: load_parallel(corpus(prefix, tag="Ж"), *sides))
 
 
 # Weights

@@ -170,7 +170,7 @@ def test_too_small_a_vocabulary_names_the_smallest():
 
 @pytest.mark.parametrize("text", [[], [""], ["", "  ", " "]])
 def test_an_empty_text_is_one_line(text):
-    assert "must hold at least one word" in line_of(lambda: train_subwords(text))
+    assert "must contain at least one word" in line_of(lambda: train_subwords(text))
 
 
 def test_an_error_while_reading_comes_through_unchanged():

@@ -53,10 +53,10 @@ def test_a_vocabulary_comes_back_from_its_bytes():
     [
         ({"nmt_vocabulary": 2}, "another version"),
         ({"units": ["a", "a"]}, "a unit twice"),
-        ({"units": [1]}, "units that are no texts"),
-        ({"units": ["\ud800"]}, "units that are no texts"),
+        ({"units": [1]}, "units that are not texts"),
+        ({"units": ["\ud800"]}, "units that are not texts"),
         ({"split": "x"}, "no known way to split"),
-        ({"merges": [["a"]]}, "merges that are no pairs"),
+        ({"merges": [["a"]]}, "merges that are not pairs"),
     ],
 )
 def test_damage_is_one_line(change, line):

@@ -249,7 +249,7 @@ def test_what_breaks_the_making_leaves_nothing(text, sides, tmp_path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(indexing_module.IndexWriter, "close", full)
-    with pytest.raises(CheckpointError, match=r"no space left on device; make room and run again"):
+    with pytest.raises(CheckpointError, match=r"no space left on device; free some space and run again"):
         make(tmp_path / "index", text, sides)
     assert not [path for path in (tmp_path / "index").iterdir() if path.suffix != ".lock"]
 

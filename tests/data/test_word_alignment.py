@@ -29,7 +29,7 @@ def setup(tmp_path, lines=LINES, type="bpe", boundaries="eos"):
 @pytest.mark.parametrize("type", ["bpe", "unigram", "word", "char"])
 def test_every_subword_has_those_of_its_word(tmp_path, type, sampled, boundaries):
     if sampled and type in ("word", "char"):
-        pytest.skip("cut in one way alone")
+        pytest.skip("only one segmentation")
     corpus, subwords, found = setup(tmp_path, type=type, boundaries=boundaries)
     sampler = SubwordSampler((subwords, subwords), (0.3, 0.3), 1) if sampled else None
     batch = TrainBatches(corpus, 1000, boundaries=boundaries, sampler=sampler).batch(1, 0)

@@ -37,7 +37,7 @@ def test_first_pronunciations_to_learn_from_and_all_to_be_scored_by(small_copy, 
 def test_a_missing_side_is_one_line(small_copy, tmp_path):
     (small_copy / "test_a.phoneme").unlink()
     message = one_line(run("cmudict.py", "--from", small_copy, "--out", tmp_path / "out"), "cmudict.py")
-    assert "must hold test_a.phoneme or test.phoneme" in message
+    assert "must contain test_a.phoneme or test.phoneme" in message
     assert not (tmp_path / "out").exists()
     assert "must be a folder" in one_line(run("cmudict.py", "--from", tmp_path / "none"), "cmudict.py")
 

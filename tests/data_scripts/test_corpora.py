@@ -82,7 +82,7 @@ def test_broken_folders_are_one_line(small_copy, tmp_path):
         run("multi30k.py", "--from", small_copy, "--out", tmp_path / "out"), "multi30k.py"
     )
     (small_copy / "train.raw.en.gz").unlink()
-    assert "must hold train.raw.en or train.en" in one_line(
+    assert "must contain train.raw.en or train.en" in one_line(
         run("multi30k.py", "--from", small_copy, "--out", tmp_path / "out"), "multi30k.py"
     )
     (small_copy / "train.en").write_bytes(b"fine\n\xff\xfe\n")

@@ -136,7 +136,7 @@ def test_unequal_files_are_refused(corpus):
     folder, src, tgt = corpus
     write(folder, "train", src, tgt[:-3])
     (error,) = examine(config(folder)).errors
-    assert "must have as many lines as each other, got 600 and 597" in error.line()
+    assert "must have the same number of lines, got 600 and 597" in error.line()
 
 
 def test_subwords_that_do_not_fit(corpus):
@@ -174,7 +174,7 @@ def test_a_language_model_has_one_side(corpus):
 def test_no_text_at_all_is_one_line(corpus):
     folder = corpus[0]
     (folder / "train.de").write_bytes("wide".encode("utf-16"))
-    with pytest.raises(DataError, match="got what looks like UTF-16"):
+    with pytest.raises(DataError, match="got text that looks like UTF-16"):
         examine(config(folder))
 
 

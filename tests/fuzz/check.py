@@ -1,4 +1,4 @@
-"""What must hold whatever comes in: commands run in this process, and what they did is looked at."""
+"""What must contain whatever comes in: commands run in this process, and what they did is looked at."""
 
 from __future__ import annotations
 

@@ -73,12 +73,12 @@ def without(name):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"tensors": without("output.b")}, "'fc_b', which nothing here corresponds to"),
+        ({"tensors": without("output.b")}, "'fc_b', which has no counterpart here"),
         ({"tensors": without("output.b") | {"output.b": "fc_c"}}, "must contain the tensor fc_c"),
         ({"tensors": without("output.b") | {"output.b": "fc_b +"}}, "must be made of NAME"),
         ({"tensors": without("output.b") | {"output.b": "fc_b + enc_b_ih"}}, "must have one shape"),
         ({"tensors": without("output.W") | {"output.W": "fc_w"}}, "output.W must have 74 columns"),
-        ({"tensors": 3}, "tensors must say for each"),
+        ({"tensors": 3}, "tensors must have an expression for each"),
         ({"weights": 1}, "weights is unknown"),
         ({"file": 1}, "file must be a path"),
         ({"below": "model/state"}, "must contain tensors by name below model/state"),

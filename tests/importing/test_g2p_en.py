@@ -87,7 +87,7 @@ def test_what_is_missing_or_too_much_is_one_line(tmp_path):
     with pytest.raises(CheckpointError, match="must contain the tensor enc_b_ih"):
         import_model(path)
     np.savez(path, **arrays(), coverage=np.zeros(3))
-    with pytest.raises(CheckpointError, match="'coverage', which nothing here corresponds to"):
+    with pytest.raises(CheckpointError, match="'coverage', which has no counterpart here"):
         import_model(path)
     np.savez(path, **(arrays() | {"fc_b": np.zeros(73, np.float32)}))
     with pytest.raises(CheckpointError, match=r"fc_b must be \[74\]"):

@@ -231,7 +231,7 @@ def test_what_lies_beside_a_checkpoint_is_needed(tmp_path):
     with pytest.raises(CheckpointError, match=r"trg_embed.lut.weight must be \[5, 5\]"):
         import_model(folder)
     (folder / "trg_vocab.txt").unlink()
-    with pytest.raises(CheckpointError, match="trg_vocab.txt: must be the vocabulary next to the model"):
+    with pytest.raises(CheckpointError, match="trg_vocab.txt: must be the vocabulary next to the checkpoint"):
         import_model(folder)
     (folder / "config.yaml").write_text("model: [")
     with pytest.raises(CheckpointError, match="config.yaml: must have settings in YAML"):

@@ -92,7 +92,7 @@ def test_mistakes_are_one_line(tmp_path):
         (["run.py", "letters-to-sounds"], "run python data_scripts/sigmorphon2020_g2p.py first"),
         (["run.py", "cmudict", "--only", "xx"], "must have what is asked for, got xx"),
         (["run.py", "cmudict", "--seeds", "0"], "must be at least 1"),
-        (["zoo.py"], "must hold a recipe that was run"),
+        (["zoo.py"], "must contain a recipe that was run"),
     ):
         done = script(*words, cwd=tmp_path)
         assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1

@@ -75,7 +75,7 @@ def test_a_page_says_what_runs_were(tmp_path: Path) -> None:
                         "where": "train.de",
                         "count": 3,
                         "total": 9,
-                        "what": "hold tags",
+                        "what": "contain tags",
                         "examples": [{"line": 17, "text": "x"}],
                     }
                 ]
@@ -89,7 +89,7 @@ def test_a_page_says_what_runs_were(tmp_path: Path) -> None:
     assert found.fetched == [] and found.open == [] and "http" not in page.replace("http://www.w3.org", "")
     assert "Mine & yours" in found.text and "14.00 ± 1.25" in found.text and "nrefs:1|tok:13a" in found.text
     assert "guess 0" in found.text and "guess 2" in found.text and "right" in found.text
-    assert "hold tags" in found.text and "17" in found.text
+    assert "contain tags" in found.text and "17" in found.text
     differing = page.split("<h2>Settings that differ</h2>")[1].split("</section>")[0]
     assert "seed" in differing and "threads" not in differing
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
@@ -150,7 +150,7 @@ def test_a_folder_that_is_none_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="must be a model folder with metrics.jsonl"):
         read_run(tmp_path)
     (tmp_path / "metrics.jsonl").write_text("nothing\n")
-    with pytest.raises(DataError, match="must hold the events of a run, got none"):
+    with pytest.raises(DataError, match="must contain the events of a run, got none"):
         read_run(tmp_path)
 
 

@@ -129,7 +129,7 @@ def test_a_value_noted_under_the_name_of_the_output_cannot_be_recorded():
         p.note(y=s.h)
         return s.h, s
 
-    with pytest.raises(ShapeError, match="record must name noted values, not the output y"):
+    with pytest.raises(ShapeError, match="record must name noted values other than the output y"):
         Scan(Made(step, states={"h": 4}), record=["y"])
 
 

@@ -139,7 +139,7 @@ def test_gradients_of_a_memory_come_through_keys_and_through_the_context():
 
 @pytest.mark.parametrize("make", [LSTM, GRU, RNN])
 def test_what_to_compute_again_reaches_every_layer(make):
-    """Caffe2 90d75620: a refactoring cleared the list of what to compute again, and nobody noticed."""
+    """Caffe2 90d75620: a refactoring cleared the list of what to compute again, unnoticed."""
     layer = make(D, H, 3, bidirectional=True, recompute="gates")
     assert [side.scan.recompute for sides in layer._layers for side in sides] == ["gates"] * 6
     model = small_models.build(9, recompute="gates")
@@ -178,7 +178,7 @@ def test_inference_makes_no_plan_for_training(monkeypatch):
 
 
 def test_memory_of_a_long_run_is_not_given_up_for_a_short_one():
-    """Caffe2 35977600: the vector of step workspaces shrank with a short sequence and was built anew for a long one
+    """Caffe2 35977600: the vector of step workspaces shrank with a short sequence and was rebuilt for a long one
     (842dd732: a quarter to two thirds of a training step)."""
     layer = LSTM(D, 64)
     long, short = ((draw(t, 8, D).astype("f4"), draw(t, 8, 64).astype("f4")) for t in (300, 3))
@@ -239,7 +239,7 @@ def test_states_of_rows_that_have_ended_are_carried_too():
 
 
 def test_dropout_costs_no_preparation_in_later_passes(monkeypatch):
-    """Caffe2 684e49cd: the dropout descriptor was set up anew, at great cost, in every run."""
+    """Caffe2 684e49cd: the dropout descriptor was set up again, at great cost, in every run."""
     layer = GRU(D, H, 3, dropout=0.4)
     x, d_y = draw(T, B, D).astype("f4"), draw(T, B, H).astype("f4")
     passes(layer, x, d_y)
@@ -280,7 +280,7 @@ def translations(decoder, beam_size, limit, n_best):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_has_ended_has_no_successors(seed):
-    """Caffe2 3187cf8d, mended again in 5afe4443: hypotheses went on after their end, and took places in the beam."""
+    """Caffe2 3187cf8d, fixed again in 5afe4443: hypotheses went on after their end, and took places in the beam."""
     decoder = WindowDecoder(seed)
     for h in translations(decoder, 6, 12, 6):
         assert decoder.eos_id not in h.ids
@@ -317,7 +317,8 @@ def test_adding_to_gradients_adds_once_a_pass(kind):
 @pytest.mark.parametrize("frozen", [False, True])
 @EVERY
 def test_new_weights_are_used_at_once(kind, frozen):
-    """MXNet's oneDNN path kept reordered weights by a version number that nobody raised (test_rnn_with_new_param)."""
+    """MXNet's oneDNN path kept reordered weights by a version number that was never raised
+    (test_rnn_with_new_param)."""
     layer, params = layer_of(kind, 2)
     x = draw(T, B, D)
     for turn in range(3):
@@ -446,7 +447,8 @@ def test_a_row_of_no_steps_carries_what_it_was_given():
 
 @pytest.mark.parametrize("variational", [False, True])
 def test_dropout_masks_are_held_over_time_only_where_asked(variational):
-    """Keras holds a recurrent mask over time, others draw anew at every step; a run is right for the mask it drew."""
+    """Keras holds a recurrent mask over time, others draw a new one at every step; a run is right for the mask it
+    drew."""
     cell = DropoutCell(GRUCell(D, H), 0.5, variational)
     case = cases.draw(cell, "float64")
     outputs, found, masks = cases.compiled(case)

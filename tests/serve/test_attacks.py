@@ -456,7 +456,7 @@ def test_a_model_file_that_is_overwritten_harms_no_request(tmp_path, dtype):
         assert server.json("/translate", fields) == before
         assert server.json("/api/complete", {"q": "kara", "source": "en", "target": "de"})
         server.process.send_signal(signal.SIGHUP)
-        until(lambda: any("former ones go on" in line for line in server.log))
+        until(lambda: any("the old ones stay in use" in line for line in server.log))
         assert server.json("/translate", fields) == before
         assert server.end() == 0
 

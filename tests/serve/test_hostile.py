@@ -131,10 +131,10 @@ def test_models_are_loaded_anew_and_nothing_is_lost(tmp_path, lines):
             thread.start()
         for number in range(3):
             server.process.send_signal(signal.SIGHUP)
-            until(lambda n=number: sum("loaded anew" in line for line in server.log) > n)
+            until(lambda n=number: sum("are reloaded" in line for line in server.log) > n)
         (folder / "config.yaml").rename(folder / "away")
         server.process.send_signal(signal.SIGHUP)
-        until(lambda: any("former ones go on" in line for line in server.log))
+        until(lambda: any("the old ones stay in use" in line for line in server.log))
         stop.set()
         for thread in threads:
             thread.join(60)
@@ -178,7 +178,7 @@ def test_mistakes_of_who_starts_it_are_a_line(folder, tmp_path):
         for arguments, said in (
             ([str(tmp_path / "none")], "none"),
             ([str(folder), "--port", str(taken.getsockname()[1])], "must be free to listen on"),
-            ([str(folder), "--keys", str(empty)], "must hold a key a line"),
+            ([str(folder), "--keys", str(empty)], "must contain a key a line"),
             ([str(folder), "--shortlist", "--port", "0"], "run nmt-shortlist"),
             ([], "Missing argument"),
         ):

@@ -83,7 +83,7 @@ def test_the_best_are_those_of_the_log(folder):
 
 
 def test_mistakes(folder, tmp_path):
-    with pytest.raises(CheckpointError, match=r"must hold 4 checkpoints last-UPDATE.*got 3.*keep_last_ckpts: 4"):
+    with pytest.raises(CheckpointError, match=r"must contain 4 checkpoints last-UPDATE.*got 3.*keep_last_ckpts: 4"):
         newest_checkpoints(folder, 4)
     with pytest.raises(CheckpointError, match=r"got 2; ask for fewer"):
         best_checkpoints(folder, 3)

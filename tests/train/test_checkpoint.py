@@ -106,7 +106,7 @@ def test_a_full_disk_leaves_the_former_file(tmp_path: Path) -> None:
     save(path)
     former = path.read_bytes()
     assert len(former) > 400
-    with pytest.raises(CheckpointError, match="former checkpoint is intact") as caught, small_disk():
+    with pytest.raises(CheckpointError, match="previous checkpoint is intact") as caught, small_disk():
         save(path, scale=2.0)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == former

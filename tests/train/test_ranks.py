@@ -459,7 +459,7 @@ def test_a_signal_stops_all_ranks_after_the_same_update(tmp_path, number):
     wait_for_a_checkpoint(tmp_path / "model", process)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert "the same command goes on from" in errors
+    assert "run the same command again to resume from" in errors
     assert errors.count("stopping after this update") == 1 and " died " not in errors
     assert run(config, 2)[0] == 0
     assert_same(tmp_path / "model", tmp_path / "whole")

@@ -276,7 +276,9 @@ def test_a_full_disk_ends_a_run_that_goes_on_later(
 
     write_tensors = checkpoint.write_tensors
     monkeypatch.setattr(checkpoint, "write_tensors", full)
-    with pytest.raises(CheckpointError, match="got no space left on device; the former checkpoint is intact") as caught:
+    with pytest.raises(
+        CheckpointError, match="got no space left on device; the previous checkpoint is intact"
+    ) as caught:
         make_trainer(early_stopping_metric="loss").run()
     assert "\n" not in str(caught.value)
     trainer = make_trainer(early_stopping_metric="loss")
@@ -291,7 +293,7 @@ def test_other_subwords_are_refused(make_trainer: Make) -> None:
     other.run()
     spm = trainer.folder / "joint.spm"
     spm.write_bytes((other.folder / "joint.spm").read_bytes())
-    with pytest.raises(CheckpointError, match="got other ones"):
+    with pytest.raises(CheckpointError, match="got others"):
         make_trainer(epochs=2).run()
     spm.unlink()
     with pytest.raises(CheckpointError, match=r"joint\.spm: must be the subwords"):
@@ -370,7 +372,7 @@ def test_a_model_without_a_run_to_go_on_with_is_not_trained_over(make_trainer: M
     for name in ("last.safetensors", "former.safetensors"):
         (folder / name).unlink(missing_ok=True)
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    with pytest.raises(CheckpointError, match="must hold last.safetensors to go on with its run, got") as caught:
+    with pytest.raises(CheckpointError, match="must contain last.safetensors to resume its run, got") as caught:
         make_trainer().run()
     assert "\n" not in str(caught.value)
     assert before == {path: path.read_bytes() for path in folder.iterdir()}

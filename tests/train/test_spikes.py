@@ -93,7 +93,7 @@ def test_a_roll_back_returns_to_the_last_validation(make_trainer: Make, monkeypa
     trainer = make_trainer(loss_spikes="rollback", ema_decay=0.5, **{**SETTINGS, "updates": 13})
     trainer.run()
     log = (trainer.folder / "train.log").read_text()
-    assert log.count("back to the parameters of update 8, on with the batches behind") == 2
+    assert log.count("back to the parameters of update 8, continuing with the batches after it") == 2
     # The last two updates were undone and the last validation, of update 13, is of the parameters of update 8.
     at_8 = make_trainer({"model_dir": f"{trainer.folder}-8"}, ema_decay=0.5, **{**SETTINGS, "updates": 8})
     at_8.run()

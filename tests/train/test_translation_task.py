@@ -34,7 +34,7 @@ def test_a_line_without_end_is_cut_for_the_loss_and_said(tmp_path: Any, monkeypa
     monkeypatch.setattr(TranslationTask, "_translator", lambda *args: None)
     task, said = held_out(tmp_path, "w1 " * 10_000)
     (warning,) = [text for text in said if text.startswith("warning: data.dev: 1 of ")]
-    assert "have a side of more than 1,000 subwords and are cut for the loss, line " in warning
+    assert "have a side of more than 1,000 subwords and are truncated for the loss, line " in warning
     assert max(batch.src.shape[0] for batch in batches(task)) <= 1001
     assert len(task._dev.src_texts[-1].split()) == 10_000  # type: ignore[union-attr]
 

@@ -93,7 +93,7 @@ def _check_output(prefix: str, made: Path) -> None:
     record = Path(f"{made}{RECORD_SUFFIX}")
     if made.is_file() and made.stat().st_size and not record.exists():
         raise DataError(
-            f"{made}: must be new, or what this command began, got a file without its record {record.name}; move it "
+            f"{made}: must be new, or begun by this command, got a file without its record {record.name}; move it "
             "away, or name another PREFIX"
         )
 

@@ -199,7 +199,7 @@ def _side_by_side(files: tuple[str, str], as_json: bool) -> str:
             scores.append({**json.loads(read_small(Path(file), 2**26))["metrics"]})
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             reason = explain(error) if isinstance(error, OSError) else "something else"
-            raise DataError(f"{file}: must be what nmt-evaluate --json wrote, got {reason}; write it again") from None
+            raise DataError(f"{file}: must be written by nmt-evaluate --json, got {reason}; write it again") from None
     check_same_signatures(scores[0], scores[1], files)
     if as_json:
         return json.dumps({file: found for file, found in zip(files, scores, strict=True)}, indent=2)
@@ -258,8 +258,8 @@ def _check_counts(src: str, num_sources: int, ref: str, num_references: int) -> 
 
     if num_sources != num_references:
         raise DataError(
-            f"{src}, {ref}: must have as many lines as each other, got {num_sources} and "
-            f"{num_references}; line n of one has to translate line n of the other"
+            f"{src}, {ref}: must have the same number of lines, got {num_sources} and "
+            f"{num_references}; line n of one must translate line n of the other"
         )
 
 

@@ -44,7 +44,9 @@ def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> No
     out = Path(output)
     save = {"numpy": save_numpy, "onnx": save_onnx}[form]
     save(out, load_saved_model(model_dir, checkpoint))
-    tell("its page takes subwords: split text by the .spm files next to it, spm_encode --model=joint.spm")
+    tell(
+        "the exported script reads subwords: tokenize text with the .spm files next to it, spm_encode --model=joint.spm"
+    )
     tell(f"{output}: {sum(file.stat().st_size for file in out.iterdir()):,} bytes as {form}")
 
 

@@ -71,7 +71,7 @@ def _check_page(output: str) -> None:
     except OSError as error:
         raise DataError(f"{shown(output)}: must be writable, got {explain(error)}; choose another place") from None
     if start and not start.startswith(b"<!doctype html"):
-        raise DataError(f"{shown(output)}: must be a page to write over, got another file; choose another name")
+        raise DataError(f"{shown(output)}: must be new or an earlier report, got another file; choose another name")
 
 
 def _pictures(run: Run, most: int) -> list[str]:

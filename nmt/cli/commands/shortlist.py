@@ -176,8 +176,8 @@ def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
 
     if options["frequent"] is None and rate > options["most_missed"]:
         raise DataError(
-            f"{path}: must miss at most {options['most_missed']:g} % of what the model says (--most-missed), got "
-            f"{rate:.2f} % with all words of the text; nothing is written: look whether --src and --tgt are swapped, "
+            f"{path}: must miss at most {options['most_missed']:g} % of the model's own output (--most-missed), got "
+            f"{rate:.2f} % with all words of the text; nothing is written: check whether --src and --tgt are swapped, "
             "give more text, or raise --most-missed"
         )
 

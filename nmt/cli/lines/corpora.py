@@ -170,7 +170,10 @@ def _translate(task: Task, work: Work) -> int:
     part = Part(task.source, first, end)
     errors = translate_part(part, form, task.target, work.columns, work.translate, work.size)
     if errors:
-        tell(f"warning: {task.target}: an error in {_counted(errors, 'row')}, told in the column {work.columns.errors}")
+        tell(
+            f"warning: {task.target}: an error in {_counted(errors, 'row')}, reported in the column "
+            f"{work.columns.errors}"
+        )
     return errors
 
 
@@ -210,17 +213,16 @@ def _files(path: Path) -> list[tuple[Path, Path]]:
         return [(path, Path(path.name))]
     if not is_folder(path):
         raise DataError(
-            f"{shown(path)}: must be a file or a folder, got {kind(path)}; give what is to be translated, and name "
-            "what is to be written by -o"
+            f"{shown(path)}: must be a file or a folder, got {kind(path)}; give the input, and name the output with -o"
         )
     found = [(one, one.relative_to(path)) for one in listed(path)]
     found = [(one, name) for one, name in found if not any(part.startswith((".", "_")) for part in name.parts)]
     for one, _ in found:
         if not exists(one):
-            tell(f"warning: {shown(one)}: left out, a link to nothing")
+            tell(f"warning: {shown(one)}: skipped, a broken link")
     found = [(one, name) for one, name in found if is_file(one)]
     if not found:
-        raise DataError(f"{path}: must hold files to translate, got none; give another folder")
+        raise DataError(f"{path}: must contain files to translate, got none; give another folder")
     return found
 
 

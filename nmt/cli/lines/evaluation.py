@@ -37,8 +37,8 @@ class Evaluation:
         for file, text in zip(refs, texts, strict=True):
             if len(text) != len(texts[0]):
                 raise DataError(
-                    f"{refs[0]}, {file}: must have as many lines as each other, got {len(texts[0])} and {len(text)}; "
-                    "line n of each has to translate the same line"
+                    f"{refs[0]}, {file}: must have the same number of lines, got {len(texts[0])} and {len(text)}; "
+                    "line n of each must translate the same line"
                 )
         references: list[list[str | None]] = [[*text] for text in texts]
         if separator:
@@ -52,8 +52,8 @@ class Evaluation:
         for file, lines in zip(files, found, strict=True):
             if self.sources and len(lines) != len(self.sources):
                 raise DataError(
-                    f"--src, {file}: must have as many lines as each other, got {len(self.sources)} and {len(lines)}; "
-                    "line n of one has to translate line n of the other"
+                    f"--src, {file}: must have the same number of lines, got {len(self.sources)} and {len(lines)}; "
+                    "line n of one must translate line n of the other"
                 )
         return found
 

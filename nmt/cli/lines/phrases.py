@@ -18,6 +18,8 @@ def phrase_pairs(path: str | None) -> list[tuple[str, str]]:
     for line in phrases(path):
         columns = line.split("\t")
         if len(columns) != 2:
-            raise DataError(f"{path}: a line must be a phrase, a tab and its translation, got {line!r}; mend the line")
+            raise DataError(
+                f"{path}: a line must be a phrase, a tab and its translation, got {line!r}; correct the line"
+            )
         found.append((columns[0], columns[1]))
     return found

@@ -231,8 +231,10 @@ def _in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Iterator[Re
         parallel = {name: next(other, None) for name, other in others.items()}
         for name, other in parallel.items():
             if other is None:
-                raise DataError(f"{name}: must have a line for each of the input, got {count - 1}; add what is missing")
+                raise DataError(
+                    f"{name}: must have one line for each input line, got {count - 1}; add the missing ones"
+                )
         yield line, {name: other for name, other in parallel.items() if other is not None}
     for name, lines_left in others.items():
         if next(lines_left, None) is not None:
-            raise DataError(f"{name}: must have as many lines as the input, {count}, got more; cut it to them")
+            raise DataError(f"{name}: must have as many lines as the input, {count}, got more; remove the others")

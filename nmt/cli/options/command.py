@@ -114,7 +114,8 @@ def _one_line() -> Iterator[None]:
     except MemoryError:
         raise Refusal(
             click.ClickException(
-                "memory: must hold the model and a batch, got too little; lower the batch size, or take a smaller model"
+                "memory: must suffice for the model and a batch, got too little; lower the batch size, or use a "
+                "smaller model"
             )
         ) from None
     except OSError as error:

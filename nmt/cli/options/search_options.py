@@ -59,7 +59,7 @@ def _shown(name: str) -> str:
 
 
 def words_of(given: dict[str, Any]) -> list[str]:
-    """Return options as a user would type them, those that are None left out."""
+    """Return options as a user would type them, without those that are None."""
     words: list[str] = []
     for name in [name for name in ROWS if name in given]:
         on, _, off = _flags(ROWS[name]).partition("/")

@@ -170,7 +170,7 @@ def _vocabularies(reading: _Reading) -> None:
             "data.src.level",
             "word or char, or bpe with tokenizer_type sentencepiece on both sides",
             levels[0],
-            "give the text as it was before it was cut, and no level, or level: word to have pieces as words",
+            "give the text as it was before tokenization, and no level, or level: word to have pieces as words",
         )
         _take_vocabularies(reading)
         return
@@ -240,7 +240,7 @@ def _rates(reading: _Reading) -> None:
     elif scheduling in ("plateau", "constant"):
         reading.put("training.scheduling", scheduling)
     else:
-        advice = "leave it out and set training.scheduling and what goes with it by --set"
+        advice = "remove it and set training.scheduling and its settings with --set"
         reading.must("training.scheduling", "plateau or warmupinversesquareroot", scheduling, advice)
     if scheduling == "plateau":
         waits, text = reading.count("training.patience", 10 if reading.old else 5)
@@ -279,7 +279,7 @@ def _testing(reading: _Reading) -> None:
         reading.put("decoding.max_length_ratio", 1.5, "max_output_length: -1", "of the sentence, not of its batch")
         reading.put("decoding.max_length_extra", 0)
     else:
-        reading.put("decoding.max_length_ratio", 1e-9, note="the source says nothing of the length")
+        reading.put("decoding.max_length_ratio", 1e-9, note="the length cannot be predicted from the source")
         reading.put("decoding.max_length_extra", longest, f"max_output_length: {shorten(longest)}")
     metrics, text = reading.source("testing.eval_metrics", [])
     if not isinstance(metrics, list) or not set(map(str, metrics)) <= {"bleu", "chrf", "token_accuracy"}:
@@ -314,7 +314,7 @@ def _first_values(reading: _Reading) -> None:
     if found:
         reading.put("model.tied_embeddings", found[0])
     else:
-        reading.must("model.tied_embeddings", "false, or true beside tied_softmax: true", ties[0])
+        reading.must("model.tied_embeddings", "false, or true with tied_softmax: true", ties[0])
 
 
 def _dropout(reading: _Reading) -> None:

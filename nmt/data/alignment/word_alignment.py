@@ -90,7 +90,7 @@ class WordAlignments:
             if len(wrong):
                 raise DataError(
                     f"{path}:{line + 1}: must align words that the pair has, {count[0]} and {count[1]}, from 0 on, "
-                    f"got {wrong[0, 0]}-{wrong[0, 1]}; the source word comes first, and words stand between spaces"
+                    f"got {wrong[0, 0]}-{wrong[0, 1]}; the source word comes first, and words are separated by spaces"
                 )
 
 

@@ -68,7 +68,7 @@ class _WordSampler:
         segmentation = segmentation_of(units, alpha)
         if segmentation is None:
             raise ConfigError(
-                f"data.{side}.sampling_alpha: must be null with subwords that can be cut in one way alone, got "
+                f"data.{side}.sampling_alpha: must be null with subwords that have only one segmentation, got "
                 f"{alpha:g}; it is for unigram and bpe of sentencepiece"
             )
         self._segmentation = segmentation

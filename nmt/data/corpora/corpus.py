@@ -232,15 +232,15 @@ def check_corpus(corpus: Counted, corpora: "str | Sequence[CorpusConfig]", sides
     else:
         where = name_of(corpora)
     if corpus.total == 0:
-        raise DataError(f"{where}: must hold at least one pair of sentences, got empty files")
+        raise DataError(f"{where}: must contain at least one pair of sentences, got empty files")
     if len(corpus) == 0 and corpus.total > corpus.skipped_empty + corpus.skipped_long:
         raise DataError(
-            f"{where}: must hold at least one pair to train on, got none that data.filter lets through "
-            f"({corpus.filtered}); take back some of its rules"
+            f"{where}: must contain at least one pair to train on, got none that pass data.filter "
+            f"({corpus.filtered}); relax some of its rules"
         )
     if len(corpus) == 0:
         raise DataError(
-            f"{where}: must hold at least one pair to train on, got {corpus.skipped_empty} with an "
+            f"{where}: must contain at least one pair to train on, got {corpus.skipped_empty} with an "
             f"empty side and {corpus.skipped_long} longer than max_length "
             f"({configs[0].max_length}, "
             f"{configs[1].max_length}); raise data.src.max_length and data.tgt.max_length"
@@ -257,7 +257,7 @@ class Tagged:
         self._tag = None if tag is None else src.clean([tag])[0]
         if tag is not None and (not self._tag or UNK_ID in src.subwords.encode([self._tag])[0]):
             raise DataError(
-                f"data.train: tag must be text that the subwords know, got {tag!r}; train subwords with the tag, or "
+                f"data.train: tag must be text that the subwords cover, got {tag!r}; train subwords with the tag, or "
                 "choose one of letters that they have"
             )
 

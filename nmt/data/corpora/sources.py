@@ -167,7 +167,7 @@ class Part:
             if len(cells) < least:
                 raise DataError(
                     f"{self.files[0]}: line {number} must have at least {least} cells between tabs, got {len(cells)}; "
-                    "mend the line, or name other columns"
+                    "correct the line, or name other columns"
                 )
             yield tuple(cells[place] for place in places)
 
@@ -189,7 +189,8 @@ class Part:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise DataError(
-                    f"{self.files[0]}: line {number} must be a JSON object, got something else ({error}); mend the line"
+                    f"{self.files[0]}: line {number} must be a JSON object, got something else ({error}); "
+                    "correct the line"
                 ) from None
             yield self._texts(number, record)
 
@@ -233,7 +234,7 @@ class Part:
                 fact = f"{type(values[0]).__name__} {str(values[0])[:40]!r}" if values else f"none, but {there}"
                 raise DataError(
                     f"{self.files[0]}: row {number} must have text in {' or '.join(keys)}, got {fact}; "
-                    "name it src_column and tgt_column of its corpus, or mend the row"
+                    "name it src_column and tgt_column of its corpus, or correct the row"
                 )
             # Files of lines could not represent line breaks.
             found.append(values[0].replace("\r\n", " ").replace("\n", " "))
@@ -251,8 +252,8 @@ def pair_chunks(part: Part, size: int) -> Iterator[list[tuple[str, ...]]]:
             more = len(chunk) - len(whole) + sum(1 for _ in rows)
             counts = (total, total + more) if chunk[-1][0] is None else (total + more, total)
             raise DataError(
-                f"{part.files[0]}, {part.files[-1]}: must have as many lines as each other, got {counts[0]} and "
-                f"{counts[1]}; line n of one has to translate line n of the other"
+                f"{part.files[0]}, {part.files[-1]}: must have the same number of lines, got {counts[0]} and "
+                f"{counts[1]}; line n of one must translate line n of the other"
             )
         yield whole
 

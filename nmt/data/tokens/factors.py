@@ -62,7 +62,7 @@ class FactoredSubwords(Subwords):
         if steps[-1] >= _MOST_IDS:
             raise DataError(
                 f"data.src_factors: must have fewer than {_MOST_IDS:,} combinations of units and values, got "
-                f"{steps[-1]:,}; leave out a factor, or merge values"
+                f"{steps[-1]:,}; remove a factor, or merge values"
             )
         content = {_KEY: _VERSION, "separator": separator, "values": self.values}
         whole = content | {"words": base64.b64encode(words.model_bytes).decode()}
@@ -180,11 +180,11 @@ def read_factored(content: bytes, where: str) -> tuple[bytes, list[list[str]], s
         found: dict[str, Any] = json.loads(content)
         words, values, separator = base64.b64decode(found["words"], validate=True), found["values"], found["separator"]
     except (ValueError, RecursionError, KeyError, TypeError, binascii.Error):
-        raise DataError(f"{where}: must be subwords with factors, got a damaged file; put back a copy") from None
+        raise DataError(f"{where}: must be subwords with factors, got a damaged file; restore a copy") from None
     lists = isinstance(values, list) and all(isinstance(one, list) for one in values)
     if found[_KEY] != _VERSION or not lists or not isinstance(separator, str) or not separator:
-        raise DataError(f"{where}: must be subwords with factors, got other contents; put back a copy")
+        raise DataError(f"{where}: must be subwords with factors, got other contents; restore a copy")
     texts = [value for one in values for value in one]
     if not all(isinstance(value, str) and value for value in texts) or any(len(set(one)) != len(one) for one in values):
-        raise DataError(f"{where}: must be subwords with factors, got values that are none; put back a copy")
+        raise DataError(f"{where}: must be subwords with factors, got values that are none; restore a copy")
     return words, values, separator

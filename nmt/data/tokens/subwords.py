@@ -264,7 +264,7 @@ def _training_error(text: str, count: int, type: str, vocab_size: int) -> Except
     """Return the error to raise for sentencepiece's message that it could not train on `count` sentences."""
     where = "data.subwords"
     if count == 0 or "sentences_.empty" in text or "all_chars_count" in text:
-        return DataError(f"{where}: the training text must hold at least one word, got none")
+        return DataError(f"{where}: the training text must contain at least one word, got none")
     if found := re.search(r"value <= (\d+)", text):
         return VocabularyError(
             f"{where}.vocab_size must be at most {found[1]} for this text, got {vocab_size}; a corpus of {count} "

@@ -165,9 +165,9 @@ def read_vocabulary(content: bytes, where: str) -> Vocabulary:
     try:
         values: dict[str, Any] = json.loads(content)
     except (ValueError, RecursionError):
-        raise DataError(f"{where}: must be a vocabulary, got a part of one; put back a copy") from None
+        raise DataError(f"{where}: must be a vocabulary, got a part of one; restore a copy") from None
     if problem := _problem(values):
-        raise DataError(f"{where}: must be a vocabulary, got {problem}; put back a copy")
+        raise DataError(f"{where}: must be a vocabulary, got {problem}; restore a copy")
     merges = [(a, b) for a, b in values["merges"]]
     return Vocabulary(values["units"], split=values["split"], unknown=values["unknown"], merges=merges)
 
@@ -180,13 +180,13 @@ def _problem(values: dict[str, Any]) -> str:
     if values.get("split") not in ("words", "characters") or values.get("unknown") not in ("token", "left_out"):
         return "no known way to split text"
     if not isinstance(units, list) or len(units) > _MOST_UNITS or not all(isinstance(u, str) and u for u in units):
-        return "units that are no texts"
+        return "units that are not texts"
     if len(set(units)) != len(units):
         return "a unit twice"
     if any(not unit.isascii() and any("\ud800" <= c <= "\udfff" for c in unit) for unit in units):
-        return "units that are no texts"
+        return "units that are not texts"
     if not isinstance(merges, list) or not all(
         isinstance(m, list) and len(m) == 2 and all(isinstance(part, str) for part in m) for m in merges
     ):
-        return "merges that are no pairs of texts"
+        return "merges that are not pairs of texts"
     return ""

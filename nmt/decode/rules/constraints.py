@@ -1,4 +1,4 @@
-"""Phrases that a translation must hold, or is rewarded for holding, tracked inside the beam."""
+"""Phrases that a translation must contain, or is rewarded for holding, tracked inside the beam."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _ends_in(said: Phrase, phrase: Phrase) -> bool:
 
 
 def first_progress(phrases: Sequence[Iterable[Sequence[int]]], sentence: np.ndarray) -> np.ndarray:
-    """Progress objects of the first rows of sentences, whose phrases are phrases[n]; empty ones are left out."""
+    """Progress objects of the first rows of sentences, whose phrases are phrases[n]; empty ones are omitted."""
     found = np.empty(len(sentence), object)
     for row, n in enumerate(sentence.tolist()):
         found[row] = Progress(tuple(tuple(p) for p in phrases[n] if len(p)))
@@ -213,5 +213,5 @@ class Glossary(Rule):
 
 
 def _gain(progress: Progress, token: int) -> float:
-    """Return what a token adds to the worth, beside what has been taken back of the phrase begun."""
+    """Return what a token adds to the score, apart from what is taken back of the phrase begun."""
     return progress.after(token).worth - progress.worth + progress.begun

@@ -117,7 +117,7 @@ def _entries(lines: Sequence[str], name: str, limits: Limits) -> Iterator[_Entry
         found = _LINE.fullmatch(line)
         if found is None or not (found[1] or (keyword and found[2])):
             raise DataError(
-                f'{name}: line {n + 1} must be a comment, msgid, msgstr or "text", got {bare[:40]!r}; mend it'
+                f'{name}: line {n + 1} must be a comment, msgid, msgstr or "text", got {bare[:40]!r}; correct it'
             )
         if found[1]:
             former, keyword = keyword, re.sub(r"\s", "", found[1])
@@ -125,7 +125,7 @@ def _entries(lines: Sequence[str], name: str, limits: Limits) -> Iterator[_Entry
                 yield entry
                 entry = _Entry()
             if keyword in entry.texts:
-                raise DataError(f"{name}: line {n + 1} must be in an entry without {keyword}, got a second; mend it")
+                raise DataError(f"{name}: line {n + 1} must be in an entry without {keyword}, got a second; correct it")
             count += 1
             limits.check_elements(count, name)
             entry.first = n if entry.first is None else entry.first

@@ -85,7 +85,7 @@ def trees(content: bytes, name: str, wanted: Callable[[Element], bool], limits: 
             yield from done
             done.clear()
     except expat.ExpatError as error:
-        raise DataError(f"{name}: must be XML, got something else ({error}); mend it") from None
+        raise DataError(f"{name}: must be XML, got something else ({error}); correct it") from None
 
 
 def count_elements(content: bytes) -> int:

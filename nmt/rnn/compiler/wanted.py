@@ -51,7 +51,9 @@ def wanted(
     known |= {name: ArrayKind.PARAMETER.of(name) for name in cell.params()}
     _check(f"{where}: needs", needs, {*known})
     if "y" in record:
-        raise ShapeError(f"{where}: record must name noted values, not the output y, got y; note it by another name")
+        raise ShapeError(
+            f"{where}: record must name noted values other than the output y, got y; note it by another name"
+        )
     _check(f"{where}: receives", receives, {"y", *record})
     return Wanted(
         None if needs is None else frozenset(known[name] for name in needs),

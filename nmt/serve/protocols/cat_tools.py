@@ -78,7 +78,7 @@ async def open_nmt(request: Request) -> Response:
     counts = {max(1, count_field(one, "n_best", 1)) for one in given}
     models = service.models.all
     if len(numbers) > 1 or len(counts) > 1:
-        raise RequestError(400, "id, n_best: must be the same for all of a request, got several; send others apart")
+        raise RequestError(400, "id, n_best: must be the same for a whole request, got several; send separate requests")
     (number,), (count,) = numbers, counts
     if number >= len(models):
         raise RequestError(400, f"id: must be the number of a model, 0 to {len(models) - 1}, got {number}")

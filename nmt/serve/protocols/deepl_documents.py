@@ -82,7 +82,7 @@ class Documents:
         except RequestError as error:
             found.error = error.message
         except BaseException:
-            found.error = "server: has failed; its log says why"
+            found.error = "server: internal error; see its log"
             raise
         finally:
             room.leave()

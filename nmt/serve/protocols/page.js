@@ -22,7 +22,7 @@ function say(text, bad) {
   $("status").className = bad ? "bad" : "";
 }
 
-// The server speaks to programs: `field: must be ..., got ...`. People are told what they can do.
+// The server's errors are for programs: `field: must be ..., got ...`. People need advice instead.
 function told(status, message, later) {
   const [, most, got] = message.match(/at most ([\d,]+) characters, got ([\d,]+)/) || [];
   if (most) return "This text is too long: " + got + " characters, and at most " + most + " are possible.";
@@ -35,7 +35,7 @@ function told(status, message, later) {
   if (status >= 500) return "The server has a problem. Its operator finds it in the log.";
   if (/is not supported/.test(message)) return "This server does not translate between these languages.";
   if (/must end in one of/.test(message)) return "This kind of file is not supported. Possible are " + about.formats.join(", ") + ".";
-  if (/surrogate/.test(message)) return "This text holds half a character. Type it again.";
+  if (/surrogate/.test(message)) return "This text contains half a character. Type it again.";
   return sentence_of(message);
 }
 function sentence_of(message) {
@@ -453,7 +453,7 @@ for (const name of ["keyup", "click"]) $("text").addEventListener(name, () => is
 
 // ------------------------------------------------------------ glossary
 
-// Lines that are finished; a line that somebody is still writing is no mistake.
+// Finished lines; a line that is still being written is not an error.
 function glossary_lines() {
   const done = [], open = [];
   for (const line of $("glossary").value.split("\n")) {
@@ -695,7 +695,7 @@ $("clear").onclick = () => {
 $("link").onclick = () => {
   const given = new URLSearchParams({ model: $("model").value, text: $("text").value });
   history.replaceState(null, "", "#" + given);
-  put(location.href, "Link copied; it holds the text.");
+  put(location.href, "Link copied; it contains the text.");
 };
 $("text").addEventListener("input", () => {
   if ($("status").classList.contains("bad")) say("");

@@ -50,7 +50,8 @@ def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path
     """Return the newest `count` checkpoints of a kind. Raises CheckpointError if there are fewer."""
     if len(found) < count:
         raise CheckpointError(
-            f"{folder}: must hold {count} checkpoints {kind}-UPDATE.safetensors, got {len(found)}; ask for fewer, or "
+            f"{folder}: must contain {count} checkpoints {kind}-UPDATE.safetensors, got {len(found)}; ask for fewer, "
+            "or "
             f"train with training.keep_{kind}_ckpts: {count}"
         )
     return found[:count]
@@ -73,7 +74,9 @@ def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], d
         integers = [name for name, (dtype, _) in own.items() if dtype.kind != "f"]
         if integers or not own:
             fact = f"{integers[0]} quantised" if integers else "none"
-            raise CheckpointError(f"{path}: must hold floating-point parameters, got {fact}; average before quantising")
+            raise CheckpointError(
+                f"{path}: must contain floating-point parameters, got {fact}; average before quantising"
+            )
         if own != kinds or content.get("subwords") != first.get("subwords"):
             raise CheckpointError(
                 f"{path}: must be of the model of {paths[0]}, got other parameters or subwords; name checkpoints of "

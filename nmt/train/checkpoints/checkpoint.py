@@ -40,7 +40,7 @@ def save_checkpoint(
     try:
         write_tensors(path, tensors, metadata)
     except OSError as error:
-        kept = "the former checkpoint is intact" if path.exists() else "nothing was saved"
+        kept = "the previous checkpoint is intact" if path.exists() else "nothing was saved"
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; {kept}: {remedy(error)}") from error
 
 

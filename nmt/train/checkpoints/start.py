@@ -176,6 +176,6 @@ def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: t
         optimizer.load_state_dict(kept.optimizer, kept.metadata["optimizer"])
     except KeyError as error:
         raise CheckpointError(
-            f"{path}: must hold the optimizer's state, got none of {error}; use reset_optimizer"
+            f"{path}: must contain the optimizer's state, got none of {error}; use reset_optimizer"
         ) from None
     return f"starting from {path}, with its optimizer"

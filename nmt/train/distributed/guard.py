@@ -107,7 +107,7 @@ def _report(fact: str, job: str, folder: Path) -> None:
         return
     except OSError:
         pass  # a duplicate line is better than none
-    text = f"Error: {fact}; all ranks end. The same command goes on from the last checkpoint"
+    text = f"Error: {fact}; all ranks end. Run the same command again to resume from the last checkpoint"
     try:
         with (folder / "train.log").open("a", encoding="utf-8") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")

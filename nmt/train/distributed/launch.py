@@ -42,7 +42,7 @@ def join_ranks() -> Ranks:
         stop_telling()  # one notice of compilation, not one per rank
     if ranks.size != size:
         raise DeviceError(
-            f"mpiexec: the launcher must speak to the MPI library of mpi4py, got {size} processes of which each knows "
+            f"mpiexec: the launcher must use the MPI library of mpi4py, got {size} processes of which each sees "
             f"{ranks.size}; start them with the mpiexec of that library, or srun --mpi=pmi2"
         )
     return ranks

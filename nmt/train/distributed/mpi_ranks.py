@@ -146,7 +146,7 @@ class MPIRanks(Ranks):
         except (NMTError, MemoryError) as error:
             # Rank 0 reports an error that occurs in all ranks, and ends the others before they report it too.
             time.sleep(min(self.rank * _TURN_SECONDS, _MOST_TURNS_SECONDS))
-            little = "memory: must hold the model and a batch, got too little; lower the batch size"
+            little = "memory: must suffice for the model and a batch, got too little; lower the batch size"
             text = str(error) if isinstance(error, NMTError) else little
             name = f" (rank {self.rank} of {self.size} on {self.host})" if self.rank else ""
             self._abort(f"Error: {text}{name}\n")

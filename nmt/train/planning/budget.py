@@ -53,7 +53,7 @@ def seconds_of(budget: str) -> float:
         raise ConfigError(f"--budget: must be a time such as 2h, 90m or 1h30m, got {budget!r}")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if seconds < _LEAST_SECONDS:
-        raise ConfigError(f"--budget: must be at least {_LEAST_SECONDS:g}s, got {budget}; nothing is learned in less")
+        raise ConfigError(f"--budget: must be at least {_LEAST_SECONDS:g}s, got {budget}; a shorter run learns nothing")
     return seconds
 
 

@@ -165,7 +165,8 @@ class Loop:
             return
         back_to = roll_back(path, parts)
         parts.reporter.log.line(
-            f"{fact}: back to the parameters of update {back_to}, on with the batches behind (training.loss_spikes)"
+            f"{fact}: back to the parameters of update {back_to}, continuing with the batches after it "
+            "(training.loss_spikes)"
         )
 
     def _count_exploded(self, stats: LossStats, norm: float) -> None:

@@ -23,8 +23,8 @@ def restore(parts: Parts, saved: SavedRun, corpus: list[int], subwords: str, log
     """
     if saved.content.metadata["subwords"] != subwords:
         raise CheckpointError(
-            f"{saved.path}: must have been trained with the subwords in its folder, got other ones; "
-            "put back the .spm files that belong to it"
+            f"{saved.path}: must have been trained with the subwords next to it, got others; "
+            "restore the .spm files that belong to it"
         )
     _restore_arrays(parts, saved)
     parts.model.carry(saved.content.carried)

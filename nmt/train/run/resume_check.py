@@ -104,6 +104,7 @@ def _numbers(content: dict[str, Any]) -> dict[str, str]:
 
 def _differs(fact: str) -> CheckpointError:
     return CheckpointError(
-        f"--check-resume: a run that is interrupted must come to the bits of one that is not, got {fact}; do not trust "
+        f"--check-resume: a run that is interrupted must give the same bits as one that is not, got {fact}; do not "
+        "trust "
         "resumed runs with these settings on this machine, and report it"
     )

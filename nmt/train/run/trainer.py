@@ -243,7 +243,7 @@ class Trainer:
             loop.save_last()
             log.line(
                 f"stopped at epoch {state.epoch}, update {state.update}; "
-                f"the same command goes on from {self.folder / LAST_NAME}"
+                f"run the same command again to resume from {self.folder / LAST_NAME}"
             )
         return TrainingResult(
             reason=reason,

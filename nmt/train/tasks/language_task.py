@@ -43,7 +43,7 @@ class LanguageTask:
         skipped = f"{train.total - len(train):,} blank ones skipped"
         if train.filtered:
             count = train.total - len(train)
-            skipped = f"{count:,} skipped that are blank or left out by data.filter: {train.filtered}"
+            skipped = f"{count:,} skipped that are blank or removed by data.filter: {train.filtered}"
         self._dev = load_text(data.dev, self._side)
         self._test = load_text(data.test, self._side) if data.test else None
         notify(

@@ -236,6 +236,6 @@ def _check_no_model(folder: Path) -> None:
     goes_on = any(exists(folder / name) for name in (LAST_NAME, FORMER_NAME, BEGUN_NAME))
     if there and not goes_on:
         raise CheckpointError(
-            f"{folder}: model_dir must hold {LAST_NAME} to go on with its run, got {there[0]} alone, a model that "
-            "training would write over; choose another model_dir, or move the folder away"
+            f"{folder}: model_dir must contain {LAST_NAME} to resume its run, got only {there[0]}, a model that "
+            "training would overwrite; choose another model_dir, or move the folder away"
         )

@@ -47,7 +47,7 @@ def put_embeddings(config: Config, model: Network, subwords: tuple[Subwords, Sub
         for unit, vector in found.items():
             table[unit] = vector
         model.params[name][...] = model.device.upload(table)
-        report.append(f"{name}: {len(found):,} of {len(table):,} units start as in {path}")
+        report.append(f"{name}: {len(found):,} of {len(table):,} subwords start with vectors from {path}")
     if report:
         model.changed()
     return report
@@ -90,7 +90,7 @@ def _keep(found: dict[int, np.ndarray], wanted: Mapping[str, int], parts: list[s
     except ValueError:
         vector = np.full(1, np.nan, np.float32)
     if not np.isfinite(vector).all():
-        raise DataError(f"{path}, line {number}: must be a word and numbers behind it, got {' '.join(parts)!r:.60}")
+        raise DataError(f"{path}, line {number}: must be a word and numbers after it, got {' '.join(parts)!r:.60}")
     found[unit] = vector
 
 
@@ -101,14 +101,14 @@ def _check_header(path: str, line: str, size: int) -> None:
         _refuse(path, 1, line, size)
     if int(given) != size:
         raise DataError(
-            f"{path}: must have vectors of {size} numbers, as embedding_dim says, got {given}; set embedding_dim: "
+            f"{path}: must have vectors of {size} numbers, the value of embedding_dim, got {given}; set embedding_dim: "
             f"{given}, or give another file"
         )
 
 
 def _refuse(path: str, number: int, line: str, size: int) -> None:
     raise DataError(
-        f"{path}, line {number}: must be a word and {size} numbers behind it, as embedding_dim says, got "
+        f"{path}, line {number}: must be a word and {size} numbers after it, the value of embedding_dim, got "
         f"{len(line.split())} parts, {line!r:.60}; set embedding_dim to the file's, or give text in the form of "
         "word2vec or GloVe"
     )

@@ -97,8 +97,9 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
     task: Task = _kind(config)(config, *sides, ranks).held_out(log.line)
     if ranks.size > 1:
         log.line(
-            f"training text: {format_bytes(task.corpus.nbytes)} on each machine; each of {ranks.size} ranks has cut a "
-            "share of it"
+            f"training text: {format_bytes(task.corpus.nbytes)} on each machine; each of {ranks.size} ranks has "
+            "tokenized "
+            "a share of it"
         )
     return task
 

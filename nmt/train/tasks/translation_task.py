@@ -60,7 +60,7 @@ class TranslationTask:
         from nmt.data.corpora.corpus import load_parallel
 
         data, train = self.config.data, self.corpus
-        filtered = f"; left out by data.filter: {train.filtered}" if train.filtered else ""
+        filtered = f"; removed by data.filter: {train.filtered}" if train.filtered else ""
         self._dev = _truncated(load_parallel(data.dev, self._src, self._tgt, training=False), data, notify)
         self._test = load_parallel(data.test, self._src, self._tgt, training=False) if data.test else None
         notify(
@@ -222,7 +222,8 @@ def _truncated(dev: ParallelCorpus, config: DataConfig, notify: Callable[[str], 
     lines = ", ".join(f"{number + 1:,}" for number in dev.line_numbers[long][:5].tolist())
     notify(
         f"warning: data.dev: {long.sum():,} of {len(dev):,} lines have a side of more than {MAX_SOURCE_SUBWORDS:,} "
-        f"subwords and are cut for the loss, line {lines}{', ...' * bool(long.sum() > 5)}; divide them into sentences"
+        f"subwords and are truncated for the loss, line {lines}{', ...' * bool(long.sum() > 5)}; split them into "
+        "sentences"
     )
     return replace(dev, src=sides[0], tgt=sides[1])
 

@@ -35,7 +35,7 @@ def gemm_layout(a: Any, b: Any, out: Any, transpose_a: bool, transpose_b: bool) 
     if inner != inner_b or out.shape != (rows, columns):
         raise ShapeError(
             f"gemm: shapes must fit, got {tuple(a.shape)}{'^T' * transpose_a} @ {tuple(b.shape)}{'^T' * transpose_b} "
-            f"into {tuple(out.shape)}; mend the caller"
+            f"into {tuple(out.shape)}; correct the caller"
         )
     if not rows * columns * inner:
         return None
@@ -124,7 +124,7 @@ def _types(a: Any, b: Any, out: Any) -> tuple[int, int, int, Any]:
     if names not in _TYPES:
         raise ShapeError(
             f"gemm: factors must be float32, float64 or bfloat16 (as uint16) with a float32 result, got "
-            f"{names[0]} @ {names[1]} into {names[2]}; mend the caller"
+            f"{names[0]} @ {names[1]} into {names[2]}; correct the caller"
         )
     return _TYPES[names]
 

@@ -115,7 +115,7 @@ def _start_helper() -> bool:
     """Start the helper process; return whether that succeeded."""
     if not _can_begin():
         return False
-    # Leave out the working folder: starting a command there is no request to run the files in it.
+    # Without the working folder: starting a command there is no request to run the files in it.
     path = [str(Path(nmt.__file__).parents[1]), *(entry for entry in sys.path if entry)]
     try:
         _others.append(_Helper(path))

@@ -80,7 +80,7 @@ class Store:
                 os.utime(path)
         if found is None and not self._warned:
             self._warned = True
-            fact = "a file of somebody else" if content is None else "other bytes"
+            fact = "a file of another user" if content is None else "other bytes"
             _logger.warning("machine code: %s must be as it was written, got %s; it is compiled again", path, fact)
         return found
 
@@ -185,7 +185,7 @@ def store() -> Store:
             if _is_own(path.stat()):
                 return Store(path)
             _logger.warning(
-                "machine code: %s must belong to you and be writable for nobody else, got a folder of user %d with mode"
+                "machine code: %s must belong to you and be writable only by you, got a folder of user %d with mode"
                 " %o; it is not read: remove it, or set NMT_CACHE_DIR",
                 path,
                 path.stat().st_uid,
