@@ -33,13 +33,16 @@ from llvmlite import binding, ir
 from nmt.rnn.cells import LSTMCell, lstm
 from nmt.rnn.compiler import differentiate
 from nmt.rnn.compiler.direction import Pass
+from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.graph import Graph, Value, topological
 from nmt.rnn.kernels.loops.emit_cpu import emit
 from nmt.rnn.kernels.loops.loop_code import _LoopWriter
+from nmt.rnn.kernels.loops.row_writer import Function
 from nmt.rnn.kernels.machine_code import objects
 from nmt.rnn.kernels.products.microkernel import _tile_function
+from nmt.rnn.ops import OpKind
 from nmt.rnn.show.naming import Naming, shape, through
 from nmt.rnn.show.reading import works
 from nmt.rnn.show.text import RUNS, sum_of, table
@@ -107,7 +110,7 @@ def equation(plan: Plan) -> list[Line]:
     """Return the lines: the products, the values that the cell notes, the new states; in the order of the graph."""
     traced = plan.trace
     results = [*traced.outputs.values(), *traced.new.values()]
-    named = {v.id: v for v in topological(results) if v.kind == "product"}
+    named = {v.id: v for v in topological(results) if v.kind is OpKind.PRODUCT}
     named |= {v.id: v for v in (*traced.noted.values(), *traced.new.values())}
     lines, taken = [], set()
     for number, i in enumerate(sorted(named), 1):
@@ -130,7 +133,7 @@ class Formula:
         if latex:
             products = iter("ur")  # of the input and of the recurrent state
             for line in lines:
-                name = next(products) if line.target.kind == "product" else self.symbols[line.target.id]
+                name = next(products) if line.target.kind is OpKind.PRODUCT else self.symbols[line.target.id]
                 self.symbols[line.target.id] = f"{name.removesuffix(chr(39))}_t"
 
     def of(self, v: Value) -> str:
@@ -141,7 +144,7 @@ class Formula:
         v = through(v)
         if not top and v.id in self.symbols:
             return self.symbols[v.id]
-        if v.kind == "leaf":
+        if v.kind is OpKind.LEAF:
             return self._leaf(v)
         args = v.args
         match v.op:
@@ -329,7 +332,7 @@ class Step:
         """Return the number of the line of the equation for each line of an emitted loop that belongs to one."""
         found = {}
         products = iter(w.product.out for one in (self.plan.forward, self.plan.backward) for w in works(one)
-                        if w.product is not None and w.phase == "loop")  # fmt: skip
+                        if w.product is not None and w.phase is Phase.LOOP)  # fmt: skip
         of_products = [next(products), next(products)]
         for number, text in enumerate(loop.source.splitlines(), 1):
             value = re.search(r"^ +v(\d+) = |= v(\d+)$", text)
@@ -366,7 +369,7 @@ class Step:
         rows = [("line", "value", "operation", "shape", "made by lstm.py")]
         for line in self.lines:
             for v in line.values:
-                if v.kind != "leaf" and v.op != "slice":
+                if v.kind is not OpKind.LEAF and v.op != "slice":
                     at = f"line {self.origins.cell_lines[v.id]}"
                     rows.append((f"({line.number})", self.names.name(v), self.names.operation(v), shape(v), at))
         return "\n".join(table(rows, COLUMNS))
@@ -390,7 +393,7 @@ class Step:
         rows = [("line", "value", "operation", "rule of")]
         for i, forward in self.origins.forward.items():
             v, source = self.values[i], self.values[forward]
-            if v.kind != "leaf" and v.op != "slice" and through(v) is v:
+            if v.kind is not OpKind.LEAF and v.op != "slice" and through(v) is v:
                 rule = f"{self.names.name(source)} = {self.names.operation(source)}"
                 rows.append((f"({self.line_of(i)})", self.names.name(v), self.names.operation(v), rule))
         return "\n".join(table(rows, COLUMNS))
@@ -425,7 +428,7 @@ class Step:
         formula = Formula(self.lines, self.names, latex=False)
         cell, source = Path(lstm.__file__).read_text("utf-8").splitlines(), self.forward.source.splitlines()
         made = sorted({self.origins.cell_lines[v.id] for v in line.values if v.id in self.origins.cell_lines})
-        graph = [v for v in line.values if v.kind != "leaf" and v.op != "slice"]
+        graph = [v for v in line.values if v.kind is not OpKind.LEAF and v.op != "slice"]
         shown = [
             *_labelled("equation", [f"{self.names.name(line.target)} = {formula.of(line.target)}"]),
             *_labelled("lstm.py", [f"{at}  {cell[at - 1].strip()}" for at in made]),
@@ -444,7 +447,7 @@ class Step:
                 "| vector instructions | of them multiply-adds |", "|---" * 8 + "|"]  # fmt: skip
         of_line = self.lines_of_source(self.forward)
         for line in self.lines:
-            graph = [v for v in line.values if v.kind != "leaf" and v.op != "slice"]
+            graph = [v for v in line.values if v.kind is not OpKind.LEAF and v.op != "slice"]
             back = [
                 i for i in self.origins.forward if self.line_of(i) == line.number and through(self.values[i]).id == i
             ]
@@ -460,7 +463,11 @@ class Step:
 
 def _source(one: Pass, name: str) -> str:
     single = np.dtype(np.float32)
-    return emit(one, single, name, single).loop.source
+    return next(
+        f.source
+        for phase, f in emit(one, single, name, single).steps
+        if phase is Phase.LOOP and isinstance(f, Function)
+    )
 
 
 def _labelled(label: str, texts: list[str]) -> list[str]:
