@@ -27,20 +27,20 @@ class Source:
 @dataclass
 class EncodedRows:
     """Memory [S, B, M] and final states of each layer [B, M], with rows in the original order; and what the backward
-    pass needs."""
+    pass needs, whose rows are sorted by source length."""
 
     memory: np.ndarray
     final: list[States]
     order: np.ndarray
-    src: np.ndarray
+    sorted_src: np.ndarray
     sorted: Encoded
 
 
 class SourceEncoder:
     """A network's encoder with the embeddings below it, including those of factors if there are any.
 
-    Scans need rows sorted by decreasing length. Only this class sorts them and restores the order, in the forward and
-    the backward pass.
+    Scans take rows in any order, but a step costs less if the rows that have ended are the last ones. So this class
+    sorts the rows by length, longest first, and restores the order, in the forward and the backward pass.
     """
 
     def __init__(self, network: Network, encoder: Encoder, factors: SourceFactors | None = None) -> None:
@@ -68,7 +68,7 @@ class SourceEncoder:
         are in the row order of `rows`."""
         ordered = self._ordered(d_memory, d_final, self._network.device.index(rows.order), how)
         d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"), how)
-        src = rows.src
+        src = rows.sorted_src
         if self._factors is not None:
             d_x = self._factors.gradient(self._network, src, d_x, gradients, how.threads)
             src = self._factors.units(src)

@@ -25,7 +25,7 @@ def default_threads() -> int:
 def usable_threads(wanted: int | None) -> int:
     """Return `wanted` threads, or all where None, but at most the number of cores.
 
-    More threads would only take turns, and no result depends on their number.
+    More threads would only take turns. Their number changes no result but the last bits of the gradient norm.
     """
     cores = default_threads()
     return cores if wanted is None else max(1, min(wanted, cores))

@@ -37,7 +37,7 @@ class Interpretation:
 
 @dataclass
 class InterpretedGradients:
-    """InterpretedGradients of sum(d_y * y) + sum(d_final * final), by name where there are several."""
+    """Gradients of sum(d_y * y) + sum(d_final * final), by name where there are several."""
 
     x: np.ndarray
     initial: Arrays

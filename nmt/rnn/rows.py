@@ -30,11 +30,12 @@ class TimeBlock:
 
 @dataclass
 class Rows:
-    """The rows of a run: lengths per row [B] and per captured row [C], the captured row that each row reads, and how
-    threads share the rows.
+    """The rows of a run and how threads share them.
 
-    With `ragged`, captured arrays are [positions, n]: `owner` gives each row's first position, and `source_lengths` is
-    read there. Other captured arrays may be read by another index: the array named `I_` and their name.
+    lengths: number of steps of each row. source_lengths: number of positions of each captured row. owner: index of the
+    captured row that each row reads. With `ragged`, captured arrays are [positions, n]: `owner` is the first position
+    of each row, and `source_lengths` is read there. Other captured arrays may be read by another index: the array named
+    `I_` and their name.
     """
 
     T: int

@@ -1,4 +1,5 @@
-"""Numbers that affect speed and memory, never results: thresholds, sizes of memory, how often to poll.
+"""Numbers that affect speed and memory: thresholds, sizes of memory, how often to poll. Results do not depend on them,
+except the last bits of the gradient norm, which is summed by thread.
 
 Each names the script of `benchmarks/` that compares both sides of it, and the machine, or says "not measured": an
 estimate. Read them as `tuning.NAME`, so that a test can set another value. Those of a GPU are

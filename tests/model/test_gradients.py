@@ -146,7 +146,13 @@ SETUPS = {
     ),
 }
 WITH_DROPOUT = ("dropout_everywhere", "variational_dropout_residual_gru", "conv")
-WITHOUT_DROPOUT = ("lstm_bahdanau_bridge", "gru_reset_before_dot_last_tied_all", "conv_tied_bahdanau")
+WITHOUT_DROPOUT = (
+    "lstm_bahdanau_bridge",
+    "gru_reset_before_dot_last_tied_all",
+    "conv_tied_bahdanau",
+    "conditional_gru_deep_from_mean",
+    "lstm_last_two_layers_residual",
+)
 
 # Sources and targets of mixed lengths, a repeated word, an empty target (only EOS), and an equal
 # pair of lengths.

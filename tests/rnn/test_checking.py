@@ -3,6 +3,7 @@
 import numpy as np
 
 from nmt.rnn import Cell, Param, State, check, check_cell, tanh
+from nmt.rnn.kernels.loops import emit_cpu
 
 
 class Fickle(Cell):
@@ -45,6 +46,34 @@ def test_a_step_that_does_not_fit_its_states_is_one_line(capsys):
     assert not check(Narrow)
     printed = capsys.readouterr().out
     assert "widths must be equal" in printed and printed.count("\n") == 1
+
+
+class LowRank(Cell):
+    """Its recurrent product has two factors; the second reads what all threads have written of the first."""
+
+    def __init__(self, input_size, hidden_size):
+        self.input_size = self.output_size = self.hidden_size = hidden_size
+
+    def params(self):
+        H = self.hidden_size
+        return {"U": Param((H, H)), "V": Param((H, H))}
+
+    def states(self):
+        return {"h": self.hidden_size}
+
+    def step(self, p, x, s):
+        h = tanh(x + s.h @ p.U @ p.V)
+        return h, State(h=h)
+
+
+def test_a_race_between_threads_is_found(capsys, monkeypatch):
+    assert check(LowRank)
+    between_kinds = emit_cpu._FunctionWriter._barriers
+    monkeypatch.setattr(emit_cpu._FunctionWriter, "_barriers", lambda self: between_kinds(self) - {0})
+    capsys.readouterr()
+    assert not check(type("Unmet", (LowRank,), {}))  # another class, because the program of the first is kept
+    wrong = [line for line in capsys.readouterr().out.splitlines() if "WRONG" in line]
+    assert len(wrong) == 1 and "two threads dividing units" in wrong[0]
 
 
 def test_nan_never_passes():

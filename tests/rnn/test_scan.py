@@ -226,16 +226,17 @@ def test_thread_count_never_shows_in_long_sums():
     # More source positions than a vector has numbers.
     + [("lstm_bahdanau_feed", "float32", 70), ("gru_scaled_dot", "float64", 23)],
 )
-def test_a_row_has_the_same_bits_in_any_company(name, dtype, places):
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+def test_a_row_has_the_same_bits_in_any_company(reverse, name, dtype, places):
     case = cases.draw(cases.CELLS[name](), dtype, cases.LENGTHS["mixed"], places=places)
     case.source_lengths = (places, 1, places - 1, places // 2, places)
-    whole, found, _ = cases.compiled(case)
-    inferred = cases.inferred(case)
+    whole, found, _ = cases.compiled(case, reverse=reverse)
+    inferred = cases.inferred(case, reverse=reverse)
     of_rows = ("d_x", "d_initial", "d_captured")
     for company in ([0], [3], [4, 1], [1, 2, 3], [4, 3, 2, 1, 0]):
         alone = case.rows(company)
-        outputs, gradients, _ = cases.compiled(alone)
-        pairs = [(outputs, whole), (cases.inferred(alone), inferred)]
+        outputs, gradients, _ = cases.compiled(alone, reverse=reverse)
+        pairs = [(outputs, whole), (cases.inferred(alone, reverse=reverse), inferred)]
         pairs.append(tuple({k: v for k, v in g.items() if k.startswith(of_rows)}
                            for g in (gradients, found)))  # fmt: skip
         for got, expected in pairs:

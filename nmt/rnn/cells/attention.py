@@ -21,12 +21,13 @@ class Attention:
     """Weights over the source positions, and the context: the sum of weights * values.
 
     weights = softmax(scores(query, keys)); `kind` is the score:
-               `bahdanau`  v . tanh(keys W_k + query W_q)     (Bahdanau et al. 2015, appendix A.1.2) `general`   query .
-               (keys W_k)                 (Luong et al. 2015, equation 8) `dot`       query . keys `scaled_dot` the same
-               over sqrt(query_size)    (Vaswani et al. 2017, section 3.2.1) `multi_head` scaled_dot in each of `heads`,
-               over queries, keys and values that are projected to
-                            attention_size numbers and split; the concatenated contexts are projected, too (Vaswani et
-                            al. 2017, section 3.2.2)
+
+    - `bahdanau`: v . tanh(keys W_k + query W_q) (Bahdanau et al. 2015, appendix A.1.2)
+    - `general`: query . (keys W_k) (Luong et al. 2015, equation 8)
+    - `dot`: query . keys
+    - `scaled_dot`: query . keys / sqrt(query_size) (Vaswani et al. 2017, section 3.2.1)
+    - `multi_head`: scaled_dot in each of `heads`, over queries, keys and values that are projected to attention_size
+      numbers and split; the concatenated contexts are projected, too (Vaswani et al. 2017, section 3.2.2)
 
     The memory serves as both keys and values, or, with a `key_size`, its first `key_size` features are the key and the
     rest the value. With a `projection` both are tanh(memory W_m + b_m) of that size. `bias`: bahdanau adds b_q to query
@@ -139,9 +140,12 @@ class AttentionCell(Cell):
     sections 3.1 and 3.3).
 
     query = output of the inner cell; context: see `Attention`. The output y depends on `readout`:
-        `tanh`      tanh([context; query] W_c + b_c), the attentional vector `linear`    the same without tanh `deep`
-        tanh([context; query; x] W_c + b_c), with the step's own input (Pascanu et al. 2014) a cell      its output for
-        the input [query; context]; its states are `readout.*`
+
+    - `tanh`: tanh([context; query] W_c + b_c), the attentional vector
+    - `linear`: the same without tanh
+    - `deep`: tanh([context; query; x] W_c + b_c), with the step's own input (Pascanu et al. 2014)
+    - a cell: its output for the input [query; context]; its states are `readout.*`
+
     Without attention (`none`) y is the query, and the memory is not read. With input feeding y is concatenated to the
     next step's input.
     """

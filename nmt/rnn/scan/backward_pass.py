@@ -99,7 +99,9 @@ class BackwardPass:
     def _of_initial(self) -> Arrays:
         """Return gradients of the initial states [B, n], from the slot written last.
 
-        Every row has as many steps as its length; its first step is step T - length of the loop.
+        Two slots take turns, and every row has as many steps as its length. A row that runs forward in time has the
+        last steps of the backward loop, T - length to T - 1, so the slot written last is T % 2. A reversed row has the
+        first steps, 0 to length - 1, so it is length % 2.
         """
         rows = self.rows
         slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2

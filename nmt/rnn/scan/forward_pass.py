@@ -75,8 +75,11 @@ class ForwardPass:
             self.arrays[y.name] = outputs((rows.T, rows.B, self.setup.cell.output_size), self.setup.dtype)
 
     def _stack(self, name: str, width: int, allocate: Allocate) -> np.ndarray:
-        """Return the stack of a state [T + 1, B, n]: the initial state in each row's first slot, zero where no step
-        writes."""
+        """Return the stack of a state [T + 1, B, n], with the initial states; zero where no step writes.
+
+        A row that runs forward has its initial state in slot 0 and writes the slots 1 to length. A reversed row has it
+        in slot `length` and writes the slots length - 1 down to 0.
+        """
         rows, device = self.rows, self.setup.device
         stack = allocate((rows.T + 1, rows.B, width), self.setup.dtype)
         ends = rows.lengths if rows.reverse else rows.lengths + 1
@@ -121,7 +124,7 @@ class ForwardPass:
         y = array[: rows.T] if rows.reverse else array[1:]
         begins = any(place.name == ArrayKind.STATE.of(name) for name in self._start)
         if self.setup.stop is not None or (rows.reverse and begins and (rows.lengths < rows.T).any()):
-            y = y.copy()  # there is a state where a shorter row's output must be zero
+            y = y.copy()  # slot `length` of a shorter reversed row has its initial state, where y must be zero
             device.clear_ended(y, rows.lengths, rows.threads)
         return y
 

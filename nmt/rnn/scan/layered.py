@@ -75,7 +75,7 @@ class LayeredScan:
     ) -> Result:
         """Run the layers as `Scan.forward` runs a cell. Raises ShapeError.
 
-        x is zero beyond each row's length if the first layer has a delay.
+        x must be zero beyond each row's length if the first layer has a delay.
         """
         allocate = allocate or Fresh(self.device.xp)
         captured = captured or {}

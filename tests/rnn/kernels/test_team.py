@@ -2,19 +2,32 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import numpy as np
 import pytest
 
-from nmt.rnn.kernels.machine_code.jit import task
-from nmt.rnn.kernels.memory.alias_scopes import number_in
+from nmt.rnn.arrays.aligned import aligned
+from nmt.rnn.kernels.machine_code.jit import native_function, task
+from nmt.rnn.kernels.memory.active_rows import number_in
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
+from nmt.rnn.kernels.threads import workers
+from nmt.rnn.kernels.threads.atomics import WORD, atomic_exchange, lock, make_condition, make_lock, unlock, wake
 from nmt.rnn.kernels.threads.barrier import barrier_wait
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.kernels.threads.team import TaskSequence, address_of, given_array, task_table
+
+
+def wait_until(is_so):
+    """Wait until `is_so()`, for at most 20 seconds."""
+    end = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def _relay(part, parts, table):
@@ -49,7 +62,7 @@ relay, late = task(_relay), task(_late)
 def run(function, parts, *numbers):
     """Run a task on a table of numbers and arrays."""
     given = [address_of(n) if isinstance(n, np.ndarray) else n for n in numbers]
-    table = np.array([*[77] * COUNTER_WORDS, *given], np.int64)  # whatever the meetings' line held before
+    table = np.array([*[77] * COUNTER_WORDS, *given], np.int64)  # whatever the barrier's line had before
     run_team(function.address, parts, address_of(table), (table, numbers))
 
 
@@ -122,3 +135,57 @@ def test_a_forked_child_has_a_team_of_its_own():
 def test_a_table_holds_contiguous_arrays():
     with pytest.raises(RuntimeError, match="contiguous"):
         address_of(np.zeros((4, 4))[:, 1])
+
+
+@native_function()
+def await_worker(worker):
+    workers._wait_for(worker)
+
+
+@native_function()
+def exchange_waited_for(worker):
+    """Do what a worker does after it has noted that a task is finished."""
+    if atomic_exchange(worker + workers._WAITED_FOR, 0) == 1:
+        lock(worker + workers.WORKER_LOCK)
+        wake(worker + workers.HAS_FINISHED)
+        unlock(worker + workers.WORKER_LOCK)
+
+
+def test_a_late_wake_up_for_the_task_before_does_not_replace_the_one_for_this_task():
+    """A worker that is preempted between noting the end of a task and its wake-up wakes the caller of the next task."""
+    memory = aligned((workers.WORKER_BYTES // WORD,), np.int64, zeros=True)
+    worker = address_of(memory)
+    make_lock(worker + workers.WORKER_LOCK)
+    make_condition(worker + workers.HAS_FINISHED)
+    posted, finished, waited_for = (n // WORD for n in (workers._POSTED, workers._FINISHED, workers._WAITED_FOR))
+    memory[posted], memory[finished] = 2, 1  # the second task is posted; the wake-up for the first is still to come
+    caller = threading.Thread(target=await_worker.call, args=(worker,), daemon=True)
+    caller.start()
+
+    def is_asleep():
+        return memory[waited_for] == 1
+
+    wait_until(is_asleep)
+    exchange_waited_for.call(worker)  # for the first task
+    time.sleep(0.2)
+    memory[finished] = 2
+    exchange_waited_for.call(worker)  # for the second
+    caller.join(20)
+    assert not caller.is_alive()
+
+
+def test_a_sequence_of_many_threads_gives_counters_to_a_new_table_at_the_address_of_an_old_one():
+    script = """
+import numpy as np
+from nmt.rnn.kernels.threads.team import TaskSequence, address_of, task_table
+from tests.rnn.kernels.test_team import relay
+seen, written = np.zeros(9, np.int64), np.zeros(9, np.int64)
+new = task_table((5,), (written, seen))
+table, sequence = new.copy(), TaskSequence(1)
+for turn in (1, 2):
+    table[:], written[:] = new, 0
+    sequence.run([(relay.address, 9, address_of(table))], table)
+    assert (seen == 9 * 5 * turn).all(), seen
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr

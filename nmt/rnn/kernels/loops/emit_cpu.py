@@ -138,6 +138,8 @@ class _FunctionWriter(Names):
             *(f"    {name} = {size}" for name, size in self.row_scratch.items()),
             *(f"    {slot} = {whole}" for whole, slot in self.written.items()),
             "    for step in range(start, stop):",
+            # backwards: the loop runs from T - 1 down, for reversed rows in the forward pass and for the others in the
+            # backward pass. flip: the rows are reversed, so step t reads slot t + 1 and writes slot t.
             "        t = T - 1 - step if backwards else step",
             "        before = t + flip",
             "        after = t + 1 - flip",
@@ -168,25 +170,44 @@ class _FunctionWriter(Names):
         return [f"    {', '.join(row)}," for row in rows]
 
     def _loop_body(self) -> list[str]:
-        """Return the body of the time loop: groups of products that do not depend on each other alternate with row
-        work, with a barrier after each.
-
-        If all steps are of one kind no barrier is needed: each thread reads only what it has written itself.
-        """
+        """Return the body of the time loop: the steps in order, with barriers for threads that divide units."""
         body: list[str] = []
         barrier = [
             "        if units:",
             "            goal += parts",
             "            barrier_wait(table, part, parts, goal)",
         ]
-        mixed = len({isinstance(step, Product) for step in self.steps}) == 2
+        ends = self._barriers()
         for n, step in enumerate(self.steps):
-            is_product = isinstance(step, Product)
             body += self._product(step) if isinstance(step, Product) else self._rows(step)
-            follows = self.steps[(n + 1) % len(self.steps)]
-            if mixed and isinstance(follows, Product) != is_product:
+            if n in ends:
                 body += barrier
         return body
+
+    def _barriers(self) -> set[int]:
+        """Return the numbers of the steps after which threads that divide units must meet.
+
+        A product writes its thread's columns of all rows and reads all columns; work on rows reads and writes its
+        thread's rows. So there is a barrier between steps of different kinds, and before a product that reads what an
+        earlier one has written since the last barrier, or writes what an earlier one reads. The last step is followed
+        by the first of the next time step.
+        """
+        count = len(self.steps)
+        kinds = [isinstance(step, Product) for step in self.steps]
+        ends = {n for n in range(count) if kinds[n] != kinds[(n + 1) % count]}
+        read, written = set[str](), set[str]()
+        for n in range(2 * count):
+            step = self.steps[n % count]
+            if isinstance(step, Product):
+                source, target = (self.program.places[v.id].name for v in (step.x.span[0], step.out))
+                if source in written or target in read:
+                    ends.add((n - 1) % count)
+                    read, written = set[str](), set[str]()
+                read.add(source)
+                written.add(target)
+            if n % count in ends:
+                read, written = set[str](), set[str]()
+        return ends
 
     def _product(self, step: Product) -> list[str]:
         x, offset = step.x.span

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nmt.rnn.kernels.memory.alias_scopes import active_rows, prefix_rows
+from nmt.rnn.kernels.memory.active_rows import active_rows, prefix_rows
 from nmt.rnn.rows import Rows, TimeBlock
 
 

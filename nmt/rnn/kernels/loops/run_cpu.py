@@ -24,7 +24,7 @@ from nmt.rnn.kernels.loops.row_writer import Function, weight_key
 from nmt.rnn.kernels.machine_code.ahead import offer
 from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.native import Native
-from nmt.rnn.kernels.memory.alias_scopes import zero_inactive
+from nmt.rnn.kernels.memory.active_rows import zero_inactive
 from nmt.rnn.kernels.products.packed_weights import packed_weight
 from nmt.rnn.kernels.products.product import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.threads.pool import run_parallel, run_team
@@ -189,7 +189,7 @@ class _PassRun:
 
     def launches(self, block: TimeBlock) -> Iterator[Launch]:
         """Yield the launches for one block of time, in order. Each must run before the next is taken from the iterator,
-        unless all rows are whole."""
+        unless all rows are whole: taking the next one clears scratch that this one still reads."""
         for name in () if self.rows.ordered else self.side.cleared:
             left = np.clip(self.rows.lengths - block.low, 0, None)
             clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)

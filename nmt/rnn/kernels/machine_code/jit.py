@@ -106,7 +106,7 @@ intrinsic: Callable[[Callable[..., Any]], Any] = Intrinsic
 
 def task(function: Callable[..., Any]) -> Jitted:
     """Make a task: a function (part, parts, table) that is compiled when first used. `.address` is the address of its
-    code, for `team.run_team`.
+    code, for `pool.run_team`.
 
     The table is given by its address. It holds int64 numbers and addresses in an order that the function knows: a call
     with three numbers costs a fraction of a call with twenty arrays. The function must return nothing and raise

@@ -8,6 +8,11 @@ FLAT_BARRIER_THREADS threads count in one place. With more, each increment would
 which read it: they count in groups, each with a line of its own; the last thread of a group counts for it, and the last
 of all releases all threads by one write (a combining tree; Mellor-Crummey and Scott 1991, Algorithms for scalable
 synchronization, section 3).
+
+An arrival is an increment (acquire and release) of a counter that only grows, and a waiting thread loads it (acquire)
+until it has reached the goal. All increments of a counter are one release sequence, so whoever leaves the barrier sees
+what every thread wrote before it arrived. No thread arrives at the next barrier before it has left this one, so the
+goal is reached by exactly the arrivals of all threads; a fast thread may already have arrived at the next, hence `<`.
 """
 
 from nmt.rnn.kernels.machine_code.jit import external, inner_kernel
@@ -69,6 +74,6 @@ def _barrier_wait(table, part, parts, goal):  # type: ignore[no-untyped-def]
         spins += backoff(spins)
 
 
-# barrier_wait(table, part, parts, goal): wait until all `parts` threads are here. The goal is `parts` at the first
-# barrier of a task, and grows by `parts` from one barrier to the next.
+# barrier_wait(table, part, parts, goal): wait until all `parts` threads are here. The goal counts the arrivals at all
+# barriers of a task up to this one: `parts` at the first, and `parts` more from one to the next.
 barrier_wait = external(_barrier_wait, (_POINTER, _SIZE, _SIZE, _SIZE))

@@ -9,7 +9,7 @@ import numpy as np
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
 from nmt.rnn.kernels.machine_code.kernel import KernelCall, address_of
-from nmt.rnn.kernels.memory.alias_scopes import number_in, pointers_after
+from nmt.rnn.kernels.memory.active_rows import number_in, pointers_after
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads.atomics import WORD
@@ -45,7 +45,7 @@ given_array = pointers_after(COUNTER_WORDS)
 
 @inner_kernel
 def run_share(function, part, parts, own_parts, table):  # type: ignore[no-untyped-def]
-    """Run this thread's part of a task that has `own_parts` (0 or more); the first threads have none."""
+    """Run this thread's part of a task in which only the last `own_parts` of the `parts` threads take part."""
     own_part = part - (parts - own_parts)
     if own_part >= 0:
         call_task(function, own_part, own_parts, table)
@@ -103,9 +103,9 @@ class TaskSequence:
             self._parts = max((1, *(parts for _, parts, _ in tasks)))
             numbers = [number for one in tasks for number in one]
             self._table[_COUNT : _FIRST + len(numbers)] = (len(tasks), *numbers)
-            if self._parts > FLAT_BARRIER_THREADS:
-                self._give_counters(tasks)
             self._tasks = tasks  # set last: after an interruption before this line they are written again
+        if self._parts > FLAT_BARRIER_THREADS:
+            self._give_counters(tasks)  # each time: a new table may have the address of an old one
         run_team(_run_in_turn_task.address, self._parts, self._address, keep)
 
     def _give_counters(self, tasks: list[tuple[int, int, int]]) -> None:

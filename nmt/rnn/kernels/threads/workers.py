@@ -1,8 +1,11 @@
 """The thread pool in compiled code: its workers, how callers take them, and the parts of Python functions; see pool.py.
 
-No wake-up is lost (Dekker's idea): a worker stores that it is not awake and then reads again whether a task was posted;
-a caller that posts a task stores it and then reads whether the worker is awake. All these accesses are sequentially
-consistent, so at least one of the two sees the other's store.
+No wake-up is lost (Dekker's idea) in either of two handshakes. A worker stores that it is not awake and then reads
+again whether a task was posted; a caller that posts a task stores it and then reads whether the worker is awake. A
+caller stores that it waits and then reads again whether the task is finished; a worker stores that it is finished and
+then exchanges the mark of a waiting caller. All these accesses are sequentially consistent, so at least one of the two
+sees the other's store. The caller stores its mark again each time it is woken: a worker may be late with the wake-up
+for the task before.
 """
 
 from typing import Any
@@ -25,7 +28,8 @@ from nmt.rnn.kernels.threads.atomics import (
 from nmt.rnn.kernels.threads.barrier import GROUP_COUNTER_BYTES, GROUPS_WORD, barrier_reset
 
 SPINS_BEFORE_WAIT = 5000
-"""Spins, of some 25 nanoseconds each, before a waiting thread goes to sleep: a tenth of a millisecond."""
+"""Spins, of some 25 nanoseconds each, before a waiting thread sleeps on a condition variable: a tenth of a millisecond
+if its core is free."""
 
 # Layout of the pool, in bytes: its lock, the condition for waiting callers, and numbers that the lock guards.
 POOL_LOCK, POOL_CHANGED = 0, LOCK_BYTES
@@ -36,8 +40,9 @@ _IDLE, _IDLE_COUNT, _TOTAL, _HELPING, LIMIT, _NOW_SERVING, _NEXT_TICKET = range(
 )
 POOL_BYTES = 2 * LOCK_BYTES + LINE
 
-# Layout of a worker, in bytes: a cache line that it reads, one that it writes, a lock, conditions for its own sleep and
-# for that of a caller that waits for it, and counters for the barriers of a team whose first worker it is.
+# Layout of a worker, in bytes: a cache line that it reads, one that it writes (a waiting caller sets _WAITED_FOR), a
+# lock, conditions for its own sleep and for that of a caller that waits for it, and counters for the barriers of a team
+# of more than 8 threads whose first worker it is.
 _POSTED, _FUNCTION, _PART, _PARTS, _TABLE, _NEXT = range(0, 6 * WORD, WORD)
 _FINISHED, _AWAKE, _WAITED_FOR = range(LINE, LINE + 3 * WORD, WORD)
 WORKER_LOCK, HAS_WORK, HAS_FINISHED = range(2 * LINE, 2 * LINE + 3 * LOCK_BYTES, LOCK_BYTES)
@@ -98,7 +103,7 @@ def worker_loop(worker):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _post(worker, function, part, parts, table):  # type: ignore[no-untyped-def]
-    """Post a task to a worker that was taken; function 0 asks for Python."""
+    """Post a task to a worker that was taken; function 0 makes `worker_loop` return, to run Python."""
     atomic_exchange(worker + _FUNCTION, function)
     atomic_exchange(worker + _PART, part)
     atomic_exchange(worker + _PARTS, parts)
@@ -117,10 +122,11 @@ def _wait_for(worker):  # type: ignore[no-untyped-def]
     while atomic_load(worker + _FINISHED) != atomic_load(worker + _POSTED):
         spins += backoff(spins)
         if spins >= SPINS_BEFORE_WAIT:
-            atomic_exchange(worker + _WAITED_FOR, 1)
             lock(worker + WORKER_LOCK)
+            atomic_exchange(worker + _WAITED_FOR, 1)
             while atomic_load(worker + _FINISHED) != atomic_load(worker + _POSTED):
                 wait(worker + HAS_FINISHED, worker + WORKER_LOCK)
+                atomic_exchange(worker + _WAITED_FOR, 1)
             unlock(worker + WORKER_LOCK)
             atomic_exchange(worker + _WAITED_FOR, 0)
 
