@@ -1,11 +1,11 @@
 """The threads of the process: one pool, for compiled tasks and for Python functions, shared by all callers.
 
 After a task, a worker polls its word POSTED for a tenth of a millisecond, in compiled code and without the
-interpreter's lock, before it goes to sleep: calls in a row find the workers awake. The parts of a task with barriers (`run_team`)
-must all run at once: the call takes idle workers, and queues if others hold them. So two callers never share a worker,
-and no part waits for a thread that is not running. The parts of a Python function (`run_parallel`) need not run at
-once: the caller does them one after another, and idle workers help. A worker that runs Python may itself use the pool;
-it is then not counted among the workers that others may have to wait for.
+interpreter's lock, before it goes to sleep: calls in a row find the workers awake. The parts of a task with barriers
+(`run_team`) must all run at once: the call takes idle workers, and queues if others hold them. So two callers never
+share a worker, and no part waits for a thread that is not running. The parts of a Python function (`run_parallel`) need
+not run at once: the caller does them one after another, and idle workers help. A worker that runs Python may itself use
+the pool; it is then not counted among the workers that others may have to wait for.
 
 One call of compiled code takes workers, waits for them and gives them back: an exception that interrupts a caller
 (Ctrl-C) comes before or after it, never while a worker writes to its arrays. A forked child has none of its parent's
