@@ -11,8 +11,9 @@ synchronization, section 3).
 
 An arrival is an increment (acquire and release) of a counter that only grows, and a waiting thread loads it (acquire)
 until it has reached the goal. All increments of a counter are one release sequence, so a thread that leaves the barrier
-sees what every thread wrote before it arrived. No thread arrives at the next barrier before it has left this one, so the
-goal is reached by exactly the arrivals of all threads; a fast thread may already have arrived at the next, hence `<`.
+sees what every thread wrote before it arrived. No thread arrives at the next barrier before it has left this one, so
+the goal is reached by exactly the arrivals of all threads; a fast thread may already have arrived at the next, hence
+`<`.
 """
 
 from nmt.rnn.kernels.machine_code.jit import external, inner_kernel
