@@ -251,7 +251,7 @@ def test_every_key_without_a_counterpart_is_named(tmp_path):
         ({"model__encoder__type": "transformer"}, "model.encoder.type must be 'recurrent', got 'transformer'"),
         (
             {"model__tied_embeddings": True},
-            "model.tied_embeddings must be false, or true together with tied_softmax: true",
+            "model.tied_embeddings must be false, or true with tied_softmax: true",
         ),
         ({"model__tied_embeddings": [1]}, "model.tied_embeddings must be false"),
         ({"model__encoder__freeze": True}, "model.encoder.freeze must be false, got true"),

@@ -126,7 +126,7 @@ OPTIONS = [
     ("translate", "--tgt-prefix", "--prefix"),
     ("evaluate", "--metrics", "--metric"),
     ("evaluate", "--references", "--ref"),
-    ("train", "--config", "CONFIG.yaml without an option"),
+    ("train", "--config", "CONFIG.yaml | SRC TGT | PAIRS.tsv without an option"),
     ("train", "--lr", "--set training.learning_rate=..."),
     ("train", "--max-tokens", "--set training.batch_size=..."),
     ("train", "--batch-size", "--set training.batch_size=... or --set decoding.batch_size=..."),

@@ -109,5 +109,5 @@ def test_every_model_in_use_is_checked_for_changes(changed, tmp_path):
     with path.open("r+b") as file:
         file.write(whole)
         file.write(b"\0")
-    with pytest.raises(CheckpointError, match=f"{changed}/best.safetensors: must stay as it is"):
+    with pytest.raises(CheckpointError, match=f"{changed}/best.safetensors: must not change"):
         both.translate(["kara"], lm_weight=0.5)

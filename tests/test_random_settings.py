@@ -98,8 +98,8 @@ def settings(rng: random.Random) -> dict[str, Any]:
 def ask(config: Any) -> None:
     """What a run asks before it reads a text, and when it knows how much there is."""
     check_trainable(config)
-    check_decoding(config, SimpleNamespace(name="cpu"))
-    check_decoding(config, SimpleNamespace(name="cuda"))
+    check_decoding(config, SimpleNamespace(name="cpu", is_cpu=True))
+    check_decoding(config, SimpleNamespace(name="cuda", is_cpu=False))
     for count in (1, 100):
         fixed = fixed_training(config.training, SimpleNamespace(size=3, num_updates=lambda epoch, n=count: n))
         doubts(config, fixed)

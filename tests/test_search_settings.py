@@ -230,7 +230,7 @@ def test_the_plan_follows_from_the_model(model):
     positions = small_models.build(12, encoder=placed, decoder=placed | {"attention": "dot"})
     plan = search_plan(positions, SearchOptions())
     assert plan.path is SearchPath.STEPS and "position" in plan.why
-    away = SimpleNamespace(device=SimpleNamespace(name="cuda"))
+    away = SimpleNamespace(device=SimpleNamespace(name="cuda", is_cpu=False))
     assert search_plan(away, SearchOptions(min_length=2)).path is SearchPath.DEVICE
 
 
@@ -250,6 +250,6 @@ def is_refused(check, options):
 
 
 CHECKS = {
-    Place.GPU: lambda options: check_served(options, SimpleNamespace(name="cuda")),
+    Place.GPU: lambda options: check_served(options, SimpleNamespace(name="cuda", is_cpu=False)),
     Place.SESSION: check_session,
 }

@@ -199,7 +199,7 @@ def test_settings_of_a_call_that_were_allowed_once_allow_no_other_type(translato
         translator.translate(["a"], beam_size=0)
 
 
-GPU, CPU = SimpleNamespace(name="cuda"), SimpleNamespace(name="cpu")
+GPU, CPU = SimpleNamespace(name="cuda", is_cpu=False), SimpleNamespace(name="cpu", is_cpu=True)
 
 
 def decoded_with(**decoding):

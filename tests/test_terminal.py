@@ -7,11 +7,11 @@ import re
 import threading
 from contextlib import closing, contextmanager
 
-import click
 import pytest
 
 from nmt.cli.lines.meter import Meter, showing
-from nmt.system.terminal import BEST, QUIET, coloured, is_live, live
+from nmt.cli.lines.streams import quietly
+from nmt.system.terminal import BEST, coloured, is_live, live
 from nmt.train.log.progress import TrainingLog
 from tests.terminal import on_terminal
 
@@ -137,9 +137,8 @@ def test_short_work_is_silent_in_a_log(monkeypatch):
 
 
 def test_quiet_is_silent_on_a_terminal_too(terminal):
-    with click.Context(click.Command("nmt-translate")) as context, context.scope():
-        context.meta[QUIET] = True
-        with in_place_of_stderr(terminal), closing(Meter(source="a text that is not looked for")) as meter:
+    with in_place_of_stderr(terminal), quietly(True):
+        with closing(Meter(source="a text that is not looked for")) as meter:
             meter.add(5)
     assert terminal.getvalue() == ""
 

@@ -44,7 +44,7 @@ def check_served(options: SearchOptions, device: Device) -> None:
     """Raise DeviceError if these options need the processor, not a GPU."""
     if refused := sorted(beyond(Place.GPU, options)):
         raise DeviceError(
-            f"search: {' and '.join(refused)} must be omitted or run on the processor, got the device "
+            f"search: {' and '.join(refused)} must be omitted or run on the CPU, got the device "
             f"{device.name}; use --device cpu"
         )
 

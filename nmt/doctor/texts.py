@@ -97,13 +97,13 @@ class Text:
         """Return the findings about single lines and pairs, after all blocks were read."""
         if len(set(self.counts)) > 1:
             what = (
-                f"must have as many lines as each other, got {self.counts[0]} and {self.counts[1]}; line n of one has "
-                "to translate line n of the other"
+                f"must have the same number of lines, got {self.counts[0]} and {self.counts[1]}; line n of one must "
+                "translate line n of the other"
             )
             return [Finding("unequal", "error", self.where, abs(self.counts[0] - self.counts[1]), 0, what)]
         if not self.total:
             noun = "pair of sentences" if len(self.sides) == 2 else "line of text"
-            return [Finding("empty", "error", self.where, 1, 0, f"must hold at least one {noun}, got none")]
+            return [Finding("empty", "error", self.where, 1, 0, f"must contain at least one {noun}, got none")]
         found: list[Finding] = []
         for side, file in enumerate(self.files):
             tally = self._bytes[side]

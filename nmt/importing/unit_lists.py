@@ -38,7 +38,7 @@ def read_units(path: Path) -> list[str]:
         text = read_small(path, _MOST_BYTES).decode()
     except OSError as error:
         raise CheckpointError(
-            f"{path}: must be the vocabulary next to the model, got {explain(error)}; copy it there"
+            f"{path}: must be the vocabulary next to the checkpoint, got {explain(error)}; copy it there"
         ) from error
     except ValueError:
         raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; restore a copy") from None

@@ -144,12 +144,13 @@ class Generator(NotPickled):
                 "raise max_length"
             )
         own: dict[str, Any] = {"sampling": settings.get("sampling") is not False, "generate_unk": False}
+        own["max_length_extra"] = max_length
         if own["sampling"]:
             own["length_penalty"] = "none"
         else:
             own["beam_size"] = max(chosen.beam_size, samples)
         chosen = with_values(chosen, "decoding", {**_NEUTRAL, **own})
-        options = replace(search_options(chosen, samples), max_length_ratio=0.0, max_length_extra=max_length)
+        options = replace(search_options(chosen, samples), max_length_ratio=0.0)
         ids = self._encode(prompts)
         found = search(self.model, ids, options=options, threads=self.num_threads, on_ended=on_batch)
         lines = [self._lines_of(prompt, hypotheses) for prompt, hypotheses in zip(ids, found, strict=True)]

@@ -166,7 +166,7 @@ def test_a_public_test_set_brings_source_and_references(tmp_path: Path) -> None:
         (["--test-set", "wnt14:de-en"], "--test-set: must be one of sacrebleu's, got 'wnt14'; near it are wmt14"),
         (["--test-set", "wmt14"], "--test-set: must be wmt14:PAIR with a pair of cs-en, "),
         (["--ref", "{hyp}", "--tokenize", "flores200"], "the tokenizer flores200 must be downloaded by sacrebleu once"),
-        (["--ref", "{hyp}", "--tokenize", "ko-mecab"], "pip install 'recurrent-nmt[ko]'"),
+        (["--ref", "{hyp}", "--tokenize", "ko-mecab"], "pip install -e '.[ko]'"),
     ],
 )
 def test_what_is_not_there_is_one_line(options: list[str], expected: str, tmp_path: Path) -> None:

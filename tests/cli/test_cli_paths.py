@@ -35,7 +35,7 @@ from tests.saved_models import write_folder, write_language_folder
 
 NO_PATHS = {
     *("prefix_text", "constraint_text", "column", "output_column", "cells", "checkpoint", "tag", "title", "prompt"),
-    *("kind", "member", "src_lang", "tgt_lang", "host", "ref_separator", "overrides", "grid", "budget"),
+    *("kind", "member", "src_lang", "tgt_lang", "host", "ref_separator", "overrides", "grid", "budget", "test_set"),
 }
 """Parameters that are text and name no file or folder."""
 NEEDED = {

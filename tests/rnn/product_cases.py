@@ -176,7 +176,7 @@ def interpreted(run, masks):
 
 def round_products(monkeypatch):
     """Let the interpreter round both sides of every product, as `compute_dtype: bfloat16` does."""
-    matmul, add_share = ops.OPS["matmul"], interpreter._Run.add_share
+    matmul, add_share = ops.OPS["matmul"], interpreter._Evaluation.add_share
 
     def near(array):
         return rounded(np.asarray(array, np.float32)).astype(np.float64)
@@ -189,7 +189,7 @@ def round_products(monkeypatch):
         add_share(self, target, sink, values | {v.id: near(values[v.id]) for v in sides}, t)
 
     monkeypatch.setitem(ops.OPS, "matmul", replace(matmul, meaning=rounded_matmul))
-    monkeypatch.setattr(interpreter._Run, "add_share", rounded_share)
+    monkeypatch.setattr(interpreter._Evaluation, "add_share", rounded_share)
 
 
 # ------------------------------------------------------------ the oracle

@@ -53,7 +53,7 @@ _HINTS = {
 """Options of other toolkits that are no aliases, with what to write here."""
 
 _ARGUMENTS = {
-    "CONFIG.yaml": ("--config", "-config", "-c", "--cfg"),
+    "CONFIG.yaml | SRC TGT | PAIRS.tsv": ("--config", "-config", "-c", "--cfg"),
     "MODEL_DIR": ("--model", "-m", "--model-dir", "--path", "--checkpoint-path", "--model-name-or-path"),
     "MODEL...": ("--model", "-m", "--models", "--load-only"),
     "[INPUT]...": ("--src", "-src", "--input", "-i", "--input-file"),

@@ -50,7 +50,7 @@ class Key(NamedTuple):
 
 def _part(where: str) -> dict[str, Key]:
     """Return the keys of the encoder or the decoder."""
-    freeze = Key(only=(False,), advice="take it out and name the parameters in training.freeze by --set")
+    freeze = Key(only=(False,), advice="remove it and name the parameters in training.freeze by --set")
     return {
         f"{where}.type": Key(only=("recurrent",), advice="a transformer is not supported"),
         f"{where}.rnn_type": Key(f"{where}.rnn_type", "gru"),
@@ -65,7 +65,7 @@ def _part(where: str) -> dict[str, Key]:
 
 def _side(theirs: str, ours: str) -> dict[str, Key]:
     """Return the keys of a language that are independent of its vocabulary."""
-    without = Key(only=(0, 0.0), advice="take it out and see data.src.sampling_alpha")
+    without = Key(only=(0, 0.0), advice="remove it and see data.src.sampling_alpha")
     return {
         f"{theirs}.lang": Key(f"{ours}.lang", None),
         f"{theirs}.max_length": Key(f"{ours}.max_length", -1, changes={-1: MOST}),

@@ -53,7 +53,7 @@ def convert(values: Mapping[str, Any], where: str) -> Converted:
     for read in (_vocabularies, _batches, _rates, _stopping, _testing, _first_values, _dropout, _first_states):
         read(reading)
     for theirs in list(reading.left):
-        reading.refuse(theirs, "has no counterpart here; take it out to have what holds here")
+        reading.refuse(theirs, "has no counterpart here; remove it to use the default")
     order = {name: number for number, (name, _) in enumerate(keys.values())}
     problems = sorted(reading.problems.items(), key=lambda problem: order.get(problem[0], -1))
     if problems:
@@ -333,7 +333,7 @@ def _dropout(reading: _Reading) -> None:
         reading.put(f"{where}.dropout", dropout if layers != 1 else 0.0, note="between layers")
     decoder = reading.values["model"]["decoder"]
     if decoder["embeddings"]["dropout"]:
-        reading.lines.append("model.decoder.dropout: what input feeding gives back is not set to 0 by it here")
+        reading.lines.append("model.decoder.dropout: it is not applied to the vector of input feeding here")
     if decoder["hidden_dropout"]:
         reading.lines.append("model.decoder.hidden_dropout: behind the layer over state and context, not before it")
 

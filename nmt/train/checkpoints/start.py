@@ -170,7 +170,7 @@ def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: t
     kept = read_whole(path) if keeps else None
     set_params(model, (kept.raw if kept else {}) or tensors, path)
     if kept is None:
-        how = f"; {added:,} units were added, each the mean of those it was cut into" if added else ""
+        how = f"; {added:,} subwords were added, each the mean of those for its text" if added else ""
         return f"starting from {path}, with a fresh optimizer{how}"
     try:
         optimizer.load_state_dict(kept.optimizer, kept.metadata["optimizer"])
