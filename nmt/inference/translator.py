@@ -319,7 +319,7 @@ class Translator(TranslationPipeline):
                 bare = self.src_subwords.bare(sentences[n])
                 source = clean_line(bare, False, self.config.data.src.normalize)  # names keep their case
                 text = text_without_unknown(self.tgt_subwords, h.ids, detail, source, dictionary)
-            results[n].append(Translation(text, h.score, h.log_prob, detail))
+            results[n].append(Translation(text, h.score, h.log_prob, detail, length=h.length))
         return results
 
     def _wish_warnings(self, wishes: Wishes, index: int) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from nmt.documents.passage import Markup
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
-from nmt.serve.box.text_work import joined
+from nmt.serve.box.text_work import Answer, joined
 from nmt.serve.detection import Detector
 from nmt.serve.engine import BULK, Ask, Engine
 from nmt.serve.errors import RequestError
@@ -123,9 +123,11 @@ class Service:
         found = [source for source, to in targets.items() if any(t.lower() == target.lower() for t in to)]
         return found or list(targets)
 
-    async def translate(self, model: ServedModel, texts: Sequence[str], wanted: Wanted, client: str) -> list[list[str]]:
-        """Return for each text its translation, followed by up to `alternatives` others, best first. Raises
-        RequestError."""
+    async def translate(
+        self, model: ServedModel, texts: Sequence[str], wanted: Wanted, client: str
+    ) -> list[list[Answer]]:
+        """Return for each text its translation with its confidence, followed by up to `alternatives` others, best
+        first. Raises RequestError."""
         self.check(texts, wanted.alternatives)
         count = wanted.alternatives + 1
         async with self.in_time(self.settings.limits.seconds):
@@ -156,7 +158,7 @@ class Service:
 
     async def join(
         self, cut: Cut, found: list[list[Translation]], count: int, client: str, *, distinct: bool = True
-    ) -> list[list[str]]:
+    ) -> list[list[Answer]]:
         """Return for each text its translations of each rank; see `text_work.joined`. Raises RequestError."""
         if isinstance(cut.passages, list):
             sentences = [one for passage in cut.passages for one in passage.sentences if one.needs_detail]

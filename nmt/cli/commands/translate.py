@@ -127,7 +127,8 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     With --n-best, --scores or --output-format tsv each translation is a line of four tab-separated columns: number of
     the input line (from 0), rank (from 1), score, text. The score is the natural logarithm of the probability after the
     length penalty; higher is better. With --output-format json each input line gives a JSON object with its
-    translations: text, score, log_prob, the subwords with their log-probabilities, the word alignment and warnings.
+    translations: text, score, log_prob, confidence (exp of log_prob divided by the number of subwords), the subwords
+    with their log-probabilities, the word alignment and warnings.
 
     With --format INPUT is a document, and so is the output: paragraphs are split into sentences and joined again, tags
     and placeholders follow their words, and all else is kept byte for byte (docs/serving.md).
