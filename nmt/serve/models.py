@@ -13,6 +13,7 @@ from threading import Thread
 
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
+from nmt.inference.pivot import base
 from nmt.inference.translator import Translator
 from nmt.rnn.devices import resolved_dtype
 from nmt.serve.engine import Engine
@@ -92,11 +93,6 @@ class Models:
         """Finish all accepted requests, then stop the engines."""
         for one in self.all:
             one.engine.close()
-
-
-def base(code: str) -> str:
-    """Return a language code without its region: pt for pt-BR or pt_BR."""
-    return code.replace("_", "-").split("-")[0].lower()
 
 
 @cache

@@ -6,10 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nmt.inference.pivot import base
 from nmt.serve.box.text_work import Answer
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
-from nmt.serve.models import ServedModel, base
+from nmt.serve.models import ServedModel
 from nmt.serve.protocols.libretranslate import enter, service_of
 from nmt.serve.service import Service, Wanted
 from nmt.serve.web import (

@@ -12,9 +12,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nmt.documents.passage import Markup
+from nmt.inference.pivot import base
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.shelf import Shelf
-from nmt.serve.models import base
 from nmt.serve.protocols.libretranslate import enter, service_of
 from nmt.serve.protocols.names import language_name
 from nmt.serve.service import Wanted
