@@ -30,14 +30,14 @@ class Pivot(NotPickled):
     of both multiplied, which leads to words of the source.
 
     Args:
-        first: Translates from the source language; may be a `Pivot` itself.
-        last: Translates from the target language of `first`.
+        first: Translates from the source language.
+        last: Translates from the target language of `first`. Both may be a `Pivot` themselves.
 
     Raises:
         ConfigError: `last` translates from another language, or needs words with factors.
     """
 
-    def __init__(self, first: Translator | Pivot, last: Translator) -> None:
+    def __init__(self, first: Translator | Pivot, last: Translator | Pivot) -> None:
         between, read = first.config.data.tgt.lang, last.config.data.src.lang
         if base(between) != base(read):
             raise ConfigError(

@@ -15,13 +15,14 @@ from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
 from nmt.serve.box.text_work import Answer, joined
 from nmt.serve.detection import Detector
-from nmt.serve.engine import BULK, Ask, Engine
+from nmt.serve.engine import BULK, Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.files import Files
 from nmt.serve.limits.bodies import Bodies
 from nmt.serve.limits.fair_queue import ClosedError, FullError
 from nmt.serve.limits.gate import Gate
 from nmt.serve.limits.memory import keep_for_good
+from nmt.serve.limits.sentence_cache import SentenceCache
 from nmt.serve.measures import Measures
 from nmt.serve.models import Models, ServedModel, load_models
 from nmt.serve.sessions import Sessions
@@ -71,12 +72,14 @@ class Service:
     box: Box = field(default_factory=Box)
     bodies: Bodies = field(init=False)
     measures: Measures = field(init=False)
+    cache: SentenceCache = field(init=False)
     is_ending: bool = False
 
     def __post_init__(self) -> None:
         self.bodies = Bodies(self.settings.limits)
-        self.measures = Measures(lambda: self.models.waiting)
-        self.measures.models.set(len(self.models.all))
+        self.cache = SentenceCache(self.settings.cache)
+        self.measures = Measures(lambda: self.models.waiting, lambda: self.cache.size)
+        self.measures.models.set(len(self.models.loaded))
 
     @classmethod
     def begin(cls, settings: ServerSettings) -> Service:
@@ -100,8 +103,9 @@ class Service:
         self.gate.renew(keys)
         former, self.models = self.models, fresh
         self.sessions.renew({one.generation for one in fresh.all})
-        self.measures.models.set(len(fresh.all))
-        # A request that has found an old model but not used it yet gets the new one, see `_engine`.
+        self.cache.clear()  # entries of former models would never be asked for
+        self.measures.models.set(len(fresh.loaded))
+        # A request that has found an old model but not used it yet gets the new one, see `_current`.
         await asyncio.to_thread(former.close)
         del former
         keep_for_good()
@@ -236,16 +240,31 @@ class Service:
         return [one for task in tasks for one in task.result()]
 
     async def _translate(
-        self, model: ServedModel, sentences: list[str], ask: Ask, client: str, **more: bool
+        self, model: ServedModel, sentences: list[str], ask: Ask, client: str, *, accepted: bool, is_bulk: bool
     ) -> list[list[Translation]]:
-        """Return the translations of the current model. Raises RequestError."""
+        """Return the translations of the current model: from the cache, or of its engine, which gets equal sentences
+        once. Raises RequestError."""
         try:
             while True:
-                engine = self._engine(model)
+                current = self._current(model)
+                options = current.generation, ask.n_best, ask.details, ask.glossary_digest
+                found = {one: self.cache.get(options, one) for one in dict.fromkeys(sentences)}
+                missing = [one for one, known in found.items() if known is None]
                 try:
-                    return await engine.translate(sentences, ask, client, **more)
+                    answers: list[list[Translation]] = []
+                    if missing:
+                        answers = await current.engine.translate(
+                            missing, ask, client, accepted=accepted, is_bulk=is_bulk
+                        )
+                    else:  # let other requests run: all of a document may be in the cache
+                        await asyncio.sleep(0)
+                    for one, translations in zip(missing, answers, strict=True):
+                        found[one] = translations
+                        self.cache.put(options, one, translations)
+                    self.measures.looked_up(len(sentences), len(sentences) - len(missing))
+                    return [found[one] or [] for one in sentences]
                 except ClosedError:
-                    if engine is self._engine(model):  # the models were not reloaded
+                    if current is self._current(model):  # the models were not reloaded
                         raise RequestError(503, "server: is ending; try again later", 5) from None
         except FullError:
             raise RequestError(503, "server: has more to translate than may wait; try again later", 5) from None
@@ -254,12 +273,12 @@ class Service:
         except NMTError as error:
             raise RequestError(400, str(error)) from None
 
-    def _engine(self, model: ServedModel) -> Engine:
-        """Return the engine of the current model, which differs from `model`'s if the models were reloaded since."""
+    def _current(self, model: ServedModel) -> ServedModel:
+        """Return the current model, which differs from `model` if the models were reloaded since."""
         if model in self.models.all:
-            return model.engine
+            return model
         names = {one.name for one in self.models.all if (one.source, one.target) == (model.source, model.target)}
-        return self.models.find(model.source, model.target, model.name if model.name in names else None).engine
+        return self.models.find(model.source, model.target, model.name if model.name in names else None)
 
     def check(self, texts: Sequence[str], alternatives: int = 0) -> None:
         """Raise RequestError for texts beyond the limits or with invalid Unicode."""
