@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from nmt.documents import Passage, read_passage
 from nmt.documents.passage import Markup
@@ -34,6 +35,8 @@ _SMALL, _SMALL_MARKUP = 2_000, 200
 """Characters up to which plain texts, and texts with markup, are split in the event loop instead of the box."""
 _FEW_MARKS = 40
 """Marks and placeholders up to which translations are also joined in the event loop."""
+_AT_ONCE = 16
+"""Sentences to look up in the cache, or to put into it, before other requests run: 2 ms with word alignments."""
 _SECONDS, _CHARACTERS_A_SECOND = 1.0, 25_000
 """CPU time in the box for any text, and the characters that allow one second more."""
 
@@ -220,13 +223,13 @@ class Service:
         """
         is_bulk = len(sentences) >= BULK
         if len(sentences) <= _PIECE and take is None:
-            return await self._translate(model, sentences, ask, client, accepted=False, is_bulk=is_bulk)
-        turn = asyncio.Semaphore(2)
+            return await self._translate(model, sentences, ask, client, count(), is_bulk)
+        turn, searches = asyncio.Semaphore(2), count()
 
         async def translate(at: int) -> list[list[Translation]]:
             async with turn:
                 piece = sentences[at : at + _PIECE]
-                found = await self._translate(model, piece, ask, client, accepted=at > 0, is_bulk=is_bulk)
+                found = await self._translate(model, piece, ask, client, searches, is_bulk)
                 if take is None:
                     return found
                 await take(at, found)
@@ -240,29 +243,37 @@ class Service:
         return [one for task in tasks for one in task.result()]
 
     async def _translate(
-        self, model: ServedModel, sentences: list[str], ask: Ask, client: str, *, accepted: bool, is_bulk: bool
+        self,
+        model: ServedModel,
+        sentences: list[str],
+        ask: Ask,
+        client: str,
+        searches: Iterator[int],
+        is_bulk: bool,
     ) -> list[list[Translation]]:
         """Return the translations of the current model: from the cache, or of its engine, which gets equal sentences
-        once. Raises RequestError."""
+        once. `searches` numbers those of the request: it starts with the first one. Raises RequestError."""
         try:
             while True:
                 current = self._current(model)
                 options = current.generation, ask.n_best, ask.details, ask.glossary_digest
-                found = {one: self.cache.get(options, one) for one in dict.fromkeys(sentences)}
-                missing = [one for one, known in found.items() if known is None]
+                found: dict[str, list[Translation]] = {}
+                for one in dict.fromkeys(sentences):
+                    if (known := self.cache.get(options, one)) is not None:
+                        found[one] = known
+                        await _pause(len(found))
+                missing = [one for one in dict.fromkeys(sentences) if one not in found]
                 try:
-                    answers: list[list[Translation]] = []
                     if missing:
                         answers = await current.engine.translate(
-                            missing, ask, client, accepted=accepted, is_bulk=is_bulk
+                            missing, ask, client, accepted=next(searches) > 0, is_bulk=is_bulk
                         )
-                    else:  # let other requests run: all of a document may be in the cache
-                        await asyncio.sleep(0)
-                    for one, translations in zip(missing, answers, strict=True):
-                        found[one] = translations
-                        self.cache.put(options, one, translations)
+                        for number, (one, translations) in enumerate(zip(missing, answers, strict=True), start=1):
+                            found[one] = translations
+                            self.cache.put(options, one, translations)
+                            await _pause(number)
                     self.measures.looked_up(len(sentences), len(sentences) - len(missing))
-                    return [found[one] or [] for one in sentences]
+                    return [found[one] for one in sentences]
                 except ClosedError:
                     if current is self._current(model):  # the models were not reloaded
                         raise RequestError(503, "server: is ending; try again later", 5) from None
@@ -301,3 +312,9 @@ class Service:
                 text.encode()
             except UnicodeEncodeError:
                 raise RequestError(400, "q: must be Unicode text, got half a surrogate pair; send UTF-8") from None
+
+
+async def _pause(number: int) -> None:
+    """Let other requests run after every few sentences."""
+    if number % _AT_ONCE == 0:
+        await asyncio.sleep(0)

@@ -10,7 +10,10 @@ import pytest
 
 from nmt.inference.translation import Detail, Translation
 from nmt.inference.translator import Translator
+from nmt.serve import service as service_module
 from nmt.serve.engine import Ask, Engine
+from nmt.serve.errors import RequestError
+from nmt.serve.limits.fair_queue import FullError
 from nmt.serve.limits.sentence_cache import SentenceCache
 from tests.saved_models import sentences, write_folder
 from tests.serve.servers import model_folder, running, until
@@ -154,6 +157,20 @@ def test_a_document_that_is_all_in_the_cache_lets_others_run():
 
     asyncio.run(run())
     assert len(model.engine.calls) == 8 and turns >= 4  # two pieces of 256 at a time
+
+
+def test_a_text_whose_beginning_is_known_is_no_exception_to_the_limit(monkeypatch):
+    monkeypatch.setattr(service_module, "_PIECE", 40)
+    service = service_of(served("a"))
+    (model,) = service.models.all
+    text = [f"x {n}" for n in range(130)]
+    texts(service, model, text[:40])
+    model.engine.error = FullError
+    with pytest.raises(RequestError, match="more to translate than may wait"):
+        texts(service, model, text)
+    model.engine.error, model.engine.calls = None, []
+    assert texts(service, model, text) == [f"a {one}" for one in text]
+    assert [more["accepted"] for _, more in model.engine.calls] == [False, True, True]
 
 
 def test_samples_are_the_same_again(tmp_path):
