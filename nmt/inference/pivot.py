@@ -94,7 +94,8 @@ class Pivot(NotPickled):
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
         """Return a session of the last model that completes the translation of a sentence while a person types;
         confidence is then that of the last model."""
-        return self.last.session(self.first.translate([sentence])[0], lm_weight=lm_weight)
+        ((between, *_),) = self.first.translate_nbest([sentence], n_best=1)
+        return self.last.session(between.text, lm_weight=lm_weight)
 
     def phrases_for(self, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
         """Return the translations of the glossary phrases that occur in a sentence."""

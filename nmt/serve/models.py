@@ -148,8 +148,9 @@ def load_models(settings: ServerSettings) -> Models:
         found.append(_load(path, settings, {one.name for one in found}))
         _logger.info("loaded %s in %.1f s", found[-1].name, time.monotonic() - began)
     models = Models(found, pivots=settings.pivot)
-    for one in models.all[len(found) :]:
-        _logger.info("%s to %s: through %s, by %s", one.source, one.target, one.via, one.name)
+    pairs = [f"{one.source} to {one.target} by {one.name}" for one in models.all[len(found) :]]
+    if pairs:
+        _logger.info("through a third language: %s", ", ".join(pairs))
     return models
 
 
