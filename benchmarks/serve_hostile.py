@@ -282,7 +282,7 @@ def main() -> None:
         keys.write_text("attacker\n" + "".join(f"ordinary{n}\n" for n in range(4)))
         command = [sys.executable, "-c", "from nmt.cli.entry import serve; serve()", given.model, "--port", "0"]
         command += ["--keys", str(keys), "--compute-dtype", given.compute_dtype]
-        env = os.environ | ({"PYTHONPATH": str(given.server)} if given.server else {})
+        env = os.environ | {"NMT_SERVE_CACHE": "0"} | ({"PYTHONPATH": str(given.server)} if given.server else {})
         server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
         log: list[str] = []
         port = 0

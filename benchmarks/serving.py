@@ -214,7 +214,8 @@ def answers_of(given: argparse.Namespace, kind: list[str], lines: list[str]) -> 
 def started(arguments: list[str]) -> tuple[subprocess.Popen, int]:
     """A server, and its port."""
     program = "from nmt.cli.entry import serve; serve()"
-    server = subprocess.Popen([sys.executable, "-c", program, *arguments], stderr=subprocess.PIPE, text=True)
+    env = os.environ | {"NMT_SERVE_CACHE": "0"}  # lines come again and again, and must be searched for
+    server = subprocess.Popen([sys.executable, "-c", program, *arguments], stderr=subprocess.PIPE, text=True, env=env)
     for line in server.stderr:  # type: ignore[union-attr]
         if "listening on" in line:
             subprocess.Popen(["cat"], stdin=server.stderr, stdout=subprocess.DEVNULL)

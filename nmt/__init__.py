@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nmt.inference.generator import Generator
+    from nmt.inference.pivot import Pivot
     from nmt.inference.translator import Translation, Translator
 
 __version__ = "0.1.0"
-__all__ = ["Generator", "Translation", "Translator", "__version__"]
+__all__ = ["Generator", "Pivot", "Translation", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,4 +26,6 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("nmt.inference.translator"), name)
     if name == "Generator":
         return import_module("nmt.inference.generator").Generator
+    if name == "Pivot":
+        return import_module("nmt.inference.pivot").Pivot
     raise AttributeError(f"module 'nmt' has no attribute {name!r}")

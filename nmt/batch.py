@@ -20,6 +20,7 @@ from nmt.errors import ConfigError, DataError
 from nmt.system.paths import named
 
 if TYPE_CHECKING:
+    from nmt.inference.pivot import Pivot
     from nmt.inference.translator import Translator
     from nmt.search_settings import SearchSettings
 
@@ -43,7 +44,11 @@ class Rows:
 
 
 def translate_rows(
-    translator: Translator, values: Iterable[Any], *, shortlist: bool = False, **settings: Unpack[SearchSettings]
+    translator: Translator | Pivot,
+    values: Iterable[Any],
+    *,
+    shortlist: bool = False,
+    **settings: Unpack[SearchSettings],
 ) -> Rows:
     """Translate a column. A value that is not text is an error of its row alone.
 
@@ -167,7 +172,7 @@ class BatchTranslator:
             return _loaded[key]
 
 
-def _mistake(value: Any, translator: Translator) -> str:
+def _mistake(value: Any, translator: Translator | Pivot) -> str:
     """Return what is wrong with the value of a row, nothing where it is a text that the model can read."""
     if isinstance(value, str):
         try:

@@ -33,6 +33,11 @@ class Hypothesis:
     score: float
     finished: bool
 
+    @property
+    def length(self) -> int:
+        """Return the number of tokens that `log_prob` is the sum of."""
+        return len(self.ids) + self.finished
+
 
 def best_of(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
     """Return the n best hypotheses of a sentence: finished ones first, then by score; ties keep the order in which they

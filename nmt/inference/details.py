@@ -16,20 +16,52 @@ if TYPE_CHECKING:
     from nmt.data.tokens.subwords import Subwords
     from nmt.decode import Forced
 
+_END = "</s>"
+_TRUNCATED = "truncated at maximum length"
+
 
 def detail_of(
     src_tokens: list[str], tgt_subwords: Subwords, target: Sequence[int], forced: Forced, finished: bool
 ) -> Detail:
     """Return the detail of a translation whose tokens are `target`, with EOS last if it is finished."""
-    weights = forced.attention if forced.attention is not None else np.zeros((len(target), len(src_tokens) + 1))
-    tokens = tgt_subwords.pieces(target)
+    log_probs = [float(x) for x in forced.log_probs]
+    return _detail(tgt_subwords.pieces(target), log_probs, src_tokens, forced.attention, finished)
+
+
+def _detail(
+    tokens: list[str], log_probs: list[float], src_tokens: list[str], attention: np.ndarray | None, finished: bool
+) -> Detail:
+    """Return a detail with the alignment and warnings that follow from the attention, None for a model without."""
+    weights = attention if attention is not None else np.zeros((len(tokens), len(src_tokens) + 1))
     src_words, tgt_words = words_of(src_tokens), words_of(tokens[: len(tokens) - finished])
-    attends = forced.attention is not None
+    attends = attention is not None
     warnings = [f"source word {n} never attended" for n in never_attended(weights, src_words) if attends]
     if not finished:
-        warnings.append("truncated at maximum length")
+        warnings.append(_TRUNCATED)
     pairs = hard_alignment(weights, src_words, tgt_words) if attends else []
-    return Detail(tokens, [float(x) for x in forced.log_probs], src_tokens, weights, pairs, warnings)
+    return Detail(tokens, log_probs, src_tokens, weights, pairs, warnings)
+
+
+def detail_through(first: Detail, last: Detail) -> Detail:
+    """Return the detail `last` of a translation of the text that `first` belongs to, with attention to the source of
+    `first`: each word between passes on its attention, the mean over its subwords. Where the last model reads another
+    number of words than the first one wrote, the word at the same relative place is taken."""
+    is_ended = first.tokens[-1:] == [_END]
+    written, read = words_of(first.tokens[: len(first.tokens) - is_ended]), words_of(last.src_tokens)
+    attention = None
+    if first.attention.any() and last.attention.any():
+        count, to_end = max(written, default=-1) + 1, np.zeros(len(first.src_tokens) + 1)
+        to_end[-1] = 1.0
+        by_word = np.zeros((count + 1, len(to_end)))  # the last row is the end of the text between
+        np.add.at(by_word, written, first.attention[: len(written)])
+        by_word[:count] /= np.bincount(written, minlength=count)[:, None]
+        by_word[count] = first.attention[-1] if is_ended else to_end
+        rows = [word * count // (max(read) + 1) for word in read]
+        attention = last.attention @ by_word[[*rows, count]]
+    found = _detail(last.tokens, last.log_probs, first.src_tokens, attention, last.tokens[-1:] == [_END])
+    if not is_ended and _TRUNCATED not in found.warnings:
+        found.warnings.append(_TRUNCATED)
+    return found
 
 
 def text_without_unknown(

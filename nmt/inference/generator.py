@@ -167,7 +167,7 @@ class Generator(NotPickled):
         """Return whole lines that begin with a prompt; only the prompt if the search found no continuation."""
         texts = [text.rstrip(" ") for text in self.subwords.decode([[*prompt, *h.ids] for h in hypotheses])]
         written = [
-            Translation(text, h.score, h.log_prob, warnings=number_warnings((h.score, h.log_prob)))
+            Translation(text, h.score, h.log_prob, None, number_warnings((h.score, h.log_prob)), h.length)
             for text, h in zip(texts, hypotheses, strict=True)
         ]
         return written or [Translation(self.subwords.decode([prompt])[0], 0.0, 0.0, warnings=(UNSAYABLE,))]

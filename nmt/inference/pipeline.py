@@ -164,6 +164,6 @@ class TranslationPipeline(NotPickled):
         """Return hypotheses as text."""
         texts = self.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
         return [
-            Translation(text, hypothesis.score, hypothesis.log_prob)
-            for text, hypothesis in zip(texts, hypotheses, strict=True)
+            Translation(text, one.score, one.log_prob, length=one.length)
+            for text, one in zip(texts, hypotheses, strict=True)
         ]

@@ -83,6 +83,26 @@ class Translation:
     """The details, if they were requested."""
     warnings: tuple[str, ...] = ()
     """Possible faults, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what `lacking` says."""
+    length: int = 0
+    """The number of subwords that `log_prob` is the sum of, the end of sentence included."""
+
+    @property
+    def confidence(self) -> float:
+        """Return the geometric mean of the probabilities of its subwords, 0 to 1; see `confidence_in`."""
+        return confidence_in([self])
+
+
+def confidence_in(translations: Iterable[Translation]) -> float:
+    """Return how sure the model is of the translations of a text's sentences, 0 to 1: exp of the mean log-probability
+    of all their subwords, each end of sentence included, without length penalty. A long sentence so weighs more than a
+    short one. It is 1 if there is nothing to translate, and 0 if a sentence has no translation or its log-probability
+    is not finite."""
+    total, length = 0.0, 0
+    for one in translations:
+        if UNSAYABLE in one.warnings or not math.isfinite(one.log_prob):
+            return 0.0
+        total, length = total + one.log_prob, length + one.length
+    return math.exp(min(0.0, total / max(1, length)))
 
 
 def lacking(whose: str, unknown: Sequence[str]) -> tuple[str, ...]:

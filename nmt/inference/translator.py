@@ -143,13 +143,7 @@ class Translator(TranslationPipeline):
             raise TypeError(
                 "Translator.translate: must have no n_best, got it; translate_nbest gives several translations"
             )
-        best = [translations[0] for translations in self.translate_nbest(sentences, n_best=1, **settings)]
-        notices = Notices()
-        for number, one in enumerate(best):
-            notices.add(number, one.warnings)
-        for text in notices.told():
-            _logger.warning("warning: %s", text)
-        return [one.text for one in best]
+        return best_texts(self.translate_nbest(sentences, n_best=1, **settings))
 
     def translate_nbest(
         self,
@@ -319,7 +313,7 @@ class Translator(TranslationPipeline):
                 bare = self.src_subwords.bare(sentences[n])
                 source = clean_line(bare, False, self.config.data.src.normalize)  # names keep their case
                 text = text_without_unknown(self.tgt_subwords, h.ids, detail, source, dictionary)
-            results[n].append(Translation(text, h.score, h.log_prob, detail))
+            results[n].append(Translation(text, h.score, h.log_prob, detail, length=h.length))
         return results
 
     def _wish_warnings(self, wishes: Wishes, index: int) -> tuple[str, ...]:
@@ -343,3 +337,13 @@ class Translator(TranslationPipeline):
         if wishes.forbidden:
             given["forbidden"] = [row for row in self.target_ids(wishes.forbidden) if row]
         return given
+
+
+def best_texts(found: Sequence[Sequence[Translation]]) -> list[str]:
+    """Return the text of each sentence's best translation; warnings go to the logger `nmt`, one line of each kind."""
+    notices = Notices()
+    for number, translations in enumerate(found):
+        notices.add(number, translations[0].warnings)
+    for text in notices.told():
+        _logger.warning("warning: %s", text)
+    return [translations[0].text for translations in found]

@@ -22,6 +22,7 @@ from nmt.errors import NMTError
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.memory import give_back
 from nmt.serve.log import LoopErrors, log_request
+from nmt.serve.measures import TALLY
 from nmt.serve.protocols import cat_tools, deepl, deepl_documents, deepl_v3, libretranslate, moses, own_routes, pages
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON
@@ -51,7 +52,7 @@ async def ready(request: Request) -> Response:
         return CompactJSON({"status": "ending"}, status_code=503, headers={"Retry-After": "5"})
     if service.models.waiting > service.settings.limits.waiting // 2:
         return CompactJSON({"status": "busy"}, status_code=503, headers={"Retry-After": "5"})
-    return CompactJSON({"status": "ready", "models": [one.name for one in service.models.all]})
+    return CompactJSON({"status": "ready", "models": [one.name for one in service.models.loaded]})
 
 
 async def metrics(request: Request) -> Response:
@@ -109,7 +110,8 @@ class Around:
                 message["headers"] = [*message["headers"], *_CORS, (b"x-request-id", name)]
             await send(message)
 
-        measures = self._service.measures
+        measures, tally = self._service.measures, dict[str, int]()
+        TALLY.set(tally)
         measures.in_flight.inc()
         try:
             hosts = sum(name == b"host" for name, _ in scope["headers"])
@@ -140,7 +142,7 @@ class Around:
             measures.in_flight.dec()
             measures.answered(route_of(scope), status, seconds)
             texts = scope.get("nmt.texts") if self._service.settings.log_texts else None
-            log_request(scope, name.decode(), status, seconds, texts)
+            log_request(scope, name.decode(), status, seconds, texts, tally)
 
 
 def _refusal(scope: Scope, error: Exception) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import hashlib
 import logging
 from collections import deque
 from collections.abc import Sequence
@@ -54,6 +55,11 @@ class Ask:
     def is_plain(self) -> bool:
         """Return whether the live search can answer it; details can be computed from its result."""
         return self.n_best == 1 and not self.glossary
+
+    @property
+    def glossary_digest(self) -> bytes:
+        """Return a fingerprint of the glossary, for keys that do not keep it."""
+        return hashlib.sha256(repr(self.glossary).encode()).digest() if self.glossary else b""
 
 
 class _Outbox:
@@ -125,7 +131,8 @@ class _Job:
 
 @dataclass
 class _Sentence:
-    """A sentence of a job, as a ticket for the live search and the side thread."""
+    """A sentence of a job, as a ticket for the live search and the side thread. `terms_in`: the text that contains its
+    glossary's phrases."""
 
     job: _Job
     index: int
@@ -133,6 +140,7 @@ class _Sentence:
     src_ids: list[int]
     is_cut: bool
     engine: Engine
+    terms_in: str
     expected: float | None = None
     hypotheses: list[Hypothesis] | None = None  # set if only the details are missing
 
@@ -211,10 +219,12 @@ class Engine:
         *,
         accepted: bool = False,
         is_bulk: bool = False,
+        terms_in: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of each sentence, best first, at least one each. Cancelling it removes the sentences
         from the search. `accepted`: the sentences continue a request that has already started; `is_bulk`: they belong
-        to a long text, even if there are few.
+        to a long text, even if there are few; `terms_in`: for each the text that contains the phrases of the glossary,
+        the sentences by default.
 
         Raises FullError: Too many wait. ClosedError: The engine is closed. NMTError: The model cannot do what is asked.
         """
@@ -233,7 +243,8 @@ class Engine:
             self._outbox = _Outbox(loop)
         job = _Job(ask, is_bulk or len(there) >= BULK, self._outbox, loop.create_future(), found, len(there))
         live = self._live is not None and ask.is_plain
-        tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, self) for n in there]
+        terms_in = sentences if terms_in is None else terms_in
+        tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, self, terms_in[n]) for n in there]
         if live:
             learnt = self.translator.learnt_for(self._chosen, False, [ids[n] for n in there])
             for ticket, length in zip(tickets, learnt.get("expected_lengths", ()), strict=False):
@@ -338,7 +349,7 @@ class Engine:
         texts = [one.text for one in group]
         wishes = None
         if ask.glossary:
-            wishes = Wishes(glossary=[self._phrases_for(text, ask.glossary) for text in texts])
+            wishes = Wishes(glossary=[self._phrases_for(one.terms_in, ask.glossary) for one in group])
         beam = max(self._chosen.beam_size, ask.n_best)
         return self._side_translator.translate_nbest(
             texts, n_best=ask.n_best, beam_size=beam, details=ask.details, wishes=wishes, shortlist=self._shortlist

@@ -10,11 +10,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
 from queue import SimpleQueue
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, TextIO
 
 _logger = logging.getLogger("nmt.serve")
@@ -118,8 +118,15 @@ def begin_log(*, requests: bool = True) -> None:
     _access.disabled = not requests
 
 
-def log_request(scope: Any, request_id: str, status: int, seconds: float, texts: Sequence[str] | None) -> None:
-    """Log one request."""
+def log_request(
+    scope: Any,
+    request_id: str,
+    status: int,
+    seconds: float,
+    texts: Sequence[str] | None,
+    counts: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    """Log one request; `counts` are further fields."""
     if _access.disabled:
         return
     fields: dict[str, Any] = {
@@ -128,6 +135,7 @@ def log_request(scope: Any, request_id: str, status: int, seconds: float, texts:
         "path": scope["path"][:200],
         "status": status,
         "milliseconds": round(1000 * seconds, 1),
+        **counts,
     }
     if texts is not None:
         fields["texts"] = list(texts)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
+TALLY: ContextVar[dict[str, int] | None] = ContextVar("tally", default=None)
+"""The number of sentences of the current request, and of those that were in the cache, for its line in the log."""
+
 
 class Measures:
-    """Counters of one server. `waiting` returns how many sentences wait."""
+    """Counters of one server. `waiting` returns how many sentences wait, `cached` the bytes of the cache."""
 
-    def __init__(self, waiting: Callable[[], int]) -> None:
+    def __init__(self, waiting: Callable[[], int], cached: Callable[[], int]) -> None:
         # Labelled counters are looked up once and kept, since the library checks the labels at every lookup.
         self._answers: dict[tuple[str, int], tuple[Any, Any]] = {}
         self._translations: dict[str, tuple[Any, Any]] = {}
@@ -25,6 +29,9 @@ class Measures:
         self.in_flight = Gauge("nmt_requests_in_flight", "Requests that are being answered.", registry=of)
         self._sentences = Counter("nmt_sentences", "Sentences translated.", ["model"], registry=of)
         self._characters = Counter("nmt_characters", "Characters of source text translated.", ["model"], registry=of)
+        self._hits = Counter("nmt_cache_hits", "Sentences answered without a search.", registry=of)
+        self._misses = Counter("nmt_cache_misses", "Sentences searched for.", registry=of)
+        Gauge("nmt_cache_bytes", "Bytes of the cache of translations.", registry=of).set_function(cached)
         self.models = Gauge("nmt_models", "Models loaded.", registry=of)
         Gauge("nmt_sentences_waiting", "Sentences that wait for a place in a search.", registry=of).set_function(
             waiting
@@ -47,6 +54,14 @@ class Measures:
             self._translations[model] = found
         found[0].inc(sentences)
         found[1].inc(characters)
+
+    def looked_up(self, sentences: int, hits: int) -> None:
+        """Count sentences of the current request, and those of them that needed no search."""
+        self._hits.inc(hits)
+        self._misses.inc(sentences - hits)
+        if (tally := TALLY.get()) is not None:
+            tally["sentences"] = tally.get("sentences", 0) + sentences
+            tally["cached"] = tally.get("cached", 0) + hits
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from threading import Thread
 
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
+from nmt.inference.pivot import base
 from nmt.inference.translator import Translator
 from nmt.rnn.devices import resolved_dtype
 from nmt.serve.engine import Engine
 from nmt.serve.errors import RequestError
+from nmt.serve.pivots import PivotEngine
 from nmt.serve.settings import ServerSettings
 from nmt.storage.model_folder import check_folder
 from nmt.system.paths import is_file
@@ -26,18 +28,19 @@ _logger = logging.getLogger("nmt.serve")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A loaded model. `scores`: validation scores saved by training; `generation`: a number unique to this load, even
-    among models of the same name."""
+    """A loaded model, or two in a row, `via` a third language. `scores`: validation scores saved by training;
+    `generation`: a number unique to this load, even among models of the same name."""
 
     name: str
     source: str
     target: str
-    engine: Engine
+    engine: Engine | PivotEngine
     splitter: Splitter | None
     scores: dict[str, float]
     updates: int
     parameters: int
     compute_dtype: str
+    via: str | None = None
     generation: int = field(default_factory=count().__next__)
 
     @property
@@ -52,14 +55,17 @@ class ServedModel:
             "updates": self.updates,
             "parameters": self.parameters,
             "compute_dtype": self.compute_dtype,
+            "via": self.via,
         }
 
 
 class Models:
-    """A set of models; the first model of a language pair is its default."""
+    """A set of models; the first model of a language pair is its default. With `pivots`, `all` also has pairs of models
+    for the language pairs that no model translates."""
 
-    def __init__(self, models: Sequence[ServedModel]) -> None:
-        self.all = tuple(models)
+    def __init__(self, models: Sequence[ServedModel], *, pivots: bool = True) -> None:
+        self.loaded = tuple(models)
+        self.all = (*self.loaded, *(_pivots(self.loaded) if pivots else ()))
 
     @cached_property
     def targets(self) -> dict[str, list[str]]:
@@ -74,7 +80,7 @@ class Models:
     @property
     def waiting(self) -> int:
         """Return how many sentences wait."""
-        return sum(one.engine.waiting for one in self.all)
+        return sum(one.engine.waiting for one in self.loaded)
 
     def find(self, source: str, target: str, name: str | None = None) -> ServedModel:
         """Return the model of a language pair, the one named `name` if given. Codes may have regions: de-AT. Raises
@@ -90,13 +96,31 @@ class Models:
 
     def close(self) -> None:
         """Finish all accepted requests, then stop the engines."""
-        for one in self.all:
+        for one in self.loaded:
             one.engine.close()
 
 
-def base(code: str) -> str:
-    """Return a language code without its region: pt for pt-BR or pt_BR."""
-    return code.replace("_", "-").split("-")[0].lower()
+def _pivots(models: Sequence[ServedModel]) -> Iterator[ServedModel]:
+    """Yield two models in a row for each language pair that no model translates: the first ones in the given order
+    that lead from one language to the other."""
+    taken = {(base(one.source), base(one.target)) for one in models}
+    for first, last in product(models, repeat=2):
+        pair = base(first.source), base(last.target)
+        if base(first.target) != base(last.source) or pair[0] == pair[1] or pair in taken:
+            continue
+        taken.add(pair)
+        yield ServedModel(
+            name=f"{first.name}+{last.name}",
+            source=first.source,
+            target=last.target,
+            engine=PivotEngine(first.engine, last.engine),
+            splitter=first.splitter,
+            scores={},
+            updates=0,
+            parameters=first.parameters + last.parameters,
+            compute_dtype=last.compute_dtype,
+            via=last.source,
+        )
 
 
 @cache
@@ -123,7 +147,11 @@ def load_models(settings: ServerSettings) -> Models:
         began = time.monotonic()
         found.append(_load(path, settings, {one.name for one in found}))
         _logger.info("loaded %s in %.1f s", found[-1].name, time.monotonic() - began)
-    return Models(found)
+    models = Models(found, pivots=settings.pivot)
+    pairs = [f"{one.source} to {one.target} by {one.name}" for one in models.all[len(found) :]]
+    if pairs:
+        _logger.info("through a third language: %s", ", ".join(pairs))
+    return models
 
 
 def _warm_up(translator: Translator) -> None:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from nmt.documents import Passage, read_passage
 from nmt.documents.passage import Markup
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
-from nmt.serve.box.text_work import joined
+from nmt.serve.box.text_work import Answer, joined
 from nmt.serve.detection import Detector
-from nmt.serve.engine import BULK, Ask, Engine
+from nmt.serve.engine import BULK, Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.files import Files
 from nmt.serve.limits.bodies import Bodies
 from nmt.serve.limits.fair_queue import ClosedError, FullError
 from nmt.serve.limits.gate import Gate
 from nmt.serve.limits.memory import keep_for_good
+from nmt.serve.limits.sentence_cache import SentenceCache
 from nmt.serve.measures import Measures
 from nmt.serve.models import Models, ServedModel, load_models
 from nmt.serve.sessions import Sessions
@@ -33,6 +35,8 @@ _SMALL, _SMALL_MARKUP = 2_000, 200
 """Characters up to which plain texts, and texts with markup, are split in the event loop instead of the box."""
 _FEW_MARKS = 40
 """Marks and placeholders up to which translations are also joined in the event loop."""
+_AT_ONCE = 16
+"""Sentences to look up in the cache, or to put into it, before other requests run: 2 ms with word alignments."""
 _SECONDS, _CHARACTERS_A_SECOND = 1.0, 25_000
 """CPU time in the box for any text, and the characters that allow one second more."""
 
@@ -71,12 +75,14 @@ class Service:
     box: Box = field(default_factory=Box)
     bodies: Bodies = field(init=False)
     measures: Measures = field(init=False)
+    cache: SentenceCache = field(init=False)
     is_ending: bool = False
 
     def __post_init__(self) -> None:
         self.bodies = Bodies(self.settings.limits)
-        self.measures = Measures(lambda: self.models.waiting)
-        self.measures.models.set(len(self.models.all))
+        self.cache = SentenceCache(self.settings.cache)
+        self.measures = Measures(lambda: self.models.waiting, lambda: self.cache.size)
+        self.measures.models.set(len(self.models.loaded))
 
     @classmethod
     def begin(cls, settings: ServerSettings) -> Service:
@@ -100,8 +106,9 @@ class Service:
         self.gate.renew(keys)
         former, self.models = self.models, fresh
         self.sessions.renew({one.generation for one in fresh.all})
-        self.measures.models.set(len(fresh.all))
-        # A request that has found an old model but not used it yet gets the new one, see `_engine`.
+        self.cache.clear()  # entries of former models would never be asked for
+        self.measures.models.set(len(fresh.loaded))
+        # A request that has found an old model but not used it yet gets the new one, see `_current`.
         await asyncio.to_thread(former.close)
         del former
         keep_for_good()
@@ -123,9 +130,11 @@ class Service:
         found = [source for source, to in targets.items() if any(t.lower() == target.lower() for t in to)]
         return found or list(targets)
 
-    async def translate(self, model: ServedModel, texts: Sequence[str], wanted: Wanted, client: str) -> list[list[str]]:
-        """Return for each text its translation, followed by up to `alternatives` others, best first. Raises
-        RequestError."""
+    async def translate(
+        self, model: ServedModel, texts: Sequence[str], wanted: Wanted, client: str
+    ) -> list[list[Answer]]:
+        """Return for each text its translation with its confidence, followed by up to `alternatives` others, best
+        first. Raises RequestError."""
         self.check(texts, wanted.alternatives)
         count = wanted.alternatives + 1
         async with self.in_time(self.settings.limits.seconds):
@@ -156,7 +165,7 @@ class Service:
 
     async def join(
         self, cut: Cut, found: list[list[Translation]], count: int, client: str, *, distinct: bool = True
-    ) -> list[list[str]]:
+    ) -> list[list[Answer]]:
         """Return for each text its translations of each rank; see `text_work.joined`. Raises RequestError."""
         if isinstance(cut.passages, list):
             sentences = [one for passage in cut.passages for one in passage.sentences if one.needs_detail]
@@ -214,13 +223,13 @@ class Service:
         """
         is_bulk = len(sentences) >= BULK
         if len(sentences) <= _PIECE and take is None:
-            return await self._translate(model, sentences, ask, client, accepted=False, is_bulk=is_bulk)
-        turn = asyncio.Semaphore(2)
+            return await self._translate(model, sentences, ask, client, count(), is_bulk)
+        turn, searches = asyncio.Semaphore(2), count()
 
         async def translate(at: int) -> list[list[Translation]]:
             async with turn:
                 piece = sentences[at : at + _PIECE]
-                found = await self._translate(model, piece, ask, client, accepted=at > 0, is_bulk=is_bulk)
+                found = await self._translate(model, piece, ask, client, searches, is_bulk)
                 if take is None:
                     return found
                 await take(at, found)
@@ -234,16 +243,39 @@ class Service:
         return [one for task in tasks for one in task.result()]
 
     async def _translate(
-        self, model: ServedModel, sentences: list[str], ask: Ask, client: str, **more: bool
+        self,
+        model: ServedModel,
+        sentences: list[str],
+        ask: Ask,
+        client: str,
+        searches: Iterator[int],
+        is_bulk: bool,
     ) -> list[list[Translation]]:
-        """Return the translations of the current model. Raises RequestError."""
+        """Return the translations of the current model: from the cache, or of its engine, which gets equal sentences
+        once. `searches` numbers those of the request: it starts with the first one. Raises RequestError."""
         try:
             while True:
-                engine = self._engine(model)
+                current = self._current(model)
+                options = current.generation, ask.n_best, ask.details, ask.glossary_digest
+                found: dict[str, list[Translation]] = {}
+                for one in dict.fromkeys(sentences):
+                    if (known := self.cache.get(options, one)) is not None:
+                        found[one] = known
+                        await _pause(len(found))
+                missing = [one for one in dict.fromkeys(sentences) if one not in found]
                 try:
-                    return await engine.translate(sentences, ask, client, **more)
+                    if missing:
+                        answers = await current.engine.translate(
+                            missing, ask, client, accepted=next(searches) > 0, is_bulk=is_bulk
+                        )
+                        for number, (one, translations) in enumerate(zip(missing, answers, strict=True), start=1):
+                            found[one] = translations
+                            self.cache.put(options, one, translations)
+                            await _pause(number)
+                    self.measures.looked_up(len(sentences), len(sentences) - len(missing))
+                    return [found[one] for one in sentences]
                 except ClosedError:
-                    if engine is self._engine(model):  # the models were not reloaded
+                    if current is self._current(model):  # the models were not reloaded
                         raise RequestError(503, "server: is ending; try again later", 5) from None
         except FullError:
             raise RequestError(503, "server: has more to translate than may wait; try again later", 5) from None
@@ -252,12 +284,12 @@ class Service:
         except NMTError as error:
             raise RequestError(400, str(error)) from None
 
-    def _engine(self, model: ServedModel) -> Engine:
-        """Return the engine of the current model, which differs from `model`'s if the models were reloaded since."""
+    def _current(self, model: ServedModel) -> ServedModel:
+        """Return the current model, which differs from `model` if the models were reloaded since."""
         if model in self.models.all:
-            return model.engine
+            return model
         names = {one.name for one in self.models.all if (one.source, one.target) == (model.source, model.target)}
-        return self.models.find(model.source, model.target, model.name if model.name in names else None).engine
+        return self.models.find(model.source, model.target, model.name if model.name in names else None)
 
     def check(self, texts: Sequence[str], alternatives: int = 0) -> None:
         """Raise RequestError for texts beyond the limits or with invalid Unicode."""
@@ -280,3 +312,9 @@ class Service:
                 text.encode()
             except UnicodeEncodeError:
                 raise RequestError(400, "q: must be Unicode text, got half a surrogate pair; send UTF-8") from None
+
+
+async def _pause(number: int) -> None:
+    """Let other requests run after every few sentences."""
+    if number % _AT_ONCE == 0:
+        await asyncio.sleep(0)

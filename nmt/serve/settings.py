@@ -30,7 +30,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """`models`: folders or bundles; `keys`: a file of keys, None for a server without keys."""
+    """`models`: folders or bundles; `pivot`: whether two models in a row may translate; `cache`: bytes for translations
+    of former sentences; `keys`: a file of keys, None for a server without keys."""
 
     models: tuple[Path, ...]
     host: str = "127.0.0.1"
@@ -42,6 +43,8 @@ class ServerSettings:
     cells: tuple[str, ...] = ()
     split: bool = True
     log_texts: bool = False
+    pivot: bool = True
+    cache: int = 64 * 2**20
     limits: Limits = field(default_factory=Limits)
     keys: str | None = None
 

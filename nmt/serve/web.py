@@ -256,6 +256,17 @@ def count_field(fields: Mapping[str, Any], name: str, default: int = 0) -> int:
     raise RequestError(400, f"{name}: must be a whole number of at least 0, got {str(value)[:40]!r}")
 
 
+def flag_field(fields: Mapping[str, Any], name: str) -> bool:
+    """Return a field that is true or false, also written as a text or as 1 or 0; false if it is missing. Raises
+    RequestError."""
+    value = fields.get(name)
+    if value is None or str(value).lower() in ("false", "0", ""):
+        return False
+    if str(value).lower() in ("true", "1"):
+        return True
+    raise RequestError(400, f"{name}: must be true or false, got {str(value)[:40]!r}")
+
+
 def glossary_field(fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return the phrase pairs of the field `glossary`, given as a list of pairs or as lines of `phrase = translation`;
     none if it is missing. Raises RequestError."""

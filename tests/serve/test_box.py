@@ -259,6 +259,10 @@ def test_ranks_are_those_of_the_translations():
     from nmt.inference.translation import Translation
 
     passages = [read_passage("one\ntwo"), read_passage("  ")]
-    found = [[Translation(t, 0.0, 0.0) for t in ts] for ts in (["a", "b"], ["c"])]
-    assert text_work.joined(passages, found, 3, True) == [["a\nc", "b\nc"], ["  "]]
-    assert text_work.joined(passages, found, 3, False) == [["a\nc", "b\nc", "b\nc"], ["  "] * 3]
+    found = [
+        [Translation("a", 0.0, -1.0, length=2), Translation("b", 0.0, -5.0, length=2)],
+        [Translation("c", 0.0, -1.0, length=2)],
+    ]
+    first, second, blank = ("a\nc", 0.6065), ("b\nc", 0.2231), ("  ", 1.0)  # exp(-2 / 4), exp(-6 / 4)
+    assert text_work.joined(passages, found, 3, True) == [[first, second], [blank]]
+    assert text_work.joined(passages, found, 3, False) == [[first, second, second], [blank] * 3]

@@ -17,7 +17,7 @@ from tests.serve.servers import model_folder, running, until
 def strict(folder, tmp_path_factory):
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text("# of the test\nslow\t2\nfree\t0\n")
-    given = ("--keys", keys, "--max-body", 20_000, "--max-file", 40_000, "--max-waiting", 50)
+    given = ("--keys", keys, "--max-body", 20_000, "--max-file", 40_000, "--max-waiting", 50, "--cache", 0)
     with running(folder, *given, "--log-texts") as one:
         yield one
 
@@ -95,7 +95,9 @@ def test_too_many_waiting_are_told_to_come_back(strict, lines):
 
 
 def test_who_goes_leaves_the_search(strict, lines):
-    body = json.dumps({"q": [" ".join(lines)] * 45, "source": "en", "target": "de", "api_key": "free"}).encode()
+    long = [f"{n} {' '.join(lines[n : n + 8])}" for n in range(45)]
+    body = json.dumps({"q": long, "source": "en", "target": "de", "api_key": "free"}).encode()
+    assert len(body) < 20_000
     with socket.create_connection(("127.0.0.1", strict.port)) as plug:
         plug.sendall(head(len(body)) + body)
         time.sleep(0.02)
@@ -117,7 +119,7 @@ def test_the_log_is_json_and_has_texts_only_when_asked(strict, server, lines):
 
 def test_models_are_loaded_anew_and_nothing_is_lost(tmp_path, lines):
     folder = model_folder(tmp_path / "model")
-    with running(folder) as server:
+    with running(folder, "--cache", 0) as server:
         stop, wrong = threading.Event(), []
 
         def ask():
@@ -144,7 +146,7 @@ def test_models_are_loaded_anew_and_nothing_is_lost(tmp_path, lines):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_was_accepted_is_answered_before_the_end(folder, lines, number):
-    with running(folder) as server:
+    with running(folder, "--cache", 0) as server:
         found = []
 
         def ask(n):
@@ -251,7 +253,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(folder, monkeypatch):
 def test_under_load_every_request_that_was_accepted_is_answered(folder, lines):
     """Many clients over open connections, each asking on and on, a long text beside them: after SIGTERM each has got
     whole answers alone, as many together as the server says."""
-    with running(folder, "--no-split") as server:
+    with running(folder, "--no-split", "--cache", 0) as server:
         answered, broken = [], []
         body = [json.dumps({"q": lines[n], "source": "en", "target": "de"}).encode() for n in range(len(lines))]
         long = json.dumps({"q": lines * 5, "source": "en", "target": "de"}).encode()

@@ -38,6 +38,10 @@ class Hypothesis:
     score: float
     finished: bool = True
 
+    @property
+    def length(self) -> int:
+        return len(self.ids) + self.finished
+
 
 class TranslationModel:
     """P(target word) = softmax of the mean of the source words' rows of a table, plus a bias."""

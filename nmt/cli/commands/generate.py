@@ -116,7 +116,10 @@ def _written(form: str, number: int, prompt: str, lines: list[Translation]) -> I
     elif form == "tsv":
         yield from output_of(form, number, prompt, lines)
     else:
-        written = [{"text": line.text, "log_prob": finite(line.log_prob)} for line in lines]
+        written = [
+            {"text": line.text, "log_prob": finite(line.log_prob), "confidence": round(line.confidence, 6)}
+            for line in lines
+        ]
         yield json.dumps({"number": number, "prompt": prompt, "lines": written}, ensure_ascii=False)
 
 

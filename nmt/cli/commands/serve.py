@@ -35,6 +35,18 @@ from nmt.cli.options.path_types import InputPath
     "--split/--no-split", default=True, help="Split paragraphs into sentences, or treat each line as one sentence."
 )
 @click.option(
+    "--pivot/--no-pivot",
+    default=True,
+    help="Translate through a third language, by two models, where no model has the pair.",
+)
+@click.option(
+    "--cache",
+    metavar="BYTES",
+    type=click.IntRange(0),
+    default=64 * 2**20,
+    help="Memory for translations of sentences that came before; 0 turns it off.",
+)
+@click.option(
     "--keys",
     type=InputPath(),
     metavar="FILE",
@@ -124,6 +136,8 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
             cells=tuple(options["cells"]),
             split=options["split"],
             log_texts=options["log_texts"],
+            pivot=options["pivot"],
+            cache=options["cache"],
             limits=limits,
             keys=options["keys"],
         )

@@ -12,6 +12,7 @@ import click
 from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.corpora import Shard, is_corpus
 from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line
+from nmt.cli.lines.models import load_translator
 from nmt.cli.lines.phrases import phrase_pairs, phrases
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import Continued
     from nmt.cli.lines.streams import LineWriter, Record
+    from nmt.inference.pivot import Pivot
     from nmt.inference.translator import Translation, Translator, Wishes
     from nmt.system.lines import Lines
     from nmt.system.notices import Notices
@@ -106,6 +108,13 @@ _CHUNK_BATCHES = 32
 @reads("--glossary", text="Preferred translations: one phrase, a tab and its translation per line.")
 @reads("--forbid", text="Words or phrases that no translation may contain, one per line.")
 @search_options()
+@reads(
+    "--then",
+    metavar="MODEL_DIR",
+    multiple=True,
+    text="Translate the translations with this model: from German through English (pivot) into French, for example; "
+    "may be repeated.",
+)
 @reads("--ensemble", metavar="DIR", multiple=True, text="Add this model to the ensemble; may be repeated.")
 @click.option(
     "--ensemble-average",
@@ -127,7 +136,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     With --n-best, --scores or --output-format tsv each translation is a line of four tab-separated columns: number of
     the input line (from 0), rank (from 1), score, text. The score is the natural logarithm of the probability after the
     length penalty; higher is better. With --output-format json each input line gives a JSON object with its
-    translations: text, score, log_prob, the subwords with their log-probabilities, the word alignment and warnings.
+    translations: text, score, log_prob, confidence, the subwords with their log-probabilities, alignment and warnings.
 
     With --format INPUT is a document, and so is the output: paragraphs are split into sentences and joined again, tags
     and placeholders follow their words, and all else is kept byte for byte (docs/serving.md).
@@ -137,12 +146,13 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     with a row) and, with --scores, translation_score. A file appears only when it is complete; files that exist are not
     translated again. With --shard I/N this command does one part of N (docs/many-machines.md).
 
-    docs/decoding.md explains the search options and where they come from.
+    docs/decoding.md explains the search options and where they come from, and what --then makes of scores.
 
     \b
     Examples:
         nmt-translate runs/de-en test.de -o test.en
         echo 'Guten Morgen!' | nmt-translate runs/de-en --n-best 3
+        echo 'Guten Morgen!' | nmt-translate runs/de-en --then runs/en-fr
         nmt-translate runs/de-en corpus/ -o translated/ --shard 3/8 --threads 1
     """
     if is_corpus(inputs or ("-",), options["input_format"], options["shard"]):
@@ -166,7 +176,7 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
             job.writer = stack.enter_context(output_lines(options["output"]))
         if options["alignments"]:
             job.alignments = stack.enter_context(output_lines(options["alignments"]))
-        translator = _load(model_dir, options)
+        translator = load_translator(model_dir, options)
         _settle(job, translator)
         if options["resume"]:
             run = identity(job, translator, options)
@@ -188,7 +198,7 @@ def _translate_document(job: _Job, model_dir: str, source: str, options: dict[st
     """Translate a document, for --format."""
     from nmt.cli.lines.documents import translate_document
 
-    translator = _load(model_dir, options)
+    translator = load_translator(model_dir, options)
     _settle(job, translator)
     translate_document(translator, source, options, job.search, (job.glossary, job.forbidden))
 
@@ -215,7 +225,7 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
         raise click.UsageError("Tables and shards need files, not standard input.")
     scores = options.pop("scores")
     job = _job({**options, "scores": False})
-    translator = _load(model_dir, options)
+    translator = load_translator(model_dir, options)
     _settle(job, translator)
     new = options["output_column"]
     columns = Columns(options["column"], new, f"{new}_error", f"{new}_score" if scores else None)
@@ -269,7 +279,7 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
     parallel = ("prefix", "constraints", "glossary", "forbid", "dictionary")
     inputs: dict[str, str | list[Path]] = {"INPUT": source}
     inputs |= {f"--{name}": options[name] for name in parallel if options[name] is not None}
-    models = [model_dir, *filter(None, [options["lm"]]), *options["ensemble"]]
+    models = [model_dir, *filter(None, [options["lm"]]), *options["ensemble"], *options["then"]]
     inputs["a file of the model"] = [path for place in models for path in model_files(Path(place))]
     outputs = {"-o": options["output"], "--alignments": options["alignments"]}
     check_apart({name: path for name, path in outputs.items() if path is not None}, inputs)
@@ -289,6 +299,8 @@ def _job(options: dict[str, Any]) -> _Job:
         )
     if options["resume"] and (options["output"] == "-" or options["alignments"]):
         raise click.UsageError("--resume needs -o FILE, and no --alignments (--output-format json contains them).")
+    if options["then"] and (wrong := [f"--{name}" for name in ("ensemble", "dictionary") if options[name]]):
+        raise click.UsageError(f"{wrong[0]} is for one model; leave it out with --then.")
     plots = options["plot_attention"]
     search = {name: options[name] for name in usable(Place.CALL)}
     if options["dictionary"] is not None and not options["replace_unk"]:
@@ -311,32 +323,19 @@ def _job(options: dict[str, Any]) -> _Job:
     )
 
 
-def _load(model_dir: str, options: dict[str, Any]) -> Translator:
-    """Load the translator, and the other models of its ensemble."""
-    from nmt.inference.translator import Translator
-
-    kinds = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
-    translator = Translator.load(model_dir, lm=options["lm"], **kinds)
-    if options["ensemble"]:
-        kinds["threads"] = translator.num_threads
-        others = [Translator.load(other, lm=False, **kinds) for other in options["ensemble"]]
-        translator = translator.together_with(others, options["ensemble_average"])
-    return translator
-
-
-def _settle(job: _Job, translator: Translator) -> None:
+def _settle(job: _Job, translator: Translator | Pivot) -> None:
     """Fill in settings from the config, and warn about options that then have no effect."""
     decoding, search = translator.config.decoding, job.search
     tell_unused(search, decoding)
     if search["n_best"] is None:  # text output has one line per input line, whatever the config says
         search["n_best"] = 1 if job.form == "text" else decoding.n_best
-    search["beam_size"] = search["beam_size"] or decoding.beam_size
-    if not (decoding.sampling if search["sampling"] is None else search["sampling"]):
-        search["beam_size"] = max(search["beam_size"], search["n_best"])
+    is_beam = not (decoding.sampling if search["sampling"] is None else search["sampling"])
+    if is_beam and search["n_best"] > (search["beam_size"] or decoding.beam_size):
+        search["beam_size"] = search["n_best"]
     search["batch_size"] = search["batch_size"] or decoding.batch_size
 
 
-def _run(job: _Job, source: str, records: Lines[Record], translator: Translator, meter: Meter) -> None:
+def _run(job: _Job, source: str, records: Lines[Record], translator: Translator | Pivot, meter: Meter) -> None:
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
     from nmt.system.lines import chunks, source_name
@@ -357,7 +356,7 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator,
             job.writer.flush()
 
 
-def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | None:
+def _wishes(job: _Job, translator: Translator | Pivot, chunk: list[Record]) -> Wishes | None:
     """Return the constraints that files parallel to the input set for a chunk."""
     from nmt.inference.translator import Wishes
 

@@ -15,6 +15,7 @@ from nmt.system.files import explain, replacing
 from nmt.system.lines import STDIN, source_name
 
 if TYPE_CHECKING:
+    from nmt.inference.pivot import Pivot
     from nmt.inference.translator import Translation, Translator
 
 _MOST_BYTES = 2**28
@@ -33,7 +34,7 @@ def check_document_options(source: str, options: dict[str, Any]) -> None:
 
 
 def translate_document(
-    translator: Translator,
+    translator: Translator | Pivot,
     source: str,
     options: dict[str, Any],
     search: dict[str, Any],
@@ -70,7 +71,7 @@ def translate_document(
 
 
 def _translated(
-    translator: Translator,
+    translator: Translator | Pivot,
     texts: list[str],
     search: dict[str, Any],
     options: dict[str, Any],

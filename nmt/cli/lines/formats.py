@@ -51,6 +51,7 @@ def _record(translation: Translation) -> dict[str, Any]:
         "text": translation.text,
         "score": finite(translation.score),
         "log_prob": finite(translation.log_prob),
+        "confidence": round(translation.confidence, 6),
     }
     detail = translation.detail  # None for a blank line
     record["tokens"] = detail.tokens if detail else []

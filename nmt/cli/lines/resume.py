@@ -23,6 +23,7 @@ from nmt.system.lines import Lines
 from nmt.system.paths import named
 
 if TYPE_CHECKING:
+    from nmt.inference.pivot import Pivot
     from nmt.inference.translator import Translator
 
 RECORD_SUFFIX = ".resume.json"
@@ -105,13 +106,16 @@ class Continued:
         )
 
 
-def identity(job: Any, translator: Translator, options: dict[str, Any]) -> dict[str, Any]:
+def identity(job: Any, translator: Translator | Pivot, options: dict[str, Any]) -> dict[str, Any]:
     """Return everything besides the input that answers depend on, for the record of --resume: not threads, batch size
     and device."""
+    from nmt.inference.pivot import Pivot
     from nmt.inference.translation import chosen_settings
     from nmt.rnn.devices import resolved_dtype
     from nmt.search_settings import SearchSettings
 
+    if isinstance(translator, Pivot):
+        return identity(job, translator.last, options) | {"first model": identity(job, translator.first, options)}
     config, prior = translator.config, translator.prior
     model, *others = (one.digest for one in translator.loaded)
     settings = {name: value for name, value in job.search.items() if name in SearchSettings.__annotations__}

@@ -28,6 +28,7 @@ _HINTS = {
     "--num-threads": "--threads",
     "--workers": "--threads",
     "--models": "--ensemble",
+    "--pivot": "--then",
     "--output-file": "--output",
     "--out": "--output",
     "-b": "--beam-size",

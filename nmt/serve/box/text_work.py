@@ -19,7 +19,7 @@ from nmt.documents.document import Document, read_document
 from nmt.documents.limits import Limits
 from nmt.documents.passage import Markup, Sentence
 from nmt.errors import DataError
-from nmt.inference.translation import Detail, Translation
+from nmt.inference.translation import Detail, Translation, confidence_in
 
 MOST_SENTENCES = 250_000
 """Maximum sentences of a file, each of which costs the server memory."""
@@ -32,6 +32,8 @@ _MOST_WORDS = 60
 
 Found = Sequence[Sequence[Translation]]
 """The translations of each sentence, the best first."""
+Answer = tuple[str, float]
+"""A translated text and its confidence."""
 
 _splitter = cache(sentence_splitter)
 
@@ -51,23 +53,26 @@ def cut(texts: Sequence[str], markup: Markup, language: str | None, ignored: fro
 
 
 def join(passages: bytes, found: Found, count: int, distinct: bool) -> Iterator[Any]:
-    """Yield for each text its translations of ranks 0 to `count`; with `distinct`, without duplicates."""
+    """Yield for each text its translations of ranks 0 to `count` with their confidence; with `distinct`, without
+    duplicates."""
     yield from joined(pickle.loads(passages), found, count, distinct)
 
 
-def joined(passages: Sequence[Passage], found: Found, count: int, distinct: bool) -> list[list[str]]:
-    """Return each text's translations by rank. A sentence with fewer translations than others repeats its best one, or
-    its last one if not `distinct`."""
+def joined(passages: Sequence[Passage], found: Found, count: int, distinct: bool) -> list[list[Answer]]:
+    """Return each text's translations by rank, with their confidence. A sentence with fewer translations than others
+    repeats its best one, or its last one if not `distinct`."""
     results, at = [], 0
     for passage in passages:
         own = found[at : at + len(passage.sentences)]
         at += len(own)
         most = min(count, max(map(len, own), default=1)) if distinct else count
-        ranks = []
+        ranks: list[Answer] = []
         for rank in range(most):
             chosen = [ts[rank] if rank < len(ts) else ts[0 if distinct else -1] for ts in own]
-            ranks.append(passage.joined(chosen))
-        results.append(list(dict.fromkeys(ranks)) if distinct else ranks)
+            text = passage.joined(chosen)
+            if not distinct or all(text != other for other, _ in ranks):
+                ranks.append((text, round(confidence_in(chosen), 4)))
+        results.append(ranks)
     return results
 
 
@@ -143,8 +148,10 @@ def _shown(part: Sentence, translations: Sequence[Translation]) -> dict[str, Any
     whole = [part.translated(one) for one in translations]
     bare = [one[len(part.before) : len(one) - len(part.after)] for one in whole]
     result: dict[str, Any] = {"source": part.text, "before": part.before, "after": part.after, "translation": bare[0]}
+    sure = [round(one.confidence, 4) for one in translations]
+    result["confidence"] = sure[0]
     result["alternatives"] = [
-        {"translation": text} | _words(part.text, text, one.detail)
+        {"translation": text, "confidence": sure[n]} | _words(part.text, text, one.detail)
         for n, (text, one) in enumerate(zip(bare, translations, strict=True))
         if n and text.strip() and text not in bare[:n]
     ]

@@ -6,15 +6,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nmt.inference.pivot import base
+from nmt.serve.box.text_work import Answer
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
-from nmt.serve.models import ServedModel, base
+from nmt.serve.models import ServedModel
 from nmt.serve.protocols.libretranslate import enter, service_of
 from nmt.serve.service import Service, Wanted
 from nmt.serve.web import (
     CompactJSON,
     arrive,
     count_field,
+    flag_field,
     name_field,
     parse_json,
     read_body,
@@ -33,11 +36,12 @@ async def opus_cat(request: Request) -> Response:
     service.check([text])
     source, target = text_field(fields, "srcLangCode"), text_field(fields, "trgLangCode")
     names = {one.name for one in service.models.all}
-    tag = name_field(fields, "modelTag")
+    tag, wants_confidence = name_field(fields, "modelTag"), flag_field(fields, "confidence")
     model, _ = await service.pair(source, target, [text], tag if tag in names else None)
     found = await while_connected(request, service.translate(model, [text], Wanted(), client))
     request.scope["nmt.texts"] = [text]
-    return CompactJSON({"translation": found[0][0]})
+    translation, confidence = found[0][0]
+    return CompactJSON({"translation": translation} | ({"confidence": confidence} if wants_confidence else {}))
 
 
 async def opus_cat_pairs(request: Request) -> Response:
@@ -76,6 +80,7 @@ async def open_nmt(request: Request) -> Response:
     texts = [text_field(one, "src") for one in given]
     numbers = {count_field(one, "id") for one in given}
     counts = {max(1, count_field(one, "n_best", 1)) for one in given}
+    wants_confidence = [flag_field(one, "confidence") for one in given]
     models = service.models.all
     if len(numbers) > 1 or len(counts) > 1:
         raise RequestError(400, "id, n_best: must be the same for a whole request, got several; send separate requests")
@@ -87,8 +92,9 @@ async def open_nmt(request: Request) -> Response:
     return CompactJSON(
         [
             [
-                {"src": text, "tgt": own[rank][0], "n_best": count, "pred_score": own[rank][1]}
-                for text, own in zip(texts, found, strict=True)
+                {"src": text, "tgt": own[rank][0][0], "n_best": count, "pred_score": own[rank][1]}
+                | ({"confidence": own[rank][0][1]} if wanted else {})
+                for text, own, wanted in zip(texts, found, wants_confidence, strict=True)
             ]
             for rank in range(count)
         ]
@@ -97,7 +103,7 @@ async def open_nmt(request: Request) -> Response:
 
 async def _ranked(
     service: Service, model: ServedModel, texts: list[str], count: int, client: str
-) -> list[list[tuple[str, float]]]:
+) -> list[list[tuple[Answer, float]]]:
     """Return for each text its translations of each rank, with the sum of their sentences' scores."""
     async with service.in_time(service.settings.limits.seconds):
         cuts = [await service.cut(model, [text], Wanted(split=False), client) for text in texts]

@@ -12,13 +12,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nmt.documents.passage import Markup
+from nmt.inference.pivot import base
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.shelf import Shelf
-from nmt.serve.models import base
 from nmt.serve.protocols.libretranslate import enter, service_of
 from nmt.serve.protocols.names import language_name
 from nmt.serve.service import Wanted
-from nmt.serve.web import CompactJSON, name_field, read_fields, text_field, texts_field, while_connected
+from nmt.serve.web import CompactJSON, flag_field, name_field, read_fields, text_field, texts_field, while_connected
 
 _MOST_ENTRIES = 10_000
 _MOST_OF_CLIENT, _MOST_BYTES_OF_CLIENT = 100, 8 * 2**20
@@ -135,12 +135,14 @@ async def translate(request: Request) -> Response:
         entries = request.app.state.glossaries.get(client, str(name)).entries_for(model.source, model.target)
     split = str(fields.get("split_sentences", "1")).lower() not in ("0", "none")
     kinds: dict[str, Markup] = {"html": "html", "xml": "xml"}
+    wants_confidence = flag_field(fields, "confidence")
     wanted = Wanted(kinds.get(markup, "text"), split, glossary=entries, ignored=_names(fields.get("ignore_tags")))
     found = await while_connected(request, service.translate(model, texts, wanted, client))
     request.scope["nmt.texts"] = texts
     language = model.source.upper()
     content = [
-        {"detected_source_language": language, "text": one[0], "billed_characters": len(text)}
+        {"detected_source_language": language, "text": one[0][0], "billed_characters": len(text)}
+        | ({"confidence": one[0][1]} if wants_confidence else {})
         for text, one in zip(texts, found, strict=True)
     ]
     return CompactJSON({"translations": content})

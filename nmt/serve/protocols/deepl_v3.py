@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nmt.inference.pivot import base
 from nmt.serve.errors import RequestError
-from nmt.serve.models import base
 from nmt.serve.protocols.deepl import Entries, Glossaries, Glossary, deepl_fields, dictionary_of, new_glossary, tsv_of
 from nmt.serve.web import CompactJSON, text_field
 

@@ -12,11 +12,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nmt.documents.passage import Markup
+from nmt.inference.pivot import base
 from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish
 from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.files import attachment
-from nmt.serve.models import base
 from nmt.serve.protocols.names import language_name
 from nmt.serve.service import Service, Wanted
 from nmt.serve.web import (
@@ -24,6 +24,7 @@ from nmt.serve.web import (
     arrive,
     count_field,
     file_field,
+    flag_field,
     glossary_field,
     name_field,
     read_fields,
@@ -77,12 +78,12 @@ async def translate(request: Request) -> Response:
         raise RequestError(400, f"format: must be text or html, got {markup[:40]!r}")
     alternatives = count_field(fields, "alternatives")
     service.check(texts, alternatives)
-    glossary = glossary_field(fields)
-    confidence = 1.0
+    glossary, wants_confidence = glossary_field(fields), flag_field(fields, "confidence")
+    certainty = 1.0
     if is_auto := source.lower() == "auto":
-        source, confidence = await _language_of(service, texts, target)
+        source, certainty = await _language_of(service, texts, target)
     if _is_unchanged(service, source, target):
-        found = [[text] for text in texts]
+        found = [[(text, 1.0)] for text in texts]
     else:
         model, _ = await service.pair(source, target, texts, name_field(fields, "model"))
         kind: Markup = "html" if markup == "html" else "text"
@@ -90,12 +91,16 @@ async def translate(request: Request) -> Response:
         found = await while_connected(request, service.translate(model, texts, wanted, client))
         source = model.source
     is_list = isinstance(fields["q"], list)
-    answer: dict[str, Any] = {"translatedText": [one[0] for one in found] if is_list else found[0][0]}
+    content: dict[str, list[Any]] = {"translatedText": [one[0][0] for one in found]}
     if alternatives:
-        others = [one[1:] for one in found]
-        answer["alternatives"] = others if is_list else others[0]
+        content["alternatives"] = [[text for text, _ in one[1:]] for one in found]
+    if wants_confidence:
+        content["confidence"] = [one[0][1] for one in found]
+        if alternatives:
+            content["alternativesConfidence"] = [[confidence for _, confidence in one[1:]] for one in found]
+    answer = {name: of_texts if is_list else of_texts[0] for name, of_texts in content.items()}
     if is_auto:
-        detected = {"confidence": round(100 * confidence, 1), "language": source}
+        detected = {"confidence": round(100 * certainty, 1), "language": source}
         answer["detectedLanguage"] = [detected] * len(texts) if is_list else detected
     request.scope["nmt.texts"] = texts
     return CompactJSON(answer)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from nmt.serve.errors import RequestError
 from nmt.serve.protocols.libretranslate import enter, service_of
 from nmt.serve.service import Wanted
-from nmt.serve.web import decoded, name_field, parse_pairs, read_body, text_field, while_connected
+from nmt.serve.web import decoded, flag_field, name_field, parse_pairs, read_body, text_field, while_connected
 
 _METHODS = ["system.listMethods", "translate"]
 # XML has no other characters, however they are written.
@@ -22,7 +22,8 @@ _NOT_IN_XML = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 
 
 async def xml_rpc(request: Request) -> Response:
-    """Answer POST /RPC2: `translate` takes and returns a struct with `text`, `system.listMethods` lists both methods.
+    """Answer POST /RPC2: `translate` takes and returns a struct with `text`, and returns `confidence` if it is given
+    as true; `system.listMethods` lists both methods.
     The query string may contain source, target, model and api_key; without languages the first model is used. Errors
     are returned as faults, as XML-RPC clients expect.
     """
@@ -59,12 +60,15 @@ async def _call(request: Request, fields: dict[str, str], client: str, body: byt
         raise RequestError(400, "translate: must be given a struct with text, got another")
     text = text_field(params[0], "text")
     service.check([text])
+    wants_confidence = flag_field(params[0], "confidence")
     first = service.models.all[0]
     source, target = fields.get("source", first.source), fields.get("target", first.target)
     model, _ = await service.pair(source, target, [text], name_field(fields, "model"))
     request.scope["nmt.texts"] = [text]
     answers = await while_connected(request, service.translate(model, [text], Wanted(), client))
-    return {"text": _NOT_IN_XML.sub("\ufffd", answers[0][0])}
+    translated, confidence = answers[0][0]
+    answer = {"text": _NOT_IN_XML.sub("\ufffd", translated)}
+    return answer | {"confidence": confidence} if wants_confidence else answer
 
 
 def _parsed(text: str) -> tuple[str | None, tuple[Any, ...]]:

@@ -24,6 +24,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "ignore_tags": _TEXTS,
     "alternatives": _COUNT,
     "count": _COUNT,
+    "confidence": {"type": "boolean", "default": False},
     "file": {"type": "string", "format": "binary"},
     "glossary": {"oneOf": [_TEXT, {"type": "array", "items": {"type": "array", "items": _TEXT}}]},
     "dictionaries": {"type": "array", "items": {"type": "object"}},

@@ -113,7 +113,8 @@ async def complete(request: Request) -> Response:
                 raise RequestError(400, str(error)) from None
 
     found = await while_connected(request, work())
-    return CompactJSON({"completions": [one.text for one in found]})
+    sure = [round(one.confidence, 4) for one in found]
+    return CompactJSON({"completions": [one.text for one in found], "confidence": sure})
 
 
 async def file(request: Request) -> Response:

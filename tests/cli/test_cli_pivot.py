@@ -1,0 +1,119 @@
+"""nmt-translate --then: through a third language by commands."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nmt import Pivot, Translator
+from nmt.cli.commands.translate import translate
+from tests.saved_models import sentences
+from tests.test_pivot import folder
+
+LINES = [*sentences(5, seed=9), "", "kara"]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("then")
+    return {
+        "de-en": folder(place / "de-en", "de", "en", seed=6),
+        "en-fr": folder(place / "en-fr", "en", "fr", seed=3, joint=False, subwords="bpe"),
+        "fr-it": folder(place / "fr-it", "fr", "it", seed=5),
+    }
+
+
+def run(*arguments: Any, lines: list[str] = LINES) -> Result:
+    text = "".join(f"{line}\n" for line in lines)
+    return CliRunner().invoke(translate, [*map(str, arguments)], input=text)
+
+
+def pivot(places: dict[str, Path]) -> Pivot:
+    return Pivot(Translator.load(places["de-en"]), Translator.load(places["en-fr"]))
+
+
+def test_lines_are_those_of_python(places: dict[str, Path]) -> None:
+    found = run(places["de-en"], "--then", places["en-fr"])
+    expected = pivot(places).translate(LINES)
+    assert found.exit_code == 0 and found.stdout.split("\n")[:-1] == expected and len(set(expected)) >= 3
+    found = run(places["de-en"], "--then", places["en-fr"], "--then", places["fr-it"])
+    assert found.stdout.split("\n")[:-1] == Translator.load(places["fr-it"]).translate(expected)
+
+
+def test_columns_json_and_alignments(places: dict[str, Path], tmp_path: Path) -> None:
+    best = pivot(places).translate_nbest(LINES, n_best=2, beam_size=5, details=True)
+    found = run(places["de-en"], "--then", places["en-fr"], "--n-best", 2)
+    rows = [line.split("\t") for line in found.stdout.split("\n")[:-1]]
+    assert [row[2:] for row in rows] == [[f"{one.score:.6f}", one.text] for ones in best for one in ones]
+    found = run(
+        *(places["de-en"], "--then", places["en-fr"], "--output-format", "json", "--n-best", 2),
+        *("--alignments", tmp_path / "a"),
+    )
+    for line, ones in zip(found.stdout.split("\n")[:-1], best, strict=True):
+        for record, one in zip(json.loads(line)["translations"], ones, strict=True):
+            assert record["confidence"] == round(one.confidence, 6) and record["log_prob"] == round(one.log_prob, 6)
+            assert record["alignment"] == [list(pair) for pair in (one.detail.alignment if one.detail else [])]
+    assert len((tmp_path / "a").read_text().split("\n")) == len(LINES) + 1
+
+
+def test_a_beam_that_is_not_given_is_each_models_own(places: dict[str, Path]) -> None:
+    config = places["en-fr"] / "config.yaml"
+    text = config.read_text()
+    try:
+        config.write_text(text.replace("beam_size: 5", "beam_size: 1"))
+        assert config.read_text() != text
+        expected = pivot(places)
+        assert expected.first.config.decoding.beam_size == 5 and expected.last.config.decoding.beam_size == 1
+        found = run(places["de-en"], "--then", places["en-fr"])
+        assert found.stdout.split("\n")[:-1] == expected.translate(LINES)
+    finally:
+        config.write_text(text)
+
+
+def test_documents_and_tables(places: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(f"<p>{LINES[0]} <b>{LINES[1]}</b></p>\n")
+    options = [places["de-en"], tmp_path / "page.html", "--format", "html", "--no-split", "--then", places["en-fr"]]
+    found = run(*options, "-o", tmp_path / "out.html")
+    assert found.exit_code == 0, found.output
+    text = (tmp_path / "out.html").read_text()
+    assert text.startswith("<p>") and text.count("<b>") == text.count("</b>") == 1
+    rows = [{"text": line} for line in LINES]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = run(places["de-en"], tmp_path / "in.jsonl", "--then", places["en-fr"], "-o", tmp_path / "out")
+    assert found.exit_code == 0, found.output
+    written = [json.loads(line)["translation"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert written == pivot(places).translate(LINES)
+
+
+def test_resuming_wants_the_same_models(places: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
+    whole = [places["de-en"], tmp_path / "in", "-o", tmp_path / "out", "--resume"]
+    assert run(*whole, "--then", places["en-fr"]).exit_code == 0
+    written = (tmp_path / "out").read_text()
+    (tmp_path / "out").write_text(written[: len(written) // 2])
+    assert run(*whole, "--then", places["en-fr"]).exit_code == 0 and (tmp_path / "out").read_text() == written
+    for other in ([], ["--then", places["en-fr"], "--then", places["fr-it"]]):
+        found = run(*whole, *other)
+        assert found.exit_code == 1 and "must have answers of this very run" in found.stderr
+    assert (tmp_path / "out").read_text() == written
+
+
+@pytest.mark.parametrize(
+    "more, code, said",
+    [
+        (["--then", "{fr-it}"], 1, "fr-it: must translate from en, the language that"),
+        (["--then", "{en-fr}", "--ensemble", "{de-en}"], 2, "--ensemble is for one model"),
+        (["--then", "{en-fr}", "--replace-unk", "--dictionary", "{de-en}/config.yaml"], 2, "--dictionary is for one"),
+        (["--then", "nowhere"], 1, "nowhere: must be a folder that nmt-train wrote"),
+        (["--then", "{en-fr}", "-o", "{en-fr}/config.yaml"], 1, "must"),
+        (["--then", "{en-fr}", "--shortlist"], 1, "shortlist: must be learnt before"),
+        (["--then", ""], 1, "--then"),
+        (["--pivot", "{en-fr}"], 2, "No such option '--pivot'; did you mean --then?"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(more: list[str], code: int, said: str, places: dict[str, Path]) -> None:
+    found = run(places["de-en"], *[one.format(**{k: str(v) for k, v in places.items()}) for one in more])
+    assert (found.exit_code, found.stdout) == (code, "")
+    assert said in found.stderr and "Traceback" not in found.stderr and found.stderr.count("Error: ") == 1
