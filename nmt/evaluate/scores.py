@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.errors import DataError
+from nmt.system.extras import how_to_install
 
 METRICS = ("bleu", "chrf", "ter")
 """The metrics computed by default."""
@@ -176,7 +177,7 @@ def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
                 raise
             raise DataError(
                 f"evaluation: the tokenizer {tokenize} must have the libraries of the extra [{extra}], got none; "
-                f"pip install 'recurrent-nmt[{extra}]'"
+                + how_to_install(extra)
             ) from None
         except OSError as error:
             raise not_downloaded(f"the tokenizer {tokenize}", error) from None
