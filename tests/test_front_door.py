@@ -74,7 +74,7 @@ def test_constraints_hold_versions_that_the_project_allows():
 def test_parts_that_may_change_in_any_release_are_bounded():
     every = " ".join([*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values())])
     page = (DOCS / "licences.md").read_text("utf-8")
-    for name in ("numba", "numba-cuda", "uvicorn", "sacrebleu", "sentencepiece"):
+    for name in ("numba", "numba-cuda", "uvicorn", "starlette", "sacrebleu", "sentencepiece"):
         assert re.search(rf"(?<![\w-]){name}(?:\[\w+\])?>=[\d.]+,<[\d.]+", every), name
         assert f"{name} (" in page.partition("Upper bounds")[2]
 
