@@ -24,6 +24,8 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tu
 OF_SYSTEMS = {
     *(
         "cat",
+        "comet-compare",
+        "comet-score",
         "curl",
         "echo",
         "eval",

@@ -1,12 +1,13 @@
 """What users of other toolkits write: each name leads to the setting or option that means it here."""
 
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from nmt.cli.front import load_command
-from nmt.cli.options.foreign_options import _ARGUMENTS, _HINTS, ALIASES
+from nmt.cli.options.foreign_options import _ARGUMENTS, _HINTS, ALIASES, resolved
 from nmt.config import config_schema, load_config
 from nmt.config.foreign_names import FOREIGN, ours
 from nmt.errors import ConfigError
@@ -60,7 +61,7 @@ SETTINGS = [
     ("training.update_freq=2", "training.batch_multiplier"),
     ("training.max_grad_norm=1", "training.clip_grad_norm"),
     ("training.clip-norm=1", "training.clip_grad_norm"),
-    ("training.label-smoothing=0.1", "label_smoothing"),
+    ("training.label-smoothing=0.1", "training.label_smoothing"),
     ("label_smoothing_factor=0.1", "training.label_smoothing"),
     ("training.dropout=0.1", "model.encoder.embeddings.dropout or model.encoder.dropout or model.decoder"),
     ("model.rnn_size=512", "model.encoder.hidden_size or model.decoder.hidden_size"),
@@ -84,7 +85,7 @@ SETTINGS = [
     ("decoding.max_length=100", "decoding.max_length_ratio"),
     ("training.max_length=100", "data.src.max_length or data.tgt.max_length"),
     ("fp16=true", "compute_dtype"),
-    ("training.wandb=true", "training.tensorboard"),
+    ("training.wandb=true", "training.loggers: [wandb]"),
     ("training.seed=1", "seed"),
     ("training.keep_last_epochs=3", "training.keep_last_ckpts"),
     ("data.share_vocab=true", "data.subwords.joint"),
@@ -92,12 +93,73 @@ SETTINGS = [
 ]
 
 
+def answer(command, *words):
+    """The exit code of a command, and what it prints."""
+    done = CliRunner().invoke(load_command(command), words)
+    return done.exit_code, done.output + (str(done.exception) if done.exit_code == 1 else "")
+
+
+def shown(folder, *settings):
+    """The answer to training with other settings, which are only printed."""
+    path = folder / "c.yaml"
+    path.write_text(MINIMAL)
+    return answer("train", str(path), "--show-config", *(word for setting in settings for word in ("--set", setting)))
+
+
 @pytest.mark.parametrize(("setting", "meant"), SETTINGS)
 def test_a_setting_under_its_name_elsewhere(tmp_path, setting, meant):
-    path = tmp_path / "c.yaml"
-    path.write_text(MINIMAL)
-    with pytest.raises(ConfigError, match=rf"is not a setting; did you mean {re.escape(meant)}"):
-        load_config(path, [setting])
+    code, text = shown(tmp_path, setting)
+    assert code == 1 and f"is not a setting; did you mean {meant}" in text
+
+
+MIGRATION = (Path(__file__).parent.parent / "docs" / "migration.md").read_text("utf-8")
+
+
+def names_elsewhere(title):
+    """Our name and another toolkit's, for each name in a table of docs/migration.md."""
+    part = MIGRATION.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in part.splitlines() if line.startswith("| `")]
+    for ours_, *theirs in rows:
+        yield from ((ours_.strip(" `"), name) for cell in theirs for name in re.findall(r"`([^`]+)`", cell))
+
+
+OTHERWISE = {
+    ("model_dir", "model"): "model must be a section of keys and values",  # a section here
+    ("training.early_stopping_patience", "patience"): "training:",  # another setting here: the page says so
+    ("--ensemble", "-model A B"): "MODEL_DIR without an option",  # and so is a single model given
+    ("--ensemble", "--path A:B"): "MODEL_DIR without an option",
+    ("--device cuda", "--cpu"): "--device cpu",  # the page: without it
+    ("--device cuda", "--use-cpu"): "--device cpu",
+}
+"""Names of the page that have another answer."""
+
+
+def test_the_page_names_many():
+    assert len({*names_elsewhere("Settings")}) > 120 and len({*names_elsewhere("Search")}) > 50
+
+
+@pytest.mark.parametrize(("meant", "name"), sorted({*names_elsewhere("Settings")}))
+def test_a_setting_of_the_page_leads_where_the_page_says(tmp_path, meant, name):
+    section, _, leaf = meant.rpartition(".")
+    code, text = shown(tmp_path, ".".join([*section.split(".")[:1], name] if section else [name]) + "=1")
+    if (expected := OTHERWISE.get((meant, name))) is not None:
+        assert expected in text
+    elif "is not a setting" not in text:
+        assert name == leaf
+    else:
+        assert code == 1 and meant in text.partition("is not a setting; did you mean ")[2]
+
+
+@pytest.mark.parametrize(("meant", "name"), sorted({*names_elsewhere("Search")}))
+def test_an_option_of_the_page_leads_where_the_page_says(meant, name):
+    typed = name.split()[0].split("=")[0]
+    typed = typed if typed.startswith("-") else "--" + typed.replace("_", "-")
+    (option,) = resolved([typed], options_of("translate"))
+    code, text = answer("translate", "model", typed, "1")
+    if option == meant.split()[0]:
+        assert "No such option" not in text
+    else:
+        assert code == 2 and f"did you mean {OTHERWISE.get((meant, name), meant)}" in text
 
 
 def test_a_slip_of_the_pen_still_names_the_nearest(tmp_path):
@@ -126,7 +188,7 @@ OPTIONS = [
     ("translate", "--tgt-prefix", "--prefix"),
     ("evaluate", "--metrics", "--metric"),
     ("evaluate", "--references", "--ref"),
-    ("train", "--config", "CONFIG.yaml | SRC TGT | PAIRS.tsv without an option"),
+    ("train", "--config", "CONFIG.yaml without an option"),
     ("train", "--lr", "--set training.learning_rate=..."),
     ("train", "--max-tokens", "--set training.batch_size=..."),
     ("train", "--batch-size", "--set training.batch_size=... or --set decoding.batch_size=..."),
@@ -134,6 +196,16 @@ OPTIONS = [
     ("train", "--max-update", "--set training.updates=..."),
     ("train", "--cpu-threads", "--threads"),
     ("serve", "--model", "MODEL without an option"),
+    ("train", "--train-sets", "SRC TGT without an option"),
+    ("train", "--valid-sets", "--dev"),
+    ("train", "--share-all-embeddings", "--set model.tied_embeddings=all"),
+    ("train", "--wandb-project", "--set training.loggers=[wandb]"),
+    (
+        "train",
+        "--rnn-size",
+        "--set model.encoder.hidden_size=... or --set model.decoder.hidden_size=...",
+    ),
+    ("train", "--lower", "--set data.src.lowercase=... and --set data.tgt.lowercase=..."),
 ]
 
 
@@ -168,6 +240,16 @@ def test_aliases_work_and_are_not_listed(alias, monkeypatch):
     assert twice.exit_code == 2 and "must be given once" in twice.output
 
 
+@pytest.mark.parametrize(
+    ("typed", "option"), [("-beam_size", "--beam-size"), ("-output", "--output"), ("-n_best", "--n-best")]
+)
+def test_options_with_one_dash_are_those_with_two(typed, option):
+    """OpenNMT-py writes them so; `-output x` would otherwise be `-o utput`, and x a text."""
+    known = options_of("translate")
+    assert resolved([typed, "5"], known) == [option, "5"] and resolved([f"{typed}=5"], known) == [f"{option}=5"]
+    assert resolved(["-ofile", "-5", "-o", "-hq", "-x_y"], known) == ["-ofile", "-5", "-o", "-hq", "-x_y"]
+
+
 def test_words_after_two_dashes_are_no_options(monkeypatch):
     command, seen = load_command("translate"), {}
     monkeypatch.setattr(command, "callback", lambda **given: seen.update(given))
@@ -179,10 +261,11 @@ def test_hints_name_options_and_arguments_that_exist():
     every = set().union(*map(options_of, ("translate", "evaluate", "train", "serve", "score")))
     assert {hint.partition(" ")[0] for hint in _HINTS.values()} <= every
     arguments = {
-        param.metavar
+        metavar
         for name in ("train", "translate", "serve", "import")
         for param in load_command(name).params
         if param.param_type_name == "argument"
+        for metavar in param.metavar.split(" | ")
     }
     assert _ARGUMENTS.keys() <= arguments
     assert ours("--x") is None

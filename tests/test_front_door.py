@@ -4,6 +4,7 @@ to copy."""
 import ast
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -71,9 +72,11 @@ def test_constraints_hold_versions_that_the_project_allows():
 
 
 def test_parts_that_may_change_in_any_release_are_bounded():
-    every = " ".join([*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["serve"]])
-    for name in ("numba", "uvicorn", "sacrebleu", "sentencepiece"):
-        assert re.search(rf"\b{name}>=[\d.]+,<[\d.]+", every), name
+    every = " ".join([*PROJECT["dependencies"], *chain(*PROJECT["optional-dependencies"].values())])
+    page = (DOCS / "licences.md").read_text("utf-8")
+    for name in ("numba", "numba-cuda", "uvicorn", "starlette", "sacrebleu", "sentencepiece"):
+        assert re.search(rf"(?<![\w-]){name}(?:\[\w+\])?>=[\d.]+,<[\d.]+", every), name
+        assert f"{name} (" in page.partition("Upper bounds")[2]
 
 
 @pytest.mark.parametrize("name", ["own_text", "quickstart"])

@@ -80,7 +80,7 @@ def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
 
 def places_of(key: str, schema: dict[str, Any]) -> list[str]:
     """Return every setting of this name, by its path: `training.batch_size` and `decoding.batch_size`."""
-    return [dotted(place) for place in _places(key, schema, schema, ())]
+    return [dotted(place) for place in _places(key.lower().replace("-", "_"), schema, schema, ())]
 
 
 def _places(key: str, node: dict[str, Any], schema: dict[str, Any], path: Path) -> list[Path]:

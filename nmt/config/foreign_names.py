@@ -18,7 +18,9 @@ _NAMES: dict[str, str] = {
     "model_dir": "save_dir output_dir save_model save_path checkpoint_dir output",
     # data
     "data.train": "train_sets train_set train_file train_files trainpref training_data prepared_data data_bin",
-    "data.dev": "valid valid_set valid_sets validation validation_file validpref devset",
+    "data.dev": (
+        "valid valid_set valid_sets validation validation_file validation_source validation_target validpref devset"
+    ),
     "data.test": "testpref test_file test_set",
     "data.src.lang": "src_lang source_lang source_language",
     "data.tgt.lang": "tgt_lang trg_lang target_lang target_language",
@@ -29,7 +31,9 @@ _NAMES: dict[str, str] = {
     "data.alignment": "path_align align_file alignment_file",
     "data.subwords": "tokenizer tokenizer_cfg tokenizer_type transforms bpe",
     "data.subwords.type": "level model_type src_subword_type subword_type",
-    "data.subwords.vocab_size": "voc_limit dim_vocabs src_vocab_size tgt_vocab_size num_words num_merges",
+    "data.subwords.vocab_size": (
+        "voc_limit dim_vocabs src_vocab_size tgt_vocab_size num_words nwordssrc nwordstgt num_merges"
+    ),
     "data.subwords.joint": "share_vocab shared_vocab joined_dictionary",
     "data.subwords.model_file": "src_subword_model sentencepiece_model spm_model bpe_codes vocab vocabs src_vocab",
     # model
@@ -40,7 +44,7 @@ _NAMES: dict[str, str] = {
     "model.initializer": "param_init_glorot glorot xavier weight_init",
     "model.init_weight": "param_init init_range initializer_range",
     "model.forget_bias": "lstm_forget_gate rnn_forget_bias",
-    _BOTH.format("rnn_type"): "cell cell_type rnn_cell rnn_cell_type",
+    _BOTH.format("rnn_type"): "cell cell_type rnn_cell rnn_cell_type arch",
     "model.encoder.rnn_type": "enc_cell encoder_type",
     "model.decoder.rnn_type": "dec_cell decoder_type",
     _BOTH.format("hidden_size"): "rnn_size hidden_dim hid_dim dim_rnn d_model num_units rnn_num_hidden",
@@ -60,7 +64,7 @@ _NAMES: dict[str, str] = {
     "model.decoder.input_feeding": "input_feed",
     # training
     "training.load_model": (
-        "train_from restore_file finetune_from_model pretrained_model model_name_or_path resume_from_checkpoint"
+        "train_from restore_file finetune_from_model pretrained_model model_name_or_path resume_from_checkpoint params"
     ),
     "training.freeze": "freeze_word_vecs_enc freeze_word_vecs_dec fixed_param_names freeze_params",
     "training.src_embeddings": "pre_word_vecs_enc encoder_embed_path",
@@ -106,7 +110,10 @@ _NAMES: dict[str, str] = {
     "training.keep_last_ckpts": "keep_checkpoint keep_last_epochs keep_last_params save_total_limit",
     "training.ema_decay": "exponential_smoothing average_decay",
     "training.shuffle": "no_shuffle data_shuffle",
-    "training.tensorboard": "tensorboard_logdir tensorboard_log_dir report_to wandb wandb_project",
+    "training.loggers": "report_to log_with",
+    "training.loggers: [tensorboard]": "tensorboard_logdir tensorboard_log_dir",
+    "training.loggers: [wandb]": "wandb wandb_project",
+    "training.loggers: [mlflow]": "mlflow mlflow_experiment",
     "training.src_word_dropout": "word_dropout dropout_src",
     "training.tgt_word_dropout": "dropout_trg",
     "training.guided_alignment": "guided_alignment_weight lambda_align",

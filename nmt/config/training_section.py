@@ -1,7 +1,7 @@
 """The `training` section, except for its methods (see training_methods.py)."""
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -222,10 +222,11 @@ class TrainingBasics(Section):
         strict=False,
         description="Validation sentences, counted from 0, whose translations are logged.",
     )
-    tensorboard: bool = Field(
-        default=False,
-        description="Also write the numbers of metrics.jsonl for TensorBoard, into tensorboard in model_dir (extra "
-        "[tensorboard]).",
+    loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = Field(
+        default=(),
+        strict=False,
+        description="Libraries that also receive the numbers of metrics.jsonl and the samples, each an extra of its "
+        "name: TensorBoard, into tensorboard in model_dir; Weights & Biases; MLflow (docs/report.md).",
     )
     keep_best_ckpts: PositiveInt = Field(
         default=1, description="Number of best checkpoints to keep, in addition to the last one."
@@ -247,6 +248,17 @@ class TrainingBasics(Section):
                 f"got {self.memory_limit!r}"
             )
         return int(float(found[1]) * _UNITS[found[2]])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_name(cls, values: Any) -> Any:
+        """Read `tensorboard: true`, which earlier model folders contain, as `loggers: [tensorboard]`."""
+        if not isinstance(values, dict) or not isinstance(former := values.get("tensorboard"), bool):
+            return values
+        if former and "loggers" in values:
+            raise ValueError("tensorboard must not be given with loggers, got both; write loggers: [tensorboard]")
+        others = {key: value for key, value in values.items() if key != "tensorboard"}
+        return {**others, "loggers": ["tensorboard"]} if former else others
 
     @model_validator(mode="after")
     def _check_start(self) -> "TrainingBasics":

@@ -177,7 +177,7 @@ def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
                 raise
             raise DataError(
                 f"evaluation: the tokenizer {tokenize} must have the libraries of the extra [{extra}], got none; "
-                f"{how_to_install(extra)}"
+                + how_to_install(extra)
             ) from None
         except OSError as error:
             raise not_downloaded(f"the tokenizer {tokenize}", error) from None

@@ -14,6 +14,7 @@ import numpy as np
 
 from nmt.errors import DataError
 from nmt.storage.model_folder import METRICS_NAME, load_folder_config
+from nmt.storage.trained_settings import flat_settings
 from nmt.system.files import explain, read_small
 from nmt.system.paths import exists, shown
 
@@ -104,7 +105,7 @@ def read_run(folder: Path) -> Run:
                     for n in numbers[thinned(table[numbers, place])]
                 ]
     if exists(folder / "config.yaml"):
-        run.settings = dict(_flat(load_folder_config(folder).to_dict()))
+        run.settings = dict(flat_settings(load_folder_config(folder).to_dict()))
     run.findings = _findings(folder / _DATA_CHECK_NAME)
     return run
 
@@ -183,15 +184,6 @@ def _note_samples(run: Run, update: int, event: Mapping[str, Any]) -> None:
             changes.pop()
         if not changes or changes[-1][1] != row.get("hypothesis"):
             changes.append([update, row.get("hypothesis")])
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values of nested settings."""
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 def _findings(path: Path) -> dict[str, Any] | None:

@@ -4,17 +4,21 @@ config.yaml         the resolved settings; their presence marks a model folder. 
                     decide what parameters mean must not be edited here (see `trained_settings`)
 joint.spm           the subwords (src.spm and tgt.spm if the languages do not share them): a sentencepiece model,
                     or the vocabulary of an imported model
-last.safetensors    parameters, optimizer and position: what a resumed run needs former.safetensors  the previous one: a
-resumed run uses it if last.safetensors is damaged rollback.safetensors
+last.safetensors    parameters, optimizer and position: what a resumed run needs
+former.safetensors  the previous one: a resumed run uses it if last.safetensors is damaged
+rollback.safetensors
                     with training.loss_spikes: rollback, the state that a run returns to
-best.safetensors    the parameters with the best validation: what translating needs best-8000.safetensors,
-last-8000.safetensors
+best.safetensors    the parameters with the best validation: what translating needs
+best-8000.safetensors, last-8000.safetensors
                     the next best and the newest parameters, numbered by update, as many as the settings keep
-lengths.json        statistics of the length of translations: see `LengthModel` shortlist.safetensors
+lengths.json        statistics of the length of translations: see `LengthModel`
+shortlist.safetensors
                     likely translations of each word, if nmt-shortlist has learned them
-.begun              a run started here and has not saved last.safetensors yet: an existing best checkpoint is from that
-run train.log           the lines printed on the terminal, with times metrics.jsonl       the same events as one JSON
-object a line
+.begun              a run started here and has not saved last.safetensors yet: an existing best checkpoint is from
+                    that run
+train.log           the lines printed on the terminal, with times
+metrics.jsonl       the same events as one JSON object a line
+loggers.json        the ids that the loggers of training.loggers gave to the run
 """
 
 from __future__ import annotations
@@ -50,6 +54,7 @@ LENGTHS_NAME = "lengths.json"
 SHORTLIST_NAME = "shortlist.safetensors"
 LOG_NAME = "train.log"
 METRICS_NAME = "metrics.jsonl"
+LOGGERS_NAME = "loggers.json"
 SUBWORD_NAMES = {"joint": "joint.spm", "src": "src.spm", "tgt": "tgt.spm"}
 
 PARAMS_PREFIX = "params/"

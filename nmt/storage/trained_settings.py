@@ -69,7 +69,7 @@ def differences(saved: Any, wanted: Mapping[str, Any]) -> Iterator[Difference]:
         saved: The settings in a checkpoint, which may be anything.
         wanted: The settings as `Config.to_dict` returns them.
     """
-    for key, now in sorted(_flat(wanted)):
+    for key, now in sorted(flat_settings(wanted)):
         section = saved
         *outer, last = key.split(".")
         for name in outer:
@@ -111,11 +111,11 @@ def check_settings(
     )
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat_settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield settings as `("model.encoder.num_layers", 1)`; tuples become lists, as in JSON."""
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat_settings(value, f"{prefix}{key}.")
         else:
             yield prefix + key, list(value) if isinstance(value, tuple) else value
 

@@ -51,6 +51,7 @@ MISTAKES = {
     "unequal source": (["{model}", "--src", "{setup}/train.xx"], 1, "got 200 and 10"),
     "tokenizer": (["--hyp", "x", "--tokenize", "13b"], 2, "13a"),
     "metric": (["--hyp", "x", "--metric", "bleu,rouge"], 2, "is none of bleu, chrf"),
+    "comet": (["--hyp", "x", "--metric", "bleu,comet"], 2, "by comet-score: docs/comparing.md"),
     "frequencies": (["--hyp", "x", "--frequencies", "y"], 2, "goes with --buckets"),
     "two sets": (["--hyp", "x", "--test-set", "wmt14:de-en"], 2, "--test-set brings --src and --ref"),
     "too much": (["--hyp", "x", "--compare", "a", "b"], 2, "Give either --compare"),
@@ -166,7 +167,7 @@ def test_a_public_test_set_brings_source_and_references(tmp_path: Path) -> None:
         (["--test-set", "wnt14:de-en"], "--test-set: must be one of sacrebleu's, got 'wnt14'; near it are wmt14"),
         (["--test-set", "wmt14"], "--test-set: must be wmt14:PAIR with a pair of cs-en, "),
         (["--ref", "{hyp}", "--tokenize", "flores200"], "the tokenizer flores200 must be downloaded by sacrebleu once"),
-        (["--ref", "{hyp}", "--tokenize", "ko-mecab"], "pip install -e '.[ko]'"),
+        (["--ref", "{hyp}", "--tokenize", "ko-mecab"], "in the checkout of nmt run pip install -e '.[ko]'"),
     ],
 )
 def test_what_is_not_there_is_one_line(options: list[str], expected: str, tmp_path: Path) -> None:

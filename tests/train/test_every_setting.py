@@ -89,7 +89,7 @@ RUNS: dict[str, tuple[Any, dict[str, Any]]] = {
     "training.logging_freq": (3, {}),
     "training.shuffle": (False, {}),
     "training.print_valid_sents": ([4], {}),
-    "training.tensorboard": (True, {}),
+    "training.loggers": (["tensorboard"], {}),
     "training.keep_best_ckpts": (3, {"training.validation_freq": 2}),
     "training.keep_last_ckpts": (3, {"training.validation_freq": 2}),
     "training.ema_decay": (0.9, {}),
@@ -297,8 +297,8 @@ def outcome(folder: Path, values: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("key", RUNS)
 def test_a_run_is_another_one(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     value, beside = RUNS[key]
-    if key == "training.tensorboard":
-        pytest.importorskip("tensorboard", reason="needs the extra [tensorboard]")
+    if key == "training.loggers":
+        pytest.importorskip("tensorboardX", reason="needs the extra [tensorboard]")
     if "spike" in key:
         monkeypatch.setattr("nmt.train.updates.spikes.KNOWN", 3)
     if key.startswith("training.early_stopping_") and key.rpartition("_")[2] in ("metrics", "on"):

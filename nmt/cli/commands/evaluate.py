@@ -26,6 +26,10 @@ class MetricNames(click.ParamType):
         """Return the names without duplicates."""
         names = tuple(dict.fromkeys(part.strip() for part in str(value).split(",")))
         for name in names:
+            if name == "comet":
+                self.fail(
+                    "COMET is computed in an environment of its own, by comet-score: docs/comparing.md.", param, ctx
+                )
             if name not in ALL_METRICS:
                 self.fail(f"{name!r} is none of {', '.join(ALL_METRICS)}.", param, ctx)
         return names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 import click
@@ -20,7 +21,9 @@ ALIASES = {
 """Names that mean the same here; --help does not list them."""
 
 _HINTS = {
-    **dict.fromkeys(("--gpu", "--gpus", "--cuda", "--gpuid", "--gpu-ranks", "--devices"), "--device cuda"),
+    **dict.fromkeys(
+        ("--gpu", "--gpus", "--cuda", "--use-cuda", "--gpuid", "--gpu-ranks", "--devices"), "--device cuda"
+    ),
     **dict.fromkeys(("--cpu", "--use-cpu"), "--device cpu"),
     **dict.fromkeys(("--fp16", "--half", "--bf16"), "--compute-dtype bfloat16"),
     "--int8": "--compute-dtype int8",
@@ -37,12 +40,16 @@ _HINTS = {
     "--report-align": "--alignments",
     "--print-alignment": "--alignments",
     "--alignment": "--alignments",
+    "--return-attention": "--alignments",
+    "--normalize": "--length-penalty",
+    "--max-length": "--max-length-ratio",
     "--phrase-table": "--dictionary",
     "--print-score": "--scores",
     "--with-score": "--scores",
     "--word-scores": "--output-format json",
-    "--tgt-prefix": "--prefix",
-    "--prefix-size": "--prefix",
+    **dict.fromkeys(("--tgt-prefix", "--tgt-file-prefix", "--prefix-size", "--force-decode"), "--prefix"),
+    "--decoder-input-ids": "--prefix",
+    "--force-words-ids": "--constraints",
     "--dynamic-dict": "--shortlist",
     "--restrict-lexicon": "--shortlist",
     "--metrics": "--metric",
@@ -54,13 +61,16 @@ _HINTS = {
 """Options of other toolkits that are no aliases, with what to write here."""
 
 _ARGUMENTS = {
-    "CONFIG.yaml | SRC TGT | PAIRS.tsv": ("--config", "-config", "-c", "--cfg"),
+    "CONFIG.yaml": ("--config", "-c", "--cfg"),
+    "SRC TGT": ("--train-sets", "-t", "--src", "--train-src", "--source"),
     "MODEL_DIR": ("--model", "-m", "--model-dir", "--path", "--checkpoint-path", "--model-name-or-path"),
     "MODEL...": ("--model", "-m", "--models", "--load-only"),
-    "[INPUT]...": ("--src", "-src", "--input", "-i", "--input-file"),
+    "[INPUT]...": ("--src", "--input", "-i", "--input-file"),
     "SOURCE": ("--model", "--input"),
 }
 """Options of other toolkits that are arguments here, by the argument's name in `Usage`."""
+_ONE_DASH = re.compile(r"-[a-z][a-z_]+")
+"""A long option as OpenNMT-py writes it: `-beam_size`."""
 
 
 def resolved(args: list[str], known: Collection[str]) -> list[str]:
@@ -76,6 +86,11 @@ def resolved(args: list[str], known: Collection[str]) -> list[str]:
 
 def _resolved(word: str, known: Collection[str]) -> str:
     name, equals, value = word.partition("=")
+    if _ONE_DASH.fullmatch(name):
+        long = "-" + name.replace("_", "-")
+        foreign = long in ALIASES or long in _HINTS or any(long in names for names in _ARGUMENTS.values())
+        name = long if long in known or foreign or meant_setting(long) else name
+        word = name + equals + value
     ours = ALIASES.get(name)
     return f"{ours}{equals}{value}" if name not in known and ours in known else word
 
@@ -89,20 +104,34 @@ def advice(name: str, command: click.Command, known: Collection[str]) -> str | N
         known: The command's own options.
     """
     for parameter in command.params:
-        shown = parameter.metavar or "" if isinstance(parameter, click.Argument) else ""
-        if name in _ARGUMENTS.get(shown, ()):
-            return f"{shown.strip('[].')} without an option"
+        metavar = parameter.metavar or "" if isinstance(parameter, click.Argument) else ""
+        for shown in metavar.split(" | "):
+            if name in _ARGUMENTS.get(shown, ()):
+                return f"{shown.strip('[].')} without an option"
     hint = _HINTS.get(name)
     if hint is not None and hint.partition(" ")[0] in known:
         return hint
     from nmt.config import config_schema
     from nmt.config.complaints import places_of
-    from nmt.config.foreign_names import ours
 
-    key = name.lstrip("-").replace("-", "_")
-    meant = ours(key)
-    paths = [meant] if meant else places_of(key, config_schema())
+    meant = meant_setting(name)
+    word = " and " if meant and " and " in meant else " or "
+    paths = meant.split(word) if meant else places_of(name.lstrip("-"), config_schema())
     option = f"--{paths[0].rpartition('.')[2].replace('_', '-')}" if len(paths) == 1 else ""
     if option in known:
         return option
-    return " or ".join(f"--set {path}=..." for path in paths) if paths and "--set" in known else None
+    return word.join(map(_as_override, paths)) if paths and "--set" in known else None
+
+
+def meant_setting(name: str) -> str | None:
+    """Return the settings that an option of another toolkit means, as in `nmt.config.foreign_names`; None if it is not
+    known."""
+    from nmt.config.foreign_names import ours
+
+    return ours(name.lstrip("-"))
+
+
+def _as_override(path: str) -> str:
+    """Return a setting, such as `training.updates` or `training.loggers: [wandb]`, as it is given to --set."""
+    key, _, value = path.partition(": ")
+    return f"--set {key}={value or '...'}"

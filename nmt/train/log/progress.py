@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 from nmt.storage.model_folder import LOG_NAME, METRICS_NAME
 from nmt.system.files import explain
 from nmt.system.terminal import coloured, is_live, live
+from nmt.train.log.loggers import reason_of, scalars_of, text_of
 
 if TYPE_CHECKING:
-    from nmt.train.log.board import Board
+    from nmt.train.log.loggers import Logger
 
 
 class TrainingLog:
@@ -25,11 +26,14 @@ class TrainingLog:
     Args:
         folder: The model folder; None to write no files.
         terminal: The stream for the user; None for no output.
-        board: The TensorBoard writer, which also receives the events; None for no curves.
+        loggers: The loggers, by name, that also receive the numbers and samples of events.
     """
 
-    def __init__(self, folder: Path | None, terminal: TextIO | None = None, board: Board | None = None) -> None:
-        self._board = board
+    def __init__(
+        self, folder: Path | None, terminal: TextIO | None = None, loggers: Mapping[str, Logger] | None = None
+    ) -> None:
+        self._loggers = dict(loggers or {})
+        self._finished = False
         self._terminal: TextIO | None = terminal
         self._is_live = is_live(terminal)
         self._live_shown = False
@@ -61,14 +65,16 @@ class TrainingLog:
         record = {"event": kind, "time": round(time.time(), 3), **values}
         finite = {key: _finite(value) for key, value in record.items()}
         self._write(METRICS_NAME, json.dumps(finite, ensure_ascii=False) + "\n")
-        if self._board is not None:
-            self._board.event(kind, finite)
+        self._finished |= kind == "end"
+        if scalars := scalars_of(kind, finite):
+            self._log(lambda logger: logger.scalars(finite["update"], scalars))
+        if kind == "samples" and finite["samples"]:
+            self._log(lambda logger: logger.text(finite["update"], kind, text_of(finite["samples"])))
 
     def close(self) -> None:
         """Close the files."""
         self.live("")
-        if self._board is not None:
-            self._board.close()
+        self._log(lambda logger: logger.close(self._finished))
         for file in self._files.values():
             with contextlib.suppress(OSError):
                 file.close()
@@ -98,6 +104,15 @@ class TrainingLog:
         except OSError as error:
             del self._files[name]
             self._warn(f"{name} cannot be written ({explain(error)}); going on without it")
+
+    def _log(self, call: Callable[[Logger], None]) -> None:
+        """Call each logger; if one fails, warn once and continue without it."""
+        for name, logger in list(self._loggers.items()):
+            try:
+                call(logger)
+            except logger.failures as error:
+                del self._loggers[name]
+                self._warn(f"{name} cannot be written ({reason_of(error)}); going on without it")
 
     def _warn(self, text: str) -> None:
         self._print(coloured(f"warning: {text}", self._terminal) + "\n")

@@ -65,7 +65,7 @@ def check_resume(
 def _run(config: Config, folder: Path, updates: int, threads: int | None, device: str | None) -> int:
     """Train some more updates in a folder; return the number of the last update."""
     data = config.data.model_copy(update={"check": False, "test": None})
-    training = config.training.model_copy(update={"tensorboard": False})
+    training = config.training.model_copy(update={"loggers": ()})
     moved = config.model_copy(update={"model_dir": str(folder), "data": data, "training": training})
     return Trainer(moved, threads=threads, device=device, stop_after=updates).run().update
 

@@ -24,7 +24,7 @@ from nmt.train.checkpoints.resume import SavedRun, load_saved_run
 from nmt.train.checkpoints.start import check_start, start_from, with_model_of_start
 from nmt.train.distributed.interrupt import Interrupted, StopRequest
 from nmt.train.distributed.ranks import Ranks
-from nmt.train.log.board import Board
+from nmt.train.log.loggers import open_loggers
 from nmt.train.log.machine import machine
 from nmt.train.log.memory import format_bytes, peak_bytes
 from nmt.train.log.progress import Stopwatch, TrainingLog
@@ -141,8 +141,11 @@ class Trainer:
         if self._ranks.rank:
             return stack.enter_context(contextlib.closing(TrainingLog(None)))
         stack.enter_context(own_folder(self.folder))
-        board = Board(self.folder) if self.config.training.tensorboard else None
-        return stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, board)))
+        loggers = open_loggers(self.config.training.loggers, self.folder, self.config.to_dict())
+        log = stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, loggers)))
+        for name, logger in loggers.items():
+            log.line(f"training.loggers: {name} writes to {logger.place}")
+        return log
 
     def _check_same_inputs(self, parts: Parts, task: Task) -> None:
         """Raise CheckpointError if a rank has read other texts, settings or checkpoints than rank 0."""
