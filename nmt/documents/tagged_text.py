@@ -38,7 +38,7 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
     """Return the tokens of HTML, however malformed, or of a piece of XML in which any element may be inline: together
     they are the text. ignored: elements whose content is kept."""
     pieces = scan(text, is_xml=is_xml)
-    kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, ignored)}
+    kept = kept_starts(pieces, text, ignored)
     xml_kinds: dict[str, Kind] = {"text": "text", "start": "open", "end": "close"}
 
     def kind_of(n: int) -> Kind:
@@ -47,10 +47,14 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
     return _symbols_whole(tokens_of(text, pieces, kept, kind_of, is_xml=is_xml))
 
 
-def _is_kept(piece: Piece, text: str, ignored: frozenset[str]) -> bool:
-    """Return whether an element's content is copied untranslated."""
-    if piece.name in OPAQUE or piece.name in ignored:
-        return True
+def kept_starts(pieces: list[Piece], text: str, ignored: frozenset[str] = frozenset()) -> set[int]:
+    """Return the numbers of the start tags of elements whose content is copied untranslated."""
+    opaque = OPAQUE | ignored
+    return {n for n, one in enumerate(pieces) if one.kind == "start" and (one.name in opaque or is_marked(one, text))}
+
+
+def is_marked(piece: Piece, text: str) -> bool:
+    """Return whether the attributes of a tag say that its element is not translated."""
     if not piece.attributes:
         return False
     return value(piece, text, "translate").lower() == "no" or "notranslate" in value(piece, text, "class").split()
