@@ -60,7 +60,8 @@ class _Format:
     is_packed: bool = False
 
 
-_OFFICE = "application/vnd.openxmlformats-officedocument"
+_OPENXML = "application/vnd.openxmlformats-officedocument"
+_OASIS = "application/vnd.oasis.opendocument"
 _PACKAGES = "nmt.documents.formats.packages"
 
 _FORMATS = {
@@ -71,8 +72,15 @@ _FORMATS = {
     "vtt": _Format("nmt.documents.formats.srt", "text/vtt; charset=utf-8", "vtt"),
     "po": _Format("nmt.documents.formats.po", "text/x-gettext-translation", "po pot"),
     "xliff": _Format("nmt.documents.formats.xliff", "application/xliff+xml", "xliff xlf"),
-    "docx": _Format("nmt.documents.formats.docx", f"{_OFFICE}.wordprocessingml.document", "docx", is_packed=True),
+    "docx": _Format(_PACKAGES, f"{_OPENXML}.wordprocessingml.document", "docx", is_packed=True),
+    "pptx": _Format(_PACKAGES, f"{_OPENXML}.presentationml.presentation", "pptx", is_packed=True),
+    "odt": _Format(_PACKAGES, f"{_OASIS}.text", "odt", is_packed=True),
+    "ods": _Format(_PACKAGES, f"{_OASIS}.spreadsheet", "ods", is_packed=True),
+    "odp": _Format(_PACKAGES, f"{_OASIS}.presentation", "odp", is_packed=True),
+    "epub": _Format(_PACKAGES, "application/epub+zip", "epub", is_packed=True),
 }
+"""The formats by name. To add a zip archive of XML parts, add its parts to `packages`, and its paragraphs to
+`paragraphs`."""
 
 FORMATS = tuple(_FORMATS)
 MEDIA_TYPES = {name: one.media_type for name, one in _FORMATS.items()}

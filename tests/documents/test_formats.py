@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from nmt.documents.document import FORMATS, format_of, read_document
 from nmt.errors import DataError
 from nmt.inference.translation import Translation
+from tests.documents import test_packages
 
 SRT = (
     "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>hello there,\r\nhow are</i> you?\r\n\r\n"
@@ -88,6 +89,7 @@ CONTENTS = {
     "po": PO,
     "xliff": XLIFF,
     "docx": docx(),
+    **test_packages.CONTENTS,
 }
 
 
@@ -104,7 +106,11 @@ def test_nothing_changes_by_a_translator_that_changes_nothing(form):
 
 
 def test_every_format_is_tried():
+    from nmt.cli.commands.translate import translate
+
     assert CONTENTS.keys() == set(FORMATS)
+    (option,) = [one for one in translate.params if one.name == "form"]
+    assert tuple(option.type.choices) == ("lines", "auto", *FORMATS)
 
 
 def test_subtitles_keep_times_tags_and_numbers_of_lines():
