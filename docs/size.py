@@ -12,7 +12,7 @@ BUDGET = {
     "data": 4600,
     "decode": 2600,
     "doctor": 800,
-    "documents": 3550,  # 200 for attributes of HTML, WebVTT, PPTX, OpenDocument and EPUB
+    "documents": 3650,  # 500 for attributes of HTML, WebVTT, PPTX, OpenDocument, EPUB and Markdown
     "evaluate": 600,
     "exporting": 800,
     "importing": 2300,

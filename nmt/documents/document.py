@@ -68,6 +68,7 @@ _FORMATS = {
     "text": _Format(_whole_file(utf8_text, text_passage), "text/plain; charset=utf-8", "txt"),
     "html": _Format("nmt.documents.formats.html", "text/html; charset=utf-8", "html htm xhtml"),
     "xml": _Format(_whole_file(declared_text, xml_file_passage), "application/xml", "xml"),
+    "markdown": _Format("nmt.documents.formats.markdown", "text/markdown; charset=utf-8", "md markdown"),
     "srt": _Format("nmt.documents.formats.srt", "application/x-subrip", "srt"),
     "vtt": _Format("nmt.documents.formats.srt", "text/vtt; charset=utf-8", "vtt"),
     "po": _Format("nmt.documents.formats.po", "text/x-gettext-translation", "po pot"),

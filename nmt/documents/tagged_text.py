@@ -12,7 +12,7 @@ from unicodedata import category
 
 from nmt.documents.elements import INLINE, OPAQUE, OPAQUE_INLINE, VOID, whole_elements
 from nmt.documents.markup import Piece, scan
-from nmt.documents.passage import Passage
+from nmt.documents.passage import HTML_ESCAPES, Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_paragraph import Paragraph
 
@@ -27,7 +27,7 @@ _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text as written."""
+    """A piece of the text as written. name: of the element; of a text, how it is read if that differs."""
 
     kind: Kind
     raw: str
@@ -49,8 +49,11 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
 
 def kept_starts(pieces: list[Piece], text: str, ignored: frozenset[str] = frozenset()) -> set[int]:
     """Return the numbers of the start tags of elements whose content is copied untranslated."""
-    opaque = OPAQUE | ignored
-    return {n for n, one in enumerate(pieces) if one.kind == "start" and (one.name in opaque or is_marked(one, text))}
+    return {
+        n
+        for n, one in enumerate(pieces)
+        if one.kind == "start" and (one.name in OPAQUE or one.name in ignored or is_marked(one, text))
+    }
 
 
 def is_marked(piece: Piece, text: str) -> bool:
@@ -127,21 +130,26 @@ def xml_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[
 
 
 def tagged_passage(
-    tokens: Sequence[Token], splitter: Splitter | None = None, entities: Literal["html", "xml"] = "html"
+    tokens: Sequence[Token],
+    splitter: Splitter | None = None,
+    entities: Literal["html", "xml"] = "html",
+    escape: dict[int, str] = HTML_ESCAPES,
 ) -> Passage:
     """Return the passage of tokens: block elements divide it into paragraphs. entities: which named entities are known;
-    others stay as written."""
+    others stay as written; escape: how characters of the translation are written."""
     parts = []
-    paragraph = Paragraph()
+    paragraph = Paragraph(escape)
     for token in tokens:
-        if token.kind == "text":
+        if token.kind == "text" and token.name:
+            paragraph.add_read(token.name, token.raw)
+        elif token.kind == "text":
             _add_text(paragraph, token.raw, entities)
         elif token.kind != "wall":
             paragraph.add_tag(token.raw, token.kind, token.name)
         else:
             parts += paragraph.parts(splitter)
             parts.append(token.raw)
-            paragraph = Paragraph()
+            paragraph = Paragraph(escape)
     parts += paragraph.parts(splitter)
     return Passage(tuple(part for part in parts if part != ""))
 

@@ -84,6 +84,7 @@ CONTENTS = {
     "text": "one\r\n\r\n two\u2028three".encode(),
     "html": HTML,
     "xml": b"<?xml version='1.0'?>\n<a><b x='1'>hello <i>big</i> world</b><![CDATA[a < b]]></a>",
+    "markdown": b"---\nno: no\n---\n\n# Hello\n\n- one *big* `x`\n  world\n\n| a |\n|---|\n| b |\n",
     "srt": SRT,
     "vtt": VTT,
     "po": PO,
