@@ -74,6 +74,7 @@ def split_text(text):
 READERS = {
     "html": document("html"),
     "xml": document("xml", "<r>z "),
+    "markdown": document("markdown"),
     "vtt": document("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nz "),
     "snippet": snippet,
 }
