@@ -62,6 +62,10 @@ def without_targets(content: bytes, form: str) -> bytes:
 
 def bare(content: bytes, form: str) -> list[str]:
     """What must be the same whatever the case of words."""
+    if form == "markdown":  # as a page: some characters of a changed sentence are escaped
+        from markdown_it import MarkdownIt
+
+        content = MarkdownIt("commonmark").enable("table").render(content.decode()).encode()
     if not zipfile.is_zipfile(io.BytesIO(content)):
         return ["".join(html.unescape(content.decode()).split()).casefold()]
     found = []
