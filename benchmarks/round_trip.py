@@ -25,9 +25,9 @@ from nmt.documents.passage import Sentence
 from nmt.errors import NMTError
 from nmt.inference.translation import Detail, Translation
 
-_KEPT = r"(?!w:(?:r|t|proofErr|lastRenderedPageBreak|softHyphen|noBreakHyphen)\b)[\w:]+"
-"""Names of elements in DOCX of which there must be as many as before: runs are split where words with other formatting
-go."""
+_KEPT = r"(?!(?:w|a):(?:r|t|proofErr|lastRenderedPageBreak|softHyphen|noBreakHyphen)\b)[\w:]+"
+"""Names of elements in DOCX and PPTX of which there must be as many as before: runs are split where words with other
+formatting go."""
 
 
 def same(sentence: Sentence) -> Translation:
@@ -62,20 +62,27 @@ def without_targets(content: bytes, form: str) -> bytes:
 
 def bare(content: bytes, form: str) -> list[str]:
     """What must be the same whatever the case of words."""
-    if form != "docx":
+    if form == "markdown":  # as a page: some characters of a changed sentence are escaped
+        from markdown_it import MarkdownIt
+
+        content = MarkdownIt("commonmark").enable("table").render(content.decode()).encode()
+    if not zipfile.is_zipfile(io.BytesIO(content)):
         return ["".join(html.unescape(content.decode()).split()).casefold()]
     found = []
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for name in sorted(archive.namelist()):
             text = archive.read(name)
-            if not name.startswith("word/") or not name.endswith(".xml"):
+            if not name.endswith((".xml", "html", ".htm", ".opf", ".ncx")):
                 found.append(f"{name} {hash(text)}")
                 continue
             whole = text.decode()
-            for paragraph in re.split(r"</w:p>", whole):
-                texts = "".join(re.findall(r"<w:t(?: [^>]*)?>([^<]*)", paragraph))
+            if not name.startswith(("word/", "ppt/")):
+                found.append("".join(html.unescape(whole).split()).casefold())
+                continue
+            for paragraph in re.split(r"</[aw]:p>", whole):
+                texts = "".join(re.findall(r"<[aw]:t(?: [^>]*)?>([^<]*)", paragraph))
                 found.append("".join(html.unescape(texts).split()).casefold())
-            whole = re.sub(r"<w:rPr>.*?</w:rPr>", "", whole, flags=re.DOTALL)
+            whole = re.sub(r"<([aw]):rPr\b[^>]*/>|<([aw]):rPr\b[^>]*>.*?</[aw]:rPr>", "", whole, flags=re.DOTALL)
             found.append(str(sorted(Counter(re.findall(f"<{_KEPT}", whole)).items())))
     return found
 

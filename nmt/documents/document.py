@@ -11,7 +11,6 @@ from nmt.documents.encodings import Encoding, declared_text, utf8_text
 from nmt.documents.limits import Limits
 from nmt.documents.passage import Passage, text_passage
 from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import html_passage
 from nmt.documents.xml_files import xml_file_passage
 from nmt.errors import DataError
 
@@ -19,13 +18,15 @@ from nmt.errors import DataError
 @dataclass(frozen=True)
 class File:
     """A file to read. name: its name in messages; splitter: splits paragraphs into sentences, if None each is one
-    sentence; languages: codes of source and target, for formats that name them; limits: of its contents."""
+    sentence; languages: codes of source and target, for formats that name them; limits: of its contents; form: one of
+    FORMATS."""
 
     content: bytes
     name: str = "document"
     splitter: Splitter | None = None
     languages: tuple[str, str] | None = None
     limits: Limits = field(default_factory=Limits)
+    form: str = "text"
 
 
 @dataclass(frozen=True)
@@ -48,44 +49,54 @@ def _whole_file(
     return read
 
 
-_READERS: dict[str, Callable[[File], Document] | str] = {
-    "text": _whole_file(utf8_text, text_passage),
-    "html": _whole_file(declared_text, html_passage),
-    "xml": _whole_file(declared_text, xml_file_passage),
-    "srt": "nmt.documents.formats.srt",
-    "po": "nmt.documents.formats.po",
-    "xliff": "nmt.documents.formats.xliff",
-    "docx": "nmt.documents.formats.docx",
+@dataclass(frozen=True)
+class _Format:
+    """A format. reader: a function, or the module whose `read` is one, which raises DataError; suffixes: extensions of
+    its files; is_packed: whether a file is a zip archive, whose text is smaller or larger than the file."""
+
+    reader: Callable[[File], Document] | str
+    media_type: str
+    suffixes: str
+    is_packed: bool = False
+
+
+_OPENXML = "application/vnd.openxmlformats-officedocument"
+_OASIS = "application/vnd.oasis.opendocument"
+_PACKAGES = "nmt.documents.formats.packages"
+
+_FORMATS = {
+    "text": _Format(_whole_file(utf8_text, text_passage), "text/plain; charset=utf-8", "txt"),
+    "html": _Format("nmt.documents.formats.html", "text/html; charset=utf-8", "html htm xhtml"),
+    "xml": _Format(_whole_file(declared_text, xml_file_passage), "application/xml", "xml"),
+    "markdown": _Format("nmt.documents.formats.markdown", "text/markdown; charset=utf-8", "md markdown"),
+    "srt": _Format("nmt.documents.formats.srt", "application/x-subrip", "srt"),
+    "vtt": _Format("nmt.documents.formats.srt", "text/vtt; charset=utf-8", "vtt"),
+    "po": _Format("nmt.documents.formats.po", "text/x-gettext-translation", "po pot"),
+    "xliff": _Format("nmt.documents.formats.xliff", "application/xliff+xml", "xliff xlf"),
+    "docx": _Format(_PACKAGES, f"{_OPENXML}.wordprocessingml.document", "docx", is_packed=True),
+    "pptx": _Format(_PACKAGES, f"{_OPENXML}.presentationml.presentation", "pptx", is_packed=True),
+    "odt": _Format(_PACKAGES, f"{_OASIS}.text", "odt", is_packed=True),
+    "ods": _Format(_PACKAGES, f"{_OASIS}.spreadsheet", "ods", is_packed=True),
+    "odp": _Format(_PACKAGES, f"{_OASIS}.presentation", "odp", is_packed=True),
+    "epub": _Format(_PACKAGES, "application/epub+zip", "epub", is_packed=True),
 }
-"""Readers, or the modules whose `read` is a reader. They raise DataError."""
+"""The formats by name. To add a zip archive of XML parts, add its parts to `packages`, and its paragraphs to
+`paragraphs`."""
 
-FORMATS = tuple(_READERS)
-
-_SUFFIXES = {"txt": "text", "htm": "html", "xhtml": "html", "xlf": "xliff", "pot": "po"}
-
-MEDIA_TYPES = {
-    "text": "text/plain; charset=utf-8",
-    "html": "text/html; charset=utf-8",
-    "xml": "application/xml",
-    "srt": "application/x-subrip",
-    "po": "text/x-gettext-translation",
-    "xliff": "application/xliff+xml",
-    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-}
+FORMATS = tuple(_FORMATS)
+MEDIA_TYPES = {name: one.media_type for name, one in _FORMATS.items()}
+_BY_SUFFIX = {suffix: name for name, one in _FORMATS.items() for suffix in one.suffixes.split()}
+SUFFIXES = tuple(f".{suffix}" for suffix in sorted(_BY_SUFFIX))
 
 
 def format_of(name: str) -> str:
     """Return the format that the extension of a file name stands for. Raises DataError."""
     suffix = PurePath(name).suffix.lower().lstrip(".")
-    found = _SUFFIXES.get(suffix, suffix)
-    if found not in _READERS:
+    if suffix not in _BY_SUFFIX:
         raise DataError(
             f"{name}: must end in one of {', '.join(SUFFIXES)}, got {suffix or 'no ending'}; name the format"
         )
-    return found
-
-
-SUFFIXES = tuple(f".{name}" for name in sorted({*_SUFFIXES, *_READERS} - {"text"}))
+    return _BY_SUFFIX[suffix]
 
 
 def read_document(
@@ -103,8 +114,8 @@ def read_document(
         content, name, splitter, languages, limits: See `File`.
         form: One of FORMATS.
     """
-    file, reader = File(content, name, splitter, languages, limits or Limits()), _READERS[form]
-    if form != "docx":  # its text is smaller or larger than the file, which is packed
+    file, reader = File(content, name, splitter, languages, limits or Limits(), form), _FORMATS[form].reader
+    if not _FORMATS[form].is_packed:
         file.limits.check_content(len(content), name)
     found: Document = import_module(reader).read(file) if isinstance(reader, str) else reader(file)
     return found

@@ -9,7 +9,7 @@ from nmt.errors import DataError
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for one file. content_bytes: the size of its text, unpacked: that of all XML parts of a DOCX together, or
+    """Limits for one file. content_bytes: the size of its text, unpacked: that of all parts with text of an archive, or
     of the file; archive_bytes: the size of all members of an archive, unpacked; elements: the number of XML elements,
     PO entries or subtitles; paragraph_elements: the number of XML elements in one paragraph or unit; depth: the nesting
     depth of elements."""

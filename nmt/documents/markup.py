@@ -28,7 +28,8 @@ _RAW_TEXT = frozenset("script style xmp iframe noembed noframes textarea title p
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece [start, end) of the text. name: in lower case; attributes: the ranges of their values."""
+    """A piece [start, end) of the text. name: in lower case; attributes: the ranges of their values, empty ranges for
+    attributes without a value."""
 
     kind: PieceKind
     start: int
@@ -140,7 +141,8 @@ class _Scanner:
                 end = closed.end()
             elif one := _ATTRIBUTE.match(text, after):
                 after = one.end()
-                values.setdefault(one[1].lower(), one.span(one.lastindex or 1))
+                last = one.lastindex or 1
+                values.setdefault(one[1].lower(), one.span(last) if last > 1 else (one.end(1), one.end(1)))
             else:
                 return Piece("comment", at, len(text))
         if is_end:

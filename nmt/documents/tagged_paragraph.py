@@ -9,7 +9,7 @@ from html.entities import html5
 from typing import Literal, NamedTuple
 
 from nmt.documents.marks import Mark
-from nmt.documents.passage import HTML_ESCAPES, Sentence
+from nmt.documents.passage import Sentence
 from nmt.documents.sentences import Splitter, pieces
 
 _SEEN = re.compile(
@@ -31,9 +31,11 @@ class _Item(NamedTuple):
 
 
 class Paragraph:
-    """The text as the model reads it, how it was written where that differs, and the tags before each character."""
+    """The text as the model reads it, how it was written where that differs, and the tags before each character.
+    escape: how characters of the translation are written."""
 
-    def __init__(self) -> None:
+    def __init__(self, escape: dict[int, str]) -> None:
+        self._escape = escape
         self._texts: list[str] = []
         self._length = 0
         self._raws: dict[int, str] = {}
@@ -46,20 +48,21 @@ class Paragraph:
         """Add text as written. A run of white space counts as one space, as on the screen."""
         for found in _SEEN.finditer(raw):
             if found.lastgroup == _BLANK:
-                self._add(" ", found[0])
+                self.add_read(" ", found[0])
             elif found.lastgroup == "entity" and not html.unescape(found[0]):  # it stands for no character
                 self.add_tag(found[0], "alone", "")
             elif found.lastgroup == "entity":
-                self._add(html.unescape(found[0]), found[0])
+                self.add_read(html.unescape(found[0]), found[0])
             elif found.lastgroup == "old":
                 name = next((found[0][1:n] for n in range(len(found[0]), 2, -1) if found[0][1:n] in html5), "")
                 if name:
-                    self._add(html5[name], f"&{name}")
-                self._add(found[0][len(name) + bool(name) :])
+                    self.add_read(html5[name], f"&{name}")
+                self.add_read(found[0][len(name) + bool(name) :])
             else:
-                self._add(found[0])
+                self.add_read(found[0])
 
-    def _add(self, text: str, raw: str | None = None) -> None:
+    def add_read(self, text: str, raw: str | None = None) -> None:
+        """Add text as the model reads it; raw: how it is written if that differs."""
         if raw is not None and raw != text:
             if "\xa0" in (text, raw):
                 self._glued.append(self._length)
@@ -163,7 +166,7 @@ class Paragraph:
             _joined(items[high:]),
             _joined(inner),
             tuple(marks),
-            {**HTML_ESCAPES, 0xA0: self._raws[first + glued[0]]} if glued else HTML_ESCAPES,  # as in the source
+            {**self._escape, 0xA0: self._raws[first + glued[0]]} if glued else self._escape,  # as in the source
             head=_joined([one for one in inner if one.kind == _BLANK and one.at < first]),
             tail=_joined([one for one in inner if one.kind == _BLANK and one.at >= last]),
             glued=glued,

@@ -12,7 +12,7 @@ from unicodedata import category
 
 from nmt.documents.elements import INLINE, OPAQUE, OPAQUE_INLINE, VOID, whole_elements
 from nmt.documents.markup import Piece, scan
-from nmt.documents.passage import Passage
+from nmt.documents.passage import HTML_ESCAPES, Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_paragraph import Paragraph
 
@@ -27,7 +27,7 @@ _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of the text as written."""
+    """A piece of the text as written. name: of the element; of a text, how it is read if that differs."""
 
     kind: Kind
     raw: str
@@ -38,7 +38,7 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
     """Return the tokens of HTML, however malformed, or of a piece of XML in which any element may be inline: together
     they are the text. ignored: elements whose content is kept."""
     pieces = scan(text, is_xml=is_xml)
-    kept = {n for n, one in enumerate(pieces) if one.kind == "start" and _is_kept(one, text, ignored)}
+    kept = kept_starts(pieces, text, ignored)
     xml_kinds: dict[str, Kind] = {"text": "text", "start": "open", "end": "close"}
 
     def kind_of(n: int) -> Kind:
@@ -47,10 +47,17 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
     return _symbols_whole(tokens_of(text, pieces, kept, kind_of, is_xml=is_xml))
 
 
-def _is_kept(piece: Piece, text: str, ignored: frozenset[str]) -> bool:
-    """Return whether an element's content is copied untranslated."""
-    if piece.name in OPAQUE or piece.name in ignored:
-        return True
+def kept_starts(pieces: list[Piece], text: str, ignored: frozenset[str] = frozenset()) -> set[int]:
+    """Return the numbers of the start tags of elements whose content is copied untranslated."""
+    return {
+        n
+        for n, one in enumerate(pieces)
+        if one.kind == "start" and (one.name in OPAQUE or one.name in ignored or is_marked(one, text))
+    }
+
+
+def is_marked(piece: Piece, text: str) -> bool:
+    """Return whether the attributes of a tag say that its element is not translated."""
     if not piece.attributes:
         return False
     return value(piece, text, "translate").lower() == "no" or "notranslate" in value(piece, text, "class").split()
@@ -123,21 +130,26 @@ def xml_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[
 
 
 def tagged_passage(
-    tokens: Sequence[Token], splitter: Splitter | None = None, entities: Literal["html", "xml"] = "html"
+    tokens: Sequence[Token],
+    splitter: Splitter | None = None,
+    entities: Literal["html", "xml"] = "html",
+    escape: dict[int, str] = HTML_ESCAPES,
 ) -> Passage:
     """Return the passage of tokens: block elements divide it into paragraphs. entities: which named entities are known;
-    others stay as written."""
+    others stay as written; escape: how characters of the translation are written."""
     parts = []
-    paragraph = Paragraph()
+    paragraph = Paragraph(escape)
     for token in tokens:
-        if token.kind == "text":
+        if token.kind == "text" and token.name:
+            paragraph.add_read(token.name, token.raw)
+        elif token.kind == "text":
             _add_text(paragraph, token.raw, entities)
         elif token.kind != "wall":
             paragraph.add_tag(token.raw, token.kind, token.name)
         else:
             parts += paragraph.parts(splitter)
             parts.append(token.raw)
-            paragraph = Paragraph()
+            paragraph = Paragraph(escape)
     parts += paragraph.parts(splitter)
     return Passage(tuple(part for part in parts if part != ""))
 

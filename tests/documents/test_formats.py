@@ -10,11 +10,18 @@ from click.testing import CliRunner
 from nmt.documents.document import FORMATS, format_of, read_document
 from nmt.errors import DataError
 from nmt.inference.translation import Translation
+from tests.documents import test_packages
 
 SRT = (
     "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>hello there,\r\nhow are</i> you?\r\n\r\n"
     "2\r\n00:00:03,000 --> 00:00:04,000\r\nfine.\r\n"
 ).encode()
+
+VTT = (
+    b"WEBVTT - a title\nKind: captions\n\nSTYLE\n::cue(b) { color: red }\n\nNOTE\nnot read\n\n"
+    b"first\n00:01.000 --> 01:02:03.500 align:start position:10%\n<v.loud Mary Ann>hello <b>there</b>\n\n"
+    b"00:02.000 --> 00:03.000\nTom &amp; <c.red>you</c> <00:02.500>all &lt;now\n"
+)
 
 XLIFF = b"""<?xml version='1.0'?>
 <!-- kept --><xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file><body>
@@ -77,10 +84,13 @@ CONTENTS = {
     "text": "one\r\n\r\n two\u2028three".encode(),
     "html": HTML,
     "xml": b"<?xml version='1.0'?>\n<a><b x='1'>hello <i>big</i> world</b><![CDATA[a < b]]></a>",
+    "markdown": b"---\nno: no\n---\n\n# Hello\n\n- one *big* `x`\n  world\n\n| a |\n|---|\n| b |\n",
     "srt": SRT,
+    "vtt": VTT,
     "po": PO,
     "xliff": XLIFF,
     "docx": docx(),
+    **test_packages.CONTENTS,
 }
 
 
@@ -97,13 +107,24 @@ def test_nothing_changes_by_a_translator_that_changes_nothing(form):
 
 
 def test_every_format_is_tried():
+    from nmt.cli.commands.translate import translate
+
     assert CONTENTS.keys() == set(FORMATS)
+    (option,) = [one for one in translate.params if one.name == "form"]
+    assert tuple(option.type.choices) == ("lines", "auto", *FORMATS)
 
 
 def test_subtitles_keep_times_tags_and_numbers_of_lines():
     assert through("srt", str.upper) == SRT.replace(b"hello there,", b"HELLO THERE,").replace(
         b"how are</i> you?", b"HOW ARE</i> YOU?"
     ).replace(b"fine.", b"FINE.")
+
+
+def test_cues_of_webvtt_are_translated_and_nothing_else():
+    expected = VTT.replace(b"hello <b>there", b"HELLO <b>THERE").replace(b"all &lt;now", b"ALL &lt;NOW")
+    assert through("vtt", str.upper) == expected.replace(b"Tom &amp; <c.red>you", b"TOM &amp; <c.red>YOU")
+    found = through("vtt", lambda text: "a --> b & c")
+    assert found.count(b"-->") == VTT.count(b"-->") and b"a --&gt; <c.red>b</c>" in found
 
 
 def test_targets_of_xliff_are_written_and_nothing_else():
@@ -157,6 +178,8 @@ def test_html_keeps_what_is_no_text():
     [
         ("text", b"\xff", "line 1 must be UTF-8"),
         ("srt", b"no times", "must be SubRip"),
+        ("vtt", b"00:01.000 --> 00:02.000\na", "must begin with WEBVTT"),
+        ("vtt", b"WEBVTTX", "must begin with WEBVTT"),
         ("xliff", b"<a/>", "must be XLIFF"),
         ("xliff", b"<xliff><a></xliff>", "must be XML"),
         ("xliff", b'<!DOCTYPE x [<!ENTITY a "b">]><xliff/>', "must declare no entities"),

@@ -71,7 +71,13 @@ def split_text(text):
     passage.joined([by_words(one.asked, forward) for one in passage.sentences])
 
 
-READERS = {"html": document("html"), "xml": document("xml", "<r>z "), "snippet": snippet}
+READERS = {
+    "html": document("html"),
+    "xml": document("xml", "<r>z "),
+    "markdown": document("markdown"),
+    "vtt": document("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nz "),
+    "snippet": snippet,
+}
 TEXT_READERS = {
     "text": document("text"),
     "placeholders": placeholders_of,

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import test_packages
 from tests.serve.servers import model_folder, running, until
 
 TIMES_AS_LONG = 5
@@ -183,6 +184,9 @@ FILES = {
         ('<xliff version="1.2">' + "<trans-unit>" * 9_000 + "</trans-unit>" * 9_000 + "</xliff>").encode(),
     ),
     "A7 many paragraphs": ("a.docx", docx(f"<w:document {W}>{'<w:p/>' * 7_000_000}</w:document>")),
+    "A7 many paragraphs of a book": ("a.epub", test_packages.packed("epub", "<p></p>" * 5_000_000)),
+    "A7 many cells": ("a.ods", test_packages.packed("ods", test_packages.BODIES["ods"] * 190_000)),
+    "A10 a page of many paragraphs": ("a.md", b"a\n\n" * 1_000_000),
     "A10 a line without end": ("a.txt", b"a" * 4_000_000 + "\U0001f600".encode()),
     "A18 deep elements": ("a.docx", docx(f"<w:document {W}>{'<w:p>' * 5_000}{'</w:p>' * 5_000}</w:document>")),
 }

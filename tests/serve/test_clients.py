@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from tests.documents import test_packages
+
 
 def test_libretranslatepy(server, lines, expected):
     library = pytest.importorskip("libretranslatepy")
@@ -73,6 +75,9 @@ def test_deepl_documents(server, lines, expected, monkeypatch):
     status = client.translate_document(text.encode(), out, source_lang="EN", target_lang="DE", filename="a.txt")
     assert out.getvalue().decode() == "\n".join(expected[line] for line in lines[:20])
     assert status.done and status.billed_characters == sum(map(len, lines[:20]))
+    out, book = io.BytesIO(), test_packages.packed("epub", f"<p>{lines[0]}</p>")
+    client.translate_document(book, out, source_lang="EN", target_lang="DE", filename="a.epub")
+    assert f"<p>{expected[lines[0]]}</p>" in test_packages.part_of(out.getvalue(), "EPUB/a.xhtml")
     with pytest.raises(library.DeepLException, match="must end in one of"):
         client.translate_document(b"a", io.BytesIO(), target_lang="DE", filename="a.exe")
     with pytest.raises(library.DocumentTranslationException, match="must be a DOCX file"):

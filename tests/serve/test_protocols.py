@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.documents import test_packages
+
 
 def asked(text, **more):
     return {"q": text, "source": "en", "target": "de"} | more
@@ -379,3 +381,32 @@ def test_files(server, lines, expected):
     assert "by small" in server.refused("/translate_file", of_other + b"small\r\n--bb--\r\n", headers=kind)[1]
     bad = body.replace(b"a b.txt", b"a.exe") + b"--bb--\r\n"
     assert "must end in one of" in server.refused("/translate_file", bad, headers=kind)[1]
+
+
+@pytest.mark.parametrize("suffix", ["vtt", "md", "html", "pptx", "odt", "ods", "odp", "epub"])
+def test_files_of_each_format(server, lines, expected, suffix):
+    """The translation is in the file that comes back, and in its own format; files in zip archives are packed again."""
+    inside = {
+        "vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\n{}\n",
+        "md": "- {}\n",
+        "html": '<img alt="{}">',
+        "pptx": "<a:p><a:r><a:t>{}</a:t></a:r></a:p>",
+        "epub": "<p>{}</p>",
+    }.get(suffix, "<text:p>{}</text:p>")
+    is_packed = suffix in test_packages.CONTENTS
+    line = next(one for one in lines if " ".join(expected[one].split()) == expected[one])
+    text = inside.format(line)
+    content = test_packages.packed(suffix, text) if is_packed else text.encode()
+    parts = [("source", b"en", ""), ("target", b"de", ""), ("file", content, f'; filename="a.{suffix}"')]
+    body = b"".join(
+        b'--bb\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n' % (n.encode(), f.encode(), c)
+        for n, c, f in parts
+    )
+    kind = {"Content-Type": "multipart/form-data; boundary=bb"}
+    answer = server.json("/translate_file", body + b"--bb--\r\n", headers=kind)
+    status, headers, found = server.ask(urllib.parse.urlsplit(answer["translatedFileUrl"]).path)
+    assert status == 200 and headers["Content-Disposition"].endswith(f'"a_de.{suffix}"')
+    if is_packed:
+        found = test_packages.part_of(found, test_packages.MAIN.get(suffix, "content.xml")).encode()
+    assert inside.format(expected[line]) in found.decode()
+    assert f".{suffix}" in server.json("/frontend/settings")["supportedFilesFormat"]

@@ -68,7 +68,7 @@ _CHUNK_BATCHES = 32
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["lines", "auto", "text", "html", "xml", "srt", "po", "xliff", "docx"]),
+    type=click.Choice("lines auto text html xml markdown srt vtt po xliff docx pptx odt ods odp epub".split()),
     default="lines",
     help="Type of INPUT: one sentence per line, or a document (see above); auto uses the file extension.",
 )

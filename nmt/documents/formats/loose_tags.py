@@ -30,14 +30,21 @@ def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks
         return text_passage(text, splitter)
     cuts = re.compile(f"({'|'.join(filter(None, [_BREAK if is_lines else '', marks]))})")
     tokens: list[Token] = []
-    for token in html_tokens(text):
+    for token in inline_tokens(text):
         if token.kind != "text":
-            tokens.append(_inline(token) if token.kind == "wall" and token.name not in _BLOCKS else token)
+            tokens.append(token)
             continue
         for n, piece in enumerate(cuts.split(token.raw)):
             kind: Kind = ("alone" if piece.strip() else "wall") if n % 2 else "text"
             tokens += [Token(kind, piece)] if piece else []
     return tagged_passage(tokens, splitter)
+
+
+def inline_tokens(text: str) -> list[Token]:
+    """Return the tokens of a text, in which unknown elements are inline."""
+    return [
+        _inline(token) if token.kind == "wall" and token.name not in _BLOCKS else token for token in html_tokens(text)
+    ]
 
 
 def _inline(token: Token) -> Token:

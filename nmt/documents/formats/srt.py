@@ -1,4 +1,4 @@
-"""SubRip subtitles: the text between a line of times and a blank line is translated, in as many lines."""
+"""SubRip and WebVTT subtitles: the text between a line of times and a blank line is translated, in as many lines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from nmt.documents.encodings import utf8_text
 from nmt.documents.formats.loose_tags import as_loose, loose_passage
 from nmt.errors import DataError
 
-_TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d{1,3}\s*-->\s*\d+:\d\d:\d\d[,.]\d{1,3}")
+_TIMES = re.compile(r"\s*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}\s*-->\s*(?:\d+:)?\d\d:\d\d[,.]\d{1,3}")
 _SPEAKER = re.compile(r"((?:<[^<>]*>|\{[^{}]*\}|\s)*[-\u2010-\u2015]+[ \t]*)(?=[^\s\d-])")
 """The dash at the beginning of a speaker's line, after tags if there are any."""
-_MARKS = r"\{\\[^{}]*\}|[\u2669-\u266f]+"
-"""Codes of Advanced SubStation such as {\\an8}, and music signs."""
+_MARKS = r"\{\\[^{}]*\}|<[\d:.]+>|[\u2669-\u266f]+"
+"""Codes of Advanced SubStation such as {\\an8}, times of words in WebVTT, and music signs."""
 _WORD = re.compile(r"(?:<[^<>]*>|\{\\[^{}]*\}|[^\s<{]|<|\{)+")
 
 
@@ -30,8 +30,8 @@ class _Part:
 
 
 def read(file: File) -> Document:
-    """Read SubRip. Tags, codes and music signs stay next to their words; a line with a dash begins the text of a
-    speaker, which is translated separately. Raises DataError."""
+    """Read SubRip or WebVTT. Tags, codes and music signs stay next to their words; a line with a dash begins the text
+    of a speaker, which is translated separately. Notes, styles and regions of WebVTT are no cues. Raises DataError."""
     name, splitter = file.name, file.splitter
     text, encoding = utf8_text(file.content, name)
     lines = text.splitlines(keepends=True)
@@ -47,7 +47,10 @@ def read(file: File) -> Document:
         while n < len(lines) and lines[n].strip():
             n += 1
         parts += _speakers(lines, first, n)
-    if not cues and text.strip():
+    is_vtt = file.form == "vtt"
+    if is_vtt and not re.match(r"WEBVTT(?!\S)", text):
+        raise DataError(f"{name}: must begin with WEBVTT, got {text[:20]!r}; correct the first line")
+    if not cues and text.strip() and not is_vtt:
         raise DataError(f"{name}: must be SubRip with lines of times such as 00:00:01,000 --> 00:00:02,000, got none")
     passages = [
         loose_passage("".join(lines[one.first : one.last])[len(one.dash) :], splitter, is_lines=False, marks=_MARKS)
@@ -59,7 +62,8 @@ def read(file: File) -> Document:
         for part, passage, new in zip(parts, passages, found, strict=True):
             if new != passage.source:
                 former = lines[part.first : part.last]
-                written = part.dash + _in_lines(as_loose(passage.source, new), former)
+                plain = new if is_vtt else as_loose(passage.source, new)  # WebVTT has character references
+                written = part.dash + _in_lines(plain, former)
                 # A blank line would end the subtitle.
                 out[part.first : part.last] = [written if written.strip() else ""] + [""] * (len(former) - 1)
         return encoding.encoded("".join(out))

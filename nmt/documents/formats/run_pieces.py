@@ -1,22 +1,30 @@
-"""The pieces of a paragraph of WordprocessingML, in order: text, beginnings and ends of ranges around it, and marks."""
+"""The pieces of a paragraph of runs, as in WordprocessingML and DrawingML, in order: text, beginnings and ends of
+ranges around it, and marks."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
 from nmt.documents.formats.xml_places import Element, prefix_of, without_cdata
 from nmt.documents.tagged_text import Kind
 
-_SPACES = (
+WORD = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
 )
+DRAWING = (
+    "http://schemas.openxmlformats.org/drawingml/2006/main",
+    "http://purl.oclc.org/ooxml/drawingml/main",
+)
+_SPACES = WORD + DRAWING
 _CONTAINERS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "sdt", "bdo", "dir", "fldSimple")
 _PROPERTIES = ("pPr", "rPr", "sdtPr", "sdtEndPr", "smartTagPr", "customXmlPr", "fldData")
 _WALLS = ("tab", "br", "cr", "ptab")
 _STALE = ("proofErr", "lastRenderedPageBreak", "softHyphen")
-"""Elements that describe the old text only."""
+_STALE_ATTRIBUTES = re.compile(rb"""\s(?:dirty|err|smtClean)\s*=\s*(?:"[^"]*"|'[^']*')""")
+"""Elements, and attributes of properties in DrawingML, that describe the old text only."""
 _RANGES = {"bookmarkStart": "bookmarkEnd", "commentRangeStart": "commentRangeEnd", "permStart": "permEnd"}
 _ENDS = {end: start for start, end in _RANGES.items()}
 _TEXT_FIELDS = ("HYPERLINK", "TOC", "TOA", "INDEX", "QUOTE")
@@ -65,11 +73,6 @@ class _Field:
     instruction: str = ""
 
 
-def is_paragraph(one: Element) -> bool:
-    """Return whether an element is a paragraph of WordprocessingML."""
-    return one.name == "p" and one.space in _SPACES
-
-
 def behind_properties(one: Element) -> int:
     """Return where the content of an element begins, after its properties."""
     at = one.inner
@@ -80,7 +83,7 @@ def behind_properties(one: Element) -> int:
     return at
 
 
-class Reader:
+class RunReader:
     """A reader of the pieces of a paragraph, in order."""
 
     def __init__(self, whole: Element, content: bytes) -> None:
@@ -120,7 +123,7 @@ class Reader:
         form = next((one for one in run.children if one.name == "rPr"), None)
         return Look(
             self._content[run.start : run.inner],
-            self._content[form.start : form.end] if form is not None else b"",
+            _STALE_ATTRIBUTES.sub(b"", self._content[form.start : form.end]) if form is not None else b"",
         )
 
     # ------------------------------------------------------------ between runs
@@ -134,6 +137,8 @@ class Reader:
                 self._container(child, base)
             elif own and child.name in (*_RANGES, *_ENDS):
                 self._range(child)
+            elif own and child.name in _WALLS:
+                self._emit(Piece("wall", "", [Item(child.start, child.end)]))
             elif not (own and child.name in (*_PROPERTIES, *_STALE)):
                 self._point(Item(child.start, child.end))
 

@@ -1,9 +1,9 @@
-"""Paragraphs of WordprocessingML as text with marks, and their XML rewritten around a translation.
+"""Paragraphs of office documents and books as text with marks, and their XML rewritten around a translation.
 
-Text with the formatting of most of the text around it is plain text. Text with other formatting becomes an element, as
-do links, insertions, content controls, bookmarks and fields; everything without text (note references, pictures,
-symbols, deleted text, formulas) is a mark at its place. A mark is represented by its number between two control
-characters, which XML cannot contain.
+In a paragraph of runs, text with the formatting of most of the text around it is plain text. Text with other formatting
+becomes an element, as do links, insertions, content controls, bookmarks and fields; everything without text (note
+references, pictures, symbols, deleted text, formulas) is a mark at its place. A mark is represented by its number
+between two control characters, which XML cannot contain.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from nmt.documents.formats.docx_pieces import Look, Reader, behind_properties, is_paragraph, pair
+from nmt.documents.formats.mixed_pieces import MixedReader
+from nmt.documents.formats.run_pieces import DRAWING, WORD, Look, RunReader, behind_properties, pair
 from nmt.documents.formats.xml_places import Element, prefix_of, replaced
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
@@ -21,6 +22,37 @@ from nmt.documents.tagged_text import Token, tagged_passage
 
 _MARK = re.compile(r"\x02(\d+)\x03")
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_DUBLIN_CORE = "http://purl.org/dc/elements/1.1/"
+_OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:"
+_PARAGRAPHS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(WORD + DRAWING, ("p",)),
+    f"{_OPEN_DOCUMENT}text:1.0": ("p", "h"),
+    f"{_OPEN_DOCUMENT}svg-compatible:1.0": ("title", "desc"),  # of pictures
+    "http://www.daisy.org/z3986/2005/ncx/": ("text",),  # the table of contents of EPUB 2
+    _DUBLIN_CORE: ("title", "description"),
+}
+"""Names of paragraphs by namespace. Those of other formats than WordprocessingML and DrawingML have no runs."""
+_KEPT = ("tracked-changes", "docAuthor")
+"""Elements whose paragraphs are not translated."""
+
+
+def is_paragraph(one: Element) -> bool:
+    """Return whether an element is a paragraph to translate. Cells of OpenDocument that contain a number or a formula
+    are not: their text is computed."""
+    if one.name not in _PARAGRAPHS.get(one.space, ()):
+        return False
+    above = one.parent
+    if above is not None and above.name == "table-cell":
+        if "formula" in above.attributes or above.attributes.get("value-type", "string") != "string":
+            return False
+    while above is not None and above.name not in _KEPT:
+        above = above.parent
+    return above is None
+
+
+def is_language(one: Element) -> bool:
+    """Return whether an element names the language of a book."""
+    return one.name == "language" and one.space == _DUBLIN_CORE
 
 
 class Paragraph:
@@ -30,10 +62,11 @@ class Paragraph:
         self._content, self._whole = content, whole
         self._prefix = prefix_of(content, whole)
         self.start, self.end = whole.start, whole.end
-        reader = Reader(whole, content)
+        has_runs = whole.space in WORD + DRAWING
+        reader: RunReader | MixedReader = (RunReader if has_runs else MixedReader)(whole, content)
         self._pieces = [*reader.pieces]
         pair(self._pieces)
-        self._base = reader.base
+        self._base: Look | None = reader.base
         self.passage: Passage = tagged_passage(
             [
                 Token(one.kind, one.text if one.kind == "text" else f"\x02{n}\x03", one.key)
@@ -49,7 +82,7 @@ class Paragraph:
         stack = [whole]
         while stack:
             one = stack.pop()
-            if is_paragraph(one) and one.children and (new := cls(one, content, splitter)).passage.sentences:
+            if is_paragraph(one) and one.inner < one.end and (new := cls(one, content, splitter)).passage.sentences:
                 found.append(new)
             stack += reversed(one.children)
         return found
@@ -63,7 +96,7 @@ class Paragraph:
             moved = [(a - start, b - start, text) for a, b, text in within]
             return replaced(self._content[start:end], moved) if moved else self._content[start:end]
 
-        out = _Runs(self._prefix)
+        out = _Runs(self._prefix, self._whole.space in DRAWING)
         looks = [self._base]
         for part in self._in_tree(_MARK.split(new)):
             if isinstance(part, str):
@@ -76,7 +109,7 @@ class Paragraph:
                 looks.pop()
             for item in piece.items:
                 out.add(item.look, kept(item.start, item.end), item.run)
-        opening = self._content[self._whole.start : behind_properties(self._whole)]
+        opening = self._content[self._whole.start : behind_properties(self._whole)]  # up to text, or to the first run
         return opening + out.whole() + self._content[self._whole.inner_end : self._whole.end]
 
     def _in_tree(self, parts: Sequence[str]) -> list[str | int]:
@@ -102,17 +135,19 @@ class Paragraph:
 
 
 class _Runs:
-    """XML of runs and what is between them; adjacent texts with the same formatting are merged."""
+    """XML of runs and what is between them; adjacent texts with the same formatting are merged. is_single: whether a
+    run has one text, whose spaces are preserved, as in DrawingML."""
 
-    def __init__(self, prefix: bytes) -> None:
-        self._prefix = prefix
+    def __init__(self, prefix: bytes, is_single: bool) -> None:
+        self._prefix, self._is_single = prefix, is_single
         self._parts: list[bytes] = []
         self._look: Look | None = None
         self._run = 0
 
     def add(self, look: Look | None, inner: bytes, run: int = 0) -> None:
         """Add the content of a run with this formatting; without a look, add content between runs."""
-        if self._look is not None and (look is None or look.form != self._look.form or run != self._run):
+        is_other = look is None or self._look is None or look.form != self._look.form or run != self._run
+        if self._look is not None and (is_other or self._is_single):
             self._parts.append(b"</%sr>" % self._prefix)
             self._look = None
         if look is not None and self._look is None:
@@ -120,12 +155,14 @@ class _Runs:
             self._look, self._run = look, run
         self._parts.append(inner)
 
-    def add_text(self, look: Look, text: str) -> None:
-        """Add escaped text; spaces at its ends are preserved."""
+    def add_text(self, look: Look | None, text: str) -> None:
+        """Add escaped text, in a run if it has a look; spaces at its ends are preserved."""
         text = _NO_XML.sub("", text)
         plain = html.unescape(text)
-        space = b' xml:space="preserve"' if plain != plain.strip() else b""
-        if text:
+        space = b' xml:space="preserve"' if plain != plain.strip() and not self._is_single else b""
+        if look is None:
+            self._parts.append(text.encode())
+        elif text:
             self.add(look, b"<%st%s>%s</%st>" % (self._prefix, space, text.encode(), self._prefix))
 
     def whole(self) -> bytes:

@@ -1,0 +1,254 @@
+"""Markdown: paragraphs, headings and cells of tables are translated, and HTML between them; all else is kept.
+
+markdown-it finds the blocks of text. Their inline syntax is split here: code, addresses and references are marks,
+emphasis and links are elements around their words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nmt.documents.document import Document, File
+from nmt.documents.encodings import utf8_text
+from nmt.documents.formats.html import html_passages
+from nmt.documents.formats.loose_tags import inline_tokens
+from nmt.documents.passage import Passage
+from nmt.documents.sentences import Splitter
+from nmt.documents.tagged_text import Token, tagged_passage
+from nmt.errors import DataError, NMTError
+from nmt.system.extras import how_to_install
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token as Block
+
+_ALONE, _CLOSE, _END = "\x02", "\x04", "\x03"
+"""Control characters around the number of a mark: what it begins with says its kind."""
+_FRONT = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)")
+_BREAK = re.compile(r"\r\n?|\n")
+_TICKS = re.compile("`+")
+_ATOM = re.compile(
+    r"\\(?!<)[!-/:-@\[-`{-~]"  # an escaped character, which begins nothing
+    r"|(?P<alone>\\<|<[A-Za-z][A-Za-z0-9.+-]{1,31}:[^\s<>]*>|<[^\s<>@]+@[^\s<>@]+>)"  # no tag, or an address
+    r"|(?P<close>\]\[(?!\^)[^\[\]]+\]"  # the end of a link: with a label, or with an address and perhaps a title
+    r"|\]\(\s*+(?:<[^<>\n]*>|(?:[^\s()<\\]|\\.|\([^\s()]*\))*+)"
+    r"(?:\s++(?:\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|\([^()]*\)))?+\s*+\))"
+)
+_INLINE = re.compile(
+    r"(?P<escape>\\[!-/:-@\[-`{-~])"
+    r"|(?P<wall>(?:(?<! ) {2,}+|\\)\n)"
+    r"|(?P<alone>(?:\{[\w:.+-]{1,80}\})?\x02\d+\x03(?:\s+\x02\d+\x03)*+|\{[#.][^{}\n]{1,200}\}|:{3}[^\n]*"
+    r"|\[\^[^\s\[\]]{1,80}\]:?|\[[ xX]\](?=\s)|\$\$[^$]+\$\$|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)"
+    r"|https?://[^\s<>\"\x02\x04]*[^\s<>\".,;:!?)\]}'*_\x02\x04])"
+    r"|(?P<open>!?\[)|(?P<close>\](?:\[\])?|\x04\d+\x03)|(?P<emphasis>\*+|~~|(?<!\w)_++|(?<!_)_++(?!\w))"
+)
+_LABEL = re.compile(r"\[([^\[\]]+)\](?:\[\]|(?!\[))")
+"""A reference by its text: when the text is translated, its label must be written as well."""
+_CELLS = ("th_open", "td_open")
+_MARK = re.compile(r"[\x02\x04](\d+)\x03")
+_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]<"})
+_REFERENCE = re.compile(r"&(?:#\w{1,8}|\w{1,32});")
+_BLOCK_START = re.compile(
+    r"^([ \t]*+(?:\d{1,9}(?=[.)](?:\s|$))|(?=[-+*](?:\s|$)|#{1,6}(?:\s|$)|>|=+[ \t]*$|-[- \t]*$)))", re.MULTILINE
+)
+"""Beginnings of lines that begin another block, or make a heading of the line before."""
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Characters [start, end) of the file; write: returns them, given the new text of each passage."""
+
+    start: int
+    end: int
+    passages: list[Passage]
+    write: Callable[[Sequence[str]], str]
+
+
+def read(file: File) -> Document:
+    """Read Markdown (CommonMark with tables). Front matter, code, addresses and definitions of references are kept, and
+    so are footnotes' marks, attributes in braces and formulas. Raises DataError, and NMTError without markdown-it."""
+    text, encoding = utf8_text(file.content, file.name)
+    if any(mark in text for mark in (_ALONE, _CLOSE, _END)):
+        raise DataError(f"{file.name}: must be text, got control characters from 2 to 4; remove them")
+    units = list(_units(text, file))
+
+    def write(texts: Sequence[str]) -> bytes:
+        rest, parts, at = iter(texts), [], 0
+        for unit in units:
+            new = [next(rest) for _ in unit.passages]
+            if new != [one.source for one in unit.passages]:
+                parts += [text[at : unit.start], unit.write(new)]
+                at = unit.end
+        return encoding.encoded("".join([*parts, text[at:]]))
+
+    return Document([one for unit in units for one in unit.passages], write)
+
+
+def _blocks(text: str) -> tuple[list[Block], Callable[[str], bool]]:
+    """Return the blocks of a text, and a function that says whether a reference has a definition. Raises NMTError
+    without the library."""
+    try:
+        from markdown_it import MarkdownIt
+        from markdown_it.common.utils import normalizeReference
+    except ImportError:
+        raise NMTError(
+            f"Markdown: must be read by the library markdown-it-py, got none; {how_to_install('documents')}"
+        ) from None
+    reader = MarkdownIt("commonmark", {"maxNesting": 100}).enable("table")
+    reader.core.ruler.enableOnly(["normalize", "block"])
+    known: dict[str, dict[str, object]] = {}
+    blocks = reader.parse(text, known)
+    return blocks, lambda label: normalizeReference(label) in known.get("references", ())
+
+
+def _units(text: str, file: File) -> Iterator[_Unit]:
+    """Yield the pieces of the text to translate, in order."""
+    front = _FRONT.match(text)
+    at = front.end() if front else 0
+    bounds = [at, *(found.end() for found in _BREAK.finditer(text, at)), len(text)]
+    lines = [text[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    blocks, is_label = _blocks(text[at:])
+    file.limits.check_elements(len(blocks), file.name)
+    row = column = 0  # where to look for the next cell of a table
+    for before, block in zip([None, *blocks], blocks, strict=False):
+        if block.map is None or (block.type != "inline" and (block.type != "html_block" or block.level)):
+            continue
+        first, last = block.map
+        if block.type == "html_block":
+            start, end = bounds[first], bounds[last]
+            passages, write = html_passages(text[start:end], file.splitter)
+            yield _Unit(start, end, passages, write)
+            continue
+        pieces = block.content.split("\n")
+        kind = before.type if before is not None else ""
+        if kind in _CELLS:
+            pieces[0] = pieces[0].replace("|", "\\|")
+            row, column = first, column if row == first else 0
+            places = [lines[first].find(pieces[0], column)]
+            column = places[0] + len(pieces[0])
+        elif kind == "heading_open" and before is not None and before.markup.startswith("#"):
+            places = [lines[first].find(pieces[0], lines[first].find("#") + len(before.markup))]
+        else:
+            pieces = [piece.strip(" \t") for piece in pieces]
+            bare = [line.rstrip() for line in lines[first : first + len(pieces)]]
+            places = [len(line) - len(p) if line.endswith(p) else -1 for line, p in zip(bare, pieces, strict=True)]
+        if min(places) >= 0:  # otherwise it has characters that the library replaces
+            begin = bounds[first : first + len(pieces)]
+            starts = [bound + place for bound, place in zip(begin, places, strict=True)]
+            ends = [start + len(piece) for start, piece in zip(starts, pieces, strict=True)]
+            yield _paragraph(text, begin, starts, ends, kind, file.splitter, is_label)
+
+
+def _paragraph(
+    text: str,
+    bounds: list[int],
+    starts: list[int],
+    ends: list[int],
+    kind: str,
+    splitter: Splitter | None,
+    is_label: Callable[[str], bool],
+) -> _Unit:
+    """Return a paragraph. bounds: where its lines begin in the file; starts, ends: where their texts begin and end;
+    kind: the block that contains it."""
+    between, parts = "\n", [text[starts[0] : ends[0]]]
+    for n in range(1, len(starts)):
+        gap = text[ends[n - 1] : bounds[n]]
+        if n == 1:
+            between = gap.lstrip(" \t") + text[bounds[n] : starts[n]]
+        parts += [gap[: len(gap) - len(gap.lstrip(" \t"))], "\n", text[starts[n] : ends[n]]]
+    atoms: list[str] = []
+    bare = _without_atoms("".join(parts), atoms, is_label)
+    escape = dict(_ESCAPES)
+    if _REFERENCE.search(bare):
+        escape[ord("&")] = "&amp;"
+    if kind in _CELLS:
+        escape[ord("|")] = "\\|"
+    passage = tagged_passage(list(_tokens(bare)), splitter, escape=escape)
+
+    def write(texts: Sequence[str]) -> str:
+        new = _BLOCK_START.sub(r"\1\\", texts[0]) if kind == "paragraph_open" else texts[0]
+        return _restored(new, atoms).replace("\n", between)
+
+    return _Unit(starts[0], ends[-1], [passage], write)
+
+
+def _restored(text: str, atoms: list[str]) -> str:
+    """Return a text with what `_without_atoms` has replaced."""
+    return _MARK.sub(lambda found: atoms[int(found[1])], text)
+
+
+def _without_atoms(text: str, atoms: list[str], is_label: Callable[[str], bool]) -> str:
+    """Return the text with code, addresses and the ends of links replaced by their numbers between control characters;
+    add them to `atoms`."""
+
+    def number(raw: str, kind: str) -> str:
+        atoms.append(_restored(raw, atoms))  # a label may contain code
+        return f"{_ALONE if kind == 'alone' else _CLOSE}{len(atoms) - 1}{_END}"
+
+    runs = [found.span() for found in _TICKS.finditer(text)]
+    later: dict[int, list[int]] = {}
+    for n in reversed(range(len(runs))):
+        later.setdefault(runs[n][1] - runs[n][0], []).append(n)
+    parts, at, n = [], 0, 0
+    while n < len(runs):
+        start, end = runs[n]
+        same = later[end - start]
+        while same and same[-1] <= n:
+            same.pop()
+        before = text[max(0, start - 9) : start]
+        if same and (len(before) - len(before.rstrip("\\"))) % 2 == 0:
+            n = same[-1]
+            parts += [text[at:start], number(text[start : runs[n][1]], "alone")]
+            at = runs[n][1]
+        n += 1
+    bare = "".join([*parts, text[at:]])
+    bare = _ATOM.sub(lambda found: number(found[0], found.lastgroup) if found.lastgroup else found[0], bare)
+
+    def labelled(found: re.Match[str]) -> str:
+        label = _restored(found[1], atoms)
+        return f"[{found[1]}{number(f'][{label}]', 'close')}" if is_label(label) else found[0]
+
+    return _LABEL.sub(labelled, bare)
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    """Yield the tokens of a paragraph."""
+    opened: list[str] = []
+    start = 0  # of the token, in the text
+    for token in inline_tokens(text):
+        at = 0
+        for found in _INLINE.finditer(token.raw) if token.kind == "text" else ():
+            if at < found.start():
+                yield Token("text", token.raw[at : found.start()])
+            at = found.end()
+            raw, kind = found[0], found.lastgroup
+            if kind == "escape":
+                yield Token("text", raw, raw[1:])
+            elif kind == "emphasis":
+                yield from _emphasis(raw, text, start + found.start(), opened)
+            else:
+                yield Token(kind, raw, "[")  # type: ignore[arg-type]
+        if token.kind != "text":
+            yield token
+        elif at < len(token.raw):
+            yield Token("text", token.raw[at:])
+        start += len(token.raw)
+
+
+def _emphasis(raw: str, text: str, at: int, opened: list[str]) -> Iterator[Token]:
+    """Yield the tokens of a run of delimiters at a character of the text, by the rules of CommonMark for what opens and
+    what closes; delimiters without a partner are single marks. opened: the delimiters that are open."""
+    before, after = text[at - 1 : at] or " ", text[at + len(raw) : at + len(raw) + 1] or " "
+    is_left = not after.isspace() and (after.isalnum() or not before.isalnum())
+    is_right = not before.isspace() and (before.isalnum() or not after.isalnum())
+    while raw and is_right and opened and raw.startswith(opened[-1]):
+        name = opened.pop()
+        yield Token("close", name, name)
+        raw = raw[len(name) :]
+    if raw and is_left:
+        opened.append(raw)
+        yield Token("open", raw, raw)
+    elif raw:
+        yield Token("alone", raw)

@@ -1,0 +1,206 @@
+"""Markdown: prose is translated, syntax stays; what a renderer shows is the same but for the words."""
+
+# ruff: noqa: E501 - tables of pieces of syntax
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import nmt
+from nmt.documents.document import read_document
+from nmt.documents.limits import Limits
+from nmt.documents.placeholders import placeholders_of
+from nmt.errors import DataError, NMTError
+from nmt.inference.translation import Translation
+from tests.documents.growth import grows_in_line
+from tests.documents.test_passages import backward, by_stops, by_words, forward
+
+markdown_it = pytest.importorskip("markdown_it", reason="needs the extra [documents]")
+
+ROOT = Path(nmt.__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+SOURCE = """\
+---
+title: not translated
+---
+
+# The *first* heading #
+
+One `code` and [a link](https://a.org/x_y "no title") in
+a **bold** line.
+Next line\\
+behind a break  
+and another.
+
+> A quote that goes
+> on here
+
+1. first item
+   of two lines
+
+   - [x] done `a|b` here
+   - ![red tree](a.png)
+
+| head | other \\| one |
+|---|:--|
+| a `x\\|y` cell | |
+| big *red* | 3 |
+
+Below
+it
+===
+
+<div align="center">
+<img src="a.png" alt="blue tree"> hello <b>there</b>
+</div>
+
+```python
+no = "code"
+```
+
+    no code either
+
+See [ref] and [the page][ref], [^1] <https://a.org/b> or https://a.org/c_d_e; \\*no\\* snake_case {#id .no}
+
+[ref]: https://a.org "no title"
+[^1]: The note here
+
+::: note
+$a + b$ costs $5 &amp; <kbd>Ctrl</kbd> it
+"""  # noqa: W291 - two spaces break a line
+
+
+def translated(text, order=forward, change=str.swapcase, splitter=None):
+    document = read_document(text.encode(), "markdown", "some", splitter)
+    found = document.write(
+        [p.joined([by_words(s.asked, order, change) for s in p.sentences]) for p in document.passages]
+    )
+    return found.decode()
+
+
+def same(content, splitter=None):
+    document = read_document(content, "markdown", "some", splitter)
+    return document.write([p.joined([Translation(s.asked, 0.0, 0.0) for s in p.sentences]) for p in document.passages])
+
+
+def rendered(text):
+    return re.sub(r"\s+", " ", markdown_it.MarkdownIt("commonmark").enable("table").render(text)).casefold()
+
+
+def other_case(word):
+    return word if placeholders_of(word) else word.swapcase()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_pages_of_this_project_come_back_byte_for_byte_and_render_the_same(path):
+    content = path.read_bytes()
+    assert same(content) == content == same(content, by_stops)
+    found = translated(content.decode(), forward, other_case)
+    assert rendered(found) == rendered(content.decode()) and (found != content.decode() or len(content) < 100)
+
+
+@pytest.mark.parametrize(
+    "text", [SOURCE, SOURCE.rstrip("\n"), SOURCE.replace("\n", "\r\n"), "\ufeff" + SOURCE, "", "\n"]
+)
+def test_all_syntax_comes_back_byte_for_byte(text):
+    assert same(text.encode()) == text.encode()
+
+
+def test_prose_is_translated_and_all_else_kept():
+    found = translated(SOURCE, forward, other_case)
+    for kept in (
+        "---\ntitle: not translated\n---\n", "# tHE *FIRST* HEADING #\n", "oNE `code` AND [A LINK](https://a.org/x_y \"no title\") IN ",
+        "A **BOLD** LINE. nEXT LINE\\\nBEHIND A BREAK  \nAND ANOTHER.\n", "> a QUOTE THAT GOES ON HERE\n",
+        "1. FIRST ITEM OF TWO LINES\n", "   - [x] DONE `a|b` HERE\n", "   - ![RED TREE](a.png)\n",
+        "| HEAD | OTHER \\| ONE |\n|---|:--|\n| A `x\\|y` CELL | |\n| BIG *RED* | 3 |\n", "bELOW IT\n===\n",
+        '<div align="center">\n<img src="a.png" alt="BLUE TREE"> HELLO <b>THERE</b>\n</div>\n', '```python\nno = "code"\n```\n',
+        "\n    no code either\n", "sEE [REF][ref] AND [THE PAGE][ref], [^1] <https://a.org/b> OR https://a.org/c_d_e;",
+        "\\*NO\\* SNAKE\\_CASE {#id .no}\n", '[ref]: https://a.org "no title"\n', "[^1]: tHE NOTE HERE\n", "::: note",
+        "$a + b$ COSTS $5 &amp; <kbd>Ctrl</kbd> IT",
+    ):  # fmt: skip
+        assert kept in found, kept
+    assert translated(SOURCE.replace("\n", "\r\n"), forward, other_case) == found.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("one **two** three", "THREE **TWO** ONE"),
+        ("one [two `x`](a(b).md) three", "THREE [`x` TWO](a(b).md) ONE"),
+        ('one [two](a "b \\" c") three', 'THREE [TWO](a "b \\" c") ONE'),
+        ("one [two](<a b> 'c') _three_", "_THREE_ [TWO](<a b> 'c') ONE"),
+        ("***one** two* three", None),
+        ("2 * 3 * 4 one", "ONE * 4 * 3 2"),
+        ("one ``a ` b`` two", "``a ` b`` TWO ONE"),
+        ("one \\`two\\` `x`", "\\`TWO\\` ONE `x`"),
+        ("one `a` `b` two", "`a` `b` TWO ONE"),
+        ("one ` two", "TWO \\` ONE"),
+        ("one \\<b> two", "TWO \\<B> ONE"),
+        ("one <b>two</b> <x-y>three</x-y>", "<x-y>THREE</x-y> <b>TWO</b> ONE"),
+        ("one {ref}`a b` two", "{ref}`a b` TWO ONE"),
+        ("one <!-- no --> two", "<!-- no --> TWO ONE"),
+        ("- one\n- two three", "- ONE\n- THREE TWO"),
+        ("> - one two\n>   three", "> - THREE TWO ONE"),
+        ("* * *\n\none\n\n---", "* * *\n\nONE\n\n---"),
+        ("a_b __one__ two", "TWO __ONE__ A\\_B"),
+        ("[one two]: no", "[one two]: no"),
+        ("one\n***\ntwo", "ONE\n***\nTWO"),
+    ],
+)
+def test_syntax_follows_its_words(text, expected):
+    found = translated(text, backward)
+    if expected is not None:
+        assert found == expected
+    assert sorted(re.findall(r"\w+", found.replace("\\", "").casefold())) == sorted(re.findall(r"\w+", text.casefold()))
+
+
+@pytest.mark.parametrize("said", ["- a b", "+ a", "* a", "1. a", "2) a", "# a", "> a", "===", "---", "a\\*b", "<b>", "[x](y)",
+                                  "`a`", "*a*", "__a__", "&amp;", "a | b"])  # fmt: skip
+@pytest.mark.parametrize("around", ["one", "first\nline. one", "> one", "- one", "| a |\n|---|\n| one |", "# one"])
+def test_translations_are_text_whatever_they_contain(said, around):
+    """A renderer shows the translation as it is, and no other block begins."""
+    document = read_document(around.encode() + b" &amp; b", "markdown", "some", by_stops)
+    (last,) = document.passages[-1:]
+    texts = [p.source for p in document.passages[:-1]]
+    texts.append(last.joined([Translation(said, 0.0, 0.0)] * len(last.sentences)))
+    found = document.write(texts).decode()
+
+    def shape(text):
+        return re.findall("<[^>]*>", rendered(text))
+
+    assert shape(found) == shape(around + " &amp; b")
+
+
+def test_control_characters_and_limits_are_a_line(monkeypatch):
+    for content, limits, said in (
+        (b"a \x02 0\x03", None, "must be text, got control characters"),
+        (b"\xff", None, "line 1 must be UTF-8"),
+        (b"# a\n" * 100, Limits(elements=200), "at most 200 elements"),
+        (b"a" * 100, Limits(50), "at most 50 bytes of text"),
+    ):
+        with pytest.raises(DataError, match=said) as caught:
+            read_document(content, "markdown", "some", None, None, limits)
+        assert "\n" not in str(caught.value)
+    monkeypatch.setitem(sys.modules, "markdown_it", None)
+    with pytest.raises(NMTError, match="markdown-it-py"):
+        read_document(b"a", "markdown")
+
+
+def both(content):
+    document = read_document(content, "markdown")
+    document.write(["a" + p.source for p in document.passages])
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a\n\n", "a\n", "# a\n", "> ", "- ", "1. a\n", "| a ", "|-", "`", "`` ` ", "[", "]", "[a](", "[a](b) ", "![", "*", "**a ",
+        "a*", "_", "a_", "<", "<a ", "<a@", "<!-- ", "\\", "\\`", "$", "$ a", "~~", "[^a]", "{#", "http://", ":::", "---\n", "```\n",
+        "[a]: b\n", "[a][b]", "[a]", "&", "  \n", "a" + " " * 20, "<div>\n\n", "](a (", "](a \"", "](a '", "][", "\t- a\n", "> a\n", "a\n\n    b\n\n",
+    ],
+)  # fmt: skip
+def test_time_grows_in_line(piece):
+    assert grows_in_line(lambda n: (piece * n).encode(), both, 300)
