@@ -28,6 +28,7 @@ import numpy as np
 from nmt import Translator
 from nmt.data.batching.batches import make_batch
 from nmt.decode import Shortlist
+from nmt.inference.pipeline import source_ids
 from nmt.inference.translator import Wishes
 from nmt.model.translation import TranslationModel
 from nmt.storage.saved_model import load_saved_model
@@ -122,7 +123,7 @@ class Training:
     """Updates of a model that nobody else has."""
 
     def __init__(self, like: Translator, lines: Sequence[str], updates: int = 4) -> None:
-        self._ids = [like.source_ids([line])[0] or [4] for line in lines[:40]]
+        self._ids = [source_ids(like, [line])[0] or [4] for line in lines[:40]]
         self._sizes = like.src_subwords.vocab_size, like.tgt_subwords.vocab_size
         self._config, self._updates = like.config.model, updates
 

@@ -7,6 +7,7 @@ import pytest
 
 from nmt.decode import Shortlist
 from nmt.errors import ConfigError
+from nmt.inference.pipeline import target_ids
 from nmt.inference.translation import Wishes
 from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder
@@ -60,7 +61,7 @@ def test_nothing_is_read_again(translator):
     for typed in ("kara", "kara losu", "kara losu"):
         session.complete(typed)
         read.append(session.subwords_read)
-    counts = [len(row) for row in translator.target_ids(["kara", "kara losu"])]
+    counts = [len(row) for row in target_ids(translator, ["kara", "kara losu"])]
     assert read == [counts[0], counts[1], counts[1]] and counts[0] < counts[1]
 
 

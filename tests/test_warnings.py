@@ -17,6 +17,7 @@ from nmt.cli.commands.shortlist import shortlist
 from nmt.cli.commands.translate import translate
 from nmt.decode import SearchOptions
 from nmt.errors import DataError
+from nmt.inference.pipeline import source_ids
 from nmt.inference.translation import CUT, EMPTY, LENGTHENED, NOT_A_NUMBER, UNSAYABLE, Wishes, length_warnings
 from nmt.storage.saved_model import load_saved_model
 from nmt.storage.tensor_file import map_tensors, write_tensors
@@ -80,7 +81,7 @@ def test_a_least_length_that_the_source_does_not_allow(wishes, folder):
     """Of each sentence by itself, whatever stands beside it and however long a prefix is."""
     translator = Translator.load(folder)
     short, blank, long = "kara", "", "kara losu miti " * 4
-    assert len(translator.source_ids([short])[0]) <= 6 < len(translator.source_ids([long])[0])
+    assert len(source_ids(translator, [short])[0]) <= 6 < len(source_ids(translator, [long])[0])
     for lines in ([short, blank, long], [short], [long]):
         found = translator.translate_nbest(lines, n_best=2, wishes=wishes, **SETTINGS)
         assert [LENGTHENED in one.warnings for row in found for one in row] == [

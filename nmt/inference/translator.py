@@ -14,9 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from nmt.errors import CheckpointError, ConfigError
-from nmt.inference.details import detail_of, ranked_by_agreement, text_without_unknown
+from nmt.inference.details import detail_of, ranked_by_agreement, with_details
 from nmt.inference.loading import check_loading, resolve_threads
-from nmt.inference.pipeline import TranslationPipeline
+from nmt.inference.pipeline import (
+    TranslationPipeline,
+    attends,
+    lacking_in_target,
+    learnt_for,
+    model_with,
+    source_ids,
+    source_tokens,
+    target_ids,
+    translations_of,
+)
 from nmt.inference.translation import (
     CUT,
     Detail,
@@ -35,16 +45,14 @@ from nmt.inference.translation import (
 from nmt.rnn.devices import choose_device
 from nmt.search_settings import SearchSettings
 from nmt.storage.model_folder import subwords_digest
-from nmt.storage.saved_model import LoadedModel, load_language_model, load_saved_model
+from nmt.storage.saved_model import load_language_model, load_saved_model
 from nmt.storage.tensor_file import reading_whole
 from nmt.system.notices import Notices
 
 __all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
 
 if TYPE_CHECKING:
-    from nmt.decode import Ensemble, Fusion, Hypothesis
     from nmt.inference.typing_session import TypingSession
-    from nmt.model.translation import TranslationModel
 
 _logger = logging.getLogger("nmt")
 
@@ -62,11 +70,6 @@ class Translator(TranslationPipeline):
         lengths: Expected lengths of translations, for word_reward_bounded.
         language_model: A language model over the same target subwords, for lm_weight.
     """
-
-    loaded: tuple[LoadedModel, ...] = ()
-    """The model, or the models of an ensemble, that `load` made of files."""
-    prior: LoadedModel | None = None
-    """The language model that `load` made of files."""
 
     @classmethod
     def load(
@@ -194,27 +197,27 @@ class Translator(TranslationPipeline):
         self._check_unchanged()
         n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(self.config.decoding, settings)
-        model = self.model_with(settings.get("lm_weight"))
+        model = model_with(self, settings.get("lm_weight"))
         cut: set[int] = set()
-        ids = self.source_ids(sentences, cut)
+        ids = source_ids(self, sentences, cut)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if on_batch is not None and (blank := sum(not row for row in ids)):
             on_batch(blank)
         there = [index for index, row in enumerate(ids) if row]
         src_ids = [ids[index] for index in there]
         wishes = (wishes or Wishes()).of(len(sentences))
-        learnt = self.learnt_for(chosen, shortlist, src_ids)
+        learnt = learnt_for(self, chosen, shortlist, src_ids)
         options = search_options(chosen, n_best, **self._wished(wishes, there), **learnt)
         found = search(model, src_ids, options=options, threads=self.num_threads, on_ended=on_batch)
         if n_best > 1 and not chosen.sampling and chosen.mbr == "none":
-            found = [distinct(h, [t.text for t in self.translations_of(h)], n_best) for h in found]
-        if replace_unk and not self.attends:
+            found = [distinct(h, [t.text for t in translations_of(self, h)], n_best) for h in found]
+        if replace_unk and not attends(self):
             raise ConfigError("replace_unk: must have attention to go by, got a model without; leave it out")
         if details or replace_unk:
             words = (dictionary or {}) if replace_unk else None
-            decoded = self.with_details(model, [sentences[i] for i in there], src_ids, found, words)
+            decoded = with_details(self, model, [sentences[i] for i in there], src_ids, found, words)
         else:
-            decoded = [self.translations_of(hypotheses) for hypotheses in found]
+            decoded = [translations_of(self, hypotheses) for hypotheses in found]
         for index, translations in zip(there, decoded, strict=True):
             if chosen.mbr != "none":
                 translations = ranked_by_agreement(translations, chosen.mbr)
@@ -254,12 +257,12 @@ class Translator(TranslationPipeline):
 
         sources, targets = checked_pairs("Translator", sources, targets)
         cut: set[int] = set()
-        src_ids = self.source_ids(sources, cut)
-        tgt_ids = [[*row, EOS_ID] for row in self.target_ids(targets)]
+        src_ids = source_ids(self, sources, cut)
+        tgt_ids = [[*row, EOS_ID] for row in target_ids(self, targets)]
         size = chosen_settings(self.config.decoding, {"batch_size": batch_size}).batch_size
-        model = self.model_with(lm_weight)
+        model = model_with(self, lm_weight)
         forced = force(model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
-        tokens = self.source_tokens(sources, src_ids)
+        tokens = source_tokens(self, sources, src_ids)
         found = [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
         for index, detail in enumerate(found):
             detail.warnings.extend([*([CUT] if index in cut else []), *number_warnings(detail.log_probs)])
@@ -291,37 +294,6 @@ class Translator(TranslationPipeline):
         for one in (*self.loaded, *([] if self.prior is None else [self.prior])):
             one.check_unchanged()
 
-    def with_details(
-        self,
-        model: TranslationModel | Ensemble | Fusion,
-        sentences: Sequence[str],
-        src_ids: Sequence[Sequence[int]],
-        found: Sequence[Sequence[Hypothesis]],
-        dictionary: Mapping[str, str] | None,
-    ) -> list[list[Translation]]:
-        """Return translations with details, by forced decoding of the hypotheses of sentences that are not blank and
-        whose ids are `src_ids`; with a dictionary, even an empty one, unknown subwords are replaced."""
-        from nmt.data.corpora.corpus import clean_line
-        from nmt.decode import force
-        from nmt.special_tokens import EOS_ID
-
-        flat = [(n, h) for n, hypotheses in enumerate(found) for h in hypotheses]
-        sources = [src_ids[n] for n, _ in flat]
-        targets = [[*h.ids, EOS_ID] if h.finished else list(h.ids) for _, h in flat]
-        size = self.config.decoding.batch_size
-        forced = force(model, sources, targets, attention=True, batch_size=size, threads=self.num_threads)
-        tokens = self.source_tokens(sentences, src_ids)
-        results: list[list[Translation]] = [[] for _ in found]
-        for (n, h), target, one in zip(flat, targets, forced, strict=True):
-            detail = detail_of(tokens[n], self.tgt_subwords, target, one, h.finished)
-            text = self.tgt_subwords.decode([h.ids])[0]
-            if dictionary is not None:
-                bare = self.src_subwords.bare(sentences[n])
-                source = clean_line(bare, False, self.config.data.src.normalize)  # names keep their case
-                text = text_without_unknown(self.tgt_subwords, h.ids, detail, source, dictionary)
-            results[n].append(Translation(text, h.score, h.log_prob, detail))
-        return results
-
     def _wish_warnings(self, wishes: Wishes, index: int) -> tuple[str, ...]:
         """Return warnings about text in a sentence's wishes that the vocabulary cannot represent."""
         texts = {
@@ -329,17 +301,19 @@ class Translator(TranslationPipeline):
             "a constraint": wishes.constraints[index] if wishes.constraints is not None else [],
             "a phrase of the glossary": wishes.glossary[index] if wishes.glossary is not None else [],
         }
-        return tuple(line for whose, wanted in texts.items() if wanted for line in self.lacking(whose, wanted))
+        return tuple(
+            line for whose, wanted in texts.items() if wanted for line in lacking_in_target(self, whose, wanted)
+        )
 
     def _wished(self, wishes: Wishes, there: list[int]) -> dict[str, Any]:
         """Return the wishes of the sentences `there` as token ids, by the names of their `SearchOptions`."""
         given: dict[str, Any] = {}
         if wishes.prefixes is not None:
-            given["prefixes"] = self.target_ids([wishes.prefixes[i] for i in there])
+            given["prefixes"] = target_ids(self, [wishes.prefixes[i] for i in there])
         if wishes.constraints is not None:
-            given["constraints"] = [self.target_ids(wishes.constraints[i]) for i in there]
+            given["constraints"] = [target_ids(self, wishes.constraints[i]) for i in there]
         if wishes.glossary is not None:
-            given["glossary"] = [self.target_ids(wishes.glossary[i]) for i in there]
+            given["glossary"] = [target_ids(self, wishes.glossary[i]) for i in there]
         if wishes.forbidden:
-            given["forbidden"] = [row for row in self.target_ids(wishes.forbidden) if row]
+            given["forbidden"] = [row for row in target_ids(self, wishes.forbidden) if row]
         return given

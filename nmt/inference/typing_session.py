@@ -6,6 +6,14 @@ from typing import TYPE_CHECKING, Unpack
 
 from nmt.inference.details import ranked_by_agreement
 from nmt.inference.loading import NotPickled
+from nmt.inference.pipeline import (
+    lacking_in_target,
+    learnt_for,
+    model_with,
+    source_ids,
+    target_ids,
+    translations_of,
+)
 from nmt.inference.translation import (
     Translation,
     checked_count,
@@ -33,10 +41,10 @@ class TypingSession(NotPickled):
         from nmt.decode import Session
 
         cut: set[int] = set()
-        (src_ids,) = translator.source_ids([checked_text("TypingSession", "sentence", sentence)], cut)
+        (src_ids,) = source_ids(translator, [checked_text("TypingSession", "sentence", sentence)], cut)
         self._is_cut = bool(cut)
         self._translator = translator
-        model = translator.model_with(lm_weight)
+        model = model_with(translator, lm_weight)
         self._session = Session(model, src_ids, translator.num_threads) if src_ids else None
         self._sentence = sentence
 
@@ -70,16 +78,16 @@ class TypingSession(NotPickled):
         n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(translator.config.decoding, settings)
         src_ids = [] if self._session is None else self._session.src_ids
-        options = search_options(chosen, n_best, **translator.learnt_for(chosen, shortlist, [src_ids]))
+        options = search_options(chosen, n_best, **learnt_for(translator, chosen, shortlist, [src_ids]))
         check_session(options)
-        (prefix,) = translator.target_ids([checked_text("TypingSession", "typed", typed)])
+        (prefix,) = target_ids(translator, [checked_text("TypingSession", "typed", typed)])
         if self._session is None:
             return [Translation("", 0.0, 0.0)]
         found = self._session.complete(prefix, options=options)
-        translations = translator.translations_of(found)
+        translations = translations_of(translator, found)
         if chosen.mbr != "none":
             best = ranked_by_agreement(translations, chosen.mbr)[:n_best]
         else:
             best = distinct(translations, [one.text for one in translations], n_best)
-        more = (*length_warnings(chosen, src_ids), *translator.lacking("the prefix", [typed]))
+        more = (*length_warnings(chosen, src_ids), *lacking_in_target(translator, "the prefix", [typed]))
         return with_warnings(best, cut=self._is_cut, more=more)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from nmt.data.corpora.corpus import clean_line
 from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
 from nmt.errors import NMTError
+from nmt.inference.details import with_details
+from nmt.inference.pipeline import learnt_for, model_with, phrases_for, source_ids, translations_of
 from nmt.inference.translation import (
     MAX_SOURCE_SUBWORDS,
     Translation,
@@ -221,9 +223,9 @@ class Engine:
         ask = ask or Ask()
         cut: set[int] = set()
         if sum(map(len, sentences)) > 2000:
-            ids = await asyncio.to_thread(self.translator.source_ids, sentences, cut)
+            ids = await asyncio.to_thread(source_ids, self.translator, sentences, cut)
         else:
-            ids = self.translator.source_ids(sentences, cut)
+            ids = source_ids(self.translator, sentences, cut)
         there = [n for n, row in enumerate(ids) if row]
         loop = asyncio.get_running_loop()
         found = [[Translation("", 0.0, 0.0)] for _ in sentences]
@@ -235,7 +237,7 @@ class Engine:
         live = self._live is not None and ask.is_plain
         tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, self) for n in there]
         if live:
-            learnt = self.translator.learnt_for(self._chosen, False, [ids[n] for n in there])
+            learnt = learnt_for(self.translator, self._chosen, False, [ids[n] for n in there])
             for ticket, length in zip(tickets, learnt.get("expected_lengths", ()), strict=False):
                 ticket.expected = float(length)
         (self._queue if live else self._side).put(client, tickets, accepted=accepted)
@@ -259,8 +261,8 @@ class Engine:
     def _live_search(self, size: int) -> LiveSearch | None:
         """Return this model's live search, which sentences enter and leave at any time; None if the model cannot have
         one, which is logged with the reason."""
-        model, name = self.translator.model_with(None), self.translator.config.name
-        learnt = self.translator.learnt_for(self._chosen, self._shortlist, [])
+        model, name = model_with(self.translator, None), self.translator.config.name
+        learnt = learnt_for(self.translator, self._chosen, self._shortlist, [])
         options = search_options(self._chosen, 1, **learnt | {"expected_lengths": None})  # they come with sentences
         plan = search_plan(model, options)
         compares = self._chosen.mbr != "none"
@@ -287,7 +289,7 @@ class Engine:
             sentence.hypotheses = hypotheses
             self._side.put("", [sentence], accepted=True)
             return
-        found = self.translator.translations_of(hypotheses)
+        found = translations_of(self.translator, hypotheses)
         sentence.job.answer(sentence.index, with_warnings(found, cut=sentence.is_cut))
 
     # ------------------------------------------------------------ the side thread
@@ -321,17 +323,17 @@ class Engine:
         """Return the best translations that the live search found, with details."""
         found = [one.hypotheses or [] for one in group]
         texts, ids = [one.text for one in group], [one.src_ids for one in group]
-        detailed = self._side_translator.with_details(self.translator.model_with(None), texts, ids, found, None)
+        detailed = with_details(self._side_translator, model_with(self.translator, None), texts, ids, found, None)
         return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
 
     def _phrases_for(self, text: str, glossary: tuple[tuple[str, str], ...]) -> list[str]:
-        """Return `Translator.phrases_for`, skipping entries whose first word is not in the text."""
+        """Return `phrases_for`, skipping entries whose first word is not in the text."""
         side = self.translator.config.data.src
         index = _by_first_word(glossary, side.lowercase, side.normalize)
         bare = self.translator.src_subwords.bare(text)
         words = set(clean_line(bare, side.lowercase, side.normalize).split())
         numbers = sorted(n for word in words for n in index.get(word, ()))
-        return self.translator.phrases_for(text, [glossary[n] for n in numbers])
+        return phrases_for(self.translator, text, [glossary[n] for n in numbers])
 
     def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[Translation]]:
         """Return translations by the translator's own search."""

@@ -359,6 +359,7 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator,
 
 def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | None:
     """Return the constraints that files parallel to the input set for a chunk."""
+    from nmt.inference.pipeline import phrases_for
     from nmt.inference.translator import Wishes
 
     def column(name: str) -> list[str] | None:
@@ -367,7 +368,7 @@ def _wishes(job: _Job, translator: Translator, chunk: list[Record]) -> Wishes | 
 
     constraints, glossary = column("constraints"), None
     if job.glossary:
-        glossary = [translator.phrases_for(line, job.glossary) for line, _ in chunk]
+        glossary = [phrases_for(translator, line, job.glossary) for line, _ in chunk]
     held = None
     if constraints is not None or job.constraints:
         own = [[p for p in line.split("\t") if p.strip()] for line in constraints or [""] * len(chunk)]
