@@ -129,7 +129,7 @@ def test_a_name_that_is_no_setting(translator):
 )
 def test_what_is_no_list_of_texts(given, fact, translator, generator):
     for ask in (
-        lambda: translator.translate(given),
+        lambda: translator.translate_nbest(given),
         lambda: translator.score(given, LINES),
         lambda: translator.score(LINES, given),
         lambda: generator.generate(given),

@@ -62,9 +62,21 @@ def test_n_best(translator: Translator) -> None:
     assert found[1][0].log_prob == 0
 
 
-def test_one_string_is_a_mistake(translator: Translator) -> None:
-    with pytest.raises(TypeError, match="list of strings"):
-        translator.translate("w1 w2")
+def test_one_sentence_gives_one_translation(translator: Translator) -> None:
+    assert translator.translate("w1 w2") == "w1 w2"
+    assert translator.translate("") == ""
+    assert translator.translate(line for line in ("w1", "w2")) == ["w1", "w2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "fact"),
+    [(b"w1", "bytes"), (None, "NoneType"), (3, "int"), ({"w1": "w2"}, "dict"), ({"w1"}, "set"), (["w1", 2], "int at")],
+)
+def test_what_is_no_text_is_a_mistake(translator: Translator, given: Any, fact: str) -> None:
+    with pytest.raises(TypeError, match=f"^Translator: sentences must be a list of strings, got {fact}[^\n]*$"):
+        translator.translate(given)
+    with pytest.raises(TypeError, match="must be a list of strings, got one string"):
+        translator.translate_nbest("w1 w2")
 
 
 def test_long_lines_are_cut_with_a_warning(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:

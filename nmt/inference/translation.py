@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ import numpy as np
 
 from nmt.errors import ConfigError, DataError
 from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchSettings, SearchValues
+from nmt.system.notices import Notices
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
@@ -106,6 +108,15 @@ def with_warnings(
         own = [*general, *((EMPTY,) if not one.text else ()), *number_warnings((one.score, one.log_prob))]
         warned.append(replace(one, warnings=tuple(own)) if own else one)
     return warned
+
+
+def log_warnings(found: Sequence[Translation]) -> None:
+    """Write the warnings of translations to the logger `nmt`, one line of each kind."""
+    notices = Notices()
+    for number, one in enumerate(found):
+        notices.add(number, one.warnings)
+    for text in notices.told():
+        logging.getLogger("nmt").warning("warning: %s", text)
 
 
 def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:

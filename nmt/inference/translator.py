@@ -6,12 +6,11 @@ Translator.load("runs/de-en").translate(["Guten Morgen!"])
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.inference.details import detail_of, ranked_by_agreement, with_details
@@ -38,6 +37,7 @@ from nmt.inference.translation import (
     chosen_settings,
     distinct,
     length_warnings,
+    log_warnings,
     number_warnings,
     search_options,
     with_warnings,
@@ -45,16 +45,20 @@ from nmt.inference.translation import (
 from nmt.rnn.devices import choose_device
 from nmt.search_settings import SearchSettings
 from nmt.storage.model_folder import subwords_digest
-from nmt.storage.saved_model import load_language_model, load_saved_model
+from nmt.storage.saved_model import (
+    BUNDLE_SUFFIX,
+    load_language_model,
+    load_saved_model,
+    save_bundle,
+    save_folder,
+)
 from nmt.storage.tensor_file import reading_whole
-from nmt.system.notices import Notices
+from nmt.system.paths import named
 
 __all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
 
 if TYPE_CHECKING:
     from nmt.inference.typing_session import TypingSession
-
-_logger = logging.getLogger("nmt")
 
 
 class Translator(TranslationPipeline):
@@ -129,16 +133,20 @@ class Translator(TranslationPipeline):
         found.place, found.loaded, found.prior = str(model_dir), (loaded,), prior
         return found
 
-    def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
-        """Translate sentences.
+    @overload
+    def translate(self, sentences: str, **settings: Unpack[SearchSettings]) -> str: ...  # type: ignore[overload-overlap]
+    @overload
+    def translate(self, sentences: Iterable[str], **settings: Unpack[SearchSettings]) -> list[str]: ...
+    def translate(self, sentences: str | Iterable[str], **settings: Unpack[SearchSettings]) -> str | list[str]:
+        """Translate a sentence, or a list of sentences.
 
         Args:
             sentences: One sentence each, as a person writes them. They are cleaned as in training.
             settings: See `SearchSettings`; batch_size changes the speed, not the translations.
 
         Returns:
-            One line for each sentence, in order; a blank sentence gives an empty line. Warnings (see
-            `Translation.warnings`) go to the logger `nmt`, one line of each kind.
+            For one sentence its translation; for a list, one line for each sentence, in order. A blank sentence gives
+            an empty line. Warnings (see `Translation.warnings`) go to the logger `nmt`, one line of each kind.
 
         Raises: The errors of `translate_nbest`.
         """
@@ -146,17 +154,54 @@ class Translator(TranslationPipeline):
             raise TypeError(
                 "Translator.translate: must have no n_best, got it; translate_nbest gives several translations"
             )
-        best = [translations[0] for translations in self.translate_nbest(sentences, n_best=1, **settings)]
-        notices = Notices()
-        for number, one in enumerate(best):
-            notices.add(number, one.warnings)
-        for text in notices.told():
-            _logger.warning("warning: %s", text)
-        return [one.text for one in best]
+        given = [sentences] if isinstance(sentences, str) else sentences
+        best = [translations[0] for translations in self.translate_nbest(given, n_best=1, **settings)]
+        log_warnings(best)
+        return best[0].text if isinstance(sentences, str) else [one.text for one in best]
+
+    def stream(self, sentence: str, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
+        """Translate a sentence greedily, and yield its translation piece by piece as it is found.
+
+        All pieces together are `translate(sentence, beam_size=1)`, to the last character. A beam search has no final
+        text before it ends, so that there is no stream of it: its translations are often better, and come at once.
+
+        Args:
+            sentence: One sentence.
+            shortlist, settings: As in `translate_nbest`.
+
+        Raises:
+            ConfigError: beam_size or mbr is given, or the settings include sampling, groups or a coverage penalty; or
+                as in `translate_nbest`.
+            DeviceError: The model is on a GPU.
+            TypeError: There is no such setting, or the sentence is no text.
+        """
+        weight = settings.pop("lm_weight", None)
+        return self.session(sentence, lm_weight=weight).greedy(shortlist=shortlist, **settings)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as one file, if the path ends in `.nmt`, or else as a folder, for `load` and all commands.
+
+        Parameters are those of its files, in their type of numbers; settings, shortlist and lengths are the current
+        ones. A file has no language model for fusion.
+
+        Raises:
+            CheckpointError: Something is there already, the path cannot be written, the model's file has changed, or
+                it is an ensemble or was not loaded from files.
+        """
+        if len(self.loaded) != 1:
+            raise CheckpointError(
+                f"Translator.save: must have one model that was loaded from files, got {len(self.loaded)}; save the "
+                "models of an ensemble one by one"
+            )
+        self._check_unchanged()
+        (loaded,) = self.loaded
+        saved = loaded.reopened(config=self.config, shortlist=self.shortlist, lengths=self.lengths)
+        place = named(path, "Translator.save")
+        save_bundle(place, saved) if place.suffix == BUNDLE_SUFFIX else save_folder(place, saved)
 
     def translate_nbest(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
         *,
         n_best: int | None = None,
         on_batch: Callable[[int], None] | None = None,

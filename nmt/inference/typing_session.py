@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Unpack
 
+from nmt.errors import ConfigError
 from nmt.inference.details import ranked_by_agreement
 from nmt.inference.loading import NotPickled
 from nmt.inference.pipeline import (
@@ -21,12 +23,14 @@ from nmt.inference.translation import (
     chosen_settings,
     distinct,
     length_warnings,
+    log_warnings,
     search_options,
     with_warnings,
 )
-from nmt.search_settings import SearchSettings
+from nmt.search_settings import SearchSettings, SearchValues
 
 if TYPE_CHECKING:
+    from nmt.decode import SearchOptions
     from nmt.inference.pipeline import TranslationPipeline
 
 
@@ -70,16 +74,10 @@ class TypingSession(NotPickled):
                 do not support; or as in `translate_nbest`.
             ValueError: lm_weight is given; it is an argument of the session.
         """
-        from nmt.decode.plan import check_session
-
-        if settings.get("lm_weight") is not None:
-            raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
         translator = self._translator
         n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(translator.config.decoding, settings)
-        src_ids = [] if self._session is None else self._session.src_ids
-        options = search_options(chosen, n_best, **learnt_for(translator, chosen, shortlist, [src_ids]))
-        check_session(options)
+        options = self._options(chosen, n_best, shortlist, settings)
         (prefix,) = target_ids(translator, [checked_text("TypingSession", "typed", typed)])
         if self._session is None:
             return [Translation("", 0.0, 0.0)]
@@ -89,5 +87,43 @@ class TypingSession(NotPickled):
             best = ranked_by_agreement(translations, chosen.mbr)[:n_best]
         else:
             best = distinct(translations, [one.text for one in translations], n_best)
-        more = (*length_warnings(chosen, src_ids), *lacking_in_target(translator, "the prefix", [typed]))
+        lengths = length_warnings(chosen, self._session.src_ids)
+        more = (*lengths, *lacking_in_target(translator, "the prefix", [typed]))
         return with_warnings(best, cut=self._is_cut, more=more)
+
+    def greedy(self, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
+        """Yield the greedy translation piece by piece; see `Translator.stream`."""
+        given = {"beam_size": 1, "mbr": "none"}
+        for name, value in given.items():
+            if settings.get(name) not in (None, value):
+                raise ConfigError(
+                    f"decoding.{name}: must be {value} for a stream, got {settings[name]}; a search that compares "  # type: ignore[literal-required]
+                    "translations has no final text before it ends: call translate"
+                )
+        chosen = chosen_settings(self._translator.config.decoding, {**settings, **given})  # type: ignore[typeddict-item]
+        options = self._options(chosen, 1, shortlist, settings)
+        return iter(()) if self._session is None else self._pieces(self._session.greedy(options=options))
+
+    def _pieces(self, steps: Iterator[list[int]]) -> Iterator[str]:
+        """Yield what each step adds to the text. Bytes of a character that is incomplete wait for the others."""
+        text = shown = ""
+        for ids in steps:
+            (text,) = self._translator.tgt_subwords.decode([ids])
+            whole = text.rstrip("\ufffd")
+            if len(whole) > len(shown):
+                yield whole[len(shown) :]
+                shown = whole
+        if len(text) > len(shown):
+            yield text[len(shown) :]
+        log_warnings([with_warnings([Translation(text, 0.0, 0.0)], cut=self._is_cut)[0]])
+
+    def _options(self, chosen: SearchValues, n_best: int, shortlist: bool, settings: SearchSettings) -> SearchOptions:
+        """Return the options of a search in this session. Raises ConfigError if it does not support them."""
+        from nmt.decode.plan import check_session
+
+        if settings.get("lm_weight") is not None:
+            raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
+        src_ids = [] if self._session is None else self._session.src_ids
+        options = search_options(chosen, n_best, **learnt_for(self._translator, chosen, shortlist, [src_ids]))
+        check_session(options)
+        return options
