@@ -25,7 +25,7 @@ BUDGET = {
     "storage": 1400,
     "system": 1300,
     "train": 7250,
-    "(top)": 600,  # the table of search settings, which config, decode, inference and cli shared out before
+    "(top)": 620,  # the table of search settings, which config, decode, inference and cli shared out before
 }
 """Most lines of each folder of nmt, comments, docstrings and blank lines counted. Raise one only with its reason."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +13,7 @@ import numpy as np
 
 from nmt.errors import ConfigError, DataError
 from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchSettings, SearchValues
+from nmt.system.arguments import checked_texts
 from nmt.system.notices import Notices
 
 if TYPE_CHECKING:
@@ -154,19 +155,6 @@ def checked_count(path: str, count: int, name: str) -> int:
     from nmt.config import checked_value
 
     return int(checked_value(path, count, name))
-
-
-def checked_texts(whose: str, name: str, texts: Iterable[str]) -> list[str]:
-    """Return texts from a caller as a list. Raises TypeError: It is one text, or contains something else than
-    texts."""
-    promise = f"{whose}: {name} must be a list of strings"
-    if not isinstance(texts, Iterable) or isinstance(texts, str | bytes | Mapping | Set):
-        raise TypeError(f"{promise}, got {'one string' if isinstance(texts, str) else type(texts).__name__}")
-    found = list(texts)
-    for place, text in enumerate(found):
-        if not isinstance(text, str):
-            raise TypeError(f"{promise}, got {type(text).__name__} at place {place}")
-    return found
 
 
 def checked_text(whose: str, name: str, text: str) -> str:
