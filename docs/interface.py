@@ -47,9 +47,8 @@ def signature(value: Any) -> str:
 def members(name: str, owner: type) -> Iterator[str]:
     """A line for each public member that a class of ours defines or inherits from one of ours."""
     ours = [one for one in owner.__mro__ if one.__module__.split(".")[0] == "nmt"]
-    for member in sorted(
-        {key for one in ours for key in vars(one) if not key.startswith("_") and key != "model_config"}
-    ):
+    public = {key for one in ours for key in vars(one) if not key.startswith("_")}
+    for member in sorted(public - {"model_config"}):  # pydantic's
         value = inspect.getattr_static(owner, member)
         if isinstance(value, staticmethod | classmethod):
             yield f"{name}.{member}{signature(getattr(owner, member))} [{type(value).__name__}]"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nmt.evaluate.scores import Score
     from nmt.evaluate.scores import score_translations as evaluate
     from nmt.inference.generator import Generator
-    from nmt.inference.translation import Translation
+    from nmt.inference.translation import Constraints, Translation
     from nmt.inference.translator import Translator
     from nmt.train.run.trainer import TrainingResult
     from nmt.train.run.training import train
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 _PLACES = {
     "Config": "nmt.config",
+    "Constraints": "nmt.inference.translation",
     "Generator": "nmt.inference.generator",
     "NMTError": "nmt.errors",
     "Score": "nmt.evaluate",
@@ -35,6 +36,7 @@ _PLACES = {
 """The modules of the public names; `evaluate` and `train` are packages that can be called."""
 __all__ = [
     "Config",
+    "Constraints",
     "Generator",
     "NMTError",
     "Score",

@@ -8,7 +8,7 @@ import pytest
 from nmt.decode import Shortlist
 from nmt.errors import ConfigError
 from nmt.inference.pipeline import target_ids
-from nmt.inference.translation import Wishes
+from nmt.inference.translation import Constraints
 from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder
 
@@ -30,7 +30,7 @@ def test_completions_are_those_of_translating(shortlist, translator):
         session = translator.session(line)
         for typed in ("", "kara", "kara losu", "kara", "nuyo losu mira"):
             options = {"n_best": 3, "shortlist": shortlist, "repetition_penalty": 1.2}
-            expected = translator.translate_nbest([line], wishes=Wishes(prefixes=[typed]), **options)[0]
+            expected = translator.translate_nbest([line], constraints=Constraints(prefixes=[typed]), **options)[0]
             assert session.complete(typed, **options) == expected
         assert session.subwords_read > 0
 
@@ -38,7 +38,7 @@ def test_completions_are_those_of_translating(shortlist, translator):
 @pytest.mark.parametrize("n_best", [1, 3])
 def test_completions_are_chosen_by_agreement(n_best, translator):
     options = {"n_best": n_best, "mbr": "chrf", "beam_size": 5}
-    expected = translator.translate_nbest([LINES[1]], wishes=Wishes(prefixes=["kara"]), **options)[0]
+    expected = translator.translate_nbest([LINES[1]], constraints=Constraints(prefixes=["kara"]), **options)[0]
     assert translator.session(LINES[1]).complete("kara", **options) == expected
 
 

@@ -14,7 +14,7 @@ from nmt.evaluate import sentence_utility
 from nmt.inference.details import ranked_by_agreement
 from nmt.inference.pipeline import phrases_for
 from nmt.inference.translation import CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
-from nmt.inference.translator import Translator, Wishes
+from nmt.inference.translator import Constraints, Translator
 from tests import saved_models
 from tests.train import fake_model
 
@@ -109,7 +109,7 @@ def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:
         Translator.load(tmp_path / "x")
 
 
-def test_wishes_reach_the_search_as_subwords(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constraints_reach_the_search_as_subwords(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     def search(model: Any, src_ids: Any, *, options: Any, **rest: Any) -> Any:
@@ -117,8 +117,8 @@ def test_wishes_reach_the_search_as_subwords(translator: Translator, monkeypatch
         return fake_model.search(model, src_ids, options=options, **rest)
 
     monkeypatch.setattr(sys.modules["nmt.decode"], "search", search)
-    wishes = Wishes(["w1", "w9", "w2 w3"], [["w4", "w5 w6"], [], []], [[], [], ["w7"]], ["w8"])
-    translator.translate_nbest(["w1", "", "w2"], wishes=wishes, min_length=3, glossary_bonus=1.5)
+    constraints = Constraints(["w1", "w9", "w2 w3"], [["w4", "w5 w6"], [], []], [[], [], ["w7"]], ["w8"])
+    translator.translate_nbest(["w1", "", "w2"], constraints=constraints, min_length=3, glossary_bonus=1.5)
     ids = {word: translator.tgt_subwords.encode([word])[0][0] for word in WORDS}
     (options,) = seen
     assert options.prefixes == [[ids["w1"]], [ids["w2"], ids["w3"]]]  # a blank line is not searched

@@ -31,29 +31,29 @@ _MOST_SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Constraints:
     """Text that translations must or should contain; lists have an entry for each sentence.
 
-    prefixes: text they begin with, in whole words, one text for all of them if it is a string; constraints: phrases
-    they hold; glossary: phrases that are preferred; forbidden: words and phrases that no translation holds, as the
+    prefixes: text they begin with, in whole words, one text for all of them if it is a string; required: phrases they
+    contain; glossary: phrases that are preferred; forbidden: words and phrases that no translation contains, as the
     subwords they consist of.
     """
 
     prefixes: str | Sequence[str] | None = None
-    constraints: Sequence[Sequence[str]] | None = None
+    required: Sequence[Sequence[str]] | None = None
     glossary: Sequence[Sequence[str]] | None = None
     forbidden: Sequence[str] = ()
 
-    def of(self, count: int) -> Wishes:
+    def of(self, count: int) -> Constraints:
         """Return the same with an entry for each of `count` sentences in every list that is there. Raises DataError
         where a list has another number of them."""
         whole = replace(self, prefixes=[self.prefixes] * count) if isinstance(self.prefixes, str) else self
-        for name in ("prefixes", "constraints", "glossary"):
+        for name in ("prefixes", "required", "glossary"):
             entries = getattr(whole, name)
             if entries is not None and len(entries) != count:
                 raise DataError(
-                    f"Wishes.{name}: must have an entry for each sentence, {count}, got {len(entries)}; an empty one "
-                    "wishes nothing"
+                    f"Constraints.{name}: must have an entry for each sentence, {count}, got {len(entries)}; an "
+                    "entry may be empty"
                 )
         return whole
 
@@ -181,7 +181,7 @@ def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOpt
     Args:
         chosen: All settings.
         n_best: The number of translations wanted; the search keeps more candidates where some may be dropped.
-        given: Other fields of `SearchOptions`: wishes as token ids, the shortlist, expected lengths.
+        given: Other fields of `SearchOptions`: constraints as token ids, the shortlist, expected lengths.
 
     Raises:
         ConfigError: One search cannot do all of it at the same time.

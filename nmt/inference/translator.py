@@ -28,9 +28,9 @@ from nmt.inference.pipeline import (
 )
 from nmt.inference.translation import (
     CUT,
+    Constraints,
     Detail,
     Translation,
-    Wishes,
     checked_count,
     checked_pairs,
     checked_texts,
@@ -55,7 +55,7 @@ from nmt.storage.saved_model import (
 from nmt.storage.tensor_file import reading_whole
 from nmt.system.paths import named
 
-__all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
+__all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Constraints"]
 
 if TYPE_CHECKING:
     from nmt.inference.typing_session import TypingSession
@@ -205,7 +205,7 @@ class Translator(TranslationPipeline):
         *,
         n_best: int | None = None,
         on_batch: Callable[[int], None] | None = None,
-        wishes: Wishes | None = None,
+        constraints: Constraints | None = None,
         details: bool = False,
         replace_unk: bool = False,
         dictionary: Mapping[str, str] | None = None,
@@ -219,7 +219,7 @@ class Translator(TranslationPipeline):
             n_best: The maximum number of translations of each sentence, which differ by more than spaces; at most the
                 beam size. With sampling: the number of samples, in the order drawn. None takes the configured number.
             on_batch: Called with the number of sentences translated since its last call; may raise to stop.
-            wishes: Text that translations must or should contain.
+            constraints: Text that translations must or should contain.
             details: Whether translations have a `detail`, which takes one more pass of the model over each.
             replace_unk: Replace an unknown subword by the source word that it attends to most, ...
             dictionary: ... or by the entry of that word.
@@ -230,7 +230,7 @@ class Translator(TranslationPipeline):
             CheckpointError: The model's file has been written to.
             ConfigError: A setting is not what configs/reference.yaml allows, the settings do not go together, or the
                 model lacks what they need.
-            DataError: The number of wishes differs from the number of sentences.
+            DataError: The number of constraints differs from the number of sentences.
             TypeError: There is no such setting, or a sentence is no text.
 
         Returns:
@@ -250,9 +250,9 @@ class Translator(TranslationPipeline):
             on_batch(blank)
         there = [index for index, row in enumerate(ids) if row]
         src_ids = [ids[index] for index in there]
-        wishes = (wishes or Wishes()).of(len(sentences))
+        constraints = (constraints or Constraints()).of(len(sentences))
         learnt = learnt_for(self, chosen, shortlist, src_ids)
-        options = search_options(chosen, n_best, **self._wished(wishes, there), **learnt)
+        options = search_options(chosen, n_best, **self._ids_of_constraints(constraints, there), **learnt)
         found = search(model, src_ids, options=options, threads=self.num_threads, on_ended=on_batch)
         if n_best > 1 and not chosen.sampling and chosen.mbr == "none":
             found = [distinct(h, [t.text for t in translations_of(self, h)], n_best) for h in found]
@@ -266,7 +266,7 @@ class Translator(TranslationPipeline):
         for index, translations in zip(there, decoded, strict=True):
             if chosen.mbr != "none":
                 translations = ranked_by_agreement(translations, chosen.mbr)
-            more = (*length_warnings(chosen, ids[index]), *self._wish_warnings(wishes, index))
+            more = (*length_warnings(chosen, ids[index]), *self._constraint_warnings(constraints, index))
             results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
         return results
 
@@ -339,26 +339,26 @@ class Translator(TranslationPipeline):
         for one in (*self.loaded, *([] if self.prior is None else [self.prior])):
             one.check_unchanged()
 
-    def _wish_warnings(self, wishes: Wishes, index: int) -> tuple[str, ...]:
-        """Return warnings about text in a sentence's wishes that the vocabulary cannot represent."""
+    def _constraint_warnings(self, constraints: Constraints, index: int) -> tuple[str, ...]:
+        """Return warnings about text in a sentence's constraints that the vocabulary cannot represent."""
         texts = {
-            "the prefix": [wishes.prefixes[index]] if wishes.prefixes is not None else [],
-            "a constraint": wishes.constraints[index] if wishes.constraints is not None else [],
-            "a phrase of the glossary": wishes.glossary[index] if wishes.glossary is not None else [],
+            "the prefix": [constraints.prefixes[index]] if constraints.prefixes is not None else [],
+            "a constraint": constraints.required[index] if constraints.required is not None else [],
+            "a phrase of the glossary": constraints.glossary[index] if constraints.glossary is not None else [],
         }
         return tuple(
             line for whose, wanted in texts.items() if wanted for line in lacking_in_target(self, whose, wanted)
         )
 
-    def _wished(self, wishes: Wishes, there: list[int]) -> dict[str, Any]:
-        """Return the wishes of the sentences `there` as token ids, by the names of their `SearchOptions`."""
+    def _ids_of_constraints(self, constraints: Constraints, there: list[int]) -> dict[str, Any]:
+        """Return the constraints of the sentences `there` as token ids, by the names of their `SearchOptions`."""
         given: dict[str, Any] = {}
-        if wishes.prefixes is not None:
-            given["prefixes"] = target_ids(self, [wishes.prefixes[i] for i in there])
-        if wishes.constraints is not None:
-            given["constraints"] = [target_ids(self, wishes.constraints[i]) for i in there]
-        if wishes.glossary is not None:
-            given["glossary"] = [target_ids(self, wishes.glossary[i]) for i in there]
-        if wishes.forbidden:
-            given["forbidden"] = [row for row in target_ids(self, wishes.forbidden) if row]
+        if constraints.prefixes is not None:
+            given["prefixes"] = target_ids(self, [constraints.prefixes[i] for i in there])
+        if constraints.required is not None:
+            given["constraints"] = [target_ids(self, constraints.required[i]) for i in there]
+        if constraints.glossary is not None:
+            given["glossary"] = [target_ids(self, constraints.glossary[i]) for i in there]
+        if constraints.forbidden:
+            given["forbidden"] = [row for row in target_ids(self, constraints.forbidden) if row]
         return given

@@ -66,8 +66,8 @@ class TypingSession(NotPickled):
     ) -> list[Translation]:
         """Return whole translations that begin with the typed text, in whole words; best first, at least one.
 
-        The result is the same as that of `translate_nbest` with `Wishes(prefixes=[typed])` and the same `shortlist`.
-        Settings: see `SearchSettings`.
+        The result is the same as that of `translate_nbest` with `Constraints(prefixes=[typed])` and the same
+        `shortlist`. Settings: see `SearchSettings`.
 
         Raises:
             ConfigError: The given or configured settings include sampling, groups or a coverage penalty, which sessions

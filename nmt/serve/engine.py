@@ -23,8 +23,8 @@ from nmt.inference.details import with_details
 from nmt.inference.pipeline import learnt_for, model_with, phrases_for, source_ids, translations_of
 from nmt.inference.translation import (
     MAX_SOURCE_SUBWORDS,
+    Constraints,
     Translation,
-    Wishes,
     chosen_settings,
     search_options,
     with_warnings,
@@ -338,10 +338,15 @@ class Engine:
     def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[Translation]]:
         """Return translations by the translator's own search."""
         texts = [one.text for one in group]
-        wishes = None
+        constraints = None
         if ask.glossary:
-            wishes = Wishes(glossary=[self._phrases_for(text, ask.glossary) for text in texts])
+            constraints = Constraints(glossary=[self._phrases_for(text, ask.glossary) for text in texts])
         beam = max(self._chosen.beam_size, ask.n_best)
         return self._side_translator.translate_nbest(
-            texts, n_best=ask.n_best, beam_size=beam, details=ask.details, wishes=wishes, shortlist=self._shortlist
+            texts,
+            n_best=ask.n_best,
+            beam_size=beam,
+            details=ask.details,
+            constraints=constraints,
+            shortlist=self._shortlist,
         )

@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from inspect import Signature
+from typing import Any
 
 
 def make_callable(package: str, module: str, function: str) -> None:
@@ -17,12 +14,11 @@ def make_callable(package: str, module: str, function: str) -> None:
 
     class CallablePackage(ModuleType):
         def __call__(self, *values: Any, **keywords: Any) -> Any:
-            return getattr(import_module(module), function)(*values, **keywords)
+            return self.__wrapped__(*values, **keywords)
 
         @property
-        def __signature__(self) -> Signature:
-            from inspect import signature
-
-            return signature(getattr(import_module(module), function))
+        def __wrapped__(self) -> Any:
+            """Return the function, for `inspect.signature` and others that unwrap callables."""
+            return getattr(import_module(module), function)
 
     sys.modules[package].__class__ = CallablePackage  # as the data model of Python describes it

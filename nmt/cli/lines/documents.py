@@ -80,17 +80,17 @@ def _translated(
 ) -> list[Translation]:
     """Return the best translation of each sentence, with the constraints that the options set for all sentences."""
     from nmt.inference.pipeline import phrases_for
-    from nmt.inference.translator import Wishes
+    from nmt.inference.translator import Constraints
 
     glossary, forbidden = phrases
-    constraints = [text for text in options["constraint_text"] if text.strip()]
-    wishes = Wishes(
+    required = [text for text in options["constraint_text"] if text.strip()]
+    constraints = Constraints(
         options["prefix_text"],
-        [constraints] * len(texts) if constraints else None,
+        [required] * len(texts) if required else None,
         [phrases_for(translator, text, glossary) for text in texts] if glossary else None,
         forbidden,
     )
-    return [one[0] for one in translator.translate_nbest(texts, on_batch=meter.add, wishes=wishes, **search)]
+    return [one[0] for one in translator.translate_nbest(texts, on_batch=meter.add, constraints=constraints, **search)]
 
 
 def _in_order(chunk: list[Any], found: list[Translation]) -> list[Translation]:
