@@ -1,7 +1,7 @@
 """nmt: neural machine translation with small recurrent models, fast on a CPU.
 
 from nmt import Translator
-print(Translator.load("runs/multi30k_de_en").translate(["ein hund läuft ."]))
+print(Translator.load("runs/multi30k_de_en").translate("ein hund läuft ."))
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Translate with a trained model: the Python interface in one class.
 
 from nmt import Translator
-Translator.load("runs/de-en").translate(["Guten Morgen!"])
+Translator.load("runs/de-en").translate("Guten Morgen!")
 """
 
 from __future__ import annotations
