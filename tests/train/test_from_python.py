@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ import yaml
 import nmt
 from nmt.errors import CheckpointError, ConfigError, DataError, DeviceError, NMTError
 from nmt.storage.model_folder import read_checkpoint
+from nmt.system import compile_notice
+from nmt.train.run import training
+from nmt.train.run.trainer import Trainer
 from tests.train import fake_model
 
 ROOT = Path(__file__).parents[2]
@@ -154,6 +158,26 @@ def test_a_language_model_has_no_translator(settings: dict[str, Any], tmp_path: 
     result = nmt.train(settings, progress=False)
     with pytest.raises(CheckpointError, match="must contain a language model, got a translator"):
         result.generator()
+
+
+def test_compilation_is_reported_where_progress_is_shown(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compile_notice, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(compile_notice, "_LOOK_SECONDS", 0.001)
+
+    class Compiling(Trainer):
+        def run(self) -> nmt.TrainingResult:
+            with compile_notice.making_code():
+                for one in compile_notice._progress:
+                    while not one._reported:
+                        time.sleep(0.001)
+            return super().run()
+
+    monkeypatch.setattr(training, "Trainer", Compiling)
+    for progress, is_shown in ((True, True), (False, False), (io.StringIO(), False)):
+        nmt.train(settings, progress=progress)
+        assert ("compiling machine code, once on this machine: function 1" in capfd.readouterr().err) is is_shown
 
 
 # ---------------------------------------------------------------- threads and signals

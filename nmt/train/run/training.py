@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from nmt.config import Config, config_from_dict, load_config
 from nmt.errors import ConfigError
+from nmt.system.compile_notice import telling_of_compilation
 from nmt.system.notices import tell_nobody
 from nmt.system.paths import named
 from nmt.train.distributed.launch import join_ranks
@@ -78,7 +79,7 @@ def train(
         whole |= {key: value for key, value in own.items() if value is not None}
     ranks = join_ranks()
     terminal = None if ranks.rank or not progress else sys.stderr if isinstance(progress, bool) else progress
-    with ranks.together(), contextlib.closing(TrainingLog(None, terminal)) as log:
+    with ranks.together(), _compilation_shown(terminal), contextlib.closing(TrainingLog(None, terminal)) as log:
         if texts is not None:
             settings = config_of_texts(*texts, preset, log.line, ranks, changes=whole)
         elif isinstance(config, Config):
@@ -132,6 +133,13 @@ def run_training(
             raise ConfigError("budget: must be omitted with several ranks, got one; set training.updates")
         config = fit_to_budget(config, budget, measured_pace(threads, device, tell), tell)
     return Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits).run()
+
+
+def _compilation_shown(terminal: TextIO | None) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which the compilation of machine code is reported, if progress goes to standard error."""
+    if terminal is None or terminal is not sys.stderr:
+        return contextlib.nullcontext()
+    return telling_of_compilation(lambda text, end: print(text, end=end, file=terminal, flush=True), 0)
 
 
 def _texts(
