@@ -1,7 +1,9 @@
 """Streams of greedy translations, and models that are saved from Python."""
 
+import logging
 import random
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from nmt import Translator
 from nmt.data.tokens.subwords import train_subwords
 from nmt.decode import Session
 from nmt.errors import CheckpointError, ConfigError, DeviceError, PathError
+from nmt.inference.translation import MAX_SOURCE_SUBWORDS, UNSAYABLE
 from nmt.inference.typing_session import TypingSession
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model
@@ -111,6 +114,30 @@ def test_an_incomplete_character_waits_for_its_bytes(translator):
     session = object.__new__(TypingSession)
     session._translator, session._is_cut = type("T", (), {"tgt_subwords": Bytes()}), False
     assert list(session._pieces(iter([[4], [4, 5], [4, 5, 6], [4, 5, 6]]))) == ["a", "é b"]
+
+
+def test_warnings_are_those_of_translating(translator, caplog):
+    for line in ("kara " * (MAX_SOURCE_SUBWORDS + 5), LINES[0]):
+        warned = []
+        for ask in (partial(translator.translate, beam_size=1), lambda text: list(translator.stream(text))):
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                ask(line)
+            warned.append([record.getMessage() for record in caplog.records])
+        assert warned[0] == warned[1]
+    session = object.__new__(TypingSession)
+    session._is_cut = False
+    caplog.clear()
+    assert list(session._pieces(iter([]))) == []  # the search has found nothing
+    assert [record.getMessage() for record in caplog.records] == [f"warning: {UNSAYABLE} (line 1)"]
+
+
+def test_a_model_that_is_written_into_is_noticed(tmp_path):
+    found = Translator.load(write_folder(tmp_path / "model"), threads=1)
+    with (tmp_path / "model" / "best.safetensors").open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(CheckpointError, match="got one that was modified"):
+        found.stream("kara")
 
 
 def test_a_gpu_has_no_stream(translator, monkeypatch):

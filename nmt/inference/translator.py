@@ -175,8 +175,9 @@ class Translator(TranslationPipeline):
             DeviceError: The model is on a GPU.
             TypeError: There is no such setting, or the sentence is no text.
         """
+        self._check_unchanged()
         weight = settings.pop("lm_weight", None)
-        return self.session(sentence, lm_weight=weight).greedy(shortlist=shortlist, **settings)
+        return self.session(sentence, lm_weight=weight).stream(shortlist=shortlist, **settings)
 
     def save(self, path: str | Path) -> None:
         """Write the model as one file, if the path ends in `.nmt`, or else as a folder, for `load` and all commands.

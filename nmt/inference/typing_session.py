@@ -91,7 +91,7 @@ class TypingSession(NotPickled):
         more = (*lengths, *lacking_in_target(translator, "the prefix", [typed]))
         return with_warnings(best, cut=self._is_cut, more=more)
 
-    def greedy(self, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
+    def stream(self, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
         """Yield the greedy translation piece by piece; see `Translator.stream`."""
         given = {"beam_size": 1, "mbr": "none"}
         for name, value in given.items():
@@ -107,15 +107,17 @@ class TypingSession(NotPickled):
     def _pieces(self, steps: Iterator[list[int]]) -> Iterator[str]:
         """Yield what each step adds to the text. Bytes of a character that is incomplete wait for the others."""
         text = shown = ""
+        found = []
         for ids in steps:
             (text,) = self._translator.tgt_subwords.decode([ids])
             whole = text.rstrip("\ufffd")
             if len(whole) > len(shown):
                 yield whole[len(shown) :]
                 shown = whole
+            found = [Translation(text, 0.0, 0.0)]
         if len(text) > len(shown):
             yield text[len(shown) :]
-        log_warnings([with_warnings([Translation(text, 0.0, 0.0)], cut=self._is_cut)[0]])
+        log_warnings(with_warnings(found, cut=self._is_cut))
 
     def _options(self, chosen: SearchValues, n_best: int, shortlist: bool, settings: SearchSettings) -> SearchOptions:
         """Return the options of a search in this session. Raises ConfigError if it does not support them."""
