@@ -3,7 +3,7 @@
 import logging
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_overloads
 
 import pytest
 
@@ -66,6 +66,12 @@ def test_one_sentence_gives_one_translation(translator: Translator) -> None:
     assert translator.translate("w1 w2") == "w1 w2"
     assert translator.translate("") == ""
     assert translator.translate(line for line in ("w1", "w2")) == ["w1", "w2"]
+
+
+def test_checkers_of_types_know_which_it_is() -> None:
+    types = [one.__annotations__ for one in get_overloads(Translator.translate)]
+    seen = [(one["sentences"], one["return"]) for one in types]
+    assert seen == [("str", "str"), ("Iterable[str]", "list[str]")]
 
 
 @pytest.mark.parametrize(
