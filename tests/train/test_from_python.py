@@ -19,6 +19,8 @@ import nmt
 from nmt.errors import CheckpointError, ConfigError, DataError, DeviceError, NMTError
 from nmt.storage.model_folder import read_checkpoint
 from nmt.system import compile_notice
+from nmt.train.distributed.ranks import Ranks
+from nmt.train.planning import budget
 from nmt.train.run import training
 from nmt.train.run.trainer import Trainer
 from tests.train import fake_model
@@ -152,6 +154,18 @@ def test_files_and_devices_that_are_missing(settings: dict[str, Any], tmp_path: 
     except DeviceError:
         with pytest.raises(DeviceError, match=r"\A[^\n]+\Z"):
             nmt.train(settings, device="cuda", progress=False)
+
+
+def test_a_budget_sets_the_end(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "_LEAST_SECONDS", 0.5)
+    monkeypatch.setattr(budget, "measured_pace", lambda *_: lambda *_: budget.Pace(0.01, 0.1))
+    shown = io.StringIO()
+    result = nmt.train(settings, budget="2s", progress=shown)
+    assert "budget: 2s; an update takes" in shown.getvalue()
+    assert "max_minutes" in result.reason and result.translator(threads=1).translate("w1")
+    monkeypatch.setattr(Ranks, "size", 2)
+    with pytest.raises(ConfigError, match="budget: must be omitted with several ranks"):
+        nmt.train(settings, budget="2s", progress=False)
 
 
 def test_a_language_model_has_no_translator(settings: dict[str, Any], tmp_path: Path) -> None:
