@@ -1,7 +1,7 @@
 """Write what the code knows about itself: docs/commands.md, configs/reference.yaml, schema.json, the tests named in
-docs/engine-rows.md, the files that docs/tour.md links to, the listings of docs/lstm-step.md, manual pages and shell
-completion, and the public interface, docs/interface.txt. With the argument `pictures`, draw docs/pictures by Graphviz
-instead.
+docs/engine-rows.md, the files that docs/tour.md links to, the listings of docs/lstm-step.md, the options in
+docs/python.md, manual pages and shell completion, and the public interface, docs/interface.txt. With the argument
+`pictures`, draw docs/pictures by Graphviz instead.
 
 Run by `make docs` and `make pictures`. tests/test_docs.py, tests/test_tour.py, tests/test_interface.py,
 tests/cli/test_cli_front.py and tests/rows/test_page.py fail when something is missing from these files.
@@ -15,6 +15,7 @@ import click
 import interface
 import lstm_step
 import passes
+import python_page
 import rooms
 import shell
 import tour
@@ -68,6 +69,7 @@ def main() -> None:
     shell.main()
     interface.main()
     lstm_step.renew()
+    python_page.renew()
     write_bytes(ROOT / "docs" / "commands.md", commands_page().encode())
     for kind, name in (("reference", "reference.yaml"), ("schema", "schema.json")):
         answer = subprocess.run([sys.executable, "-m", "nmt.config", kind], cwd=ROOT, check=True, capture_output=True)

@@ -34,6 +34,8 @@ HEADER = "# The public interface; written by `make docs`, explained in docs/vers
 def signature(value: Any) -> str:
     """How something is called, in the words of its source. A module is its name; values that have no words of their
     own, whose printed form would be another in each process, are `...`."""
+    if hasattr(value, "model_fields"):
+        return "(**settings)"  # the section of settings below; how pydantic prints them differs between versions
     try:
         found = inspect.signature(value)
     except (TypeError, ValueError):
@@ -45,7 +47,8 @@ def signature(value: Any) -> str:
 def members(name: str, owner: type) -> Iterator[str]:
     """A line for each public member that a class of ours defines or inherits from one of ours."""
     ours = [one for one in owner.__mro__ if one.__module__.split(".")[0] == "nmt"]
-    for member in sorted({key for one in ours for key in vars(one) if not key.startswith("_")}):
+    public = {key for one in ours for key in vars(one) if not key.startswith("_")}
+    for member in sorted(public - {"model_config"}):  # pydantic's
         value = inspect.getattr_static(owner, member)
         if isinstance(value, staticmethod | classmethod):
             yield f"{name}.{member}{signature(getattr(owner, member))} [{type(value).__name__}]"

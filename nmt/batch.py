@@ -179,7 +179,9 @@ def _mistake(value: Any, translator: Translator | Pivot) -> str:
             value.encode()
         except UnicodeEncodeError as error:
             return f"must be text, got half of a surrogate pair, U+{ord(value[error.start]):04X}"
-        return translator.mistake_in(value)
+        from nmt.inference.pipeline import mistake_in
+
+        return mistake_in(translator, value)
     if value is None or value != value:  # NaN, as pandas has it for nothing
         return "must be text, got nothing"
     return f"must be text, got {type(value).__name__}"

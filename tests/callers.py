@@ -28,7 +28,8 @@ import numpy as np
 from nmt import Translator
 from nmt.data.batching.batches import make_batch
 from nmt.decode import Shortlist
-from nmt.inference.translator import Wishes
+from nmt.inference.pipeline import source_ids
+from nmt.inference.translator import Constraints
 from nmt.model.translation import TranslationModel
 from nmt.storage.saved_model import load_saved_model
 from tests.saved_models import sentences, write_folder, write_language_folder
@@ -77,16 +78,16 @@ def plain(**settings: Any) -> Kind:
     return ask
 
 
-def with_wish(**texts: str) -> Kind:
-    """The same with a wish for every line."""
+def with_constraint(**texts: str) -> Kind:
+    """The same with a constraint for every line."""
 
     def ask(translator: Translator, lines: Sequence[str]) -> Answers:
-        wishes = Wishes(
+        constraints = Constraints(
             prefixes=[texts["prefix"]] * len(lines) if "prefix" in texts else None,
-            constraints=[[texts["constraint"]]] * len(lines) if "constraint" in texts else None,
+            required=[[texts["constraint"]]] * len(lines) if "constraint" in texts else None,
             forbidden=[texts["forbidden"]] if "forbidden" in texts else (),
         )
-        found = translator.translate_nbest(lines, wishes=wishes, lm_weight=0.0)
+        found = translator.translate_nbest(lines, constraints=constraints, lm_weight=0.0)
         return [[(t.text, t.score) for t in translations] for translations in found]
 
     return ask
@@ -110,9 +111,9 @@ def kinds(word: str, *, language_model: bool) -> dict[str, Kind]:
         "rules": plain(beam_size=3, no_repeat_ngram_size=2, repetition_penalty=1.2, min_length=2),
         "coverage": plain(beam_size=3, coverage_penalty=0.2),
         "few in work": plain(beam_size=3, batch_size=4),
-        "prefix": with_wish(prefix=word),
-        "constraint": with_wish(constraint=word),
-        "forbidden": with_wish(forbidden=word),
+        "prefix": with_constraint(prefix=word),
+        "constraint": with_constraint(constraint=word),
+        "forbidden": with_constraint(forbidden=word),
         "scores": scored,
     }
     return found | ({"language model": plain(beam_size=3, lm_weight=0.3)} if language_model else {})
@@ -122,7 +123,7 @@ class Training:
     """Updates of a model that nobody else has."""
 
     def __init__(self, like: Translator, lines: Sequence[str], updates: int = 4) -> None:
-        self._ids = [like.source_ids([line])[0] or [4] for line in lines[:40]]
+        self._ids = [source_ids(like, [line])[0] or [4] for line in lines[:40]]
         self._sizes = like.src_subwords.vocab_size, like.tgt_subwords.vocab_size
         self._config, self._updates = like.config.model, updates
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.inference.translation import UNSAYABLE, Translation, Wishes, confidence_in
+from nmt.inference.translation import UNSAYABLE, Constraints, Translation, confidence_in
 from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder
 
@@ -44,7 +44,9 @@ def test_a_translation_that_was_truncated_has_no_end_to_count(translator: Transl
 def test_completions_count_what_was_typed(translator: Translator) -> None:
     session = translator.session(LINES[0])
     typed = session.complete("kara lo", n_best=2)
-    searched = translator.translate_nbest([LINES[0]], n_best=2, wishes=Wishes(prefixes="kara lo"), details=True)[0]
+    searched = translator.translate_nbest(
+        [LINES[0]], n_best=2, constraints=Constraints(prefixes="kara lo"), details=True
+    )[0]
     for one, other in zip(typed, searched, strict=True):
         assert one.length == len(other.detail.tokens)
         assert one.confidence == pytest.approx(math.exp(np.mean(other.detail.log_probs)), rel=1e-5)

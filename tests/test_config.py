@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -595,3 +596,74 @@ def test_no_version_of_pydantic_warns_of_our_names():
     assert any(name.startswith("model_") for name in Config.model_fields)
     for section in (Section, *Section.__subclasses__()):
         assert section.model_config["protected_namespaces"] == ()
+
+
+# ---------------------------------------------------------------- from Python
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_settings_come_back_from_changes_and_files(path, tmp_path):
+    config = Config.load(path)
+    assert config == load_config(path)
+    assert config.with_changes({}) == config
+    config.save(tmp_path / "saved.yaml")
+    assert Config.load(tmp_path / "saved.yaml").to_dict() == config.to_dict()
+    assert Config.from_dict(config.to_dict()).to_dict() == config.to_dict()
+    # What was not given stays so: the model section of a training that goes on from another model, for one.
+    assert config.with_changes({"seed": 7}).model_fields_set == config.model_fields_set | {"seed"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"training.updates": 100, "training.batch_size": 64, "model_dir": "new"},
+        {"training": {"updates": 100, "batch_size": 64}, "model_dir": Path("new")},
+        {"training.updates": np.int64(100), "training": {"batch_size": 64}, "model_dir": "new"},
+        ["training.updates=100", "training.batch_size=64", "model_dir=new"],
+    ],
+)
+def test_changes_can_be_written_in_several_ways(changes, tmp_path):
+    config = Config.from_dict(MINIMAL)
+    (tmp_path / "c.yaml").write_text(json.dumps(MINIMAL))
+    for found in (config.with_changes(changes), Config.load(tmp_path / "c.yaml", changes)):
+        assert (found.training.updates, found.training.batch_size, found.model_dir) == (100, 64, "new")
+    assert (config.training.updates, config.model_dir) == (None, "runs/x")
+    assert found.data == config.data
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"training.updates": "many"}, "changes: training.updates must be .*, got 'many'"),
+        ({"training.update": 3}, "changes: training.update is not a setting; did you mean updates"),
+        ({"training..updates": 3}, "changes: must be KEY.PATH=VALUE"),
+        ({"seed.x": 3}, "changes: seed must be a section of keys and values, got 5"),
+        ({"training": 3}, "config: training must be a section"),
+        ({"decoding.n_best": 9}, "config: decoding.n_best must be at most beam_size"),
+        (["training.updates"], "--set training.updates: must be KEY.PATH=VALUE"),
+    ],
+)
+def test_wrong_changes_are_one_line(changes, line):
+    with pytest.raises(ConfigError, match=rf"\A{line}[^\n]*\Z"):
+        Config.from_dict(MINIMAL | {"seed": 5}).with_changes(changes)
+
+
+def test_other_kinds_of_changes_and_settings_are_type_errors():
+    config = Config.from_dict(MINIMAL)
+    for wrong in ("seed=3", 3, None):
+        with pytest.raises(TypeError, match="^changes: must be a dict, or a list of texts, got "):
+            config.with_changes(wrong)
+    with pytest.raises(TypeError, match="^Config.from_dict: must be given a dict of settings, got str$"):
+        Config.from_dict("config.yaml")
+
+
+def test_files_that_cannot_be_read_or_written(tmp_path):
+    with pytest.raises(ConfigError, match="none.yaml: cannot be read: No such file"):
+        Config.load(tmp_path / "none.yaml")
+    config = Config.from_dict(MINIMAL)
+    for place in (tmp_path / "no folder" / "c.yaml", tmp_path):
+        with pytest.raises(ConfigError, match=r"\A[^\n]*: must be written, got [^\n]*\Z"):
+            config.save(place)
+    (tmp_path / "c.yaml").write_text("former")
+    config.save(str(tmp_path / "c.yaml"))
+    assert [one.name for one in tmp_path.iterdir()] == ["c.yaml"] and Config.load(tmp_path / "c.yaml")

@@ -45,3 +45,54 @@ def test_table_is_aligned() -> None:
     lines = format_table(list(scores.values())).splitlines()
     assert [line[:8].strip() for line in lines] == ["metric", "BLEU", "chrF2", "TER"]
     assert len({line[:15].rstrip()[-3:-2] for line in lines[1:]}) == 1, "points below one another"
+
+
+# ---------------------------------------------------------------- from Python
+
+
+def test_the_package_is_a_function():
+    import nmt
+
+    hypotheses, references = ["a b c d e", "x"], ["a b c d f", "x"]
+    found = nmt.evaluate(hypotheses, references, metrics=("bleu", "chrf"), tokenize="none", lowercase=True)
+    assert found == score_translations(
+        hypotheses, references, metrics=["bleu", "chrf"], tokenize="none", lowercase=True
+    )
+    assert isinstance(found["bleu"], nmt.Score) and "tok:none" in found["bleu"].signature
+    assert list(nmt.evaluate(hypotheses, (references, [None, "y"]))) == ["bleu", "chrf", "ter"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("a", ["a"]), TypeError, "evaluate: hypotheses must be a list of strings, got one string"),
+        ((["a"], "a"), TypeError, "evaluate: references must be a list of strings, got one string"),
+        ((["a"], None), TypeError, "evaluate: references must be a list of strings, got NoneType"),
+        ((["a"], [["a", "b"], ["c"]]), DataError, "must have the same number of lines, got 1 and 2"),
+        ((["a"], [3]), TypeError, "evaluate: references must be .*, got int"),
+        ((["a"], [[3]]), TypeError, "evaluate: references must be a list of strings, got int at place 0"),
+        (
+            (["a", None], ["a", "b"]),
+            TypeError,
+            "evaluate: hypotheses must be a list of strings, got NoneType at place 1",
+        ),
+        ((["a"], []), DataError, "must have the same number of lines, got 1 and 0"),
+        (([], []), DataError, "must have at least one line"),
+    ],
+)
+def test_what_is_no_text_to_score(arguments, error, message):
+    with pytest.raises(error, match=rf"\A[^\n]*{message}[^\n]*\Z"):
+        score_translations(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"metrics": "bleu"}, TypeError, "evaluate: metrics must be a list of strings, got one string"),
+        ({"metrics": ["blue"]}, DataError, "metric must be one of bleu, .*, got 'blue'"),
+        ({"tokenize": "moses"}, DataError, "tokenize must be one of 13a, .*, got 'moses'"),
+    ],
+)
+def test_what_cannot_be_computed(settings, error, message):
+    with pytest.raises(error, match=rf"\A[^\n]*{message}[^\n]*\Z"):
+        score_translations(["a"], ["b"], **settings)

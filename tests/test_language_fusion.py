@@ -10,7 +10,7 @@ from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.score import score
 from nmt.cli.commands.translate import translate
 from nmt.errors import CheckpointError, ConfigError
-from nmt.inference.translation import Wishes
+from nmt.inference.translation import Constraints
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from tests.cli.test_cli_models import call
@@ -89,8 +89,8 @@ def test_bundles_and_other_dtypes(folders, fused, tmp_path):
 def test_sessions_and_ensembles(folders, fused):
     session = fused.session(LINES[1], lm_weight=0.5)
     for typed in ("", "kara", "kara losu"):
-        wishes = Wishes(prefixes=[typed])
-        assert session.complete(typed) == fused.translate_nbest(LINES[1:2], wishes=wishes, lm_weight=0.5)[0]
+        constraints = Constraints(prefixes=[typed])
+        assert session.complete(typed) == fused.translate_nbest(LINES[1:2], constraints=constraints, lm_weight=0.5)[0]
     with pytest.raises(ValueError, match=r"must have no lm_weight, got it; give it to Translator\.session"):
         session.complete(lm_weight=0.2)
     pair = fused.together_with([Translator.load(folders[0], threads=1)], "prob")

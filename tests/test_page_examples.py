@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from docs import python_page
 from nmt import Translator
 from nmt.storage.saved_model import load_saved_model
-from tests.saved_models import write_folder, write_language_folder
+from tests.saved_models import sentences, write_folder, write_language_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 # Page -> how many of its blocks are run, with a small model under every name that they load.
@@ -23,6 +24,7 @@ RUN_ELSEWHERE = {
     "docs/add-a-cell.md": "tests/test_docs.py::test_a_new_cell_as_the_page_says",
     "docs/add-a-setting.md": "tests/test_docs.py::test_code_that_the_page_of_settings_shows_stands_where_it_says",
     "docs/compiler.md": "tests/test_docs.py::test_the_compiler_as_its_page_shows_it",
+    "docs/python.md": "tests/test_page_examples.py::test_the_page_of_python",
     "docs/many-machines.md": "tests/test_many_machines.py::test_the_lines_of_an_engine",
     "docs/operators.md": "tests/test_docs.py::test_operators_as_their_page_says",
     "docs/scan.md": "tests/test_docs.py::test_scans_as_their_page_says",
@@ -65,3 +67,21 @@ def test_the_blocks_of_a_page_run(name, models, monkeypatch, capsys):
         exec(compile(block, name, "exec"), names)
     printed = capsys.readouterr().out
     assert bool(printed) == any("print(" in block for block in python_blocks(ROOT / name))
+
+
+def test_the_page_of_python(tmp_path, monkeypatch, capsys):
+    """Trains, translates and saves as the page says, on a corpus of its own."""
+    monkeypatch.chdir(tmp_path)
+    for lang in ("de", "en"):
+        (tmp_path / f"train.{lang}").write_text("".join(f"{line}\n" for line in sentences(200)), "utf-8")
+    names = {}
+    for block in python_blocks(python_page.PAGE):
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert (names["config"].training.updates, names["result"].update) == (60, 90)
+    assert isinstance(names["one"], str) and len(names["several"]) == 2
+    assert (tmp_path / "mine.nmt").is_file()
+    assert "beam_size must be" in capsys.readouterr().out
+
+
+def test_the_options_on_the_page_of_python_are_those_of_the_table():
+    assert python_page.PAGE.read_text("utf-8").endswith(python_page.table()), "run make docs"

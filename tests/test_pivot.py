@@ -11,7 +11,8 @@ from nmt import Pivot, Translator
 from nmt.data.alignment.attention_alignment import words_of
 from nmt.errors import ConfigError, DataError
 from nmt.inference.details import detail_through
-from nmt.inference.translation import CUT, Detail, Translation, Wishes, confidence_in
+from nmt.inference.pipeline import phrases_for
+from nmt.inference.translation import CUT, Constraints, Detail, Translation, confidence_in
 from tests.saved_models import sentences, write_folder
 
 LINES = [*sentences(6, seed=9), "", "kara"]
@@ -135,13 +136,13 @@ def test_without_attention_there_is_no_alignment(models: dict[str, Translator]) 
 
 
 def test_wishes_are_for_the_last_and_its_glossary_is_of_the_source(pivot: Pivot) -> None:
-    found = pivot.translate_nbest(LINES, wishes=Wishes(prefixes="miti nura"))
+    found = pivot.translate_nbest(LINES, constraints=Constraints(prefixes="miti nura"))
     there = [one.text for (one,), between in zip(found, pivot.first.translate(LINES), strict=True) if between]
     assert len(there) >= 3 and all(text.startswith("miti nura") for text in there)
     line = "kara losu"
-    assert pivot.phrases_for(line, [("losu", "nuyo"), ("miti", "kara")]) == ["nuyo"]
+    assert phrases_for(pivot, line, [("losu", "nuyo"), ("miti", "kara")]) == ["nuyo"]
     with pytest.raises(DataError, match="must have an entry for each sentence"):
-        pivot.translate_nbest(LINES, wishes=Wishes(prefixes=["a"]))
+        pivot.translate_nbest(LINES, constraints=Constraints(prefixes=["a"]))
 
 
 def test_warnings_of_both_are_told(pivot: Pivot, caplog: pytest.LogCaptureFixture) -> None:

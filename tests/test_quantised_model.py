@@ -7,6 +7,7 @@ import pytest
 from nmt.config import config_from_dict
 from nmt.decode import force, search
 from nmt.errors import CheckpointError, ConfigError, NMTError
+from nmt.inference.pipeline import source_ids
 from nmt.inference.translator import Translator
 from nmt.model.candidates import narrowed
 from nmt.special_tokens import EOS_ID
@@ -107,7 +108,7 @@ def test_batches_and_threads_do_not_show(folders):
 def test_scores_are_those_of_the_loss_and_of_forced_decoding(folders):
     """The output layer's best tokens, its log-probabilities and its loss are one product."""
     translator = Translator.load(folders[1], threads=1)
-    model, sources = translator.model, translator.source_ids(LINES)
+    model, sources = translator.model, source_ids(translator, LINES)
     options = {"beam_size": 3, "length_penalty": "none", "n_best": 1, "max_length_ratio": 2.0, "max_length_extra": 20}
     found = [hypotheses[0] for hypotheses in search(model, sources, threads=1, **options)]
     targets = [[*best.ids, EOS_ID] if best.finished else list(best.ids) for best in found]

@@ -110,7 +110,6 @@ def load(place, **decoding):
     found.config = found.config.model_copy(update={"decoding": section})
     if "lm_weight" in decoding:
         found.language_model = small_models.build(found.tgt_subwords.vocab_size)
-        found.model_with = lambda weight: found.model
     return found
 
 
@@ -156,7 +155,7 @@ def test_python_reaches_the_language_model(place, asked):
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_command_reaches_it(name, place, asked, monkeypatch):
-    monkeypatch.setattr(Translator, "model_with", lambda self, weight: self.model)
+    monkeypatch.setattr(translator_module, "model_with", lambda translator, weight: translator.model)
     words = [str(place / "model"), str(place / "text"), *words_of(settings_for(name))]
     if name == "lm":
         monkeypatch.setattr("nmt.cli.commands.translate._check", lambda *arguments: None)

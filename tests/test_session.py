@@ -7,7 +7,8 @@ import pytest
 
 from nmt.decode import Shortlist
 from nmt.errors import ConfigError
-from nmt.inference.translation import Wishes
+from nmt.inference.pipeline import target_ids
+from nmt.inference.translation import Constraints
 from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder
 
@@ -29,7 +30,7 @@ def test_completions_are_those_of_translating(shortlist, translator):
         session = translator.session(line)
         for typed in ("", "kara", "kara losu", "kara", "nuyo losu mira"):
             options = {"n_best": 3, "shortlist": shortlist, "repetition_penalty": 1.2}
-            expected = translator.translate_nbest([line], wishes=Wishes(prefixes=[typed]), **options)[0]
+            expected = translator.translate_nbest([line], constraints=Constraints(prefixes=[typed]), **options)[0]
             assert session.complete(typed, **options) == expected
         assert session.subwords_read > 0
 
@@ -37,7 +38,7 @@ def test_completions_are_those_of_translating(shortlist, translator):
 @pytest.mark.parametrize("n_best", [1, 3])
 def test_completions_are_chosen_by_agreement(n_best, translator):
     options = {"n_best": n_best, "mbr": "chrf", "beam_size": 5}
-    expected = translator.translate_nbest([LINES[1]], wishes=Wishes(prefixes=["kara"]), **options)[0]
+    expected = translator.translate_nbest([LINES[1]], constraints=Constraints(prefixes=["kara"]), **options)[0]
     assert translator.session(LINES[1]).complete("kara", **options) == expected
 
 
@@ -60,7 +61,7 @@ def test_nothing_is_read_again(translator):
     for typed in ("kara", "kara losu", "kara losu"):
         session.complete(typed)
         read.append(session.subwords_read)
-    counts = [len(row) for row in translator.target_ids(["kara", "kara losu"])]
+    counts = [len(row) for row in target_ids(translator, ["kara", "kara losu"])]
     assert read == [counts[0], counts[1], counts[1]] and counts[0] < counts[1]
 
 

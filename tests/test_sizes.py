@@ -15,6 +15,7 @@ TEMPORARY: set[str] = set()
 LONG_FUNCTIONS = {
     "cli/commands/train.py: train": "half of it is its options and what it promises",
     "inference/translator.py: Translator.translate_nbest": "half of it is its arguments and what it promises",
+    "train/run/training.py: train": "half of it is its arguments and what it promises",
     "rnn/scan/scan.py: Scan.forward": "half of it is its arguments and what it promises",
     "rnn/kernels/cuda/search/choose_tokens.py: rules_kernel.apply_rules": "one kernel, one block of threads",
     "rnn/kernels/cuda/search/choose_tokens.py: draw_kernel.draw_tokens": "one kernel",

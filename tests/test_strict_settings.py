@@ -8,7 +8,7 @@ import pytest
 from nmt.config import checked_value, config_from_dict
 from nmt.errors import ConfigError, DataError, DeviceError
 from nmt.inference.generator import Generator
-from nmt.inference.translator import Translator, Wishes
+from nmt.inference.translator import Constraints, Translator
 from nmt.rnn.cores import default_threads
 from nmt.train.tasks.prepare import check_decoding
 from tests.saved_models import sentences, write_folder, write_language_folder
@@ -129,7 +129,7 @@ def test_a_name_that_is_no_setting(translator):
 )
 def test_what_is_no_list_of_texts(given, fact, translator, generator):
     for ask in (
-        lambda: translator.translate(given),
+        lambda: translator.translate_nbest(given),
         lambda: translator.score(given, LINES),
         lambda: translator.score(LINES, given),
         lambda: generator.generate(given),
@@ -144,9 +144,9 @@ def test_texts_may_come_one_by_one(translator):
     assert translator.translate(np.array(LINES)) == translator.translate(LINES)
 
 
-def test_wishes_and_targets_are_for_all_sentences(translator):
-    with pytest.raises(DataError, match=r"Wishes\.prefixes: must have an entry for each sentence, 3, got 1"):
-        translator.translate_nbest(LINES, wishes=Wishes(prefixes=["ka"]))
+def test_constraints_and_targets_are_for_all_sentences(translator):
+    with pytest.raises(DataError, match=r"Constraints\.prefixes: must have an entry for each sentence, 3, got 1"):
+        translator.translate_nbest(LINES, constraints=Constraints(prefixes=["ka"]))
     with pytest.raises(DataError, match="as many sources as targets, got 3 and 2"):
         translator.score(LINES, LINES[:2])
 

@@ -3,7 +3,7 @@
 import logging
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_overloads
 
 import pytest
 
@@ -12,8 +12,9 @@ from nmt.data.tokens.subwords import train_subwords
 from nmt.errors import CheckpointError
 from nmt.evaluate import sentence_utility
 from nmt.inference.details import ranked_by_agreement
+from nmt.inference.pipeline import phrases_for
 from nmt.inference.translation import CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
-from nmt.inference.translator import Translator, Wishes
+from nmt.inference.translator import Constraints, Translator
 from tests import saved_models
 from tests.train import fake_model
 
@@ -61,9 +62,27 @@ def test_n_best(translator: Translator) -> None:
     assert found[1][0].log_prob == 0
 
 
-def test_one_string_is_a_mistake(translator: Translator) -> None:
-    with pytest.raises(TypeError, match="list of strings"):
-        translator.translate("w1 w2")
+def test_one_sentence_gives_one_translation(translator: Translator) -> None:
+    assert translator.translate("w1 w2") == "w1 w2"
+    assert translator.translate("") == ""
+    assert translator.translate(line for line in ("w1", "w2")) == ["w1", "w2"]
+
+
+def test_checkers_of_types_know_which_it_is() -> None:
+    types = [one.__annotations__ for one in get_overloads(Translator.translate)]
+    seen = [(one["sentences"], one["return"]) for one in types]
+    assert seen == [("str", "str"), ("Iterable[str]", "list[str]")]
+
+
+@pytest.mark.parametrize(
+    ("given", "fact"),
+    [(b"w1", "bytes"), (None, "NoneType"), (3, "int"), ({"w1": "w2"}, "dict"), ({"w1"}, "set"), (["w1", 2], "int at")],
+)
+def test_what_is_no_text_is_a_mistake(translator: Translator, given: Any, fact: str) -> None:
+    with pytest.raises(TypeError, match=f"^Translator: sentences must be a list of strings, got {fact}[^\n]*$"):
+        translator.translate(given)
+    with pytest.raises(TypeError, match="must be a list of strings, got one string"):
+        translator.translate_nbest("w1 w2")
 
 
 def test_long_lines_are_cut_with_a_warning(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
@@ -96,7 +115,7 @@ def test_what_is_not_a_model_is_said(tmp_path: Path) -> None:
         Translator.load(tmp_path / "x")
 
 
-def test_wishes_reach_the_search_as_subwords(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_constraints_reach_the_search_as_subwords(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     def search(model: Any, src_ids: Any, *, options: Any, **rest: Any) -> Any:
@@ -104,8 +123,8 @@ def test_wishes_reach_the_search_as_subwords(translator: Translator, monkeypatch
         return fake_model.search(model, src_ids, options=options, **rest)
 
     monkeypatch.setattr(sys.modules["nmt.decode"], "search", search)
-    wishes = Wishes(["w1", "w9", "w2 w3"], [["w4", "w5 w6"], [], []], [[], [], ["w7"]], ["w8"])
-    translator.translate_nbest(["w1", "", "w2"], wishes=wishes, min_length=3, glossary_bonus=1.5)
+    constraints = Constraints(["w1", "w9", "w2 w3"], [["w4", "w5 w6"], [], []], [[], [], ["w7"]], ["w8"])
+    translator.translate_nbest(["w1", "", "w2"], constraints=constraints, min_length=3, glossary_bonus=1.5)
     ids = {word: translator.tgt_subwords.encode([word])[0][0] for word in WORDS}
     (options,) = seen
     assert options.prefixes == [[ids["w1"]], [ids["w2"], ids["w3"]]]  # a blank line is not searched
@@ -116,7 +135,7 @@ def test_wishes_reach_the_search_as_subwords(translator: Translator, monkeypatch
 
 def test_phrases_of_a_glossary_stand_in_the_sentence_as_words(translator: Translator) -> None:
     glossary = [("W1 w2", "a"), ("w1", "b"), ("w", "c"), ("w2 w1", "d")]
-    assert translator.phrases_for("w0 W1  w2", glossary) == ["a", "b"]
+    assert phrases_for(translator, "w0 W1  w2", glossary) == ["a", "b"]
 
 
 def test_a_setting_that_is_none_is_a_mistake(translator: Translator) -> None:

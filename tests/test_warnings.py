@@ -17,7 +17,8 @@ from nmt.cli.commands.shortlist import shortlist
 from nmt.cli.commands.translate import translate
 from nmt.decode import SearchOptions
 from nmt.errors import DataError
-from nmt.inference.translation import CUT, EMPTY, LENGTHENED, NOT_A_NUMBER, UNSAYABLE, Wishes, length_warnings
+from nmt.inference.pipeline import source_ids
+from nmt.inference.translation import CUT, EMPTY, LENGTHENED, NOT_A_NUMBER, UNSAYABLE, Constraints, length_warnings
 from nmt.storage.saved_model import load_saved_model
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.system.notices import Notices
@@ -75,14 +76,14 @@ def test_a_source_that_is_cut(folder):
 SETTINGS = {"min_length": 6, "max_length_ratio": 1.0, "max_length_extra": 0}
 
 
-@pytest.mark.parametrize("wishes", [None, Wishes(prefixes="kara losu miti nura kara losu miti")])
-def test_a_least_length_that_the_source_does_not_allow(wishes, folder):
+@pytest.mark.parametrize("constraints", [None, Constraints(prefixes="kara losu miti nura kara losu miti")])
+def test_a_least_length_that_the_source_does_not_allow(constraints, folder):
     """Of each sentence by itself, whatever stands beside it and however long a prefix is."""
     translator = Translator.load(folder)
     short, blank, long = "kara", "", "kara losu miti " * 4
-    assert len(translator.source_ids([short])[0]) <= 6 < len(translator.source_ids([long])[0])
+    assert len(source_ids(translator, [short])[0]) <= 6 < len(source_ids(translator, [long])[0])
     for lines in ([short, blank, long], [short], [long]):
-        found = translator.translate_nbest(lines, n_best=2, wishes=wishes, **SETTINGS)
+        found = translator.translate_nbest(lines, n_best=2, constraints=constraints, **SETTINGS)
         assert [LENGTHENED in one.warnings for row in found for one in row] == [
             line == short for line, row in zip(lines, found, strict=True) for _ in row
         ]
@@ -122,8 +123,8 @@ def test_an_empty_translation(folder):
 
 def test_nothing_can_be_said(folder, monkeypatch):
     words = all_words(folder)
-    monkeypatch.setattr(Translator, "_wished", lambda *given: {"forbidden": words})
-    (found,) = Translator.load(folder).translate_nbest(["kara losu"], wishes=Wishes(forbidden=["x"]))
+    monkeypatch.setattr(Translator, "_ids_of_constraints", lambda *given: {"forbidden": words})
+    (found,) = Translator.load(folder).translate_nbest(["kara losu"], constraints=Constraints(forbidden=["x"]))
     assert [(one.text, one.warnings) for one in found] == [("", (UNSAYABLE,))]
 
 
@@ -188,18 +189,18 @@ def test_notices_count_and_name_the_first():
     assert notices.told() == ["a (1,000 lines: 2, 4, 6, 8, 10, ...)", "b (line 7)"]
 
 
-def test_wishes_have_an_entry_for_each_sentence(folder):
+def test_constraints_have_an_entry_for_each_sentence(folder):
     translator = Translator.load(folder)
-    for wishes in (Wishes(prefixes=["kara"]), Wishes(constraints=[["kara"]] * 3), Wishes(glossary=[])):
+    for constraints in (Constraints(prefixes=["kara"]), Constraints(required=[["kara"]] * 3), Constraints(glossary=[])):
         with pytest.raises(DataError, match="must have an entry for each sentence, 2, got"):
-            translator.translate_nbest(["kara", "losu"], wishes=wishes)
+            translator.translate_nbest(["kara", "losu"], constraints=constraints)
 
 
 def test_one_prefix_for_all(folder, tmp_path):
     translator = Translator.load(folder)
     lines = ["kara losu", "", "miti"]
-    one = translator.translate_nbest(lines, wishes=Wishes(prefixes="losu nura"))
-    assert one == translator.translate_nbest(lines, wishes=Wishes(prefixes=["losu nura"] * 3))
+    one = translator.translate_nbest(lines, constraints=Constraints(prefixes="losu nura"))
+    assert one == translator.translate_nbest(lines, constraints=Constraints(prefixes=["losu nura"] * 3))
     assert [found[0].text[:9] for found in one] == ["losu nura", "", "losu nura"]
     given = "".join(f"{line}\n" for line in lines)
     (tmp_path / "p").write_text("losu nura\n" * 3)

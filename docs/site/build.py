@@ -34,7 +34,11 @@ ROOT = SITE.parents[1]
 OUT = ROOT / "build" / "site"
 PAGES = ("*.md", "docs/*.md", "docs/tutorials/*.md", "docs/notebooks/*.ipynb")
 PICTURES = ("docs/*.svg", "docs/pictures/*", "docs/tutorials/*.png")
-REFERENCES = {"nmt": "Translating from Python", "nmt.rnn": "Cells, scans and layers", "nmt.decode": "Search"}
+REFERENCES = {
+    "nmt": "Translating from Python",
+    "nmt.rnn": "Cells, scans and layers",
+    "nmt.decode": "Search",
+}
 """Packages whose public names the Python reference lists."""
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
 
@@ -164,11 +168,14 @@ def reference_page(package: str, title: str) -> str:
     module = importlib.import_module(package)
     lines = [f"# {title}: `{package}`", "", (inspect.getdoc(module) or "").split("\n")[0], ""]
     for name in sorted(name for name in module.__all__ if not name.startswith("__")):
-        value = getattr(module, name)
+        value, place = getattr(module, name), f"{package}.{name}"
+        if inspect.ismodule(value):  # a package that can be called
+            value = inspect.unwrap(value)
+            place = f"{value.__module__}.{value.__qualname__}"
         kind = "class" if inspect.isclass(value) else "function" if callable(value) else "data"
         if kind == "data":
             continue
-        lines += [f"## {name}", "", "```{eval-rst}", f".. auto{kind}:: {package}.{name}", "```", ""]
+        lines += [f"## {name}", "", "```{eval-rst}", f".. auto{kind}:: {place}", "```", ""]
     return "\n".join(lines)
 
 

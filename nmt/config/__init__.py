@@ -9,9 +9,9 @@ messages.
 from nmt.config.corpora import CorpusConfig
 from nmt.config.data_section import DataConfig, FilterConfig, SideConfig, SubwordsConfig
 from nmt.config.decoding_section import DecodingConfig
-from nmt.config.loading import config_from_dict, dump_config, load_config
+from nmt.config.loading import Config, config_from_dict, dump_config, load_config
 from nmt.config.model_section import DecoderConfig, EmbeddingsConfig, EncoderConfig, ModelConfig
-from nmt.config.schema import Config, config_schema
+from nmt.config.schema import config_schema
 from nmt.config.training_methods import FixedTraining, TrainingConfig
 from nmt.config.values import checked_text, checked_value, with_values
 

@@ -1,8 +1,7 @@
 """Reads a Config from a file, a dictionary and the command line; a mistake gives an error of one line."""
 
-from collections.abc import Callable, Sequence
-from os import PathLike
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,31 +9,71 @@ from pydantic import ValidationError
 from nmt.config.complaints import complain, lookup, shorten
 from nmt.config.joeynmt.settings import convert, is_joeynmt
 from nmt.config.presets import NAMES, over_preset, preset_values, settings_of_preset
-from nmt.config.schema import Config, config_schema
+from nmt.config.schema import Settings, config_schema
+from nmt.config.values import plain_value
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import ConfigError
-from nmt.system.files import read_small
-from nmt.system.paths import shown
+from nmt.system.files import explain, read_small, remedy, write_bytes
+from nmt.system.paths import named, shown
 
 _MOST_BYTES = 16 * 2**20
 """Most bytes of a settings file; a larger file is not one."""
 
+Changes = Mapping[str, Any] | Sequence[str]
+"""Values by their keys, `{"training.updates": 100}`, in sections or with dots; or texts as for --set,
+`training.updates=100`."""
+
+
+class Config(Settings):
+    """All settings of a model and its training (configs/reference.yaml); immutable, and each of them checked.
+
+    Sections are attributes: `config.training.updates`.
+    """
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], changes: Changes = ()) -> "Config":
+        """Read a settings file, ours or JoeyNMT's, with other values of some keys. Raises ConfigError, one line that
+        names the file and the key, or the change."""
+        return load_config(path, changes)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], changes: Changes = ()) -> "Config":
+        """Return the settings of a dictionary with the sections and keys of a settings file; a path counts as text, and
+        a tuple as a list. Raises ConfigError as `load` does."""
+        if not isinstance(values, Mapping):
+            raise TypeError(f"Config.from_dict: must be given a dict of settings, got {type(values).__name__}")
+        return config_from_dict(_plain_copy(values), "config", changes)
+
+    def with_changes(self, changes: Changes) -> "Config":
+        """Return the settings with other values of some keys: `config.with_changes({"training.updates": 100})`. Raises
+        ConfigError for an unknown key, or for a value that does not fit its key or the other settings."""
+        return config_from_dict(self.model_dump(mode="json", exclude_unset=True), "config", changes)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all settings as a YAML file, which `load` reads as the same settings; a file that is there is replaced
+        when the new one is complete. Raises ConfigError if it cannot be written."""
+        place = named(path, "Config.save")
+        try:
+            write_bytes(place, dump_config(self).encode())
+        except OSError as error:
+            raise ConfigError(f"{shown(path)}: must be written, got {explain(error)}; {remedy(error)}") from error
+
 
 def load_config(
-    path: str | PathLike[str], overrides: Sequence[str] = (), tell: Callable[[str], None] | None = None
+    path: str | PathLike[str], overrides: Changes = (), tell: Callable[[str], None] | None = None
 ) -> Config:
-    """Read a configuration file; each override `a.b=value` (a YAML value) replaces one key.
+    """Read a configuration file; each override `a.b=value` (a YAML value), or key of a mapping, replaces one key.
 
     The file may be one of JoeyNMT (docs/import.md); `tell` is then called with a line for each conversion. Overrides
     always use our names. The key `preset` names settings that apply where the file gives none (see presets); `tell` is
     called with what they set.
 
     Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake in an override is
-    reported with `--set a.b=value` in the place of the file.
+    reported with `--set a.b=value`, or `changes`, in the place of the file.
     """
     where = shown(path)
     try:
-        text = read_small(Path(path), _MOST_BYTES).decode("utf-8-sig")
+        text = read_small(named(path, "config"), _MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read: {error.strerror}; give the path of a YAML file") from None
     except UnicodeDecodeError as error:
@@ -58,12 +97,12 @@ def load_config(
 def config_from_dict(
     values: dict[str, Any],
     where: str = "config",
-    overrides: Sequence[str] = (),
+    overrides: Changes = (),
     tell: Callable[[str], None] | None = None,
 ) -> Config:
     """Return the checked configuration of a dictionary, as `load_config` does for a file; an error starts with
     `where`. Overrides are written into the dictionary."""
-    changed = {_override(values, text): text for text in overrides}
+    changed = {_override(values, name, value, text): text for name, value, text in _each(overrides)}
     name = values.get("preset")
     if name in NAMES and tell is not None:
         for line in settings_of_preset(values, preset_values(name)):
@@ -92,7 +131,7 @@ def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], st
         for keys, text in changed.items():
             shorter = min(len(path), len(keys))
             if path[:shorter] == keys[:shorter]:
-                where = f"--set {text}"
+                where = text
     raise ConfigError(f"{where}: {line}")
 
 
@@ -100,22 +139,49 @@ def _is_section(path: tuple[str | int, ...]) -> bool:
     return not path or "properties" in lookup(config_schema(), path)
 
 
-def _override(values: dict[str, Any], text: str) -> tuple[str, ...]:
-    """Apply an override `a.b=value` to the values; return the path of the changed key."""
-    name, equals, value = text.partition("=")
+def _each(overrides: Changes) -> Iterator[tuple[str, Any, str]]:
+    """Yield dotted key, value and name in errors of each override. Raises ConfigError, or TypeError if it is another
+    kind of object."""
+    if isinstance(overrides, Mapping):
+        for name, value in overrides.items():
+            if isinstance(value, Mapping) and value:
+                yield from ((f"{name}.{key}", inner, text) for key, inner, text in _each(value))
+            else:
+                yield str(name), _plain_copy(value), "changes"
+        return
+    if isinstance(overrides, str) or not isinstance(overrides, Sequence):
+        raise TypeError(f"changes: must be a dict, or a list of texts, got {shorten(overrides)}")
+    for text in overrides:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {text}: must be KEY.PATH=VALUE; for example training.batch_size=2048")
+        try:
+            yield name, parse_yaml(value), f"--set {text}"
+        except ValueError as error:
+            raise ConfigError(f"--set {text}: the value must be YAML: {error}") from None
+
+
+def _override(values: dict[str, Any], name: str, value: Any, where: str) -> tuple[str, ...]:
+    """Write a value into a dictionary under a dotted key; return the path of the key. Raises ConfigError."""
     keys = tuple(name.strip().split("."))
-    if not equals or not all(keys):
-        raise ConfigError(f"--set {text}: must be KEY.PATH=VALUE; for example training.batch_size=2048")
+    if not all(keys):
+        raise ConfigError(f"{where}: must be KEY.PATH=VALUE; for example training.batch_size=2048")
     section = values
     for depth, key in enumerate(keys[:-1], start=1):
         inner = section.setdefault(key, {})
         if not isinstance(inner, dict):
             raise ConfigError(
-                f"--set {text}: {'.'.join(keys[:depth])} must be a section of keys and values, got {shorten(inner)}"
+                f"{where}: {'.'.join(keys[:depth])} must be a section of keys and values, got {shorten(inner)}"
             )
         section = inner
-    try:
-        section[keys[-1]] = parse_yaml(value)
-    except ValueError as error:
-        raise ConfigError(f"--set {text}: the value must be YAML: {error}") from None
+    section[keys[-1]] = value
     return keys
+
+
+def _plain_copy(value: Any) -> Any:
+    """Return a copy of a value as YAML would give it: paths as texts, NumPy's numbers as Python's."""
+    if isinstance(value, Mapping):
+        return {key: _plain_copy(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_copy(inner) for inner in value]
+    return fspath(value) if isinstance(value, PathLike) else plain_value(value)

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from nmt.config.data_section import DataConfig
 from nmt.config.decoding_section import DecodingConfig
@@ -13,8 +13,10 @@ from nmt.config.section import FilePath, Section, Seed, Text
 from nmt.config.training_methods import TrainingConfig
 
 
-class Config(Section):
+class Settings(Section):
     """Everything a training run needs to know; saved with the model."""
+
+    model_config = ConfigDict(title="Config")  # the name of the class that users see, which has methods as well
 
     preset: Preset | None = Field(
         default=None,
@@ -58,7 +60,7 @@ class Config(Section):
     decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Translation.")
 
     @model_validator(mode="after")
-    def _check_task(self) -> "Config":
+    def _check_task(self) -> "Settings":
         """Raise ValueError if settings do not fit the task."""
         weights = [one.weight for one in self.data.train] if isinstance(self.data.train, tuple) else []
         if not self.training.shuffle and any(weight != 1 for weight in weights):
@@ -108,7 +110,7 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_methods(self) -> "Config":
+    def _check_methods(self) -> "Settings":
         """Raise ValueError if training methods do not fit the model or the texts."""
         training, data, decoder = self.training, self.data, self.model.decoder
         of_pairs = {
@@ -144,7 +146,7 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_factors(self) -> "Config":
+    def _check_factors(self) -> "Settings":
         """Raise ValueError if settings do not fit the source factors."""
         data, sizes = self.data, self.model.encoder.factors
         if len(data.src_factors) != len(sizes):
@@ -170,7 +172,7 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_ties(self) -> "Config":
+    def _check_ties(self) -> "Settings":
         """Raise ValueError if embeddings shared by both sides have no shared vocabulary or different files."""
         if self.model.tied_embeddings == "all" and not self.data.subwords.joint:
             raise ValueError(
@@ -188,5 +190,5 @@ class Config(Section):
 
 def config_schema() -> dict[str, Any]:
     """Return the JSON schema of a configuration file, for editors; it is also the content of `configs/schema.json`."""
-    schema = Config.model_json_schema()
+    schema = Settings.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

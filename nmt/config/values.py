@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from nmt.config.complaints import complaint
-from nmt.config.schema import Config, config_schema
+from nmt.config.schema import Settings, config_schema
 from nmt.config.section import Section
 from nmt.config.yaml_text import parse_yaml
 from nmt.errors import ConfigError
@@ -22,10 +22,10 @@ def checked_value(path: str, value: Any, name: str | None = None) -> Any:
     which is what the caller's user calls the setting.
     """
     *sections, key = path.split(".")
-    section: Any = Config
+    section: Any = Settings
     for part in sections:
         section = section.model_fields[part].annotation
-    value = _plain(value)
+    value = plain_value(value)
     try:
         if type(value) in _PLAIN_TYPES:
             _allowed(section, key, type(value).__name__, value)
@@ -51,7 +51,7 @@ def checked_text(path: str, text: str, name: str) -> Any:
 
 def with_values(section: AnySection, where: str, values: Mapping[str, Any]) -> AnySection:
     """Return the section at path `where` with changed values, checked singly and together. Raises ConfigError."""
-    plain = {key: _plain(value) for key, value in values.items()}
+    plain = {key: plain_value(value) for key, value in values.items()}
     try:
         if all(type(value) in _PLAIN_TYPES for value in plain.values()):
             return _changed(section, tuple((key, type(value).__name__, value) for key, value in plain.items()))
@@ -77,7 +77,7 @@ def _changed(section: AnySection, values: tuple[tuple[str, str, Any], ...]) -> A
     return section.model_validate({**section.model_dump(), **{key: value for key, _, value in values}})
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """Return a scalar of NumPy or another array package as a Python number; other values are unchanged."""
     is_scalar = getattr(value, "shape", None) == () and getattr(value, "ndim", None) == 0
     return value.item() if is_scalar else value

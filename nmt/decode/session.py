@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
@@ -69,6 +69,24 @@ class Session:
         """
         options = SearchOptions.of(options, settings)
         check_session(options)
+        cell, beam = self._begin_search(prefix, options)
+        while not (ended := cell.ended()):
+            beam = cell.step(beam)
+        return ended[0][1]
+
+    def greedy(self, prefix: Sequence[int] = (), *, options: SearchOptions) -> Iterator[list[int]]:
+        """Yield the tokens of the greedy translation after each step, and at the end those that `complete` returns with
+        the same options, whose beam size must be 1."""
+        cell, beam = self._begin_search(prefix, options)
+        while not (ended := cell.ended()):
+            beam = cell.step(beam)
+            if len(beam):
+                yield beam.words[0, : cell.steps(beam.sentence)[0]].tolist()
+        for hypothesis in ended[0][1]:
+            yield hypothesis.ids
+
+    def _begin_search(self, prefix: Sequence[int], options: SearchOptions) -> tuple[BeamCell, Beam]:
+        """Read a prefix; return a search, and its beam of one hypothesis: the prefix."""
         candidates = None
         if options.shortlist is not None:
             candidates = replace(options, prefixes=[prefix]).candidates(0, self.src_ids).tolist()
@@ -85,11 +103,7 @@ class Session:
             beam.sums += cell.selector.follow_given(beam.extra, token, log_prob)
             if "log_prob" in beam.extra:
                 beam.extra["log_prob"] += log_prob
-        ended = cell.ended()
-        while not ended:
-            beam = cell.step(beam)
-            ended = cell.ended()
-        return ended[0][1]
+        return cell, beam
 
     def _read(self, prefix: list[int]) -> _Place:
         """Return the position after a prefix; the decoder reads the tokens after the last kept position."""

@@ -1,4 +1,7 @@
-"""Score translations, with confidence intervals, and test whether one system is better than another."""
+"""Score translations, with confidence intervals, and test whether one system is better than another.
+
+The package can be called: `nmt.evaluate(...)` is `score_translations`.
+"""
 
 from nmt.evaluate.scores import (
     ALL_METRICS,
@@ -16,6 +19,7 @@ from nmt.evaluate.scores import (
     sentence_utility,
     split_references,
 )
+from nmt.system.callable_package import make_callable
 
 __all__ = [
     "ALL_METRICS",
@@ -33,3 +37,5 @@ __all__ = [
     "sentence_utility",
     "split_references",
 ]
+
+make_callable(__name__, "nmt.evaluate.scores", "score_translations")

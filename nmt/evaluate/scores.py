@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nmt.errors import DataError
+from nmt.system.arguments import checked_texts
 from nmt.system.extras import how_to_install
 
 METRICS = ("bleu", "chrf", "ter")
@@ -76,9 +77,19 @@ def score_translations(
         The score of each metric by its name in ALL_METRICS, in the order of `metrics`.
 
     Raises:
-        DataError: The texts differ in length, there is nothing to score, or a metric is unknown.
+        DataError: The texts differ in length, there is nothing to score, or a metric or tokenizer is unknown.
+        TypeError: An argument is one string or contains something other than texts.
     """
+    hypotheses = checked_texts("evaluate", "hypotheses", hypotheses)
+    metrics = checked_texts("evaluate", "metrics", metrics)
+    is_list = isinstance(references, Sequence) and not isinstance(references, str)
+    if not is_list or not all(isinstance(one, Sequence | None) for one in references):
+        checked_texts("evaluate", "references", references)  # raises
+    if tokenize not in TOKENIZERS:
+        raise DataError(f"evaluation: tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
     texts = reference_texts(references)
+    for text in texts:
+        checked_texts("evaluate", "references", [line for line in text if line is not None])
     for text in texts:
         if len(hypotheses) != len(text):
             raise DataError(

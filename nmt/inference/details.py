@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.data.alignment.attention_alignment import hard_alignment, never_attended, with_unknown_replaced, words_of
+from nmt.inference.pipeline import source_tokens
 from nmt.inference.translation import Detail, Translation, distinct
-from nmt.special_tokens import UNK_ID
+from nmt.special_tokens import EOS_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.data.tokens.subwords import Subwords
-    from nmt.decode import Forced
+    from nmt.decode import Ensemble, Forced, Fusion, Hypothesis
+    from nmt.inference.pipeline import TranslationPipeline
+    from nmt.model.translation import TranslationModel
 
 _END = "</s>"
 _TRUNCATED = "truncated at maximum length"
@@ -74,6 +77,37 @@ def text_without_unknown(
         return tgt_subwords.decode([list(ids)])[0]
     tokens, words = detail.tokens[: len(ids)], words_of(detail.src_tokens)
     return tgt_subwords.join(with_unknown_replaced(tokens, unknown, detail.attention, source, words, dictionary))
+
+
+def with_details(
+    translator: TranslationPipeline,
+    model: TranslationModel | Ensemble | Fusion,
+    sentences: Sequence[str],
+    src_ids: Sequence[Sequence[int]],
+    found: Sequence[Sequence[Hypothesis]],
+    dictionary: Mapping[str, str] | None,
+) -> list[list[Translation]]:
+    """Return translations with details, by forced decoding of the hypotheses of sentences that are not blank and
+    whose ids are `src_ids`; with a dictionary, even an empty one, unknown subwords are replaced."""
+    from nmt.data.corpora.corpus import clean_line
+    from nmt.decode import force
+
+    flat = [(n, h) for n, hypotheses in enumerate(found) for h in hypotheses]
+    sources = [src_ids[n] for n, _ in flat]
+    targets = [[*h.ids, EOS_ID] if h.finished else list(h.ids) for _, h in flat]
+    size = translator.config.decoding.batch_size
+    forced = force(model, sources, targets, attention=True, batch_size=size, threads=translator.num_threads)
+    tokens = source_tokens(translator, sentences, src_ids)
+    results: list[list[Translation]] = [[] for _ in found]
+    for (n, h), target, one in zip(flat, targets, forced, strict=True):
+        detail = detail_of(tokens[n], translator.tgt_subwords, target, one, h.finished)
+        text = translator.tgt_subwords.decode([h.ids])[0]
+        if dictionary is not None:
+            bare = translator.src_subwords.bare(sentences[n])
+            source = clean_line(bare, False, translator.config.data.src.normalize)  # names keep their case
+            text = text_without_unknown(translator.tgt_subwords, h.ids, detail, source, dictionary)
+        results[n].append(Translation(text, h.score, h.log_prob, detail, length=h.length))
+    return results
 
 
 def ranked_by_agreement(translations: list[Translation], measure: str) -> list[Translation]:

@@ -90,21 +90,7 @@ class Generator(NotPickled):
         arguments and errors are those of `Translator.load`."""
         check_loading(threads, checkpoint, compute_dtype, device)
         saved = load_saved_model(model_dir, checkpoint, task="lm", cells=cells)
-        return cls.of(saved, threads=threads, compute_dtype=compute_dtype, device=device)
-
-    @classmethod
-    def of(
-        cls,
-        saved: SavedModel,
-        *,
-        threads: int | None = None,
-        compute_dtype: str | None = None,
-        device: str | None = None,
-    ) -> Generator:
-        """Load a language model whose files are open already; see `load`."""
-        check_loading(threads, None, compute_dtype, device)
-        model = saved.build(compute_dtype, choose_device(device or saved.config.device))
-        return cls(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))
+        return generator_of(saved, threads=threads, compute_dtype=compute_dtype, device=device)
 
     def generate(
         self,
@@ -235,3 +221,12 @@ class Generator(NotPickled):
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         return self.subwords.encode(self._clean(lines))
+
+
+def generator_of(
+    saved: SavedModel, *, threads: int | None = None, compute_dtype: str | None = None, device: str | None = None
+) -> Generator:
+    """Load a language model whose files are open already; see `Generator.load`."""
+    check_loading(threads, None, compute_dtype, device)
+    model = saved.build(compute_dtype, choose_device(device or saved.config.device))
+    return Generator(model, saved.tgt_subwords, saved.config, resolve_threads(threads, saved.config))

@@ -1,9 +1,10 @@
-"""The pipeline between text and search: a model with its subwords and settings."""
+"""The pipeline between text and search: a model with its subwords and settings, and functions that convert between
+text and ids and make the inputs of a search. The functions are for nmt's own packages; users call `Translator`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nmt.data.tokens.factors import FactorError
 from nmt.errors import ConfigError
@@ -21,14 +22,18 @@ if TYPE_CHECKING:
     from nmt.model.language import LanguageModel
     from nmt.model.translation import TranslationModel
     from nmt.storage.length_model import LengthModel
+    from nmt.storage.saved_model import LoadedModel
+
+
+class ReadsSource(Protocol):
+    """A translator, or several in a row, that reads text in a source language."""
+
+    config: Config
+    src_subwords: Subwords
 
 
 class TranslationPipeline(NotPickled):
-    """The shared base of translators and typing sessions: conversion between text and ids, and the inputs of the
-    search.
-
-    Its arguments are those of `Translator`.
-    """
+    """A model with what belongs to it: the base of `Translator`, whose arguments it has."""
 
     def __init__(
         self,
@@ -50,11 +55,10 @@ class TranslationPipeline(NotPickled):
         """The path it was loaded from, for error messages."""
         self.num_threads = num_threads
         self.shortlist, self.lengths, self.language_model = shortlist, lengths, language_model
-
-    @property
-    def attends(self) -> bool:
-        """Return whether the model, or the first of several, has attention to its source."""
-        return self.config.model.decoder.attention != "none"
+        self.loaded: tuple[LoadedModel, ...] = ()
+        """The model, or the models of an ensemble, that `Translator.load` made of files."""
+        self.prior: LoadedModel | None = None
+        """The language model that `Translator.load` made of files."""
 
     def __repr__(self) -> str:
         """Return the languages, the model and the number of threads."""
@@ -62,108 +66,129 @@ class TranslationPipeline(NotPickled):
         what = f"{data.src.lang} -> {data.tgt.lang}, {self.model!r}{prior}"
         return f"{type(self).__name__}({what}, threads={self.num_threads})"
 
-    def model_with(self, lm_weight: float | None) -> TranslationModel | Ensemble | Fusion:
-        """Return the model, fused with the language model if there is one and its weight is not 0; None takes the
-        configured weight. Raises ConfigError."""
-        weight = chosen_settings(self.config.decoding, {"lm_weight": lm_weight}).lm_weight
-        if self.language_model is not None and weight:
-            from nmt.decode import Fusion
 
-            return Fusion(self.model, self.language_model, weight)
-        if lm_weight:
+def attends(translator: TranslationPipeline) -> bool:
+    """Return whether the model, or the first of several, has attention to its source."""
+    return translator.config.model.decoder.attention != "none"
+
+
+def model_with(translator: TranslationPipeline, lm_weight: float | None) -> TranslationModel | Ensemble | Fusion:
+    """Return the model, fused with the language model if there is one and its weight is not 0; None takes the
+    configured weight. Raises ConfigError."""
+    weight = chosen_settings(translator.config.decoding, {"lm_weight": lm_weight}).lm_weight
+    if translator.language_model is not None and weight:
+        from nmt.decode import Fusion
+
+        return Fusion(translator.model, translator.language_model, weight)
+    if lm_weight:
+        raise ConfigError(
+            f"decoding.lm_weight: must come with a language model, got {weight} and none; name it by --lm or "
+            "decoding.lm"
+        )
+    return translator.model
+
+
+def learnt_for(
+    translator: TranslationPipeline, chosen: SearchValues, shortlist: bool, src_ids: list[list[int]]
+) -> dict[str, Any]:
+    """Return what the search needs from the training text: the shortlist and expected lengths. Raises ConfigError
+    if they are missing."""
+    learnt: dict[str, Any] = {}
+    if shortlist:
+        if translator.shortlist is None:
+            raise ConfigError("shortlist: must be learnt before it is used, got a model without; run nmt-shortlist")
+        learnt["shortlist"] = translator.shortlist
+    if chosen.word_reward_bounded and chosen.word_reward:
+        if translator.lengths is None:
             raise ConfigError(
-                f"decoding.lm_weight: must come with a language model, got {weight} and none; name it by --lm or "
-                "decoding.lm"
+                "decoding.word_reward_bounded: must have lengths.json in the model folder, got a model without; "
+                "nmt-shortlist makes one from the training text"
             )
-        return self.model
+        learnt["expected_lengths"] = translator.lengths.expected(src_ids)
+    return learnt
 
-    def learnt_for(self, chosen: SearchValues, shortlist: bool, src_ids: list[list[int]]) -> dict[str, Any]:
-        """Return what the search needs from the training text: the shortlist and expected lengths. Raises ConfigError
-        if they are missing."""
-        learnt: dict[str, Any] = {}
-        if shortlist:
-            if self.shortlist is None:
-                raise ConfigError("shortlist: must be learnt before it is used, got a model without; run nmt-shortlist")
-            learnt["shortlist"] = self.shortlist
-        if chosen.word_reward_bounded and chosen.word_reward:
-            if self.lengths is None:
-                raise ConfigError(
-                    "decoding.word_reward_bounded: must have lengths.json in the model folder, got a model without; "
-                    "nmt-shortlist makes one from the training text"
-                )
-            learnt["expected_lengths"] = self.lengths.expected(src_ids)
-        return learnt
 
-    def check_no_factors(self, what: str) -> None:
-        """Raise ConfigError if source words must have factors, which `what` does not support."""
-        if factors := self.config.data.src_factors:
-            raise ConfigError(
-                f"{what}: must have a model without data.src_factors, got one with {', '.join(factors)}; translate "
-                "lines that have them with nmt-translate"
-            )
+def check_no_factors(translator: ReadsSource, what: str) -> None:
+    """Raise ConfigError if source words must have factors, which `what` does not support."""
+    if factors := translator.config.data.src_factors:
+        raise ConfigError(
+            f"{what}: must have a model without data.src_factors, got one with {', '.join(factors)}; translate "
+            "lines that have them with nmt-translate"
+        )
 
-    def source_ids(self, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
-        """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
-        indices are added to `cut`."""
-        ids = self.src_subwords.encode(self._cleaned(sentences))
-        for index, row in enumerate(ids):
-            if len(row) > MAX_SOURCE_SUBWORDS:
-                ids[index] = row[:MAX_SOURCE_SUBWORDS]
-                if cut is not None:
-                    cut.add(index)
-        return ids
 
-    def mistake_in(self, sentence: str) -> str:
-        """Return why a sentence cannot be converted to ids, an empty string if it can."""
-        if self.src_subwords.factor_sizes:
-            try:
-                self.source_ids([sentence])
-            except FactorError as error:
-                return error.problem
-        return ""
+def source_ids(translator: ReadsSource, sentences: Sequence[str], cut: set[int] | None = None) -> list[list[int]]:
+    """Return the subword ids of each sentence, cleaned as in training; very long ones are truncated, and their
+    indices are added to `cut`."""
+    ids = translator.src_subwords.encode(_cleaned(translator, sentences))
+    for index, row in enumerate(ids):
+        if len(row) > MAX_SOURCE_SUBWORDS:
+            ids[index] = row[:MAX_SOURCE_SUBWORDS]
+            if cut is not None:
+                cut.add(index)
+    return ids
 
-    def target_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the subword ids of text in the target language, cleaned as in training."""
-        return self.tgt_subwords.encode(self._cleaned_target(texts))
 
-    def lacking(self, whose: str, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return a warning if the vocabulary cannot represent texts in the target language."""
-        return lacking(whose, self.tgt_subwords.unwritten(self._cleaned_target(texts)))
+def mistake_in(translator: ReadsSource, sentence: str) -> str:
+    """Return why a sentence cannot be converted to ids, an empty string if it can."""
+    if translator.src_subwords.factor_sizes:
+        try:
+            source_ids(translator, [sentence])
+        except FactorError as error:
+            return error.problem
+    return ""
 
-    def _cleaned_target(self, texts: Sequence[str]) -> list[str]:
-        from nmt.data.corpora.corpus import clean_lines
 
-        side = self.config.data.tgt
-        return clean_lines(texts, side.lowercase, side.normalize)
+def target_ids(translator: TranslationPipeline, texts: Sequence[str]) -> list[list[int]]:
+    """Return the subword ids of text in the target language, cleaned as in training."""
+    return translator.tgt_subwords.encode(_cleaned_target(translator, texts))
 
-    def _cleaned(self, sentences: Sequence[str]) -> list[str]:
-        """Return source sentences cleaned as in training."""
-        from nmt.data.corpora.corpus import clean_lines
 
-        side = self.config.data.src
-        return clean_lines(sentences, side.lowercase, side.normalize)
+def lacking_in_target(translator: TranslationPipeline, whose: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """Return a warning if the vocabulary cannot represent texts in the target language."""
+    return lacking(whose, translator.tgt_subwords.unwritten(_cleaned_target(translator, texts)))
 
-    def source_tokens(self, sentences: Sequence[str], src_ids: Sequence[Sequence[int]]) -> list[list[str]]:
-        """Return the source subwords as strings; unknown ones keep their text."""
-        cut = self.src_subwords.cut(self._cleaned(sentences))
-        return [tokens[: len(row)] for tokens, row in zip(cut, src_ids, strict=True)]
 
-    def phrases_for(self, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
-        """Return the translations of the glossary phrases that occur in a sentence."""
-        from nmt.data.corpora.corpus import clean_line
+def _cleaned_target(translator: TranslationPipeline, texts: Sequence[str]) -> list[str]:
+    from nmt.data.corpora.corpus import clean_lines
 
-        side = self.config.data.src
+    side = translator.config.data.tgt
+    return clean_lines(texts, side.lowercase, side.normalize)
 
-        def spaced(text: str) -> str:
-            return f" {clean_line(text, side.lowercase, side.normalize)} "
 
-        whole = spaced(self.src_subwords.bare(sentence))
-        return [target for source, target in glossary if spaced(source) in whole]
+def _cleaned(translator: ReadsSource, sentences: Sequence[str]) -> list[str]:
+    """Return source sentences cleaned as in training."""
+    from nmt.data.corpora.corpus import clean_lines
 
-    def translations_of(self, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
-        """Return hypotheses as text."""
-        texts = self.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
-        return [
-            Translation(text, one.score, one.log_prob, length=one.length)
-            for text, one in zip(texts, hypotheses, strict=True)
-        ]
+    side = translator.config.data.src
+    return clean_lines(sentences, side.lowercase, side.normalize)
+
+
+def source_tokens(
+    translator: TranslationPipeline, sentences: Sequence[str], src_ids: Sequence[Sequence[int]]
+) -> list[list[str]]:
+    """Return the source subwords as strings; unknown ones keep their text."""
+    cut = translator.src_subwords.cut(_cleaned(translator, sentences))
+    return [tokens[: len(row)] for tokens, row in zip(cut, src_ids, strict=True)]
+
+
+def phrases_for(translator: ReadsSource, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the translations of the glossary phrases that occur in a sentence."""
+    from nmt.data.corpora.corpus import clean_line
+
+    side = translator.config.data.src
+
+    def spaced(text: str) -> str:
+        return f" {clean_line(text, side.lowercase, side.normalize)} "
+
+    whole = spaced(translator.src_subwords.bare(sentence))
+    return [target for source, target in glossary if spaced(source) in whole]
+
+
+def translations_of(translator: TranslationPipeline, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+    """Return hypotheses as text."""
+    texts = translator.tgt_subwords.decode([list(hypothesis.ids) for hypothesis in hypotheses])
+    return [
+        Translation(text, one.score, one.log_prob, length=one.length)
+        for text, one in zip(texts, hypotheses, strict=True)
+    ]

@@ -6,19 +6,21 @@ Pivot(Translator.load("runs/de-en"), Translator.load("runs/en-fr")).translate(["
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from nmt.errors import ConfigError
 from nmt.inference.details import detail_through
 from nmt.inference.loading import NotPickled
-from nmt.inference.translation import Translation, Wishes
-from nmt.inference.translator import Translator, best_texts
+from nmt.inference.pipeline import check_no_factors
+from nmt.inference.translation import Constraints, Translation, log_warnings
+from nmt.inference.translator import Translator
 from nmt.search_settings import SearchSettings
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.tokens.subwords import Subwords
     from nmt.inference.typing_session import TypingSession
 
 
@@ -44,9 +46,10 @@ class Pivot(NotPickled):
                 f"{last.place}: must translate from {between}, the language that {first.place} translates into, got a "
                 f"model from {read}; give models that follow each other"
             )
-        last.check_no_factors(last.place)
+        check_no_factors(last, last.place)
         self.first, self.last = first, last
         self.place: str = last.place
+        self.src_subwords: Subwords = first.src_subwords
         source = {"src": first.config.data.src, "src_factors": first.config.data.src_factors}
         data = last.config.data.model_copy(update=source)
         self.config: Config = last.config.model_copy(update={"data": data})
@@ -56,17 +59,26 @@ class Pivot(NotPickled):
         """Return the translators."""
         return f"Pivot({self.first!r}, {self.last!r})"
 
-    def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
-        """Translate sentences; see `Translator.translate`."""
-        return best_texts(self.translate_nbest(sentences, n_best=1, **settings))
+    @overload
+    def translate(self, sentences: str, **settings: Unpack[SearchSettings]) -> str: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def translate(self, sentences: Iterable[str], **settings: Unpack[SearchSettings]) -> list[str]: ...
+
+    def translate(self, sentences: str | Iterable[str], **settings: Unpack[SearchSettings]) -> str | list[str]:
+        """Translate a sentence, or several; see `Translator.translate`."""
+        given = [sentences] if isinstance(sentences, str) else sentences
+        best = [translations[0] for translations in self.translate_nbest(given, n_best=1, **settings)]
+        log_warnings(best)
+        return best[0].text if isinstance(sentences, str) else [one.text for one in best]
 
     def translate_nbest(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
         *,
         n_best: int | None = None,
         on_batch: Callable[[int], None] | None = None,
-        wishes: Wishes | None = None,
+        constraints: Constraints | None = None,
         details: bool = False,
         replace_unk: bool = False,
         dictionary: Mapping[str, str] | None = None,
@@ -75,8 +87,8 @@ class Pivot(NotPickled):
     ) -> list[list[Translation]]:
         """Translate sentences; arguments and errors are those of `Translator.translate_nbest`.
 
-        Search settings, `replace_unk` and `shortlist` apply to both models; `n_best`, `wishes` and `lm_weight` to the
-        last, and all its translations are of the first model's best one.
+        Search settings, `replace_unk` and `shortlist` apply to both models; `n_best`, `constraints` and `lm_weight` to
+        the last, and all its translations are of the first model's best one.
 
         Raises:
             ConfigError: A dictionary is given: its words would be those between the models.
@@ -87,7 +99,7 @@ class Pivot(NotPickled):
         both: dict[str, Any] = {"details": details, "replace_unk": replace_unk, "shortlist": shortlist}
         ended = None if on_batch is None else lambda count: on_batch(0)
         between = [one[0] for one in self.first.translate_nbest(sentences, n_best=1, on_batch=ended, **both, **own)]
-        both |= {"n_best": n_best, "on_batch": on_batch, "wishes": wishes}
+        both |= {"n_best": n_best, "on_batch": on_batch, "constraints": constraints}
         found = self.last.translate_nbest([one.text for one in between], **both, **settings)
         return [[through(one, other) for other in others] for one, others in zip(between, found, strict=True)]
 
@@ -96,18 +108,6 @@ class Pivot(NotPickled):
         confidence is then that of the last model."""
         ((between, *_),) = self.first.translate_nbest([sentence], n_best=1)
         return self.last.session(between.text, lm_weight=lm_weight)
-
-    def phrases_for(self, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
-        """Return the translations of the glossary phrases that occur in a sentence."""
-        return self.first.phrases_for(sentence, glossary)
-
-    def mistake_in(self, sentence: str) -> str:
-        """Return why a sentence cannot be converted to ids, an empty string if it can."""
-        return self.first.mistake_in(sentence)
-
-    def check_no_factors(self, what: str) -> None:
-        """Raise ConfigError if source words must have factors, which `what` does not support."""
-        self.first.check_no_factors(what)
 
 
 def base(code: str) -> str:

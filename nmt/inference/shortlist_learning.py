@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nmt.errors import ConfigError
+from nmt.inference.pipeline import attends
 
 if TYPE_CHECKING:
     from nmt.decode import Shortlist
@@ -137,7 +138,7 @@ def learn_from(
     from nmt.decode import force
     from nmt.special_tokens import EOS_ID
 
-    if not translator.attends:
+    if not attends(translator):
         raise ConfigError("nmt-shortlist: must have attention to learn from, got a model without")
     size = translator.config.decoding.batch_size
     targets = [[*row, EOS_ID] for row in tgt_ids]

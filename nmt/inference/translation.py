@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,8 @@ import numpy as np
 
 from nmt.errors import ConfigError, DataError
 from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchSettings, SearchValues
+from nmt.system.arguments import checked_texts
+from nmt.system.notices import Notices
 
 if TYPE_CHECKING:
     from nmt.config import DecodingConfig
@@ -28,29 +31,29 @@ _MOST_SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Constraints:
     """Text that translations must or should contain; lists have an entry for each sentence.
 
-    prefixes: text they begin with, in whole words, one text for all of them if it is a string; constraints: phrases
-    they hold; glossary: phrases that are preferred; forbidden: words and phrases that no translation holds, as the
+    prefixes: text they begin with, in whole words, one text for all of them if it is a string; required: phrases they
+    contain; glossary: phrases that are preferred; forbidden: words and phrases that no translation contains, as the
     subwords they consist of.
     """
 
     prefixes: str | Sequence[str] | None = None
-    constraints: Sequence[Sequence[str]] | None = None
+    required: Sequence[Sequence[str]] | None = None
     glossary: Sequence[Sequence[str]] | None = None
     forbidden: Sequence[str] = ()
 
-    def of(self, count: int) -> Wishes:
+    def of(self, count: int) -> Constraints:
         """Return the same with an entry for each of `count` sentences in every list that is there. Raises DataError
         where a list has another number of them."""
         whole = replace(self, prefixes=[self.prefixes] * count) if isinstance(self.prefixes, str) else self
-        for name in ("prefixes", "constraints", "glossary"):
+        for name in ("prefixes", "required", "glossary"):
             entries = getattr(whole, name)
             if entries is not None and len(entries) != count:
                 raise DataError(
-                    f"Wishes.{name}: must have an entry for each sentence, {count}, got {len(entries)}; an empty one "
-                    "wishes nothing"
+                    f"Constraints.{name}: must have an entry for each sentence, {count}, got {len(entries)}; an "
+                    "entry may be empty"
                 )
         return whole
 
@@ -128,6 +131,15 @@ def with_warnings(
     return warned
 
 
+def log_warnings(found: Sequence[Translation]) -> None:
+    """Write the warnings of translations to the logger `nmt`, one line of each kind."""
+    notices = Notices()
+    for number, one in enumerate(found):
+        notices.add(number, one.warnings)
+    for text in notices.told():
+        logging.getLogger("nmt").warning("warning: %s", text)
+
+
 def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:
     """NOT_A_NUMBER where one of them is none."""
     return () if all(map(math.isfinite, scores)) else (NOT_A_NUMBER,)
@@ -165,19 +177,6 @@ def checked_count(path: str, count: int, name: str) -> int:
     return int(checked_value(path, count, name))
 
 
-def checked_texts(whose: str, name: str, texts: Iterable[str]) -> list[str]:
-    """Return texts from a caller as a list. Raises TypeError: It is one text, or contains something else than
-    texts."""
-    promise = f"{whose}: {name} must be a list of strings"
-    if not isinstance(texts, Iterable) or isinstance(texts, str | bytes | Mapping | Set):
-        raise TypeError(f"{promise}, got {'one string' if isinstance(texts, str) else type(texts).__name__}")
-    found = list(texts)
-    for place, text in enumerate(found):
-        if not isinstance(text, str):
-            raise TypeError(f"{promise}, got {type(text).__name__} at place {place}")
-    return found
-
-
 def checked_text(whose: str, name: str, text: str) -> str:
     """Return one text from a caller. Raises TypeError: It is something else."""
     if not isinstance(text, str):
@@ -202,7 +201,7 @@ def search_options(chosen: SearchValues, n_best: int, **given: Any) -> SearchOpt
     Args:
         chosen: All settings.
         n_best: The number of translations wanted; the search keeps more candidates where some may be dropped.
-        given: Other fields of `SearchOptions`: wishes as token ids, the shortlist, expected lengths.
+        given: Other fields of `SearchOptions`: constraints as token ids, the shortlist, expected lengths.
 
     Raises:
         ConfigError: One search cannot do all of it at the same time.

@@ -1,33 +1,43 @@
 """Translate with a trained model: the Python interface in one class.
 
 from nmt import Translator
-Translator.load("runs/de-en").translate(["Guten Morgen!"])
+Translator.load("runs/de-en").translate("Guten Morgen!")
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from nmt.errors import CheckpointError, ConfigError
-from nmt.inference.details import detail_of, ranked_by_agreement, text_without_unknown
+from nmt.inference.details import detail_of, ranked_by_agreement, with_details
 from nmt.inference.loading import check_loading, resolve_threads
-from nmt.inference.pipeline import TranslationPipeline
+from nmt.inference.pipeline import (
+    TranslationPipeline,
+    attends,
+    lacking_in_target,
+    learnt_for,
+    model_with,
+    source_ids,
+    source_tokens,
+    target_ids,
+    translations_of,
+)
 from nmt.inference.translation import (
     CUT,
+    Constraints,
     Detail,
     Translation,
-    Wishes,
     checked_count,
     checked_pairs,
     checked_texts,
     chosen_settings,
     distinct,
     length_warnings,
+    log_warnings,
     number_warnings,
     search_options,
     with_warnings,
@@ -35,18 +45,20 @@ from nmt.inference.translation import (
 from nmt.rnn.devices import choose_device
 from nmt.search_settings import SearchSettings
 from nmt.storage.model_folder import subwords_digest
-from nmt.storage.saved_model import LoadedModel, load_language_model, load_saved_model
+from nmt.storage.saved_model import (
+    BUNDLE_SUFFIX,
+    load_language_model,
+    load_saved_model,
+    save_bundle,
+    save_folder,
+)
 from nmt.storage.tensor_file import reading_whole
-from nmt.system.notices import Notices
+from nmt.system.paths import named
 
-__all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Wishes"]
+__all__ = ["Detail", "SearchSettings", "Translation", "Translator", "Constraints"]
 
 if TYPE_CHECKING:
-    from nmt.decode import Ensemble, Fusion, Hypothesis
     from nmt.inference.typing_session import TypingSession
-    from nmt.model.translation import TranslationModel
-
-_logger = logging.getLogger("nmt")
 
 
 class Translator(TranslationPipeline):
@@ -62,11 +74,6 @@ class Translator(TranslationPipeline):
         lengths: Expected lengths of translations, for word_reward_bounded.
         language_model: A language model over the same target subwords, for lm_weight.
     """
-
-    loaded: tuple[LoadedModel, ...] = ()
-    """The model, or the models of an ensemble, that `load` made of files."""
-    prior: LoadedModel | None = None
-    """The language model that `load` made of files."""
 
     @classmethod
     def load(
@@ -126,16 +133,20 @@ class Translator(TranslationPipeline):
         found.place, found.loaded, found.prior = str(model_dir), (loaded,), prior
         return found
 
-    def translate(self, sentences: Sequence[str], **settings: Unpack[SearchSettings]) -> list[str]:
-        """Translate sentences.
+    @overload
+    def translate(self, sentences: str, **settings: Unpack[SearchSettings]) -> str: ...  # type: ignore[overload-overlap]
+    @overload
+    def translate(self, sentences: Iterable[str], **settings: Unpack[SearchSettings]) -> list[str]: ...
+    def translate(self, sentences: str | Iterable[str], **settings: Unpack[SearchSettings]) -> str | list[str]:
+        """Translate a sentence, or a list of sentences.
 
         Args:
             sentences: One sentence each, as a person writes them. They are cleaned as in training.
             settings: See `SearchSettings`; batch_size changes the speed, not the translations.
 
         Returns:
-            One line for each sentence, in order; a blank sentence gives an empty line. Warnings (see
-            `Translation.warnings`) go to the logger `nmt`, one line of each kind.
+            For one sentence its translation; for a list, one line for each sentence, in order. A blank sentence gives
+            an empty line. Warnings (see `Translation.warnings`) go to the logger `nmt`, one line of each kind.
 
         Raises: The errors of `translate_nbest`.
         """
@@ -143,15 +154,59 @@ class Translator(TranslationPipeline):
             raise TypeError(
                 "Translator.translate: must have no n_best, got it; translate_nbest gives several translations"
             )
-        return best_texts(self.translate_nbest(sentences, n_best=1, **settings))
+        given = [sentences] if isinstance(sentences, str) else sentences
+        best = [translations[0] for translations in self.translate_nbest(given, n_best=1, **settings)]
+        log_warnings(best)
+        return best[0].text if isinstance(sentences, str) else [one.text for one in best]
+
+    def stream(self, sentence: str, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
+        """Translate a sentence greedily, and yield its translation piece by piece as it is found.
+
+        All pieces together are `translate(sentence, beam_size=1)`, to the last character. A beam search has no final
+        text before it ends, so that there is no stream of it: its translations are often better, and come at once.
+
+        Args:
+            sentence: One sentence.
+            shortlist, settings: As in `translate_nbest`.
+
+        Raises:
+            ConfigError: beam_size or mbr is given, or the settings include sampling, groups or a coverage penalty; or
+                as in `translate_nbest`.
+            DeviceError: The model is on a GPU.
+            TypeError: There is no such setting, or the sentence is no text.
+        """
+        self._check_unchanged()
+        weight = settings.pop("lm_weight", None)
+        return self.session(sentence, lm_weight=weight).stream(shortlist=shortlist, **settings)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as one file, if the path ends in `.nmt`, or else as a folder, for `load` and all commands.
+
+        Parameters are those of its files, in their type of numbers; settings, shortlist and lengths are the current
+        ones. A file has no language model for fusion.
+
+        Raises:
+            CheckpointError: Something is there already, the path cannot be written, the model's file has changed, or
+                it is an ensemble or was not loaded from files.
+        """
+        if len(self.loaded) != 1:
+            raise CheckpointError(
+                f"Translator.save: must have one model that was loaded from files, got {len(self.loaded)}; save the "
+                "models of an ensemble one by one"
+            )
+        self._check_unchanged()
+        (loaded,) = self.loaded
+        saved = loaded.reopened(config=self.config, shortlist=self.shortlist, lengths=self.lengths)
+        place = named(path, "Translator.save")
+        save_bundle(place, saved) if place.suffix == BUNDLE_SUFFIX else save_folder(place, saved)
 
     def translate_nbest(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
         *,
         n_best: int | None = None,
         on_batch: Callable[[int], None] | None = None,
-        wishes: Wishes | None = None,
+        constraints: Constraints | None = None,
         details: bool = False,
         replace_unk: bool = False,
         dictionary: Mapping[str, str] | None = None,
@@ -165,7 +220,7 @@ class Translator(TranslationPipeline):
             n_best: The maximum number of translations of each sentence, which differ by more than spaces; at most the
                 beam size. With sampling: the number of samples, in the order drawn. None takes the configured number.
             on_batch: Called with the number of sentences translated since its last call; may raise to stop.
-            wishes: Text that translations must or should contain.
+            constraints: Text that translations must or should contain.
             details: Whether translations have a `detail`, which takes one more pass of the model over each.
             replace_unk: Replace an unknown subword by the source word that it attends to most, ...
             dictionary: ... or by the entry of that word.
@@ -176,7 +231,7 @@ class Translator(TranslationPipeline):
             CheckpointError: The model's file has been written to.
             ConfigError: A setting is not what configs/reference.yaml allows, the settings do not go together, or the
                 model lacks what they need.
-            DataError: The number of wishes differs from the number of sentences.
+            DataError: The number of constraints differs from the number of sentences.
             TypeError: There is no such setting, or a sentence is no text.
 
         Returns:
@@ -188,31 +243,31 @@ class Translator(TranslationPipeline):
         self._check_unchanged()
         n_best = self.config.decoding.n_best if n_best is None else checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(self.config.decoding, settings)
-        model = self.model_with(settings.get("lm_weight"))
+        model = model_with(self, settings.get("lm_weight"))
         cut: set[int] = set()
-        ids = self.source_ids(sentences, cut)
+        ids = source_ids(self, sentences, cut)
         results: list[list[Translation]] = [[Translation("", 0.0, 0.0)] for _ in sentences]
         if on_batch is not None and (blank := sum(not row for row in ids)):
             on_batch(blank)
         there = [index for index, row in enumerate(ids) if row]
         src_ids = [ids[index] for index in there]
-        wishes = (wishes or Wishes()).of(len(sentences))
-        learnt = self.learnt_for(chosen, shortlist, src_ids)
-        options = search_options(chosen, n_best, **self._wished(wishes, there), **learnt)
+        constraints = (constraints or Constraints()).of(len(sentences))
+        learnt = learnt_for(self, chosen, shortlist, src_ids)
+        options = search_options(chosen, n_best, **self._ids_of_constraints(constraints, there), **learnt)
         found = search(model, src_ids, options=options, threads=self.num_threads, on_ended=on_batch)
         if n_best > 1 and not chosen.sampling and chosen.mbr == "none":
-            found = [distinct(h, [t.text for t in self.translations_of(h)], n_best) for h in found]
-        if replace_unk and not self.attends:
+            found = [distinct(h, [t.text for t in translations_of(self, h)], n_best) for h in found]
+        if replace_unk and not attends(self):
             raise ConfigError("replace_unk: must have attention to go by, got a model without; leave it out")
         if details or replace_unk:
             words = (dictionary or {}) if replace_unk else None
-            decoded = self.with_details(model, [sentences[i] for i in there], src_ids, found, words)
+            decoded = with_details(self, model, [sentences[i] for i in there], src_ids, found, words)
         else:
-            decoded = [self.translations_of(hypotheses) for hypotheses in found]
+            decoded = [translations_of(self, hypotheses) for hypotheses in found]
         for index, translations in zip(there, decoded, strict=True):
             if chosen.mbr != "none":
                 translations = ranked_by_agreement(translations, chosen.mbr)
-            more = (*length_warnings(chosen, ids[index]), *self._wish_warnings(wishes, index))
+            more = (*length_warnings(chosen, ids[index]), *self._constraint_warnings(constraints, index))
             results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
         return results
 
@@ -248,12 +303,12 @@ class Translator(TranslationPipeline):
 
         sources, targets = checked_pairs("Translator", sources, targets)
         cut: set[int] = set()
-        src_ids = self.source_ids(sources, cut)
-        tgt_ids = [[*row, EOS_ID] for row in self.target_ids(targets)]
+        src_ids = source_ids(self, sources, cut)
+        tgt_ids = [[*row, EOS_ID] for row in target_ids(self, targets)]
         size = chosen_settings(self.config.decoding, {"batch_size": batch_size}).batch_size
-        model = self.model_with(lm_weight)
+        model = model_with(self, lm_weight)
         forced = force(model, src_ids, tgt_ids, attention=True, batch_size=size, threads=self.num_threads)
-        tokens = self.source_tokens(sources, src_ids)
+        tokens = source_tokens(self, sources, src_ids)
         found = [detail_of(s, self.tgt_subwords, t, f, True) for s, t, f in zip(tokens, tgt_ids, forced, strict=True)]
         for index, detail in enumerate(found):
             detail.warnings.extend([*([CUT] if index in cut else []), *number_warnings(detail.log_probs)])
@@ -285,65 +340,26 @@ class Translator(TranslationPipeline):
         for one in (*self.loaded, *([] if self.prior is None else [self.prior])):
             one.check_unchanged()
 
-    def with_details(
-        self,
-        model: TranslationModel | Ensemble | Fusion,
-        sentences: Sequence[str],
-        src_ids: Sequence[Sequence[int]],
-        found: Sequence[Sequence[Hypothesis]],
-        dictionary: Mapping[str, str] | None,
-    ) -> list[list[Translation]]:
-        """Return translations with details, by forced decoding of the hypotheses of sentences that are not blank and
-        whose ids are `src_ids`; with a dictionary, even an empty one, unknown subwords are replaced."""
-        from nmt.data.corpora.corpus import clean_line
-        from nmt.decode import force
-        from nmt.special_tokens import EOS_ID
-
-        flat = [(n, h) for n, hypotheses in enumerate(found) for h in hypotheses]
-        sources = [src_ids[n] for n, _ in flat]
-        targets = [[*h.ids, EOS_ID] if h.finished else list(h.ids) for _, h in flat]
-        size = self.config.decoding.batch_size
-        forced = force(model, sources, targets, attention=True, batch_size=size, threads=self.num_threads)
-        tokens = self.source_tokens(sentences, src_ids)
-        results: list[list[Translation]] = [[] for _ in found]
-        for (n, h), target, one in zip(flat, targets, forced, strict=True):
-            detail = detail_of(tokens[n], self.tgt_subwords, target, one, h.finished)
-            text = self.tgt_subwords.decode([h.ids])[0]
-            if dictionary is not None:
-                bare = self.src_subwords.bare(sentences[n])
-                source = clean_line(bare, False, self.config.data.src.normalize)  # names keep their case
-                text = text_without_unknown(self.tgt_subwords, h.ids, detail, source, dictionary)
-            results[n].append(Translation(text, h.score, h.log_prob, detail, length=h.length))
-        return results
-
-    def _wish_warnings(self, wishes: Wishes, index: int) -> tuple[str, ...]:
-        """Return warnings about text in a sentence's wishes that the vocabulary cannot represent."""
+    def _constraint_warnings(self, constraints: Constraints, index: int) -> tuple[str, ...]:
+        """Return warnings about text in a sentence's constraints that the vocabulary cannot represent."""
         texts = {
-            "the prefix": [wishes.prefixes[index]] if wishes.prefixes is not None else [],
-            "a constraint": wishes.constraints[index] if wishes.constraints is not None else [],
-            "a phrase of the glossary": wishes.glossary[index] if wishes.glossary is not None else [],
+            "the prefix": [constraints.prefixes[index]] if constraints.prefixes is not None else [],
+            "a constraint": constraints.required[index] if constraints.required is not None else [],
+            "a phrase of the glossary": constraints.glossary[index] if constraints.glossary is not None else [],
         }
-        return tuple(line for whose, wanted in texts.items() if wanted for line in self.lacking(whose, wanted))
+        return tuple(
+            line for whose, wanted in texts.items() if wanted for line in lacking_in_target(self, whose, wanted)
+        )
 
-    def _wished(self, wishes: Wishes, there: list[int]) -> dict[str, Any]:
-        """Return the wishes of the sentences `there` as token ids, by the names of their `SearchOptions`."""
+    def _ids_of_constraints(self, constraints: Constraints, there: list[int]) -> dict[str, Any]:
+        """Return the constraints of the sentences `there` as token ids, by the names of their `SearchOptions`."""
         given: dict[str, Any] = {}
-        if wishes.prefixes is not None:
-            given["prefixes"] = self.target_ids([wishes.prefixes[i] for i in there])
-        if wishes.constraints is not None:
-            given["constraints"] = [self.target_ids(wishes.constraints[i]) for i in there]
-        if wishes.glossary is not None:
-            given["glossary"] = [self.target_ids(wishes.glossary[i]) for i in there]
-        if wishes.forbidden:
-            given["forbidden"] = [row for row in self.target_ids(wishes.forbidden) if row]
+        if constraints.prefixes is not None:
+            given["prefixes"] = target_ids(self, [constraints.prefixes[i] for i in there])
+        if constraints.required is not None:
+            given["constraints"] = [target_ids(self, constraints.required[i]) for i in there]
+        if constraints.glossary is not None:
+            given["glossary"] = [target_ids(self, constraints.glossary[i]) for i in there]
+        if constraints.forbidden:
+            given["forbidden"] = [row for row in target_ids(self, constraints.forbidden) if row]
         return given
-
-
-def best_texts(found: Sequence[Sequence[Translation]]) -> list[str]:
-    """Return the text of each sentence's best translation; warnings go to the logger `nmt`, one line of each kind."""
-    notices = Notices()
-    for number, translations in enumerate(found):
-        notices.add(number, translations[0].warnings)
-    for text in notices.told():
-        _logger.warning("warning: %s", text)
-    return [translations[0].text for translations in found]

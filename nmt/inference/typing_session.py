@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Unpack
 
+from nmt.errors import ConfigError
 from nmt.inference.details import ranked_by_agreement
 from nmt.inference.loading import NotPickled
+from nmt.inference.pipeline import (
+    lacking_in_target,
+    learnt_for,
+    model_with,
+    source_ids,
+    target_ids,
+    translations_of,
+)
 from nmt.inference.translation import (
     Translation,
     checked_count,
@@ -13,12 +23,14 @@ from nmt.inference.translation import (
     chosen_settings,
     distinct,
     length_warnings,
+    log_warnings,
     search_options,
     with_warnings,
 )
-from nmt.search_settings import SearchSettings
+from nmt.search_settings import SearchSettings, SearchValues
 
 if TYPE_CHECKING:
+    from nmt.decode import SearchOptions
     from nmt.inference.pipeline import TranslationPipeline
 
 
@@ -33,10 +45,10 @@ class TypingSession(NotPickled):
         from nmt.decode import Session
 
         cut: set[int] = set()
-        (src_ids,) = translator.source_ids([checked_text("TypingSession", "sentence", sentence)], cut)
+        (src_ids,) = source_ids(translator, [checked_text("TypingSession", "sentence", sentence)], cut)
         self._is_cut = bool(cut)
         self._translator = translator
-        model = translator.model_with(lm_weight)
+        model = model_with(translator, lm_weight)
         self._session = Session(model, src_ids, translator.num_threads) if src_ids else None
         self._sentence = sentence
 
@@ -54,32 +66,66 @@ class TypingSession(NotPickled):
     ) -> list[Translation]:
         """Return whole translations that begin with the typed text, in whole words; best first, at least one.
 
-        The result is the same as that of `translate_nbest` with `Wishes(prefixes=[typed])` and the same `shortlist`.
-        Settings: see `SearchSettings`.
+        The result is the same as that of `translate_nbest` with `Constraints(prefixes=[typed])` and the same
+        `shortlist`. Settings: see `SearchSettings`.
 
         Raises:
             ConfigError: The given or configured settings include sampling, groups or a coverage penalty, which sessions
                 do not support; or as in `translate_nbest`.
             ValueError: lm_weight is given; it is an argument of the session.
         """
-        from nmt.decode.plan import check_session
-
-        if settings.get("lm_weight") is not None:
-            raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
         translator = self._translator
         n_best = checked_count("decoding.n_best", n_best, "n_best")
         chosen = chosen_settings(translator.config.decoding, settings)
-        src_ids = [] if self._session is None else self._session.src_ids
-        options = search_options(chosen, n_best, **translator.learnt_for(chosen, shortlist, [src_ids]))
-        check_session(options)
-        (prefix,) = translator.target_ids([checked_text("TypingSession", "typed", typed)])
+        options = self._options(chosen, n_best, shortlist, settings)
+        (prefix,) = target_ids(translator, [checked_text("TypingSession", "typed", typed)])
         if self._session is None:
             return [Translation("", 0.0, 0.0)]
         found = self._session.complete(prefix, options=options)
-        translations = translator.translations_of(found)
+        translations = translations_of(translator, found)
         if chosen.mbr != "none":
             best = ranked_by_agreement(translations, chosen.mbr)[:n_best]
         else:
             best = distinct(translations, [one.text for one in translations], n_best)
-        more = (*length_warnings(chosen, src_ids), *translator.lacking("the prefix", [typed]))
+        lengths = length_warnings(chosen, self._session.src_ids)
+        more = (*lengths, *lacking_in_target(translator, "the prefix", [typed]))
         return with_warnings(best, cut=self._is_cut, more=more)
+
+    def stream(self, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
+        """Yield the greedy translation piece by piece; see `Translator.stream`."""
+        given = {"beam_size": 1, "mbr": "none"}
+        for name, value in given.items():
+            if settings.get(name) not in (None, value):
+                raise ConfigError(
+                    f"decoding.{name}: must be {value} for a stream, got {settings[name]}; a search that compares "  # type: ignore[literal-required]
+                    "translations has no final text before it ends: call translate"
+                )
+        chosen = chosen_settings(self._translator.config.decoding, {**settings, **given})  # type: ignore[typeddict-item]
+        options = self._options(chosen, 1, shortlist, settings)
+        return iter(()) if self._session is None else self._pieces(self._session.greedy(options=options))
+
+    def _pieces(self, steps: Iterator[list[int]]) -> Iterator[str]:
+        """Yield what each step adds to the text. Bytes of a character that is incomplete wait for the others."""
+        text = shown = ""
+        found = []
+        for ids in steps:
+            (text,) = self._translator.tgt_subwords.decode([ids])
+            whole = text.rstrip("\ufffd")
+            if len(whole) > len(shown):
+                yield whole[len(shown) :]
+                shown = whole
+            found = [Translation(text, 0.0, 0.0)]
+        if len(text) > len(shown):
+            yield text[len(shown) :]
+        log_warnings(with_warnings(found, cut=self._is_cut))
+
+    def _options(self, chosen: SearchValues, n_best: int, shortlist: bool, settings: SearchSettings) -> SearchOptions:
+        """Return the options of a search in this session. Raises ConfigError if it does not support them."""
+        from nmt.decode.plan import check_session
+
+        if settings.get("lm_weight") is not None:
+            raise ValueError("TypingSession.complete: must have no lm_weight, got it; give it to Translator.session")
+        src_ids = [] if self._session is None else self._session.src_ids
+        options = search_options(chosen, n_best, **learnt_for(self._translator, chosen, shortlist, [src_ids]))
+        check_session(options)
+        return options

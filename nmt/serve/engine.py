@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 from nmt.data.corpora.corpus import clean_line
 from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
 from nmt.errors import NMTError
+from nmt.inference.details import with_details
+from nmt.inference.pipeline import learnt_for, model_with, phrases_for, source_ids, translations_of
 from nmt.inference.translation import (
     MAX_SOURCE_SUBWORDS,
+    Constraints,
     Translation,
-    Wishes,
     chosen_settings,
     search_options,
     with_warnings,
@@ -231,9 +233,9 @@ class Engine:
         ask = ask or Ask()
         cut: set[int] = set()
         if sum(map(len, sentences)) > 2000:
-            ids = await asyncio.to_thread(self.translator.source_ids, sentences, cut)
+            ids = await asyncio.to_thread(source_ids, self.translator, sentences, cut)
         else:
-            ids = self.translator.source_ids(sentences, cut)
+            ids = source_ids(self.translator, sentences, cut)
         there = [n for n, row in enumerate(ids) if row]
         loop = asyncio.get_running_loop()
         found = [[Translation("", 0.0, 0.0)] for _ in sentences]
@@ -246,7 +248,7 @@ class Engine:
         terms_in = sentences if terms_in is None else terms_in
         tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, self, terms_in[n]) for n in there]
         if live:
-            learnt = self.translator.learnt_for(self._chosen, False, [ids[n] for n in there])
+            learnt = learnt_for(self.translator, self._chosen, False, [ids[n] for n in there])
             for ticket, length in zip(tickets, learnt.get("expected_lengths", ()), strict=False):
                 ticket.expected = float(length)
         (self._queue if live else self._side).put(client, tickets, accepted=accepted)
@@ -270,8 +272,8 @@ class Engine:
     def _live_search(self, size: int) -> LiveSearch | None:
         """Return this model's live search, which sentences enter and leave at any time; None if the model cannot have
         one, which is logged with the reason."""
-        model, name = self.translator.model_with(None), self.translator.config.name
-        learnt = self.translator.learnt_for(self._chosen, self._shortlist, [])
+        model, name = model_with(self.translator, None), self.translator.config.name
+        learnt = learnt_for(self.translator, self._chosen, self._shortlist, [])
         options = search_options(self._chosen, 1, **learnt | {"expected_lengths": None})  # they come with sentences
         plan = search_plan(model, options)
         compares = self._chosen.mbr != "none"
@@ -298,7 +300,7 @@ class Engine:
             sentence.hypotheses = hypotheses
             self._side.put("", [sentence], accepted=True)
             return
-        found = self.translator.translations_of(hypotheses)
+        found = translations_of(self.translator, hypotheses)
         sentence.job.answer(sentence.index, with_warnings(found, cut=sentence.is_cut))
 
     # ------------------------------------------------------------ the side thread
@@ -332,25 +334,30 @@ class Engine:
         """Return the best translations that the live search found, with details."""
         found = [one.hypotheses or [] for one in group]
         texts, ids = [one.text for one in group], [one.src_ids for one in group]
-        detailed = self._side_translator.with_details(self.translator.model_with(None), texts, ids, found, None)
+        detailed = with_details(self._side_translator, model_with(self.translator, None), texts, ids, found, None)
         return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
 
     def _phrases_for(self, text: str, glossary: tuple[tuple[str, str], ...]) -> list[str]:
-        """Return `Translator.phrases_for`, skipping entries whose first word is not in the text."""
+        """Return `phrases_for`, skipping entries whose first word is not in the text."""
         side = self.translator.config.data.src
         index = _by_first_word(glossary, side.lowercase, side.normalize)
         bare = self.translator.src_subwords.bare(text)
         words = set(clean_line(bare, side.lowercase, side.normalize).split())
         numbers = sorted(n for word in words for n in index.get(word, ()))
-        return self.translator.phrases_for(text, [glossary[n] for n in numbers])
+        return phrases_for(self.translator, text, [glossary[n] for n in numbers])
 
     def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[Translation]]:
         """Return translations by the translator's own search."""
         texts = [one.text for one in group]
-        wishes = None
+        constraints = None
         if ask.glossary:
-            wishes = Wishes(glossary=[self._phrases_for(one.terms_in, ask.glossary) for one in group])
+            constraints = Constraints(glossary=[self._phrases_for(one.terms_in, ask.glossary) for one in group])
         beam = max(self._chosen.beam_size, ask.n_best)
         return self._side_translator.translate_nbest(
-            texts, n_best=ask.n_best, beam_size=beam, details=ask.details, wishes=wishes, shortlist=self._shortlist
+            texts,
+            n_best=ask.n_best,
+            beam_size=beam,
+            details=ask.details,
+            constraints=constraints,
+            shortlist=self._shortlist,
         )

@@ -13,6 +13,7 @@ from threading import Thread
 
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
+from nmt.inference.pipeline import check_no_factors
 from nmt.inference.pivot import base
 from nmt.inference.translator import Translator
 from nmt.rnn.devices import resolved_dtype
@@ -172,7 +173,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         cells=settings.cells,
         share=False,
     )
-    translator.check_no_factors(str(path))
+    check_no_factors(translator, str(path))
     config = translator.config
     name = config.name
     if name in taken:

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from nmt.storage.length_model import save_length_model
-from nmt.storage.model_folder import (
-    BEST_NAME,
-    CONFIG_NAME,
-    LENGTHS_NAME,
-    PARAMS_PREFIX,
-    SHORTLIST_NAME,
-    quantised_tensors,
-    save_subwords,
-    subwords_digest,
-)
-from nmt.storage.saved_model import SavedModel
-from nmt.storage.shortlist_file import save_shortlist
-from nmt.storage.tensor_file import write_tensors
-from nmt.system.files import new_folder, write_bytes, writing
+from nmt.storage.model_folder import PARAMS_PREFIX, quantised_tensors
+from nmt.storage.saved_model import SavedModel, save_folder
 from nmt.system.paths import check_new_folder
 
 QUANTIZATION = {"numbers": "int8", "layout": 1}
@@ -39,25 +26,9 @@ def save_quantised(out: Path, saved: SavedModel) -> None:
     Raises:
         CheckpointError: `out` contains something already, or cannot be written.
     """
-    from nmt.config import dump_config
-
     check_new_folder(out)
-    src, tgt, config = saved.src_subwords, saved.tgt_subwords, saved.config
-    digest = subwords_digest(src, tgt)
-    content: dict[str, Any] = {
-        key: saved.content[key] for key in ("state", "scores", "averaged") if key in saved.content
-    }
-    content |= {"subwords": digest, "config": config.to_dict(), "quantization": QUANTIZATION}
-    tensors = _tensors(saved)  # before the folder: a model that cannot be built leaves none behind
-    with writing(out), new_folder(out) as folder:
-        save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
-        if saved.lengths is not None:
-            save_length_model(folder / LENGTHS_NAME, saved.lengths)
-        if saved.shortlist is not None:
-            save_shortlist(folder / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
-        write_tensors(folder / BEST_NAME, tensors, content)
-        own = config.model_copy(update={"compute_dtype": "int8", "model_dir": str(out)})
-        write_bytes(folder / CONFIG_NAME, dump_config(own).encode(), sync=True)
+    content = {**saved.content, "quantization": QUANTIZATION}
+    save_folder(out, replace(saved, params=_tensors(saved), content=content), compute_dtype="int8")
 
 
 def _tensors(saved: SavedModel) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from nmt.errors import CheckpointError, DataError
 from nmt.model.parts.own_cells import check_allowed, import_allowed_cells
-from nmt.storage.length_model import LengthModel, load_length_model
+from nmt.storage.length_model import LengthModel, load_length_model, save_length_model
 from nmt.storage.model_folder import (
     BEST_NAME,
     CONFIG_NAME,
@@ -24,14 +24,15 @@ from nmt.storage.model_folder import (
     find_checkpoint,
     load_folder_config,
     load_subwords,
+    save_subwords,
     set_params,
     subwords_digest,
 )
-from nmt.storage.shortlist_file import load_shortlist, shortlist_from, shortlist_tensors
+from nmt.storage.shortlist_file import load_shortlist, save_shortlist, shortlist_from, shortlist_tensors
 from nmt.storage.tensor_file import MappedFile, map_tensors, mapped_file, tensor_checksum, write_tensors
 from nmt.storage.trained_settings import check_settings
-from nmt.system.files import writing
-from nmt.system.paths import exists, is_file, named
+from nmt.system.files import new_folder, write_bytes, writing
+from nmt.system.paths import check_new_folder, exists, is_file, named
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -104,6 +105,15 @@ class LoadedModel(ModelFacts):
         """Raise CheckpointError if the file that the network uses was written into."""
         if self.mapped is not None:
             self.mapped.check_unchanged()
+
+    def reopened(self, **changes: Any) -> SavedModel:
+        """Return the model as its file contains it, with other facts if they are given. Raises CheckpointError if the
+        file is missing or has other parameters than the network was made of."""
+        params, content = map_tensors(self.path, PARAMS_PREFIX)
+        if content["checksums"] != self.content["checksums"]:
+            raise CheckpointError(f"{self.path}: must have the parameters of the model, got others; load it again")
+        facts = {one.name: getattr(self, one.name) for one in fields(ModelFacts)}
+        return SavedModel(**facts | changes, params=params)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +236,35 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
     }
     with writing(path):
         write_tensors(path, tensors, content)
+
+
+def save_folder(out: Path, saved: SavedModel, **changes: Any) -> None:
+    """Write a model as a new folder.
+
+    Args:
+        out: The folder, which must be missing or empty. It appears only when it is complete.
+        saved: The model.
+        changes: Settings that config.yaml has in place of the model's.
+
+    Raises:
+        CheckpointError: `out` contains something already, or cannot be written.
+    """
+    from nmt.config import dump_config
+
+    check_new_folder(out)
+    src, tgt, config = saved.src_subwords, saved.tgt_subwords, saved.config
+    digest = subwords_digest(src, tgt)
+    content: dict[str, Any] = {key: saved.content[key] for key in ("state", "scores", *_KEPT) if key in saved.content}
+    content |= {"subwords": digest, "config": config.to_dict()}
+    with writing(out), new_folder(out) as folder:
+        save_subwords(folder, src, tgt, joint=config.data.subwords.joint)
+        if saved.lengths is not None:
+            save_length_model(folder / LENGTHS_NAME, saved.lengths)
+        if saved.shortlist is not None:
+            save_shortlist(folder / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
+        write_tensors(folder / BEST_NAME, saved.params, content)
+        own = config.model_copy(update={"model_dir": str(out), **changes})
+        write_bytes(folder / CONFIG_NAME, dump_config(own).encode(), sync=True)
 
 
 def _read_folder(folder: Path, checkpoint: str | None) -> SavedModel:

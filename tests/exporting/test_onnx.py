@@ -8,6 +8,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from nmt.errors import CheckpointError
+from nmt.inference.pipeline import source_ids, target_ids
 from nmt.storage.saved_model import load_saved_model
 from tests.importing.checks import imported
 from tests.importing.marian_files import Marian
@@ -29,8 +30,8 @@ def check(folder, translator, sources, targets):
     """Scores and greedy translations, all sources in one batch, are the translator's."""
     save_onnx(folder / "out", load_saved_model(folder / "model"))
     model = Model(folder / "out", threads=1)
-    ids = translator.source_ids(sources)
-    for detail, src, tgt in zip(translator.score(sources, targets), ids, translator.target_ids(targets), strict=True):
+    ids = source_ids(translator, sources)
+    for detail, src, tgt in zip(translator.score(sources, targets), ids, target_ids(translator, targets), strict=True):
         np.testing.assert_allclose(model.score(src, tgt), detail.log_probs, atol=1e-5)
     found = translator.tgt_subwords.decode(model.translate(ids))
     assert found == translator.translate(sources, beam_size=1)

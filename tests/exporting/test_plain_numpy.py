@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 from nmt.errors import CheckpointError
 from nmt.exporting.plain_numpy import Model
 from nmt.exporting.to_numpy import save_numpy
+from nmt.inference.pipeline import source_ids, target_ids
 from nmt.storage.saved_model import load_saved_model
 from tests.importing.checks import imported
 from tests.importing.marian_files import Marian
@@ -25,7 +26,7 @@ def exported(folder, translator):
     page = Model(folder / "out")
     for src, tgt in PAIRS:
         (detail,) = translator.score([src], [tgt])
-        ids = translator.source_ids([src])[0], translator.target_ids([tgt])[0]
+        ids = source_ids(translator, [src])[0], target_ids(translator, [tgt])[0]
         np.testing.assert_allclose(page.score(*ids), detail.log_probs, atol=1e-4)
     return page
 
@@ -36,7 +37,7 @@ def test_scores_and_greedy_translations_are_the_models(tmp_path, witness, name):
     page = exported(tmp_path, translator)
     sources = [src for src, _ in PAIRS]
     for src, ids, text in zip(
-        sources, translator.source_ids(sources), translator.translate(sources, beam_size=1), strict=True
+        sources, source_ids(translator, sources), translator.translate(sources, beam_size=1), strict=True
     ):
         assert translator.tgt_subwords.decode([page.translate(ids)])[0] == text, src
 

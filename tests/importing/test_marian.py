@@ -8,6 +8,7 @@ import sentencepiece
 
 from nmt.errors import CheckpointError
 from nmt.importing.sources import import_model
+from nmt.inference.pipeline import target_ids
 from tests.importing.checks import check_scores, imported
 from tests.importing.marian_files import CASES, PAIRS, ROWS, SRC, TGT, E, Marian
 
@@ -47,7 +48,7 @@ def test_what_lies_beside_a_model(tmp_path):
 def test_pieces_stay_as_they_are(tmp_path):
     translator = imported(Marian("gru").save(tmp_path), tmp_path / "model")
     assert translator.config.data.tgt.normalize == "pieces"
-    assert translator.target_ids(["▁die  ▁Ka\ttze die"]) == [[4, 5, 6, 1]]
+    assert target_ids(translator, ["▁die  ▁Ka\ttze die"]) == [[4, 5, 6, 1]]
     assert translator.score(["cat"], ["▁die tze"])[0].tokens == ["▁die", "tze", "</s>"]
     assert translator.tgt_subwords.join(["▁die", "tze"]) == "▁die tze"
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nmt.config import config_from_dict
-from nmt.config.schema import Config
+from nmt.config import Config, config_from_dict
 from nmt.errors import CheckpointError
 from nmt.train.log.progress import TrainingLog
 from nmt.train.tasks import data_check

@@ -94,6 +94,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
         nmt-shortlist runs/de-en --compute-dtype bfloat16
     """
     from nmt.cli.lines.streams import say
+    from nmt.inference.pipeline import check_no_factors
     from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
     from nmt.inference.translator import Translator
     from nmt.storage.model_folder import LENGTHS_NAME, SHORTLIST_NAME, subwords_digest
@@ -106,7 +107,7 @@ def shortlist(model_dir: str, **options: Any) -> None:
     kinds = {name: options[name] for name in ("threads", "compute_dtype", "cells")}
     translator = Translator.load(folder, device="cpu", **kinds)
     _check_folder(folder)
-    translator.check_no_factors("nmt-shortlist")
+    check_no_factors(translator, "nmt-shortlist")
     learner = ShortlistLearner(translator.src_subwords.vocab_size, translator.tgt_subwords.vocab_size)
     lengths = _learn(translator, learner, options)
     texts = _held_out(translator, options)
@@ -199,6 +200,7 @@ def _pairs(
     """Yield at most `most` pairs of ids from two files, or else from the config's `part`, read in chunks, without the
     pairs that training skips."""
     from nmt.cli.lines.streams import check_apart, in_step, telling_notices
+    from nmt.inference.pipeline import source_ids, target_ids
     from nmt.inference.translation import CUT
     from nmt.system.lines import chunks, open_lines
 
@@ -209,11 +211,11 @@ def _pairs(
     with telling_notices(src) as notices:
         for chunk in chunks(islice(in_step(open_lines(src), {tgt: open_lines(tgt)}), most), _CHUNK):
             cut: set[int] = set()
-            sources = translator.source_ids([line for line, _ in chunk], cut)
+            sources = source_ids(translator, [line for line, _ in chunk], cut)
             for place in sorted(cut):
                 notices.add(done + place, [CUT])
             done += len(chunk)
-            targets = translator.target_ids([parallel[tgt] for _, parallel in chunk])
+            targets = target_ids(translator, [parallel[tgt] for _, parallel in chunk])
             kept = [
                 (s, t)
                 for s, t in zip(sources, targets, strict=True)

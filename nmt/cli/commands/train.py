@@ -172,7 +172,7 @@ def train(
     import json
 
     from nmt.cli.lines.streams import tell
-    from nmt.config import config_from_dict, dump_config, load_config
+    from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
     from nmt.train.distributed.launch import join_ranks  # imported late because it is slow to load
@@ -193,10 +193,9 @@ def train(
         if texts is None:
             config = load_config(inputs[0], overrides, say)
         else:
-            from nmt.train.tasks.plain_texts import settings_of
+            from nmt.train.run.training import config_of_texts
 
-            values = ranks.first_then_others(lambda: settings_of(*texts, preset, say, write=not show_config))
-            config = config_from_dict(values, "nmt-train", overrides, say)
+            config = config_of_texts(*texts, preset, say, ranks, changes=overrides, write=not show_config)
         if seeds is None:
             config = with_model_of_start(config)
         if seeds is not None:
@@ -210,7 +209,7 @@ def train(
         elif tries:
             _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
         else:
-            _train(_fitted(config, budget, threads, device) if budget is not None else config, threads, device, ranks)
+            _train(config, budget, threads, device, ranks)
 
 
 def _texts(
@@ -249,20 +248,13 @@ def _check_alone(given: dict[str, bool], ranks: int) -> None:
         raise click.UsageError(f"{found[0]} is for one process; leave mpiexec out.")
 
 
-def _fitted(config: Config, budget: str, threads: int | None, device: str | None) -> Config:
-    """Return settings fitted to the time budget on this machine."""
-    from nmt.cli.lines.streams import tell
-    from nmt.train.planning.budget import fit_to_budget, measured_pace
-
-    return fit_to_budget(config, budget, measured_pace(threads, device, tell), tell)
-
-
-def _train(config: Config, threads: int | None, device: str | None, ranks: Ranks) -> None:
+def _train(config: Config, budget: str | None, threads: int | None, device: str | None, ranks: Ranks) -> None:
     """Train; if a signal ended training, exit with its exit code."""
-    from nmt.train.run.trainer import Trainer
+    from nmt.cli.lines.streams import tell
+    from nmt.train.run.training import run_training
 
     terminal = sys.stderr if ranks.rank == 0 else None
-    result = Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks).run()
+    result = run_training(config, budget, threads, device, ranks=ranks, terminal=terminal, tell=tell)
     if ranks.rank == 0:
         _tell(result)
     if result.signal is not None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nmt.cli.lines.resume import Continued
     from nmt.cli.lines.streams import LineWriter, Record
     from nmt.inference.pivot import Pivot
-    from nmt.inference.translator import Translation, Translator, Wishes
+    from nmt.inference.translator import Constraints, Translation, Translator
     from nmt.system.lines import Lines
     from nmt.system.notices import Notices
 
@@ -345,9 +345,9 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
         if job.continued is not None:
             job.continued.save()
         lines = [line for line, _ in chunk]
-        wishes = _wishes(job, translator, chunk)
+        constraints = _constraints_of(job, translator, chunk)
         try:
-            results = translator.translate_nbest(lines, on_batch=meter.add, wishes=wishes, **job.search)
+            results = translator.translate_nbest(lines, on_batch=meter.add, constraints=constraints, **job.search)
         except FactorError as error:
             raise error.at(f"{source_name(source)}: line {job.number + error.index + 1}") from None
         for line, found in zip(lines, results, strict=True):
@@ -356,22 +356,23 @@ def _run(job: _Job, source: str, records: Lines[Record], translator: Translator 
             job.writer.flush()
 
 
-def _wishes(job: _Job, translator: Translator | Pivot, chunk: list[Record]) -> Wishes | None:
+def _constraints_of(job: _Job, translator: Translator | Pivot, chunk: list[Record]) -> Constraints | None:
     """Return the constraints that files parallel to the input set for a chunk."""
-    from nmt.inference.translator import Wishes
+    from nmt.inference.pipeline import phrases_for
+    from nmt.inference.translator import Constraints
 
     def column(name: str) -> list[str] | None:
         path = job.others.get(name)
         return None if path is None else [parallel[path] for _, parallel in chunk]
 
-    constraints, glossary = column("constraints"), None
+    lines, glossary = column("constraints"), None
     if job.glossary:
-        glossary = [translator.phrases_for(line, job.glossary) for line, _ in chunk]
-    held = None
-    if constraints is not None or job.constraints:
-        own = [[p for p in line.split("\t") if p.strip()] for line in constraints or [""] * len(chunk)]
-        held = [[*of_line, *job.constraints] for of_line in own]
-    return Wishes(column("prefix") or job.prefix, held, glossary, job.forbidden)
+        glossary = [phrases_for(translator, line, job.glossary) for line, _ in chunk]
+    required = None
+    if lines is not None or job.constraints:
+        own = [[p for p in line.split("\t") if p.strip()] for line in lines or [""] * len(chunk)]
+        required = [[*of_line, *job.constraints] for of_line in own]
+    return Constraints(column("prefix") or job.prefix, required, glossary, job.forbidden)
 
 
 def _write(job: _Job, line: str, found: list[Translation]) -> None:

@@ -45,8 +45,9 @@ def translate_document(
     from nmt.cli.lines.meter import Meter
     from nmt.documents import sentence_splitter
     from nmt.documents.document import format_of, read_document
+    from nmt.inference.pipeline import check_no_factors
 
-    translator.check_no_factors("--format")
+    check_no_factors(translator, "--format")
     form = format_of(source) if options["form"] == "auto" else options["form"]
     splitter = sentence_splitter(translator.config.data.src.lang) if options["split"] else None
     languages = translator.config.data.src.lang, translator.config.data.tgt.lang
@@ -79,17 +80,18 @@ def _translated(
     meter: Any,
 ) -> list[Translation]:
     """Return the best translation of each sentence, with the constraints that the options set for all sentences."""
-    from nmt.inference.translator import Wishes
+    from nmt.inference.pipeline import phrases_for
+    from nmt.inference.translator import Constraints
 
     glossary, forbidden = phrases
-    constraints = [text for text in options["constraint_text"] if text.strip()]
-    wishes = Wishes(
+    required = [text for text in options["constraint_text"] if text.strip()]
+    constraints = Constraints(
         options["prefix_text"],
-        [constraints] * len(texts) if constraints else None,
-        [translator.phrases_for(text, glossary) for text in texts] if glossary else None,
+        [required] * len(texts) if required else None,
+        [phrases_for(translator, text, glossary) for text in texts] if glossary else None,
         forbidden,
     )
-    return [one[0] for one in translator.translate_nbest(texts, on_batch=meter.add, wishes=wishes, **search)]
+    return [one[0] for one in translator.translate_nbest(texts, on_batch=meter.add, constraints=constraints, **search)]
 
 
 def _in_order(chunk: list[Any], found: list[Translation]) -> list[Translation]:

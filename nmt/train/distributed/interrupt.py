@@ -28,10 +28,11 @@ class StopRequest:
 
     Args:
         ranks: The ranks that must agree; None for this process alone.
+        exits: Whether the second signal ends the process. If not, it has the effect that it had before.
     """
 
-    def __init__(self, ranks: Ranks | None = None) -> None:
-        self._ranks = ranks or Ranks()
+    def __init__(self, ranks: Ranks | None = None, *, exits: bool = True) -> None:
+        self._ranks, self._exits = ranks or Ranks(), exits
         self._received: int | None = None
         self._agreed: int | None = None
         self._former: dict[int, Any] = {}
@@ -63,7 +64,8 @@ class StopRequest:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 if signal.getsignal(number) != signal.SIG_IGN:  # nohup, or a job in a script's background
-                    self._former[number] = signal.signal(number, self._receive)
+                    receive = self._receive if self._exits else self._receive_or_pass_on
+                    self._former[number] = signal.signal(number, receive)
         return self
 
     def __exit__(
@@ -91,5 +93,13 @@ class StopRequest:
             os.write(sys.stderr.fileno(), text.encode())
         except (OSError, ValueError):
             pass  # standard error is closed: the request still counts
+
+    def _receive_or_pass_on(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal in another program: the second has its former effect, such as KeyboardInterrupt."""
+        if self._received is None:
+            self._receive(number, frame)
+            return
+        signal.signal(number, self._former[number])
+        signal.raise_signal(number)
 
     _receive.never_raises = True  # type: ignore[attr-defined]  # see nmt.system.interruption.uninterrupted

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError, NMTError
+from nmt.inference.generator import Generator
 from nmt.inference.loading import resolve_threads
+from nmt.inference.translator import Translator
 from nmt.rnn.devices import choose_device, resolved_dtype
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 class TrainingResult:
     """The outcome of a run."""
 
+    folder: Path
+    """The model folder."""
     reason: str
     """Why the run ended, in words."""
     signal: int | None
@@ -66,6 +70,14 @@ class TrainingResult:
     test_scores: dict[str, Score] = field(default_factory=dict)
     """Scores of the best checkpoint on data.test, if that is configured and the run was completed."""
 
+    def translator(self, **loading: Any) -> Translator:
+        """Load the best checkpoint, or the last one before the first validation; see `Translator.load`."""
+        return Translator.load(self.folder, **loading)
+
+    def generator(self, **loading: Any) -> Generator:
+        """Load the language model (task: lm); see `Generator.load`."""
+        return Generator.load(self.folder, **loading)
+
 
 class Trainer:
     """A run in a model folder, started or resumed where the previous run stopped.
@@ -77,6 +89,7 @@ class Trainer:
         stop_after: Stop after this many updates, as if by a signal; None for no such limit.
         ranks: The processes that train this model together; None for this one alone. Each makes a Trainer and calls
             `run`; rank 0 writes files and shows progress.
+        exits: Whether a second signal ends the process; see `StopRequest`.
     """
 
     def __init__(
@@ -88,6 +101,7 @@ class Trainer:
         terminal: TextIO | None = None,
         stop_after: int | None = None,
         ranks: Ranks | None = None,
+        exits: bool = True,
     ) -> None:
         config = with_model_of_start(config)
         check_trainable(config)
@@ -100,7 +114,7 @@ class Trainer:
             threads = self._ranks.threads
         self._num_threads = resolve_threads(threads, config)
         self._terminal, self._stop_after = terminal, stop_after
-        self._stop = StopRequest(self._ranks)
+        self._stop = StopRequest(self._ranks, exits=exits)
         self._facts: dict[str, Any] = {}
 
     def run(self) -> TrainingResult:
@@ -249,6 +263,7 @@ class Trainer:
                 f"run the same command again to resume from {self.folder / LAST_NAME}"
             )
         return TrainingResult(
+            folder=self.folder,
             reason=reason,
             signal=self._stop.signal,
             update=state.update,

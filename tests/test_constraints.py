@@ -8,7 +8,7 @@ import pytest
 from nmt.config import with_values
 from nmt.errors import ConfigError
 from nmt.inference.generator import Generator
-from nmt.inference.translation import Wishes
+from nmt.inference.translation import Constraints
 from nmt.inference.translator import Translator
 from tests.saved_models import sentences, write_folder, write_language_folder
 
@@ -17,26 +17,26 @@ LINES = sentences(2, seed=4)
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory):
-    return Translator.load(write_folder(tmp_path_factory.mktemp("wishes") / "model"), threads=1)
+    return Translator.load(write_folder(tmp_path_factory.mktemp("constraints") / "model"), threads=1)
 
 
 @pytest.fixture(scope="module")
 def generator(translator, tmp_path_factory):
-    folder = write_language_folder(tmp_path_factory.mktemp("wishes") / "lm", translator.tgt_subwords)
+    folder = write_language_folder(tmp_path_factory.mktemp("constraints") / "lm", translator.tgt_subwords)
     return Generator.load(folder, threads=1)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "warning"),
+    ("constraints", "warning"),
     [
-        (Wishes(prefixes="kara Ω, 日"), "the prefix is incomplete: the vocabulary lacks Ω,, 日"),
-        (Wishes(prefixes="kara losu"), None),
-        (Wishes(constraints=[["日本語"]]), "a constraint is incomplete: the vocabulary lacks 日本語"),
-        (Wishes(glossary=[["losu", "Ω"]]), "a phrase of the glossary is incomplete: the vocabulary lacks Ω"),
+        (Constraints(prefixes="kara Ω, 日"), "the prefix is incomplete: the vocabulary lacks Ω,, 日"),
+        (Constraints(prefixes="kara losu"), None),
+        (Constraints(required=[["日本語"]]), "a constraint is incomplete: the vocabulary lacks 日本語"),
+        (Constraints(glossary=[["losu", "Ω"]]), "a phrase of the glossary is incomplete: the vocabulary lacks Ω"),
     ],
 )
-def test_what_the_vocabulary_lacks_is_named(wishes, warning, translator):
-    ((found,),) = translator.translate_nbest(LINES[:1], n_best=1, wishes=wishes)
+def test_what_the_vocabulary_lacks_is_named(constraints, warning, translator):
+    ((found,),) = translator.translate_nbest(LINES[:1], n_best=1, constraints=constraints)
     assert [one for one in found.warnings if "lacks" in one] == ([warning] if warning else [])
 
 

@@ -1,0 +1,164 @@
+"""Training from Python, `nmt.train`, and what it shares with the command nmt-train."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from nmt.config import Config, config_from_dict, load_config
+from nmt.errors import ConfigError
+from nmt.system.compile_notice import telling_of_compilation
+from nmt.system.notices import tell_nobody
+from nmt.system.paths import named
+from nmt.train.distributed.launch import join_ranks
+from nmt.train.log.progress import TrainingLog
+from nmt.train.run.trainer import Trainer, TrainingResult
+from nmt.train.tasks.plain_texts import Texts, settings_of
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from nmt.config.loading import Changes
+    from nmt.train.distributed.ranks import Ranks
+
+Place = str | PathLike[str]
+
+
+def train(
+    config: Config | Place | Mapping[str, Any] | None = None,
+    *,
+    src: Place | None = None,
+    tgt: Place | None = None,
+    dev: Place | Sequence[Place] | None = None,
+    output: Place | None = None,
+    preset: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    budget: str | None = None,
+    threads: int | None = None,
+    device: str | None = None,
+    progress: bool | TextIO = True,
+) -> TrainingResult:
+    """Train a model, or resume its training, as the command nmt-train does.
+
+    Give settings, `train("own_text.yaml")`, or texts, `train(src="a.de", tgt="a.en", output="runs/a")`. After Ctrl-C
+    the current update is finished and a checkpoint saved; then KeyboardInterrupt is raised, and the same call resumes.
+    A second Ctrl-C interrupts at once. SIGTERM and SIGHUP also take their effect after a checkpoint is saved. In
+    threads other than the main one, signals are not handled.
+
+    Args:
+        config: Settings, the path of a settings file, or a dictionary of settings.
+        src, tgt: In place of settings: two files with one sentence per line. `src` alone is a table of pairs (.tsv,
+            .jsonl, .parquet) or the prefix of two files.
+        dev: Validation text for `src`: a pair of files, or a table. None holds out 5 % of the pairs, at most 1,000.
+        output: The folder for the model; required with `src`, otherwise the default is model_dir of the settings.
+        preset: A preset for settings that are not given; with texts, None chooses one.
+        changes: Values of settings by their keys, {"training.updates": 100}.
+        budget: The time that training may take, such as 2h; fits updates and schedule to this machine's speed.
+        threads: Cores to use; None takes the configured number, or all.
+        device: `cpu`, `cuda` or `auto`; None takes the configured one.
+        progress: True shows progress on standard error, False nothing; or a stream to show it on.
+
+    Raises:
+        NMTError: A file, a setting or the folder is not usable, or the loss has exploded; one line, as in the command.
+        TypeError: Arguments do not belong together or are of another type.
+    """
+    if not (isinstance(progress, bool) or hasattr(progress, "write")):
+        raise TypeError(f"nmt.train: progress must be True, False or a stream, got {progress!r:.60}")
+    if changes is not None and not isinstance(changes, Mapping):
+        raise TypeError(f"nmt.train: changes must be a dict, got {type(changes).__name__}")
+    whole = dict(changes or {})
+    texts = _texts(src, tgt, dev, output) if config is None else None
+    if texts is None:
+        _check_without_texts({"src": src, "tgt": tgt, "dev": dev})
+        own = {"preset": preset, "model_dir": output}
+        whole |= {key: value for key, value in own.items() if value is not None}
+    ranks = join_ranks()
+    terminal = None if ranks.rank or not progress else sys.stderr if isinstance(progress, bool) else progress
+    with ranks.together(), _compilation_shown(terminal), contextlib.closing(TrainingLog(None, terminal)) as log:
+        if texts is not None:
+            settings = config_of_texts(*texts, preset, log.line, ranks, changes=whole)
+        elif isinstance(config, Config):
+            settings = config.with_changes(whole)
+        elif isinstance(config, Mapping):
+            settings = Config.from_dict(config, whole)
+        elif isinstance(config, str | PathLike):
+            settings = load_config(config, whole, log.line)
+        else:
+            raise TypeError(f"nmt.train: config must be a Config, a path or a dict, got {type(config).__name__}")
+        result = run_training(
+            settings, budget, threads, device, ranks=ranks, terminal=terminal, tell=log.line, exits=False
+        )
+    if result.signal is not None:
+        signal.raise_signal(result.signal)
+    return result
+
+
+def config_of_texts(
+    texts: Texts,
+    dev: Texts | None,
+    folder: Path,
+    preset: str | None,
+    tell: Callable[[str], None] | None,
+    ranks: Ranks,
+    *,
+    changes: Changes = (),
+    write: bool = True,
+) -> Config:
+    """Return the settings for training on texts; see `settings_of`. Called by all ranks."""
+    values = ranks.first_then_others(lambda: settings_of(texts, dev, folder, preset, tell, write=write))
+    return config_from_dict(values, "nmt-train", changes, tell)
+
+
+def run_training(
+    config: Config,
+    budget: str | None,
+    threads: int | None,
+    device: str | None,
+    *,
+    ranks: Ranks,
+    terminal: TextIO | None,
+    tell: Callable[[str], None] = tell_nobody,
+    exits: bool = True,
+) -> TrainingResult:
+    """Train with these settings, fitted to the time budget if there is one; see `Trainer`. Called by all ranks."""
+    if budget is not None:
+        from nmt.train.planning.budget import fit_to_budget, measured_pace
+
+        if ranks.size > 1:
+            raise ConfigError("budget: must be omitted with several ranks, got one; set training.updates")
+        config = fit_to_budget(config, budget, measured_pace(threads, device, tell), tell)
+    return Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits).run()
+
+
+def _compilation_shown(terminal: TextIO | None) -> contextlib.AbstractContextManager[None]:
+    """Return a context in which the compilation of machine code is reported, if progress goes to standard error."""
+    if terminal is None or terminal is not sys.stderr:
+        return contextlib.nullcontext()
+    return telling_of_compilation(lambda text, end: print(text, end=end, file=terminal, flush=True), 0)
+
+
+def _texts(
+    src: Place | None, tgt: Place | None, dev: Place | Sequence[Place] | None, output: Place | None
+) -> tuple[Texts, Texts | None, Path]:
+    """Return training text, validation text (None: hold some out) and folder. Raises TypeError if one is missing."""
+    if src is None or output is None:
+        got = "neither" if src is None else "src alone"
+        raise TypeError(f"nmt.train: must be given settings, or src and output, got {got}")
+    files = [src] if tgt is None else [src, tgt]
+    others = [] if dev is None else [dev] if isinstance(dev, str | PathLike) else [*dev]
+    if len(others) > 2:
+        raise TypeError(f"nmt.train: dev must be one or two files, got {len(others)}")
+    train, held = (Texts(tuple(str(named(one, "nmt.train")) for one in part)) for part in (files, others))
+    return train, held if others else None, named(output, "output")
+
+
+def _check_without_texts(given: Mapping[str, Any]) -> None:
+    """Raise TypeError if texts are given in addition to settings."""
+    for name, value in given.items():
+        if value is not None:
+            raise TypeError(f"nmt.train: {name} must be omitted with settings, which name the texts, got {value!r:.60}")

@@ -1,0 +1,292 @@
+"""nmt.train: a run from Python, from settings and from texts, with the errors of the command."""
+
+import inspect
+import io
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import nmt
+from nmt.errors import CheckpointError, ConfigError, DataError, DeviceError, NMTError
+from nmt.storage.model_folder import read_checkpoint
+from nmt.system import compile_notice
+from nmt.train.distributed.ranks import Ranks
+from nmt.train.planning import budget
+from nmt.train.run import training
+from nmt.train.run.trainer import Trainer
+from tests.train import fake_model
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, Any]:
+    return fake_model.write_setup(tmp_path)
+
+
+def forms(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The same settings in every form that `train` takes."""
+    file = folder / "c.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    with_paths = settings | {"model_dir": Path(settings["model_dir"])}
+    return {"dict": with_paths, "path": file, "text": str(file), "config": nmt.Config.load(file)}
+
+
+@pytest.mark.parametrize("form", ["dict", "path", "text", "config"])
+def test_settings_train_a_model(
+    form: str, settings: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = settings["data"] | {"test": str(tmp_path / "test")}
+    result = nmt.train(forms(settings | {"data": data}, tmp_path)[form])
+    assert isinstance(result, nmt.TrainingResult)
+    assert (result.folder, result.signal) == (tmp_path / "model", None)
+    assert "4 epochs" in result.reason
+    assert result.best_scores["bleu"] > 99 and result.update >= result.best_update > 0
+    assert result.test_scores["bleu"].score > 99
+    assert result.translator(threads=1).translate("w1 w2") == "z1 z2"
+    out, err = capfd.readouterr()
+    assert out == "" and "finished: 4 epochs" in err
+
+
+def test_changes_and_output(settings: dict[str, Any], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    updates = []
+    for form, config in forms(settings, tmp_path).items():
+        changes = {"training.updates": 7, "training": {"epochs": 9}}
+        result = nmt.train(config, output=tmp_path / form, changes=changes, progress=False, threads=1, device="cpu")
+        assert result.folder == tmp_path / form
+        assert nmt.Config.load(tmp_path / form / "config.yaml").training.epochs == 9
+        updates.append(result.update)
+    assert updates == [7] * 4
+    assert not (tmp_path / "model").exists()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_texts_train_a_model(tmp_path: Path) -> None:
+    fake_model.write_corpus(tmp_path, "train", 60, seed=1)
+    shown = io.StringIO()
+    texts = {"src": tmp_path / "train.xx", "tgt": str(tmp_path / "train.yy")}
+    changes = {"training.updates": 50}
+    result = nmt.train(**texts, output=tmp_path / "m", changes=changes, progress=shown)
+    assert "60 pairs of sentences: preset low-resource" in shown.getvalue()
+    assert "3 pairs held out" in shown.getvalue()
+    assert result.translator().translate(["w1"])
+    fake_model.write_corpus(tmp_path, "dev", 5, seed=2)
+    dev = [tmp_path / "dev.xx", tmp_path / "dev.yy"]
+    result = nmt.train(**texts, dev=dev, preset="low-resource", output=tmp_path / "n", changes=changes, progress=False)
+    config = nmt.Config.load(result.folder / "config.yaml")
+    assert (config.preset, config.data.dev, config.training.updates) == ("low-resource", str(tmp_path / "dev"), 50)
+    command = [sys.executable, fake_model.__file__, "nmt-train", *texts.values(), "-o", tmp_path / "c"]
+    command += ["--dev", dev[0], "--dev", dev[1], "--preset", "low-resource", "--set", "training.updates=50"]
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+    theirs, ours = (nmt.Config.load(tmp_path / name / "config.yaml").to_dict() for name in ("c", "n"))
+    assert theirs | {"model_dir": "", "name": ""} == ours | {"model_dir": "", "name": ""}
+
+
+def test_one_table(tmp_path: Path) -> None:
+    (tmp_path / "words.tsv").write_text("".join(f"w{n % 9}\tz{n % 9}\n" for n in range(60)))
+    result = nmt.train(
+        src=tmp_path / "words.tsv", output=tmp_path / "m", changes={"training.updates": 3}, progress=False
+    )
+    assert result.update == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "must be given settings, or src and output, got neither"),
+        ({"src": "a"}, "must be given settings, or src and output, got src alone"),
+        ({"tgt": "a", "output": "m"}, "must be given settings, or src and output, got neither"),
+        ({"config": "c.yaml", "src": "a"}, "src must be omitted with settings, which name the texts, got 'a'"),
+        ({"config": "c.yaml", "dev": "a"}, "dev must be omitted with settings"),
+        ({"src": "a", "output": "m", "dev": ["a", "b", "c"]}, "dev must be one or two files, got 3"),
+        ({"config": 3}, "config must be a Config, a path or a dict, got int"),
+        ({"config": ["c.yaml"]}, "config must be a Config, a path or a dict, got list"),
+        ({"config": "c.yaml", "progress": "yes"}, "progress must be True, False or a stream, got 'yes'"),
+        ({"config": "c.yaml", "changes": ["seed=1"]}, "changes must be a dict, got list"),
+    ],
+)
+def test_arguments_that_do_not_belong_together(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=rf"\Anmt\.train: {message}[^\n]*\Z"):
+        nmt.train(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"training.updates": "many"}, ConfigError, "changes: training.updates must be"),
+        ({"training.update": 1}, ConfigError, "training.update is not a setting; did you mean updates"),
+        ({"compute_dtype": "int8"}, ConfigError, "compute_dtype: must be float32 or bfloat16 for training, got int8"),
+        ({"data.train": "nowhere/train"}, DataError, "nowhere/train"),
+        ({"model_dir": ""}, ConfigError, "model_dir must be"),
+        ({"training.load_model": "nowhere"}, CheckpointError, "nowhere"),
+    ],
+)
+@pytest.mark.parametrize("form", ["dict", "path", "config"])
+def test_mistakes_are_those_of_the_command(
+    form: str, change: dict[str, Any], error: type[NMTError], message: str, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=rf"\A[^\n]*{message}[^\n]*\Z"):
+        nmt.train(forms(settings, tmp_path)[form], changes=change, progress=False)
+
+
+def test_files_and_devices_that_are_missing(settings: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="none.yaml: cannot be read"):
+        nmt.train(tmp_path / "none.yaml")
+    with pytest.raises(DataError, match="none.xx"):
+        nmt.train(src=tmp_path / "none.xx", tgt=tmp_path / "none.yy", output=tmp_path / "m")
+    with pytest.raises(ConfigError, match="threads must be"):
+        nmt.train(settings, threads=0, progress=False)
+    with pytest.raises(ConfigError, match="must be a time such as 2h"):
+        nmt.train(settings, budget="soon", progress=False)
+    from nmt.rnn.devices import choose_device
+
+    try:
+        choose_device("cuda")
+    except DeviceError:
+        with pytest.raises(DeviceError, match=r"\A[^\n]+\Z"):
+            nmt.train(settings, device="cuda", progress=False)
+
+
+def test_a_budget_sets_the_end(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "_LEAST_SECONDS", 0.5)
+    monkeypatch.setattr(budget, "measured_pace", lambda *_: lambda *_: budget.Pace(0.01, 0.1))
+    shown = io.StringIO()
+    result = nmt.train(settings, budget="2s", progress=shown)
+    assert "budget: 2s; an update takes" in shown.getvalue()
+    assert "max_minutes" in result.reason and result.translator(threads=1).translate("w1")
+    monkeypatch.setattr(Ranks, "size", 2)
+    with pytest.raises(ConfigError, match="budget: must be omitted with several ranks"):
+        nmt.train(settings, budget="2s", progress=False)
+
+
+def test_a_language_model_has_no_translator(settings: dict[str, Any], tmp_path: Path) -> None:
+    result = nmt.train(settings, progress=False)
+    with pytest.raises(CheckpointError, match="must contain a language model, got a translator"):
+        result.generator()
+
+
+def test_compilation_is_reported_where_progress_is_shown(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(compile_notice, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(compile_notice, "_LOOK_SECONDS", 0.001)
+
+    class Compiling(Trainer):
+        def run(self) -> nmt.TrainingResult:
+            with compile_notice.making_code():
+                for one in compile_notice._progress:
+                    while not one._reported:
+                        time.sleep(0.001)
+            return super().run()
+
+    monkeypatch.setattr(training, "Trainer", Compiling)
+    for progress, is_shown in ((True, True), (False, False), (io.StringIO(), False)):
+        nmt.train(settings, progress=progress)
+        assert ("compiling machine code, once on this machine: function 1" in capfd.readouterr().err) is is_shown
+
+
+# ---------------------------------------------------------------- threads and signals
+
+
+class Sending(io.StringIO):
+    """A stream that sends signals to this process when the third update is shown."""
+
+    def __init__(self, *numbers: int) -> None:
+        super().__init__()
+        self._numbers = list(numbers)
+
+    def write(self, text: str) -> int:
+        if "update      3" in text:
+            while self._numbers:
+                signal.raise_signal(self._numbers.pop(0))
+        return super().write(text)
+
+
+@pytest.fixture
+def interruptible() -> None:
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signals reach the main thread alone")
+
+
+def test_ctrl_c_saves_and_the_same_call_resumes(settings: dict[str, Any], tmp_path: Path, interruptible: None) -> None:
+    changes = {"training.logging_freq": 1}
+    whole = nmt.train(settings, changes=changes, output=tmp_path / "whole", progress=False)
+    former = signal.getsignal(signal.SIGINT)
+    shown = Sending(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        nmt.train(settings, changes=changes, progress=shown)
+    assert signal.getsignal(signal.SIGINT) is former
+    assert "stopped at epoch 1, update 3; run the same command again to resume" in shown.getvalue()
+    assert (tmp_path / "model" / "last.safetensors").exists()
+    again = nmt.train(settings, changes=changes, progress=False)
+    assert again.update == whole.update
+    ours, theirs = (read_checkpoint(one.folder / "best.safetensors", "params/")[0] for one in (again, whole))
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_a_second_ctrl_c_interrupts_at_once(settings: dict[str, Any], tmp_path: Path, interruptible: None) -> None:
+    changes = {"training.logging_freq": 1}
+    former = signal.getsignal(signal.SIGINT)
+    shown = Sending(signal.SIGINT, signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        nmt.train(settings, changes=changes, progress=shown)
+    assert signal.getsignal(signal.SIGINT) is former
+    assert "stopped at" not in shown.getvalue()
+    assert "4 epochs" in nmt.train(settings, changes=changes, progress=False).reason
+
+
+def test_other_signals_take_their_effect_afterwards(
+    settings: dict[str, Any], tmp_path: Path, interruptible: None
+) -> None:
+    came: list[bool] = []
+    last = tmp_path / "model" / "last.safetensors"
+    former = signal.signal(signal.SIGTERM, lambda *_: came.append(last.exists()))
+    try:
+        result = nmt.train(settings, changes={"training.logging_freq": 1}, progress=Sending(signal.SIGTERM))
+    finally:
+        signal.signal(signal.SIGTERM, former)
+    assert came == [True]
+    assert (result.signal, result.update) == (signal.SIGTERM, 3)
+
+
+def test_threads_train_models_at_once(settings: dict[str, Any], tmp_path: Path) -> None:
+    def run(number: int) -> dict[str, np.ndarray]:
+        result = nmt.train(settings, output=tmp_path / str(number), progress=False)
+        return read_checkpoint(result.folder / "best.safetensors", "params/")[0]
+
+    with ThreadPoolExecutor(2) as callers:
+        first, second = callers.map(run, range(2))
+    assert first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
+    folder = tmp_path / "model"
+    with ThreadPoolExecutor(2) as callers:  # the second finds the folder in use, or the run completed
+        for future in [callers.submit(nmt.train, settings, progress=False) for _ in range(2)]:
+            try:
+                assert future.result().folder == folder
+            except CheckpointError as error:
+                assert "another nmt-train at work in it" in str(error)
+
+
+# ---------------------------------------------------------------- the package that can be called
+
+
+def test_packages_are_functions_too() -> None:
+    import nmt.train.run.trainer
+
+    assert nmt.train.run.trainer.Trainer
+    assert list(inspect.signature(nmt.train).parameters)[:4] == ["config", "src", "tgt", "dev"]
+    assert list(inspect.signature(nmt.evaluate).parameters)[:2] == ["hypotheses", "references"]
+    assert all(getattr(nmt, name) is not None for name in nmt.__all__)
+    with pytest.raises(AttributeError, match="module 'nmt' has no attribute 'translate'"):
+        nmt.translate  # noqa: B018
+    code = "import nmt, sys; print(*sorted(sys.modules)); assert callable(nmt.train) and callable(nmt.evaluate)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert not {"numpy", "typing", "nmt.errors", "pydantic", "yaml"} & {*loaded.split()} - {"typing"}
