@@ -186,7 +186,7 @@ def test_wrong_uses_are_one_line(models: dict[str, Translator], pivot: Pivot) ->
     with pytest.raises(ConfigError, match="shortlist: must be learnt before"):
         pivot.translate_nbest(LINES, shortlist=True)
     with pytest.raises(TypeError, match="sentences must be a list of strings"):
-        pivot.translate("kara")
+        pivot.translate([b"kara"])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="did you mean beam_size"):
         pivot.translate(LINES, beam=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="must be made in the process that uses it"):
