@@ -114,6 +114,8 @@ NOTE = "<text:note><text:note-citation>1</text:note-citation><text:note-body>{}<
          '<a:p><a:r><a:rPr b="1"/><a:t>TWO ONE</a:t></a:r></a:p>'),
         ("pptx", f"<a:p><a:pPr/>{R.format('one two')}<a:br/>{R.format('three four')}</a:p>",
          f"<a:p><a:pPr/>{R.format('TWO ONE')}<a:br/>{R.format('FOUR THREE')}</a:p>"),
+        ("pptx", f"<a:p>{R.format('one two&#9;three four')}{BOLD.format('five')}</a:p>",
+         f"<a:p>{R.format('TWO ONE')}{R.format(chr(9))}{R.format('FOUR')}{BOLD.format('FIVE')}{R.format(' THREE')}</a:p>"),
         ("pptx", f'<a:p>{R.format("page one ")}<a:fld type="slidenum"><a:t>7 of</a:t></a:fld></a:p>',
          f'<a:p>{R.format("ONE PAGE ")}<a:fld type="slidenum"><a:t>7 of</a:t></a:fld></a:p>'),
         ("pptx", f"<a:tbl><a:tc><a:txBody>{'<a:p><a:endParaRPr/></a:p>'}<a:p>{R.format('a b')}</a:p></a:txBody></a:tc></a:tbl>",
@@ -186,18 +188,28 @@ def test_other_parts_of_office_documents_are_translated():
     assert "A FOOTER" in part_of(translated("odt", packed("odt", "", [("styles.xml", styles)])), "styles.xml")
 
 
+def test_texts_of_drawings_in_docx_are_translated():
+    drawing = f"<w:drawing><a:txBody {A}><a:p>{R.format('a box')}</a:p></a:txBody></w:drawing>"
+    body = f"<w:p><w:r><w:t>one two</w:t></w:r><w:r>{drawing}</w:r></w:p>"
+    word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    document = f'<w:document xmlns:w="{word}">{body}</w:document>'
+    content = zipped("docx", {"word/document.xml": document, "media/a.png": bytes(range(256))})
+    found = part_of(translated("docx", content, backward), "word/document.xml")
+    assert found == document.replace("one two", "TWO ONE").replace("a box", "BOX A")
+
+
 ENTITIES = '<!DOCTYPE a [<!ENTITY b "cc"><!ENTITY d "&b;&b;">]><a>&d;</a>'
 
 
 @pytest.mark.parametrize(
     "form, content, said",
     [
-        ("odt", b"PK\x03\x04 no", "must be a ODT file, got a broken one"),
-        ("epub", b"", "must be a EPUB file, got a broken one"),
+        ("odt", b"PK\x03\x04 no", "must be an ODT file, got a broken one"),
+        ("epub", b"", "must be an EPUB file, got a broken one"),
         ("pptx", CONTENTS["pptx"][:-90], "must be a PPTX file, got a broken one"),
-        ("odt", CONTENTS["pptx"], "must be a ODT file with content.xml, got another archive"),
+        ("odt", CONTENTS["pptx"], "must be an ODT file with content.xml, got another archive"),
         ("pptx", CONTENTS["odt"], "must be a PPTX file with ppt/presentation.xml, got another archive"),
-        ("epub", CONTENTS["odt"], "must be a EPUB file with META-INF/container.xml, got another archive"),
+        ("epub", CONTENTS["odt"], "must be an EPUB file with META-INF/container.xml, got another archive"),
         ("odt", zipped("odt", {"content.xml": ENTITIES}), "content.xml: must declare no entities"),
         ("pptx", zipped("pptx", {"ppt/presentation.xml": "", "ppt/slides/slide1.xml": "<a>"}), "must be XML"),
         ("pptx", packed("pptx", "<a:p>" * 300 + "</a:p>" * 300), "at most 200 deep"),

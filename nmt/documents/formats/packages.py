@@ -91,7 +91,8 @@ def _changes(paragraphs: Sequence[Paragraph], texts: Sequence[str]) -> list[tupl
 
 def _opened(file: File) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
     """Return the archive, all of whose members are readable, and its parts with text. Raises DataError."""
-    name, limits, kind = file.name, file.limits, f"{file.form.upper()} file"
+    name, limits = file.name, file.limits
+    kind = f"{'an' if file.form[0] in 'eo' else 'a'} {file.form.upper()} file"
     needed, wanted = _PACKAGES[file.form]
     try:
         archive = zipfile.ZipFile(io.BytesIO(file.content))
@@ -100,9 +101,9 @@ def _opened(file: File) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
             raise DataError(f"{name}: must unpack to at most {limits.archive_bytes:,} bytes, got more; split it")
         names = [info.filename for info in members]
         if len(set(names)) < len(names):
-            raise DataError(f"{name}: must be a {kind} without two members of one name, got some; save it again")
+            raise DataError(f"{name}: must be {kind} without two members of one name, got some; save it again")
         if any(info.flag_bits & 1 for info in members):
-            raise DataError(f"{name}: must be a {kind} without a password, got an encrypted one; save it without")
+            raise DataError(f"{name}: must be {kind} without a password, got an encrypted one; save it without")
         texts = [info for info in members if re.fullmatch(wanted, info.filename)]
         limits.check_content(sum(info.file_size for info in texts), name)
         if any(info.compress_type not in _PACKED for info in members) or archive.testzip() is not None:
@@ -110,7 +111,7 @@ def _opened(file: File) -> tuple[zipfile.ZipFile, dict[str, bytes]]:
         parts = {info.filename: archive.read(info) for info in texts}
         limits.check_elements(sum(map(count_elements, parts.values())), name)
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError) as error:
-        raise DataError(f"{name}: must be a {kind}, got a broken one ({error}); save it again") from None
+        raise DataError(f"{name}: must be {kind}, got a broken one ({error}); save it again") from None
     if not any(one.startswith(needed) for one in names):
-        raise DataError(f"{name}: must be a {kind} with {needed}.xml, got another archive; save it again")
+        raise DataError(f"{name}: must be {kind} with {needed}.xml, got another archive; save it again")
     return archive, parts

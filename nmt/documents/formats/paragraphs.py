@@ -109,6 +109,7 @@ class Paragraph:
                 looks.pop()
             for item in piece.items:
                 out.add(item.look, kept(item.start, item.end), item.run)
+            out.add_text(looks[-1], piece.text)
         opening = self._content[self._whole.start : behind_properties(self._whole)]  # up to text, or to the first run
         return opening + out.whole() + self._content[self._whole.inner_end : self._whole.end]
 

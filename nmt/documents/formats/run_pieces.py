@@ -27,6 +27,7 @@ _STALE_ATTRIBUTES = re.compile(rb"""\s(?:dirty|err|smtClean)\s*=\s*(?:"[^"]*"|'[
 """Elements, and attributes of properties in DrawingML, that describe the old text only."""
 _RANGES = {"bookmarkStart": "bookmarkEnd", "commentRangeStart": "commentRangeEnd", "permStart": "permEnd"}
 _ENDS = {end: start for start, end in _RANGES.items()}
+_TAB = re.compile(r"\t|&#(?:9|x9);")
 _TEXT_FIELDS = ("HYPERLINK", "TOC", "TOA", "INDEX", "QUOTE")
 """Fields whose results are translated. The results of others, such as page numbers, are computed by Word and kept."""
 
@@ -52,8 +53,9 @@ class Item:
 
 @dataclass(slots=True)
 class Piece:
-    """A piece of the paragraph. kind: the kind of a token, or the beginning or end of a range; key: identifies the two
-    pieces of a pair; look: the formatting of a text, or of the text within a container."""
+    """A piece of the paragraph. kind: the kind of a token, or the beginning or end of a range; text: of a text, or a
+    tab of DrawingML, which is a wall; key: identifies the two pieces of a pair; look: the formatting of a text, or of
+    the text within a container."""
 
     kind: Kind
     text: str = ""
@@ -178,7 +180,11 @@ class RunReader:
             if child.space not in _SPACES:
                 self._point(item)
             elif child.name == "t":
-                self._text(without_cdata(self._content[child.inner : child.inner_end].decode()), item, base)
+                text = without_cdata(self._content[child.inner : child.inner_end].decode())
+                for n, part in enumerate(_TAB.split(text) if child.space in DRAWING else [text]):
+                    if n:
+                        self._emit(Piece("wall", "\t"))
+                    self._text(part, item, base)
             elif child.name == "noBreakHyphen":
                 self._text("\u2011", item, base)
             elif child.name in _WALLS:
