@@ -112,7 +112,8 @@ def digests(checkout: Path, folder: Path, updates: int, lines: int) -> dict[str,
         found[f"parameters: {name}"] = digest_of_arrays(folder / name / "last.safetensors")
     run(checkout, ["quantize", "lstm", "-o", "lstm int8"], folder)
     for name, (model, *options) in TRANSLATIONS.items():
-        output = run(checkout, ["translate", model, "text.en", "--scores", "--threads", "1", *options], folder)
+        threads = () if "--threads" in options else ("--threads", "1")
+        output = run(checkout, ["translate", model, "text.en", "--scores", *threads, *options], folder)
         found[f"translations: {name}"] = hashlib.sha256(output.encode()).hexdigest()
     return found
 
