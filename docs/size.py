@@ -1,4 +1,4 @@
-"""Print how many lines each folder of nmt has, and the budget in tests/test_sizes.py. Run by `make size`."""
+"""Print how many lines each folder of nmt has, and its BUDGET, which tests/test_sizes.py enforces. Run by `make size`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUDGET = {
     "storage": 1400,
     "system": 1300,
     "train": 7300,  # 50 for nmt.train and the loggers
-    "(top)": 620,  # the table of search settings, which config, decode, inference and cli shared out before
+    "(top)": 650,  # the table of search settings, which config, decode, inference and cli shared out before
 }
 """Most lines of each folder of nmt, comments, docstrings and blank lines counted. Raise one only with its reason."""
 

@@ -219,7 +219,9 @@ def test_the_plan_follows_from_the_table(name, model):
     plan = search_plan(model, options)
     is_plain = isinstance(options.selector([[4]], EOS_ID), BestSelector) and not options.coverage_penalty
     is_plain &= name != "more_rules"  # nobody knows what they do
-    assert plan.path is (SearchPath.COMPILED if is_plain else SearchPath.STEPS)
+    assert plan.path is (SearchPath.COMPILED if is_plain else SearchPath.STEPS), (
+        f"{name}: a setting that makes a rule needs lacks=(Place.LOOP,), and one with it a line in SearchOptions.rules"
+    )
     assert plan.path is SearchPath.COMPILED or any(f"a compiled loop lacks {one}" in plan.why for one in given)
 
 

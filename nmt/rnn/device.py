@@ -294,7 +294,7 @@ class Device:
     def coverage_bonus(self, coverage: Array, factor: float, out: Array) -> None:
         """Compute the coverage term of the score from each source word's attention, coverage [R, n], on a GPU only.
 
-        It goes into out, float64 [R] (see decode.penalty.final_scores).
+        It goes into out, float64 [R] (see decode.rules.penalty.final_scores).
         """
         raise NotImplementedError
 

@@ -11,6 +11,7 @@ from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import OutputLayer
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+from nmt.search_settings import ROWS, Place
 from nmt.special_tokens import EOS_ID
 from tests.cuda.test_cells import replaying
 from tests.small_models import build, on_device, random_sentences
@@ -159,6 +160,14 @@ OPTIONS = {
         {},
     ),
 }
+
+
+def test_every_rule_of_the_table_has_a_case_here():
+    """A GPU that ignored a setting would be noticed by no other test."""
+    cases = [options | settings for options, settings in OPTIONS.values()]
+    for row in ROWS.values():
+        if Place.LOOP in row.lacks and Place.GPU not in row.lacks and row.name != "sampling":
+            assert any(row.name in case for case in cases), f"{row.name}: add a case to OPTIONS"
 
 
 @pytest.mark.parametrize("name", OPTIONS)

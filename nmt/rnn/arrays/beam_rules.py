@@ -14,7 +14,7 @@ class Drawing:
     """Settings for drawing tokens instead of searching.
 
     keys: uint64 [N] of the device, which determine each sentence's random numbers; temperature, top_k and top_p as in
-    `kernels.choose.draw_tokens`.
+    `kernels.search.choose.draw_tokens`.
     """
 
     keys: Any

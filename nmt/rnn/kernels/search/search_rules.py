@@ -2,8 +2,8 @@
 
 `decode.beam` calls them directly, the compiled search on the CPU calls them as `jit.inlined`, and the kernels of a GPU
 as device functions. Therefore a rule calls no other rule, and its result is a number; a rule that consists of operators
-alone also accepts NumPy arrays. `decode.penalty` and `decode.rules.score_rules` have vectorised forms of the others; a
-test checks that they agree.
+alone also accepts NumPy arrays. `decode.rules.penalty` and `decode.rules.score_rules` have vectorised forms of the
+others; a test checks that they agree.
 """
 
 from __future__ import annotations

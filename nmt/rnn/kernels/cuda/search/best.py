@@ -139,7 +139,7 @@ def best_tokens(runtime: Runtime, logits: Any, bias: Any, first: int, tokens: An
 
 
 def top_tokens(runtime: Runtime, rows: Any, tokens: Any, scores: Any) -> None:
-    """Find the best tokens of rows of scores [R, V], never one with -inf; see `kernels.choose.top_tokens`."""
+    """Find the best tokens of rows of scores [R, V], never one with -inf; see `kernels.search.choose.top_tokens`."""
     _best(runtime, rows, rows, 0, tokens, scores, normalise=False)
 
 

@@ -1,7 +1,7 @@
 """Search rules on a GPU: forbidden tokens, penalties, and tokens drawn at random.
 
-The rules are those of `search_rules`, the random numbers those of `kernels.choose.draw_tokens` and `decode.sampling`; a
-sum over all tokens is computed in another order here.
+The rules are those of `search_rules`, the random numbers those of `kernels.search.choose.draw_tokens` and
+`decode.rules.sampling`; a sum over all tokens is computed in another order here.
 """
 
 from __future__ import annotations

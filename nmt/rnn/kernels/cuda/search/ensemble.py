@@ -14,7 +14,7 @@ from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Runtime
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_sum, row_threads
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS, blocks_for
 
-_LEAST = 1e-10  # as in decode.penalty: the minimum coverage of a word that receives no attention
+_LEAST = 1e-10  # as in decode.rules.penalty: the minimum coverage of a word that receives no attention
 
 
 @lru_cache
@@ -45,7 +45,7 @@ def join_kernel(dtype: np.dtype, probabilities: bool, threads: int = THREADS) ->
 def coverage_kernel(dtype: np.dtype, threads: int = 32) -> GPUKernel:
     """Return a kernel with a block per row: out[r] = factor * the sum of log(min(coverage, 1)) over its n source words.
 
-    A negative coverage marks padding (see decode.penalty.final_scores).
+    A negative coverage marks padding (see decode.rules.penalty.final_scores).
     """
     number = NUMBERS[dtype]
 
