@@ -1,4 +1,4 @@
-"""Print how many lines each folder of nmt has, and its BUDGET, which tests/test_sizes.py enforces. Run by `make size`."""
+"""Print the number of lines of each folder of nmt, and its BUDGET, which tests/test_sizes.py enforces; `make size`."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def test_a_new_cell_as_the_page_says(tmp_path, monkeypatch):
     assert printed[:2] == shown[:2] and printed[-1] == shown[-1]
     assert [line[:64].rstrip() for line in printed[2:5]] == [line[:64].rstrip() for line in shown[2:5]]
     tied = [sys.executable, "-c", "from nmt.rnn import check; from tied_cells import TiedCell; check(TiedCell)"]
-    assert subprocess.run(tied, **options).stdout.splitlines()[-1] == "TiedCell: all 12 hold"
+    assert subprocess.run(tied, **options).stdout.splitlines()[-1] == "TiedCell: all 13 hold"
 
 
 def test_code_that_the_page_of_settings_shows_stands_where_it_says():

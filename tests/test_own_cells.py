@@ -48,6 +48,8 @@ def folder(tmp_path, monkeypatch):
     for name in ("my_cells", "his_cells", "evil"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     known = set(sys.modules)
+    elsewhere = [place for place in sys.path if Path(place or ".").resolve() != ROOT]  # a user's own my_cells.py
+    monkeypatch.setattr(sys, "path", elsewhere)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     for name in set(sys.modules) - known:

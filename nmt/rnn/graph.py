@@ -162,8 +162,20 @@ def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozen
     return [found[i] for i in sorted(found)]  # ids grow from arguments to results
 
 
+def _is_matrix(v: Value) -> bool:
+    """Return whether a value is a matrix parameter, or rows of one."""
+    return v.op in ("param", "rows_of") and "rows" in v.attrs
+
+
 def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
     """Return an elementwise operation: the operands' widths are equal or None, and the result has all their axes."""
+    for a in args:
+        if _is_matrix(a):
+            name = a.attrs.get("name", "")
+            raise ShapeError(
+                f"{op}: the operands must be vectors or rows, got the matrix parameter {name} [{a.attrs['rows']}, "
+                f"{a.width}]; multiply by it, x @ p.{name}, or declare a vector"
+            )
     simple = _simplify(graph, op, args)
     if simple is not None:
         return simple
@@ -239,7 +251,7 @@ def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
     """
     x, w = args
     transposed = attrs["transposed"]
-    if w.op not in ("param", "rows_of") or "rows" not in w.attrs:
+    if not _is_matrix(w):
         raise ShapeError(f"matmul: the right side must be a matrix parameter, got {w.op} {w.attrs.get('name', '')}")
     if w.width is None or x.width is None:
         raise ShapeError("matmul: both sides must have a feature axis")

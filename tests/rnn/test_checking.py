@@ -76,6 +76,34 @@ def test_a_race_between_threads_is_found(capsys, monkeypatch):
     assert len(wrong) == 1 and "two threads dividing units" in wrong[0]
 
 
+class Matrix(LowRank):
+    """Its step takes a matrix for a vector."""
+
+    def step(self, p, x, s):
+        h = tanh(x + s.h * p.U)
+        return h, State(h=h)
+
+
+def test_a_matrix_in_place_of_a_vector_is_one_line(capsys):
+    assert not check(Matrix)
+    printed = capsys.readouterr().out
+    assert "got the matrix parameter U [7, 7]; multiply by it, x @ p.U, or declare a vector" in printed
+    assert printed.count("\n") == 1
+
+
+class Idle(LowRank):
+    """Its step forgets a parameter."""
+
+    def step(self, p, x, s):
+        h = tanh(x + s.h @ p.U)
+        return h, State(h=h)
+
+
+def test_a_parameter_that_nothing_reads_is_found(capsys):
+    assert not check(Idle)
+    assert "WRONG every parameter has a gradient, but V" in capsys.readouterr().out
+
+
 def test_nan_never_passes():
     found, expected = {"y": np.array([np.nan])}, {"y": np.ones(1)}
     error = check_cell._difference(found, expected)
