@@ -18,7 +18,10 @@ from nmt.system.files import TEMPORARY_SUFFIX, explain, remedy
 _MOST_SHOWN = 120
 """Most characters of a path in an error message."""
 _TEXT_HINT = "if it is a text and not the name of a file, give it to standard input: echo 'TEXT' | nmt-..."
-_MODEL_NAMES = ("config.yaml", "lengths.json", "metrics.jsonl", "train.log", "data_check.json", "imported.txt")
+_MODEL_NAMES = (
+    *("config.yaml", "lengths.json", "metrics.jsonl", "train.log", "data_check.json", "imported.txt"),
+    "loggers.json",
+)
 _MODEL_SUFFIXES = (".safetensors", ".spm")
 
 

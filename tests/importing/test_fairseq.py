@@ -119,7 +119,7 @@ def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(CheckpointError, match=r"dict.de.txt: line 2 must be a word and a number, got 'Katze'"):
         import_model(path)
     (tmp_path / "dict.de.txt").unlink()
-    with pytest.raises(CheckpointError, match="dict.de.txt: must be the vocabulary next to the model"):
+    with pytest.raises(CheckpointError, match="dict.de.txt: must be the vocabulary next to the checkpoint"):
         import_model(path)
 
 

@@ -78,7 +78,7 @@ def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(CheckpointError, match="must have </s> and <unk> as its first units, got a, b"):
         import_model(path)
     (tmp_path / "vocab.de.yml").unlink()
-    with pytest.raises(CheckpointError, match="vocab.de.yml: must be the vocabulary next to the model"):
+    with pytest.raises(CheckpointError, match="vocab.de.yml: must be the vocabulary next to the checkpoint"):
         import_model(path)
     (tmp_path / "model.npz.decoder.yml").write_text("vocabs: [one.yml]\n")
     with pytest.raises(CheckpointError, match="vocabs must be two files"):
