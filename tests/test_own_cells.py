@@ -292,7 +292,7 @@ MISTAKES = {
     "sizes of its own": ("def Bad(D, H):\n    return Base(D, 2 * H)", "must be written by the cell"),
     "a step that raises": (
         stepping("return 1 / 0"),
-        "Bad.step: must return its output and a State, got ZeroDivisionError: division by zero (AT:{3})",
+        "Bad.step: must compute with the operations of nmt.rnn, got ZeroDivisionError: division by zero (AT:{3})",
     ),
     "a step that leaves": (stepping("raise SystemExit(0)"), "got SystemExit: 0 (AT:{3})"),
     "a step of other arguments": ("class Bad(Base):\n    def step(self, x):\n        pass", "(AT:{2})"),

@@ -30,7 +30,7 @@ class Declared:
     def results(self, graph: Graph, step: Callable[..., Any], *given: Any) -> tuple[Value, dict[str, Value]]:
         """Run the step; return its output and new states, checked."""
         where = f"{self.name}.step"
-        with own_code(f"{where}:", "must return its output and a State", kind=ShapeError, of=step):
+        with own_code(f"{where}:", "must compute with the operations of nmt.rnn", kind=ShapeError, of=step):
             found = step(*given)
         place = place_of(step)
         at = f" ({place})" if place else ""
