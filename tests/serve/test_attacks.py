@@ -29,14 +29,14 @@ INNOCENT = {"q": "kara mo. " * 5_000, "source": "en", "target": "de"}
 def attacked(folder, tmp_path_factory):
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text("attacker\t0\nother\t0\n")
-    with running(folder, "--keys", keys, "--threads", 2) as one:
+    with running(folder, "--keys", keys, "--threads", 2, "--cache", 0) as one:
         yield one
 
 
 @pytest.fixture
 def open_server(folder):
     """One without keys: clients are their addresses."""
-    with running(folder, "--threads", 1) as one:
+    with running(folder, "--threads", 1, "--cache", 0) as one:
         yield one
 
 
