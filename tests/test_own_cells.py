@@ -450,7 +450,7 @@ def test_the_core_says_it_too(capsys):
     ) as caught:
         Scan(Raises(3, 4))
     assert isinstance(caught.value.__cause__, AttributeError)
-    assert not check(Raises) and "Raises.step: must return" in capsys.readouterr().out
+    assert not check(Raises) and "Raises.step: must compute" in capsys.readouterr().out
     assert not check(lambda D, H: 1 / 0) and "must make a cell" in capsys.readouterr().out
     assert not check(lambda D, H: None) and "must make a Cell, got NoneType" in capsys.readouterr().out
 
