@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
+from nmt.cli.lines import meter as meter_module
 from nmt.cli.lines.meter import Meter, showing
 from nmt.cli.lines.streams import quietly
 from nmt.system.terminal import BEST, coloured, is_live, live
@@ -141,6 +142,13 @@ def test_quiet_is_silent_on_a_terminal_too(terminal):
         with closing(Meter(source="a text that is not looked for")) as meter:
             meter.add(5)
     assert terminal.getvalue() == ""
+
+
+def test_quiet_counts_no_lines_of_a_text(terminal, monkeypatch):
+    monkeypatch.setattr(meter_module, "_LINE_SECONDS", 0.0)
+    monkeypatch.setattr(meter_module, "_lines_in", lambda source: pytest.fail("counted"))
+    with in_place_of_stderr(terminal), quietly(True), closing(Meter(source="a text")) as meter:
+        meter.add(5)
 
 
 def test_a_meter_starts_no_thread_and_outlives_its_reader(monkeypatch):

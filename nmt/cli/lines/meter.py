@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from tqdm import tqdm
 
-from nmt.cli.lines.streams import tell
+from nmt.cli.lines.streams import WarningsOnly, tell
 from nmt.errors import NMTError
 from nmt.system.lines import STDIN, count_lines
 from nmt.system.terminal import is_live, live
@@ -95,6 +95,7 @@ class Meter(tqdm):
             mininterval=seconds,
             delay=seconds,
             miniters=1,
+            disable=isinstance(sys.stderr, WarningsOnly),  # with --quiet no lines are counted, either
         )
 
     def add(self, count: int) -> None:
