@@ -49,8 +49,16 @@ class ArrayKind(StrEnum):
         return self + name
 
 
-class Numbered(StrEnum):
-    """Arrays of the compiler, with a number in their names; the value is the part before it."""
+class NumberedName(StrEnum):
+    """The base of kinds of names that have a number; the value is the part before it."""
+
+    def of(self, number: int) -> str:
+        """Return the name with this number, which is the id of a value or a count."""
+        return f"{self}{number}"
+
+
+class Numbered(NumberedName):
+    """Arrays of the compiler, with a number in their names."""
 
     INVARIANT = "invariant"
     SHARED = "shared"
@@ -59,10 +67,6 @@ class Numbered(StrEnum):
     KEPT = "k"
     OPERAND = "g"
     CROSSING = "t"
-
-    def of(self, number: int) -> str:
-        """Return the name of the array with this number, which is the id of a value or counts arrays of the kind."""
-        return f"{self}{number}"
 
     def names(self, array: str) -> bool:
         """Return whether `array` is one of these names."""

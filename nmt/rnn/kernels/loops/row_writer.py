@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import count
 
-from nmt.rnn.arrays.array_names import ArrayKind
+from nmt.rnn.arrays.array_names import ArrayKind, NumberedName
 from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program
 from nmt.rnn.graph import Value
 
@@ -21,7 +20,7 @@ Terms = tuple[str, ...]
 """An offset in a place, as the terms of a sum."""
 
 
-class Variable(StrEnum):
+class Variable(NumberedName):
     """Numbered variables of a generated function; those of arrays are named by `Names.variable`."""
 
     SIZE = "d"
@@ -29,10 +28,6 @@ class Variable(StrEnum):
     WEIGHT = "w"
     VALUE = "v"
     SUM = "x"
-
-    def of(self, number: int) -> str:
-        """Return the variable with this number: the id of a value, or a count."""
-        return f"{self}{number}"
 
 
 def weight_key(step: Product) -> Weight:
