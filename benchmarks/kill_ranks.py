@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from nmt.config import load_config
-from nmt.train.checkpoints.checkpoint import load_checkpoint
+from nmt.train.checkpoints.checkpoint import read_whole
 
 BIN = Path(sys.executable).parent
 MOST_SECONDS = 30.0
@@ -84,7 +84,7 @@ class Job:
 def updates_in(folder):
     """The update of the last checkpoint, 0 where there is none; fails where it is damaged."""
     path = folder / "last.safetensors"
-    return load_checkpoint(path)[2]["state"]["update"] if path.exists() else 0
+    return read_whole(path).metadata["state"]["update"] if path.exists() else 0
 
 
 def told(folder):

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from nmt.errors import DeviceError
-from nmt.train.checkpoints.checkpoint import load_checkpoint
+from nmt.train.checkpoints.checkpoint import read_whole
 from nmt.train.distributed.launch import join_ranks, launched_size
 from nmt.train.distributed.ranks import Ranks, interleaved
 from nmt.train.distributed.reduction import Reduction
@@ -211,7 +211,7 @@ def run(config: Path, ranks: int, *options: str, **more) -> tuple[int, str, str]
 
 
 def arrays_of(folder: Path) -> dict[str, np.ndarray]:
-    params, optimizer, metadata = load_checkpoint(folder / "last.safetensors")
+    params, optimizer, _, _, metadata = read_whole(folder / "last.safetensors")
     return {**params, **optimizer, "steps": np.array(metadata["state"]["update"])}
 
 
@@ -444,7 +444,7 @@ def test_a_dead_rank_ends_all_with_a_line_and_any_number_goes_on(tmp_path):
         assert " died in update " in told[-1]
         if victim != "mpiexec":
             assert f"rank {ranks - 1 if victim == 'rank' else 0} of {ranks} " in told[-1]
-    last = load_checkpoint(tmp_path / "model" / "last.safetensors")[2]["state"]
+    last = read_whole(tmp_path / "model" / "last.safetensors").metadata["state"]
     code, _, errors = run(config, 1, "--set", f"training.updates={last['update'] + 5}")
     assert code == 0 and "resuming from" in errors
     assert not list((tmp_path / "model").glob(".*"))

@@ -17,7 +17,7 @@ import yaml
 
 from nmt.errors import CheckpointError, NMTError
 from nmt.train.checkpoints import checkpoint
-from nmt.train.checkpoints.checkpoint import load_checkpoint
+from nmt.train.checkpoints.checkpoint import read_whole
 from nmt.train.checkpoints.checkpoint_manager import CheckpointManager
 from nmt.train.run.trainer import Trainer
 from tests.train import fake_model
@@ -28,7 +28,7 @@ Make = Callable[..., Trainer]
 
 def everything(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """All arrays of the last checkpoint, and of its numbers those that time does not touch."""
-    params, optimizer, metadata = load_checkpoint(folder / "last.safetensors")
+    params, optimizer, _, _, metadata = read_whole(folder / "last.safetensors")
     state = {key: value for key, value in metadata["state"].items() if key != "elapsed"}
     return params | optimizer, {**state, **metadata["schedule"], **metadata["optimizer"]}
 
@@ -119,7 +119,7 @@ def test_killed_at_any_moment(tmp_path: Path, undisturbed: Path) -> None:
         time.sleep(delay)
         process.kill()
         process.communicate()
-        assert load_checkpoint(last)
+        assert read_whole(last)
     process = start(tmp_path, seconds=0)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
@@ -232,14 +232,14 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
     trainer.run()
     last, former = trainer.folder / "last.safetensors", trainer.folder / "former.safetensors"
     last.write_bytes(last.read_bytes()[:keep])
-    assert load_checkpoint(former)[2]["state"]["update"] == 16, "the last validation"
+    assert read_whole(former).metadata["state"]["update"] == 16, "the last validation"
     trainer = make_trainer(early_stopping_metric="loss")
     trainer._stop_after = 1
     trainer.run()
     log = (trainer.folder / "train.log").read_text()
     assert re.search(r"last\.safetensors: must be .*; going on from the one before it\n", log)
     assert f"resuming from {former}: epoch" in log
-    assert load_checkpoint(former)[2]["state"]["update"] == 16, "the damaged one has not taken its place"
+    assert read_whole(former).metadata["state"]["update"] == 16, "the damaged one has not taken its place"
     make_trainer(early_stopping_metric="loss").run()
     assert_same(trainer.folder, undisturbed)
 

@@ -65,9 +65,3 @@ def read_whole(path: Path) -> Checkpoint:
 
     params, raw = of(PARAMS_PREFIX, PARAMS_PREFIX), of(RAW_PREFIX, PARAMS_PREFIX)
     return Checkpoint(params, of(OPTIMIZER_PREFIX), of(CARRIED_PREFIX), raw, metadata)
-
-
-def load_checkpoint(path: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
-    """Return parameters, optimizer arrays and metadata (see `read_whole`)."""
-    found = read_whole(path)
-    return found.params, found.optimizer, found.metadata
