@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
@@ -122,11 +121,3 @@ def running(*arguments):
         if server.process.poll() is None:
             server.process.kill()
         server.process.wait(30)
-
-
-def until(holds, seconds=30):
-    """Wait until something holds."""
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from tests.documents import test_packages
-from tests.serve.servers import model_folder, running, until
+from tests.serve.servers import model_folder, running
+from tests.waiting import until
 
 TIMES_AS_LONG = 5
 """How much longer than beside innocent requests of the same size anybody else may wait beside an attack, whatever the

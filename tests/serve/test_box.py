@@ -16,7 +16,7 @@ from nmt.serve.limits.bodies import Bodies
 from nmt.serve.limits.shelf import Shelf
 from nmt.serve.limits.turns import Turns
 from nmt.serve.settings import Limits
-from tests.serve.servers import until
+from tests.waiting import until
 
 
 def children(process):

@@ -10,7 +10,8 @@ import urllib.parse
 
 import pytest
 
-from tests.serve.servers import model_folder, running, until
+from tests.serve.servers import model_folder, running
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -20,14 +20,7 @@ from nmt.rnn.kernels.threads.atomics import WORD, atomic_exchange, lock, make_co
 from nmt.rnn.kernels.threads.barrier import barrier_wait
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.kernels.threads.team import TaskSequence, address_of, given_array, task_table
-
-
-def wait_until(is_so):
-    """Wait until `is_so()`, for at most 20 seconds."""
-    end = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+from tests.waiting import until
 
 
 def _relay(part, parts, table):
@@ -165,7 +158,7 @@ def test_a_late_wake_up_for_the_task_before_does_not_replace_the_one_for_this_ta
     def is_asleep():
         return memory[waited_for] == 1
 
-    wait_until(is_asleep)
+    until(is_asleep)
     exchange_waited_for.call(worker)  # for the first task
     time.sleep(0.2)
     memory[finished] = 2
