@@ -200,6 +200,6 @@ def test_an_empty_text_between_is_told(pivot: Pivot, models: dict[str, Translato
         Translation("", -1.0, -2.0, warnings=("text has an empty translation",), length=1),
         Translation("", 0, 0),
     )
-    found = through(empty, blank)
+    ((found,),) = through([empty], [[blank]])
     assert found.warnings == empty.warnings and found.text == "" and found.detail is None
     assert found.confidence == empty.confidence

@@ -6,7 +6,7 @@ Pivot(Translator.load("runs/de-en"), Translator.load("runs/en-fr")).translate(["
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
@@ -14,7 +14,7 @@ from nmt.errors import ConfigError
 from nmt.inference.details import detail_through
 from nmt.inference.loading import NotPickled
 from nmt.inference.pipeline import check_no_factors
-from nmt.inference.translation import Constraints, Translation, log_warnings
+from nmt.inference.translation import Constraints, Translation, best_texts
 from nmt.inference.translator import Translator
 from nmt.search_settings import SearchSettings
 
@@ -67,10 +67,7 @@ class Pivot(NotPickled):
 
     def translate(self, sentences: str | Iterable[str], **settings: Unpack[SearchSettings]) -> str | list[str]:
         """Translate a sentence, or several; see `Translator.translate`."""
-        given = [sentences] if isinstance(sentences, str) else sentences
-        best = [translations[0] for translations in self.translate_nbest(given, n_best=1, **settings)]
-        log_warnings(best)
-        return best[0].text if isinstance(sentences, str) else [one.text for one in best]
+        return best_texts("Pivot", self.translate_nbest, sentences, settings)
 
     def translate_nbest(
         self,
@@ -101,7 +98,7 @@ class Pivot(NotPickled):
         between = [one[0] for one in self.first.translate_nbest(sentences, n_best=1, on_batch=ended, **both, **own)]
         both |= {"n_best": n_best, "on_batch": on_batch, "constraints": constraints}
         found = self.last.translate_nbest([one.text for one in between], **both, **settings)
-        return [[through(one, other) for other in others] for one, others in zip(between, found, strict=True)]
+        return through(between, found)
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:
         """Return a session of the last model that completes the translation of a sentence while a person types;
@@ -115,7 +112,12 @@ def base(code: str) -> str:
     return code.replace("_", "-").split("-")[0].lower()
 
 
-def through(first: Translation, last: Translation) -> Translation:
+def through(between: Sequence[Translation], found: Sequence[Sequence[Translation]]) -> list[list[Translation]]:
+    """Return `found`, translations of the texts of `between`, as those of the sources of `between`; see `Pivot`."""
+    return [[_of_both(one, other) for other in others] for one, others in zip(between, found, strict=True)]
+
+
+def _of_both(first: Translation, last: Translation) -> Translation:
     """Return `last`, a translation of the text of `first`, as one of the source of `first`; see `Pivot`."""
     detail = None
     if first.detail is not None and last.detail is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -138,6 +138,22 @@ def log_warnings(found: Sequence[Translation]) -> None:
         notices.add(number, one.warnings)
     for text in notices.told():
         logging.getLogger("nmt").warning("warning: %s", text)
+
+
+def best_texts(
+    whose: str,
+    translate_nbest: Callable[..., list[list[Translation]]],
+    sentences: str | Iterable[str],
+    settings: SearchSettings,
+) -> str | list[str]:
+    """Return the best translation of a sentence, or of each of several, by a method `translate_nbest`; warnings go to
+    the logger `nmt`. Raises TypeError if the settings have n_best, or as `translate_nbest` of `whose`."""
+    if "n_best" in settings:
+        raise TypeError(f"{whose}.translate: must have no n_best, got it; translate_nbest gives several translations")
+    given = [sentences] if isinstance(sentences, str) else sentences
+    best = [translations[0] for translations in translate_nbest(given, n_best=1, **settings)]
+    log_warnings(best)
+    return best[0].text if isinstance(sentences, str) else [one.text for one in best]
 
 
 def number_warnings(scores: Sequence[float]) -> tuple[str, ...]:

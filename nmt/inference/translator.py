@@ -31,13 +31,13 @@ from nmt.inference.translation import (
     Constraints,
     Detail,
     Translation,
+    best_texts,
     checked_count,
     checked_pairs,
     checked_texts,
     chosen_settings,
     distinct,
     length_warnings,
-    log_warnings,
     number_warnings,
     search_options,
     with_warnings,
@@ -150,14 +150,7 @@ class Translator(TranslationPipeline):
 
         Raises: The errors of `translate_nbest`.
         """
-        if "n_best" in settings:
-            raise TypeError(
-                "Translator.translate: must have no n_best, got it; translate_nbest gives several translations"
-            )
-        given = [sentences] if isinstance(sentences, str) else sentences
-        best = [translations[0] for translations in self.translate_nbest(given, n_best=1, **settings)]
-        log_warnings(best)
-        return best[0].text if isinstance(sentences, str) else [one.text for one in best]
+        return best_texts("Translator", self.translate_nbest, sentences, settings)
 
     def stream(self, sentence: str, *, shortlist: bool = False, **settings: Unpack[SearchSettings]) -> Iterator[str]:
         """Translate a sentence greedily, and yield its translation piece by piece as it is found.

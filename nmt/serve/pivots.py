@@ -48,8 +48,4 @@ class PivotEngine:
         last = await self._last.translate(
             [one.text for one in between], ask, client, accepted=True, is_bulk=is_bulk, terms_in=terms_in
         )
-
-        def together() -> list[list[Translation]]:
-            return [[through(one, other) for other in others] for one, others in zip(between, last, strict=True)]
-
-        return await asyncio.to_thread(together) if ask.details else together()
+        return await asyncio.to_thread(through, between, last) if ask.details else through(between, last)

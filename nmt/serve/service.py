@@ -258,11 +258,13 @@ class Service:
                 current = self._current(model)
                 options = current.generation, ask.n_best, ask.details, ask.glossary_digest
                 found: dict[str, list[Translation]] = {}
+                missing: list[str] = []
                 for one in dict.fromkeys(sentences):
-                    if (known := self.cache.get(options, one)) is not None:
-                        found[one] = known
-                        await _pause(len(found))
-                missing = [one for one in dict.fromkeys(sentences) if one not in found]
+                    if (known := self.cache.get(options, one)) is None:
+                        missing.append(one)
+                        continue
+                    found[one] = known
+                    await _pause(len(found))
                 try:
                     if missing:
                         answers = await current.engine.translate(
