@@ -46,7 +46,7 @@ else:
 
 
 class DecodingConfig(_Values):  # type: ignore[misc]  # as above
-    """How a translation is searched for; options of the commands come before these."""
+    """Search for translations. Options of the commands override these settings."""
 
     @model_validator(mode="after")
     def _check_n_best(self) -> "DecodingConfig":

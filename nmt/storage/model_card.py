@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _METRICS = {"bleu": "BLEU", "chrf": "chrF", "ppl": "perplexity of a subword", "accuracy": "subwords predicted right"}
 """The validation scores that a card shows, in this order."""
-_MEASURED_BY = "sacrebleu"
 _OPEN = """\
 ## To be added before publication
 
