@@ -44,7 +44,7 @@ RECURRENT_ONLY = (
     *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
     *("zoneout", "drop_connect"),
     *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
-    "readout_size",
+    *("readout_size", "lexical"),
 )
 """Settings of an encoder or decoder that have a meaning only with type: recurrent."""
 CONV_ONLY = ("kernel_size", "max_positions")
@@ -247,6 +247,12 @@ class DecoderConfig(_Side):
     attention_bias: bool = Field(
         default=False, description="Whether bahdanau attention adds a bias to the query. multi_head has its biases."
     )
+    lexical: bool = Field(
+        default=False,
+        description="Add the lexical output model (Nguyen and Chiang 2018, section 4): the embeddings of the source "
+        "subwords, weighted by attention, go through a layer of their own to the output layer, so that rare words are "
+        "translated by their aligned word and less by the context.",
+    )
     conditional: bool = Field(
         default=False,
         description="Attend inside the step of the first layer: one cell reads the last subword, attention uses its "
@@ -354,6 +360,12 @@ class ModelConfig(Section):
             raise ValueError(
                 "decoder.readout_size must be null with readout: recurrent, whose cells have hidden_size, got "
                 f"{decoder.readout_size}"
+            )
+        if decoder.lexical and (kind in ("none", "multi_head") or encoder.type == "conv"):
+            fact = "encoder.type: conv" if encoder.type == "conv" else f"attention: {kind}"
+            raise ValueError(
+                f"decoder.lexical must be false with {fact}, got true; it needs a recurrent encoder and one weight for "
+                "each source position"
             )
         if decoder.attention_bias and kind != "bahdanau":
             raise ValueError(f"decoder.attention_bias must be false with attention: {kind}, got true")

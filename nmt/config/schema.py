@@ -98,6 +98,8 @@ class Settings(Section):
                 "model.decoder.readout_size must be null with task: lm, where nothing is read out, got "
                 f"{self.model.decoder.readout_size}"
             )
+        if self.model.decoder.lexical:
+            raise ValueError("model.decoder.lexical must be false with task: lm, got true; there is no source")
         if not self.data.subwords.joint:
             raise ValueError("data.subwords.joint must be true with task: lm, got false; there is one language")
         others = [("metrics", metric) for metric in self.training.early_stopping_metrics]

@@ -25,6 +25,9 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
         rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.embeddings.embedding_dim)
         if config.encoder.factors:
             rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.input_size)
+        if config.decoder.lexical:  # in the decoder's order, and joined to the encoder's outputs
+            joined = config.encoder.input_size + config.encoder.output_size
+            rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.input_size) + piece_bytes(dtype, S, B, joined)
     there = [PassMemory(Counter({"embeddings": rows_of_embeddings}))]
     back: list[PassMemory] = []
     for label, scan, steps, positions, late in model.runs(T, S):

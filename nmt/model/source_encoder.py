@@ -26,14 +26,16 @@ class Source:
 
 @dataclass
 class EncodedRows:
-    """Memory [S, B, M] and final states of each layer [B, M], with rows in the original order; and what the backward
-    pass needs, whose rows are sorted by source length."""
+    """Memory [S, B, M], final states of each layer [B, M] and the embeddings below the encoder [S, B, E], with rows in
+    the original order; and what the backward pass needs, whose rows are sorted by source length. There are embeddings
+    only for a decoder that reads them (`model.decoder.lexical`)."""
 
     memory: np.ndarray
     final: list[States]
     order: np.ndarray
     sorted_src: np.ndarray
     sorted: Encoded
+    words: np.ndarray | None = None
 
 
 class SourceEncoder:
@@ -52,22 +54,33 @@ class SourceEncoder:
         if len(lengths) == 1 and not how.training:  # a single sentence is sorted
             x = self._embedded(src, how)
             encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths, how)
-            return EncodedRows(encoded.memory, encoded.final, np.zeros(1, np.int64), src, encoded)
+            words = x if self._network.config.decoder.lexical else None
+            return EncodedRows(encoded.memory, encoded.final, np.zeros(1, np.int64), src, encoded, words)
         order = np.argsort(-lengths, kind="stable")
         src = src[:, order]
         x = self._embedded(src, how)
         encoded = self._encoder.forward(network.weights.view("encoder"), x, lengths[order], how)
         back = network.device.index(np.argsort(order, kind="stable"))
         memory, final = self._ordered(encoded.memory, encoded.final, back, how)
-        return EncodedRows(memory, final, order, src, encoded)
+        words = self._ordered(x, [], back, how)[0] if network.config.decoder.lexical else None
+        return EncodedRows(memory, final, order, src, encoded, words)
 
     def backward(
-        self, rows: EncodedRows, d_memory: np.ndarray, d_final: list[States], gradients: Group, how: BatchPass
+        self,
+        rows: EncodedRows,
+        d_memory: np.ndarray,
+        d_final: list[States],
+        gradients: Group,
+        how: BatchPass,
+        d_words: np.ndarray | None = None,
     ) -> None:
-        """Add the gradients of the parameters of the encoder and of the embeddings to `gradients`; d_memory and d_final
-        are in the row order of `rows`."""
-        ordered = self._ordered(d_memory, d_final, self._network.device.index(rows.order), how)
+        """Add the gradients of the parameters of the encoder and of the embeddings to `gradients`; d_memory, d_final and
+        d_words are in the row order of `rows`."""
+        order = self._network.device.index(rows.order)
+        ordered = self._ordered(d_memory, d_final, order, how)
         d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"), how)
+        if d_words is not None:
+            d_x += self._ordered(d_words, [], order, how)[0]
         src = rows.sorted_src
         if self._factors is not None:
             d_x = self._factors.gradient(self._network, src, d_x, gradients, how.threads)

@@ -131,7 +131,26 @@ class TranslationModel(Network):
         rows = self._source.forward(src, lengths, how)
         rows.final = self.bridge.with_mean(rows.final, rows.memory, lengths)
         states, tapes = self.bridge.forward(self.weights.view("bridge"), rows.final, how)
-        return Source(rows.memory, lengths, self._decoder_states(states)), rows, tapes
+        return Source(self._with_words(rows, how), lengths, self._decoder_states(states)), rows, tapes
+
+    def _with_words(self, rows: EncodedRows, how: BatchPass) -> np.ndarray:
+        """Return the memory that the decoder reads: the encoder's outputs, and the embeddings of the source behind them
+        if the decoder has a lexical output model."""
+        if rows.words is None:
+            return rows.memory
+        memory, words = rows.memory, rows.words
+        joined = how.lasting(self.device, (*memory.shape[:2], memory.shape[2] + words.shape[2]), memory.dtype)
+        self.device.join_columns([memory, words], joined, how.threads)
+        return joined
+
+    def _split(self, d_memory: np.ndarray, rows: EncodedRows, how: BatchPass) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the gradients of what `_with_words` joins."""
+        if rows.words is None:
+            return d_memory, None
+        d_outputs, d_words = (how.allocate(part.shape, part.dtype) for part in (rows.memory, rows.words))
+        self.device.take_columns(d_memory, 0, d_outputs, how.threads)
+        self.device.take_columns(d_memory, d_outputs.shape[2], d_words, how.threads)
+        return d_outputs, d_words
 
     @property
     def loop_obstacle(self) -> str:
@@ -257,6 +276,7 @@ class TranslationModel(Network):
             target.ready(self.table("tgt"))
         # A decoder without attention does not read the memory.
         d_memory = d.captured["memory"] if self.attends else self.device.xp.zeros_like(encoded.memory)
+        d_memory, d_words = self._split(d_memory, encoded, how)
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
-        self._source.backward(encoded, d_memory, d_final, gradients, of_source)
+        self._source.backward(encoded, d_memory, d_final, gradients, of_source, d_words)
         return self._stats(sums, how.objective.tokens(batch.tgt_lengths))

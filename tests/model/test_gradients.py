@@ -98,6 +98,19 @@ SETUPS = {
             **{"readout": "deep", "hidden_size": 5},
         },
     ),
+    "lexical_tied_all": setup(
+        encoder={"embeddings": embeddings(scale=True)},
+        decoder={"lexical": True, "hidden_dropout": 0.2, "embeddings": embeddings(scale=True)},
+        tied="all",
+        label_smoothing=0.1,
+    ),
+    "lexical_conditional_from_mean_above_projection": setup(
+        encoder={"rnn_type": "gru", "projection": 5},
+        decoder={
+            **{"rnn_type": "gru", "lexical": True, "conditional": True, "init_from": "mean", "attention": "general"},
+            **{"readout": "deep", "readout_size": 9},
+        },
+    ),
     # States of other widths than the output, states that start at zero.
     "projected_lstm_to_qrnn": setup(
         encoder={"rnn_type": "projected_lstm", "num_layers": 2, "residual": True},
@@ -152,6 +165,7 @@ WITHOUT_DROPOUT = (
     "conv_tied_bahdanau",
     "conditional_gru_deep_from_mean",
     "lstm_last_two_layers_residual",
+    "lexical_conditional_from_mean_above_projection",
 )
 
 # Sources and targets of mixed lengths, a repeated word, an empty target (only EOS), and an equal

@@ -31,7 +31,8 @@ class Attention:
 
     The memory serves as both keys and values, or, with a `key_size`, its first `key_size` features are the key and the
     rest the value. With a `projection` both are tanh(memory W_m + b_m) of that size. `bias`: bahdanau adds b_q to query
-    W_q.
+    W_q. `words`: the width of the embeddings of the source words, which follow these `memory_size` features in the
+    memory and are neither keys nor values.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Attention:
     heads: int = 1
     bias: bool = False
     projection: int | None = None
+    words: int = 0
 
     def __post_init__(self) -> None:
         """Check the sizes.
@@ -59,6 +61,8 @@ class Attention:
             raise ShapeError(
                 f"Attention: key_size must be less than memory_size ({self.memory_size}), got {self.key_size}"
             )
+        if self.words and self.kind == "multi_head":
+            raise ShapeError(f"Attention: words must be 0 with multi_head attention, got {self.words}")
         if self.kind in ("dot", "scaled_dot") and self.keys != self.query_size:
             name = "key_size" if self.key_size is not None else "projection" if self.projection else "memory_size"
             raise ShapeError(f"Attention: {name} must be {self.query_size} for {self.kind} attention, got {self.keys}")
@@ -95,18 +99,26 @@ class Attention:
 
     def context(self, p: Scope, query: Value) -> Value:
         """Return the context [B, context_size] of a query [B, query_size]; notes `weights` and `context`."""
-        keys, values = p.memory, p.memory
+        return self.read(p, query)[0]
+
+    def read(self, p: Scope, query: Value) -> tuple[Value, Value | None]:
+        """Return the context as `context` does, and the sum of weights * embeddings of the source words [B, words];
+        None for the second if the memory has no words."""
+        memory = _features(p.memory, 0, self.memory_size) if self.words else p.memory
+        keys, values = memory, memory
         if self.projection is not None:
-            keys = values = tanh(p.memory @ p.W_m + p.b_m)
+            keys = values = tanh(memory @ p.W_m + p.b_m)
         if self.key_size is not None:
-            keys = keys.graph.apply("slice", p.memory, start=0, size=self.key_size)
-            values = keys.graph.apply("slice", p.memory, start=self.key_size, size=self.values)
+            keys = _features(p.memory, 0, self.key_size)
+            values = _features(p.memory, self.key_size, self.values)
         if self.kind == "multi_head":
-            return self._of_heads(p, query, keys, values)
+            return self._of_heads(p, query, keys, values), None
         weights = softmax(self._scores(p, query, keys))
         context = weighted_sum(weights, values)
         p.note(weights=weights, context=context)
-        return context
+        if not self.words:
+            return context, None
+        return context, weighted_sum(weights, _features(p.memory, self.memory_size, self.words))
 
     def _of_heads(self, p: Scope, query: Value, keys: Value, values: Value) -> Value:
         """Return the contexts of all heads, projected: [B, attention_size]; notes each head's weights and the
@@ -148,6 +160,11 @@ class AttentionCell(Cell):
 
     Without attention (`none`) y is the query, and the memory is not read. With input feeding y is concatenated to the
     next step's input.
+
+    With `words`, the width of the embeddings f_s of the source words, which follow the outputs of the encoder in the
+    memory, the lexical output model (Nguyen and Chiang 2018, section 4) is added to y after input feeding:
+    f = tanh(sum of weights_s f_s), l = tanh(f W_l) + f, y + l W_o. The paper multiplies l with an output matrix of its
+    own; here y and l W_o share one, so that it may be tied to the embeddings.
     """
 
     def __init__(
@@ -165,6 +182,7 @@ class AttentionCell(Cell):
         input_feeding: bool = True,
         dropout: float = 0.0,
         key_size: int | None = None,
+        words: int = 0,
     ) -> None:
         """Make an attention cell around a decoder cell.
 
@@ -176,6 +194,8 @@ class AttentionCell(Cell):
         self.input_size = cell.input_size - (output_size if input_feeding else 0)
         self.attention: Attention | None = None
         self.readout: str | Cell = "tanh"
+        if words and attention == "none":
+            raise ShapeError(f"AttentionCell: words must be 0 without attention, got {words}")
         if attention == "none":
             if cell.output_size != output_size:
                 raise ShapeError(
@@ -192,6 +212,7 @@ class AttentionCell(Cell):
             heads=heads,
             bias=bias,
             projection=projection,
+            words=words,
         )
         if isinstance(readout, str):
             self.readout = readout
@@ -204,6 +225,8 @@ class AttentionCell(Cell):
         if self.attention is None:
             return shapes
         shapes |= self.attention.params()
+        if words := self.attention.words:
+            shapes |= {"W_l": Param((words, words)), "W_o": Param((words, self.output_size))}
         if isinstance(self.readout, Cell):
             return shapes | under("readout", self.readout.params())
         width = self.attention.context_size + self.cell.output_size
@@ -223,10 +246,11 @@ class AttentionCell(Cell):
         return self.cell.sequences()
 
     def captured(self) -> dict[str, Captured]:
-        return self.cell.captured() | {"memory": Captured(self.memory_size)}
+        words = 0 if self.attention is None else self.attention.words
+        return self.cell.captured() | {"memory": Captured(self.memory_size + words)}
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        query, context, new = self._attend(p, concat(x, s.feed) if self.input_feeding else x, s)
+        query, context, words, new = self._attend(p, concat(x, s.feed) if self.input_feeding else x, s)
         y = query
         if context is not None:
             if isinstance(self.readout, Cell):
@@ -239,13 +263,17 @@ class AttentionCell(Cell):
         y = p.dropout(y, self.dropout)
         if self.input_feeding:
             new["feed"] = y
+        if words is not None:
+            f = tanh(words)
+            y = y + p.dropout(tanh(f @ p.W_l) + f, self.dropout) @ p.W_o
         return y, State(new)
 
-    def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, dict[str, Value]]:
-        """Run the inner cell; return the query, its context, and the inner cell's new states."""
+    def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, Value | None, dict[str, Value]]:
+        """Run the inner cell; return the query, its context, the sum of source words, and the inner cell's new
+        states."""
         query, inner = self.cell.step(p.sub("cell"), x, s.sub("cell"))
-        context = None if self.attention is None else self.attention.context(p, query)
-        return query, context, under("cell", inner)
+        context, words = (None, None) if self.attention is None else self.attention.read(p, query)
+        return query, context, words, under("cell", inner)
 
 
 class ConditionalAttentionCell(AttentionCell):
@@ -283,15 +311,20 @@ class ConditionalAttentionCell(AttentionCell):
         return super().params() | under("second", self.second.params())
 
     @override
-    def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, dict[str, Value]]:
+    def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, Value | None, dict[str, Value]]:
         if self.attention is None:
             raise RuntimeError("a conditional cell without attention was made")
         of_cells, states = p.sub("cell"), s.sub("cell")
         query, inner = self.cells[0].step(of_cells.sub("0"), x, states.sub("0"))
-        context = self.attention.context(p, query)
+        context, words = self.attention.read(p, query)
         y, inner = self.second.step(p.sub("second"), context, inner)
         new = under("cell.0", inner)
         for n, cell in enumerate(self.cells[1:], start=1):
             y, inner = cell.step(of_cells.sub(str(n)), y, states.sub(str(n)))
             new |= under(f"cell.{n}", inner)
-        return y, context, new
+        return y, context, words, new
+
+
+def _features(memory: Value, start: int, size: int) -> Value:
+    """Return `size` features of the memory from `start` on."""
+    return memory.graph.apply("slice", memory, start=start, size=size)
