@@ -17,14 +17,14 @@ BUDGET = {
     "exporting": 800,
     "importing": 2300,
     "inference": 1650,  # 140 are Pivot, two models in a row; 30 streams and saving
-    "model": 2600,
+    "model": 2620,  # 40 are the lexical output model
     "precompile": 400,
     "report": 600,
     "rnn": 25950,
     "serve": 4850,  # 100 are pairs of models and the cache of sentences
     "storage": 1400,
     "system": 1300,
-    "train": 7300,  # 50 for nmt.train and the loggers
+    "train": 7360,  # 50 for nmt.train and the loggers, 60 for short validations and budgets
     "(top)": 650,  # the table of search settings, which config, decode, inference and cli shared out before
 }
 """Most lines of each folder of nmt, comments, docstrings and blank lines counted. Raise one only with its reason."""

@@ -27,6 +27,7 @@ KINDS = {
         "decoder": {"embeddings": {"embedding_dim": 6}},
     },
     "gru": {"encoder": {"rnn_type": "gru"}, "decoder": {"rnn_type": "gru", "attention": "general"}},
+    "lexical": {"decoder": {"lexical": True}},
 }
 
 

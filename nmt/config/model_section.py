@@ -52,12 +52,10 @@ CONV_ONLY = ("kernel_size", "max_positions")
 AttentionName = Literal["bahdanau", "dot", "general", "luong", "scaled_dot", "multi_head", "none"]
 
 _RNN_TYPE = (
-    "Cell. gru resets after the product with the state (as cuDNN does), gru_reset_before before "
-    "it (as in the "
-    "paper that introduced it); rnn_tanh and rnn_relu are Elman's; docs/cells.md has the others. "
-    "my_cells.MyCell is the class (or function) MyCell(input_size, hidden_size) of my_cells.py, "
-    "in the current folder or installed; to use such a model, allow the module by --cells my_cells "
-    "(docs/add-a-cell.md)."
+    "Cell. gru resets after the product with the state (as cuDNN does), gru_reset_before before it "
+    "(as in the paper that introduced it); rnn_tanh and rnn_relu are Elman's; docs/cells.md has the others. "
+    "my_cells.MyCell is the class (or function) MyCell(input_size, hidden_size) of my_cells.py, in the current folder "
+    "or installed; to use such a model, allow the module by --cells my_cells (docs/add-a-cell.md)."
 )
 _VARIATIONAL = (
     "Draw one dropout mask a sentence and use it at every time step (Gal and Ghahramani 2016), "
@@ -217,9 +215,8 @@ class DecoderConfig(_Side):
     )
     init_hidden: Literal["bridge", "last", "zero"] = Field(
         default="bridge",
-        description="First state: a learned layer over the encoder's last state (bridge), that "
-        "state as it is "
-        "(last; both must have one size), or zeros.",
+        description="First state: a learned layer over the encoder's last state (bridge), that state as it is (last; "
+        "both must have one size), or zeros.",
     )
     init_from: Literal["namesake", "top", "mean"] = Field(
         default="namesake",
@@ -249,9 +246,8 @@ class DecoderConfig(_Side):
     )
     lexical: bool = Field(
         default=False,
-        description="Add the lexical output model (Nguyen and Chiang 2018, section 4): the embeddings of the source "
-        "subwords, weighted by attention, go through a layer of their own to the output layer, so that rare words are "
-        "translated by their aligned word and less by the context.",
+        description="Lexical output model (Nguyen and Chiang 2018, section 4): the embeddings of the source subwords, "
+        "weighted by attention, also reach the output layer, by a layer of their own. For rare words and little text.",
     )
     conditional: bool = Field(
         default=False,
@@ -360,12 +356,6 @@ class ModelConfig(Section):
             raise ValueError(
                 "decoder.readout_size must be null with readout: recurrent, whose cells have hidden_size, got "
                 f"{decoder.readout_size}"
-            )
-        if decoder.lexical and (kind in ("none", "multi_head") or encoder.type == "conv"):
-            fact = "encoder.type: conv" if encoder.type == "conv" else f"attention: {kind}"
-            raise ValueError(
-                f"decoder.lexical must be false with {fact}, got true; it needs a recurrent encoder and one weight for "
-                "each source position"
             )
         if decoder.attention_bias and kind != "bahdanau":
             raise ValueError(f"decoder.attention_bias must be false with attention: {kind}, got true")

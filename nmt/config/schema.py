@@ -127,6 +127,12 @@ class Settings(Section):
         for name, value in of_pairs.items():
             if value and self.task == "lm":
                 raise ValueError(f"{name} must be omitted with task: lm, got {value:g}; it is for pairs of sentences")
+        if decoder.lexical and (decoder.attention in ("none", "multi_head") or self.model.encoder.type == "conv"):
+            fact = "encoder.type: conv" if self.model.encoder.type == "conv" else f"attention: {decoder.attention}"
+            raise ValueError(
+                f"model.decoder.lexical must be false with {fact}, got true; it needs a recurrent encoder and one "
+                "weight for each source position"
+            )
         for name in ("guided_alignment", "coverage_loss"):
             if getattr(training, name) and (decoder.type == "conv" or decoder.attention == "none"):
                 raise ValueError(

@@ -199,8 +199,13 @@ class TrainingBasics(Section):
     epochs: PositiveInt = Field(default=50, description="Training stops after this many passes over the corpus.")
     updates: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = Field(
         default=None,
-        description="Training stops after this many updates, if not null. auto: 12.5 passes over the corpus, to the "
+        description="Training stops after this many updates, if not null. auto: `passes` over the corpus, to the "
         "nearest hundred, at least 500 updates, and no more than `epochs` passes.",
+    )
+    passes: PositiveFloat = Field(
+        default=12.5,
+        description="With updates: auto, passes over the corpus. nmt-train --budget says how many its time allows, and "
+        "compares them with this number.",
     )
     max_minutes: PositiveFloat | None = Field(
         default=None,
@@ -210,6 +215,12 @@ class TrainingBasics(Section):
         default="auto",
         description="Updates between validations; auto: an eighth of `updates`, at least 25; if `updates` is null, "
         "one pass over the corpus, at most 2,000 updates.",
+    )
+    validation_pairs: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = Field(
+        default="auto",
+        description="Pairs of data.dev, evenly spaced, that a validation during training reads; null: all of them. "
+        "auto: as many as take about a tenth of the time between two validations, at least 50; all if they take less. "
+        "A resumed run keeps its pairs. No effect with task: lm.",
     )
     logging_freq: PositiveInt = Field(default=50, description="Updates between progress lines.")
     shuffle: bool = Field(

@@ -74,8 +74,8 @@ class SourceEncoder:
         how: BatchPass,
         d_words: np.ndarray | None = None,
     ) -> None:
-        """Add the gradients of the parameters of the encoder and of the embeddings to `gradients`; d_memory, d_final and
-        d_words are in the row order of `rows`."""
+        """Add the gradients of the parameters of the encoder and of the embeddings to `gradients`; those of the results
+        are in the row order of `rows`."""
         order = self._network.device.index(rows.order)
         ordered = self._ordered(d_memory, d_final, order, how)
         d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"), how)

@@ -38,7 +38,7 @@ def test_the_settings_follow_the_pace(make_trainer):
         asked.append(seconds)
         assert settings.training.updates is None
         assert "auto" not in (settings.training.learning_rate_warmup, settings.training.validation_freq)
-        return Pace(0.5, 20.0)
+        return Pace(0.5, 20.0, 40)
 
     fitted = fit_to_budget(config, "10m", measure, said.append).training
     assert asked == [20.0] and "about 1,044 updates" in said[0]
@@ -48,17 +48,40 @@ def test_the_settings_follow_the_pace(make_trainer):
     assert fitted.early_stopping_patience is None and fitted.batch_size == config.training.batch_size
 
 
+@pytest.mark.parametrize(
+    ("settings", "a_pass", "warning"),
+    [
+        ({"passes": 12.5}, 80, None),  # 1,044 updates of 1,000
+        ({"passes": 25.0}, 80, None),  # of 2,000
+        ({"passes": 40.0}, 80, "allows about 13 passes over this text; 40 are usual, which take about 29m38s here"),
+        (
+            {"passes": 12.5},
+            2000,
+            "allows about 0.52 passes over this text; 12.5 are usual, which take about 3h51m here",
+        ),
+        ({"updates": 800, "passes": 40.0}, 80, None),  # a number of one's own is what is usual
+        ({"updates": 2400}, 80, "allows about 13 passes over this text; 30 are usual, which take about 22m13s here"),
+    ],
+)
+def test_a_short_time_is_said_at_the_start(make_trainer, settings, a_pass, warning):
+    config, said = make_trainer(**{"updates": "auto"} | settings).config, []
+    fit_to_budget(config, "10m", lambda *_: Pace(0.5, 20.0, a_pass), said.append)
+    end = "; give more time, or use a smaller model"
+    expected = [] if warning is None else [f"warning: a budget of 10m {warning}{end}"]
+    assert said[1:] == expected
+
+
 def test_a_time_that_allows_nothing(make_trainer):
     config = make_trainer().config
     with pytest.raises(ConfigError, match="must allow at least 16 updates, got 1m, in which this machine does 13"):
-        fit_to_budget(config, "1m", lambda *_: Pace(4.0, 2.0), lambda text: None)
+        fit_to_budget(config, "1m", lambda *_: Pace(4.0, 2.0, 40), lambda text: None)
 
 
 def test_a_run_ends_with_its_time_and_its_rate_at_zero(make_trainer, monkeypatch):
     """A clock by which all takes a twentieth of a second a look; the pace that was measured is wrong by half."""
     now = itertools.count(0, 0.05)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    fitted = fit_to_budget(make_trainer().config, "60s", lambda *_: Pace(0.25, 0.5), lambda text: None)
+    fitted = fit_to_budget(make_trainer().config, "60s", lambda *_: Pace(0.25, 0.5, 40), lambda text: None)
     result = Trainer(fitted).run()
     assert "are over (training.max_minutes)" in result.reason
     events = [json.loads(line) for line in (Trainer(fitted).folder / "metrics.jsonl").read_text().splitlines()]
@@ -70,7 +93,7 @@ def test_a_run_ends_with_its_time_and_its_rate_at_zero(make_trainer, monkeypatch
 
 def test_a_run_that_goes_on_measures_nothing(make_trainer):
     config = make_trainer().config
-    fitted = fit_to_budget(config, "10m", lambda *_: Pace(1.0, 20.0), lambda text: None)
+    fitted = fit_to_budget(config, "10m", lambda *_: Pace(1.0, 20.0, 40), lambda text: None)
     values = fitted.to_dict()
     values["training"]["updates"] = 2  # as if it had been killed there
     from nmt.config import config_from_dict

@@ -175,6 +175,7 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
     "model.decoder.attention_size": (64, {}),
     "model.decoder.attention_heads": (2, {"model.decoder.attention": "multi_head"}),
     "model.decoder.attention_bias": (True, {}),
+    "model.decoder.lexical": (True, {}),
     "model.decoder.readout": ("linear", {}),
     "model.decoder.readout_size": (7, {}),
     "model.decoder.conditional": (True, {"model.decoder.input_feeding": False}),

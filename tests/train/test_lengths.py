@@ -6,7 +6,7 @@ import pytest
 
 from nmt.config import TrainingConfig, config_from_dict, load_config
 from nmt.errors import ConfigError
-from nmt.train.planning.lengths import auto_lengths, doubts, fixed_training
+from nmt.train.planning.lengths import auto_lengths, doubts, fixed_training, validation_pairs
 from tests.test_config import CONFIGS
 
 
@@ -49,6 +49,35 @@ def test_the_recipe_is_what_was_tuned_by_hand():
 )
 def test_by_the_size_of_the_corpus(count, expected):
     assert lengths(count, scheduling="linear", **AUTO) == expected
+
+
+@pytest.mark.parametrize(
+    ("pairs", "tokens", "between", "expected"),
+    [
+        (1014, 15_000, 350 * 2000, 1014),  # Multi30k: a tenth of the time is enough for all of them
+        (7283, 160_000, 250 * 900, 301),  # 4,600 pairs of talks with a long validation text
+        (996, 20_000, 10 * 900, 50),  # not fewer than that
+        (30, 600, 900, 30),
+        (996, 20_000, 10**9, 996),
+    ],
+)
+def test_validations_take_about_a_tenth_of_the_time(pairs, tokens, between, expected):
+    config = load_config(CONFIGS / "multi30k_de_en.yaml", ["decoding.beam_size=5"])
+    found = validation_pairs(config, pairs, tokens, between)
+    assert found == expected
+    slower = load_config(CONFIGS / "multi30k_de_en.yaml", ["decoding.beam_size=20"])
+    assert min(pairs, 50) <= validation_pairs(slower, pairs, tokens, between) <= found
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("null", 1000), ("300", 300), ("3000", 1000)])
+def test_the_number_of_validation_pairs_may_be_given(setting, expected):
+    config = load_config(CONFIGS / "multi30k_de_en.yaml", [f"training.validation_pairs={setting}"])
+    assert validation_pairs(config, 1000, 20_000, 1.0) == expected
+
+
+@pytest.mark.parametrize(("passes", "count", "updates"), [(40, 50, 2000), (40, 3, 500), (0.5, 5000, 2500)])
+def test_passes_are_what_auto_takes(passes, count, updates):
+    assert lengths(count, scheduling="linear", passes=passes, **AUTO)[0] == min(updates, 50 * count)
 
 
 def test_numbers_stay_and_the_rest_follows_them():

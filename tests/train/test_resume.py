@@ -419,3 +419,14 @@ def test_signals_that_are_ignored_from_the_start_stay_so(
         assert make_trainer().run().signal is None
     finally:
         signal.signal(number, former)
+
+
+def test_a_resumed_run_validates_the_same_pairs(make_trainer: Make) -> None:
+    """Scores of different pairs could not be compared: the best checkpoint would be one of two measures."""
+    make_trainer(updates=2, validation_freq=1, validation_pairs=3).run()
+    trainer = make_trainer(updates=4, validation_freq=1, validation_pairs=5)
+    trainer.run()
+    lines = [line for line in (trainer.folder / "train.log").read_text().splitlines() if "validation: " in line]
+    assert [line.partition("  ")[2] for line in lines] == [
+        "validation: 3 pairs of data.dev (training.validation_pairs)"
+    ] * 2

@@ -49,3 +49,21 @@ def test_what_training_allows_is_not_cut(tmp_path: Any, monkeypatch: Any) -> Non
 def test_rows_are_cut_to_their_beginnings() -> None:
     rows = TokenRows.from_lists([[4, 5, 6], [], [7]])
     assert [row.tolist() for row in rows.taken(np.array([2, 0, 1]), 2)] == [[7], [4, 5], []]
+
+
+def test_some_of_the_validation_pairs_are_at_equal_distances(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(TranslationTask, "_translator", lambda *args: None)
+    task, _ = held_out(tmp_path, "w1 w2")
+    dev = task._dev
+    assert dev is not None and len(dev) > 5
+    ranks: Any = SimpleNamespace(rank=0, size=1)
+    validator = task.validator(SimpleNamespace(), 64, 1, lambda: None, ranks, 4)  # type: ignore[arg-type]
+    places = [0, len(dev) // 4, len(dev) // 2, 3 * len(dev) // 4]
+    assert validator.sources == [dev.src_texts[n] for n in places]
+    assert validator.references == [dev.references[n] for n in places]
+    tokens = sum(int(batch.tgt_lengths.sum()) for batch in validator.batches)
+    assert tokens == sum(len(dev.references[n].split()) + 1 for n in places)
+    for all_of_them in (0, len(dev), len(dev) + 1):
+        whole = task.validator(SimpleNamespace(), 64, 1, lambda: None, ranks, all_of_them)  # type: ignore[arg-type]
+        assert whole.sources == dev.src_texts
+    assert task.dev_size == (len(dev), sum(len(line.split()) + 1 for line in dev.references))

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from nmt.config import config_from_dict
 from nmt.errors import ConfigError
 from nmt.storage.model_folder import LAST_NAME, load_folder_config
-from nmt.train.planning.lengths import VALIDATIONS, WARMUP_SHARE
+from nmt.train.log.progress import format_seconds
+from nmt.train.planning.lengths import VALIDATIONS, WARMUP_SHARE, usual_updates
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -30,6 +31,8 @@ _UPDATES, _WARM_UP = 30, 3
 _TRAINING_SHARE = 0.9
 """Estimated share of the time for training; reading, validating and saving take the rest. It determines only how often
 the model is validated and the length of the warm-up."""
+_ENOUGH = 0.5
+"""The share of the usual passes below which a warning says that the budget is short."""
 COOLDOWN = 1 - 1 / WARMUP_SHARE
 """The rate rises during the first fourteenth, then falls linearly to zero, as in recipes with scheduling: linear."""
 _DERIVED = ("validation_freq", "learning_rate_warmup")
@@ -37,10 +40,12 @@ _DERIVED = ("validation_freq", "learning_rate_warmup")
 
 @dataclass(frozen=True)
 class Pace:
-    """The pace of a run's updates: `seconds` per update, and `spent`, the seconds that reading and timing took."""
+    """The pace of a run's updates: `seconds` per update, `spent`, the seconds that reading and timing took, and the
+    updates of one pass over the corpus."""
 
     seconds: float
     spent: float
+    a_pass: int
 
 
 def seconds_of(budget: str) -> float:
@@ -108,7 +113,23 @@ def fit_to_budget(
         f"budget: {budget}; an update takes {pace.seconds:.3g} s here: about {updates:,} updates, "
         f"{derived['learning_rate_warmup']:,} of them to warm up, validated after each {derived['validation_freq']:,}"
     )
+    if line := _doubt(config, budget, pace, updates):
+        notify(line)
     return _changed(config, {**timed, **derived, "max_minutes": left / 60})
+
+
+def _doubt(config: Config, budget: str, pace: Pace, updates: int) -> str | None:
+    """Return a warning if the updates that a budget allows are too few; None otherwise."""
+    usual = config.training.updates
+    if not isinstance(usual, int):
+        usual = usual_updates(config.training, pace.a_pass)
+    if updates >= _ENOUGH * usual:
+        return None
+    needed = format_seconds(usual * pace.seconds / _TRAINING_SHARE)
+    return (
+        f"warning: a budget of {budget} allows about {updates / pace.a_pass:.2g} passes over this text; "
+        f"{usual / pace.a_pass:.3g} are usual, which take about {needed} here; give more time, or use a smaller model"
+    )
 
 
 def measured_pace(
@@ -120,8 +141,9 @@ def measured_pace(
         from nmt.train.planning.dry_run import DryRun
 
         began = time.monotonic()
-        timing = DryRun(config, threads, notify, device, keep=True).measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
-        return Pace(timing.median, time.monotonic() - began)
+        run = DryRun(config, threads, notify, device, keep=True)
+        timing = run.measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
+        return Pace(timing.median, time.monotonic() - began, run.dealing.num_updates(1))
 
     return measure
 

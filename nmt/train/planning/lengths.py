@@ -1,8 +1,8 @@
 """The duration of a run that depends on the corpus: numbers for `updates: auto` and similar settings.
 
 The numbers follow the Multi30k recipe, which was tuned by hand (29,000 pairs, 223 updates per epoch): 2,800 updates,
-200 of them for warm-up, a validation after every 350. Other corpora get the same number of epochs and the same
-proportions.
+200 of them for warm-up, a validation after every 350. Other corpora get the same number of epochs, unless the settings
+give another one (`training.passes`), and the same proportions.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     from nmt.config import Config, TrainingConfig
     from nmt.train.updates.dealing import Dealing
 
-PASSES = 12.5
-"""Number of epochs for `updates: auto`."""
 LEAST_UPDATES = 500
 """The least number of updates for `updates: auto`: even a small corpus needs that many to train a model."""
 WARMUP_SHARE = 14
 VALIDATIONS = 8
 _DROPS = ("dropout", "drop_connect", "zoneout")
+VALIDATION_SHARE = 0.1
+"""The share of the time between two validations that a validation takes with `validation_pairs: auto`."""
+LEAST_PAIRS = 50
+"""The fewest pairs that `validation_pairs: auto` chooses: the score of fewer would say little."""
+_LOSS_COST, _BEAM_COST = 0.4, 0.6
+"""The time of validation for each target token, relative to training: of the loss and the encoder, and of the search,
+times its beam."""
 LEAST_BETWEEN = 25
 """The fewest updates between validations: a short run would otherwise mostly validate."""
 MOST_BETWEEN = 2000
@@ -41,7 +46,7 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
     at_most = settings.epochs * a_pass
     updates = settings.updates
     if updates == "auto":
-        updates = min(at_most, max(LEAST_UPDATES, round(PASSES * a_pass / 100) * 100))  # hundreds are easy to remember
+        updates = min(at_most, usual_updates(settings, a_pass))
     warmup = _warmup(settings, min(at_most, updates or at_most))
     every = settings.validation_freq
     if every == "auto":
@@ -56,6 +61,27 @@ def fixed_training(settings: TrainingConfig, dealing: Dealing) -> FixedTraining:
     rate = settings.learning_rate * rate_factor(settings.learning_rate_scaling, dealing.size)
     numbers = {"updates": updates, "learning_rate_warmup": warmup, "validation_freq": every, "learning_rate": rate}
     return FixedTraining.model_validate(settings.model_dump() | numbers)
+
+
+def usual_updates(settings: TrainingConfig, a_pass: int) -> int:
+    """Return the updates that make `passes` over a corpus of `a_pass` updates, to the nearest hundred: easy to
+    remember."""
+    return max(LEAST_UPDATES, round(settings.passes * a_pass / 100) * 100)
+
+
+def validation_pairs(config: Config, pairs: int, tokens: int, tokens_between: float) -> int:
+    """Return the number of validation pairs that are read during training.
+
+    Args:
+        pairs, tokens: The number of all validation pairs, and of their target tokens.
+        tokens_between: Target tokens that are trained on between two validations.
+    """
+    wanted = config.training.validation_pairs
+    if wanted == "auto":
+        cost = _LOSS_COST + _BEAM_COST * config.decoding.beam_size
+        share = VALIDATION_SHARE * tokens_between / (cost * max(1, tokens))
+        wanted = max(LEAST_PAIRS, int(share * pairs))
+    return min(pairs, wanted or pairs)
 
 
 def rate_factor(scaling: str, batches_an_update: int) -> float:

@@ -30,7 +30,7 @@ from nmt.train.log.loggers import open_loggers
 from nmt.train.log.machine import machine
 from nmt.train.log.memory import format_bytes, peak_bytes
 from nmt.train.log.progress import Stopwatch, TrainingLog
-from nmt.train.planning.lengths import doubts
+from nmt.train.planning.lengths import doubts, validation_pairs
 from nmt.train.planning.plan import make_plan
 from nmt.train.run.loop import Loop
 from nmt.train.run.parts import Parts
@@ -193,6 +193,11 @@ class Trainer:
         if self._ranks.rank == 0:
             task.save_statistics(self.folder)
         plan = make_plan(config, state, model, optimizer, task, threads, self._ranks, log.line)
+        if saved is None:
+            between = plan.settings.validation_freq * task.corpus.num_tgt_tokens / plan.dealing.num_updates(1)
+            state.validation_pairs = validation_pairs(config, *task.dev_size, between)
+        if state.validation_pairs:
+            log.line(f"validation: {state.validation_pairs:,} pairs of data.dev (training.validation_pairs)")
         trained = Trained(config, model, optimizer, plan.schedule, state, average)
         parts = Parts(
             **vars(trained),
@@ -200,7 +205,9 @@ class Trainer:
             num_threads=threads,
             task=task,
             dealing=plan.dealing,
-            validator=task.validator(model, plan.batch_size, threads, self._stop.check_here, self._ranks),
+            validator=task.validator(
+                model, plan.batch_size, threads, self._stop.check_here, self._ranks, state.validation_pairs
+            ),
             checkpoints=CheckpointManager(self.folder, digest, trained, self._ranks),
             reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
             loss_limit=LossLimit(task.subwords[1].vocab_size),

@@ -83,11 +83,16 @@ class LanguageTask:
 
         return StreamBatches(TokenRows.from_lists([[4]]), 1, 1).batch(0, 0)
 
+    @property
+    def dev_size(self) -> tuple[int, int]:
+        """Return zeros: there are no pairs."""
+        return 0, 0
+
     def validator(
-        self, model: LanguageModel, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
+        self, model: LanguageModel, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks, pairs: int = 0
     ) -> Validator:
-        """Return a `Validator` of the loss. The text is divided into as many streams as for training, times the number
-        of ranks; each begins with a zero state."""
+        """Return a `Validator` of the loss; `pairs` has no effect. The text is divided into as many streams as for
+        training, times the number of ranks; each begins with a zero state."""
         if self._dev is None:
             raise RuntimeError("only the training text is loaded")
         return Validator(list(self._streams(self._dev, size, False, ranks.size).epoch(0)), check, ranks)

@@ -67,10 +67,15 @@ class Task(Protocol):
     def smallest_batch(self) -> Any:
         """Return a batch of one word, used to load or compile everything."""
 
+    @property
+    def dev_size(self) -> tuple[int, int]:
+        """Return the number of validation pairs, and of their target tokens; zeros if there are no pairs."""
+
     def validator(
-        self, model: Network, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
+        self, model: Network, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks, pairs: int = 0
     ) -> Validator:
-        """Return the validator; it calls `check` now and then, which raises to stop early. Ranks share the work."""
+        """Return the validator, which reads as many pairs, 0 for all. It calls `check` now and then, which raises to
+        stop early; ranks share the work."""
 
     def test(self, model: Network, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
         """Return scores on data.test; empty if that is not configured. Called by all ranks."""

@@ -120,13 +120,26 @@ class TranslationTask:
 
         return make_batch([[4]], [[4]], [0], self.config.model.encoder.boundaries)
 
+    @property
+    def dev_size(self) -> tuple[int, int]:
+        """Return the number of validation pairs, and of their target tokens with EOS."""
+        dev = _loaded(self._dev)
+        return len(dev), dev.num_tgt_tokens
+
     def validator(
-        self, model: TranslationModel, size: int, num_threads: int, check: Callable[[], None], ranks: Ranks
+        self,
+        model: TranslationModel,
+        size: int,
+        num_threads: int,
+        check: Callable[[], None],
+        ranks: Ranks,
+        pairs: int = 0,
     ) -> TranslationValidator:
-        """Return the validator of loss, BLEU and chrF."""
+        """Return the validator of loss, BLEU and chrF; of several pairs, evenly spaced, if there are more than
+        `pairs`."""
         from nmt.data.batching.batches import TrainBatches
 
-        dev = _loaded(self._dev)
+        dev = _evenly_spaced(_loaded(self._dev), pairs)
         kind, around = self.config.training.batch_type, self.config.model.encoder.boundaries
         batches = list(TrainBatches(dev, size, kind, shuffle=False, boundaries=around).epoch(0))
         translator = self._translator(model, num_threads)
@@ -226,6 +239,26 @@ def _truncated(dev: ParallelCorpus, config: DataConfig, notify: Callable[[str], 
         "sentences"
     )
     return replace(dev, src=sides[0], tgt=sides[1])
+
+
+def _evenly_spaced(dev: ParallelCorpus, count: int) -> ParallelCorpus:
+    """Return `count` pairs at equal distances, from the first on; all pairs if there are no more, or if it is 0."""
+    if not 0 < count < len(dev):
+        return dev
+    chosen = np.arange(count) * len(dev) // count
+    src_texts, tgt_texts, references = (
+        [texts[n] for n in chosen.tolist()] for texts in (dev.src_texts, dev.tgt_texts, dev.references)
+    )
+    return replace(
+        dev,
+        src=dev.src.taken(chosen),
+        tgt=dev.tgt.taken(chosen),
+        line_numbers=dev.line_numbers[chosen],
+        src_texts=src_texts,
+        tgt_texts=tgt_texts,
+        references=references,
+        parts=(),
+    )
 
 
 def _loaded(corpus: ParallelCorpus | None) -> ParallelCorpus:

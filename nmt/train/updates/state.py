@@ -46,6 +46,8 @@ class TrainingState:
     """Score and update of each numbered best checkpoint (keep_best_ckpts)."""
     batch_size: int = 0
     """The size that `batch_size: auto` chose for this run; 0 where the settings give a number."""
+    validation_pairs: int = 0
+    """The pairs of data.dev that validations of this run read; 0 for all."""
     batches_an_update: int = 1
     """Batches whose gradients make one update: training.batch_multiplier times the number of ranks."""
     dealt: list[tuple[int, int]] = field(default_factory=list)
