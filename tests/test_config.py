@@ -386,6 +386,18 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             "training.coverage_loss must be 0 for a decoder without attention",
         ),
         (
+            {"model.decoder.lexical": True, "model.decoder.attention": "multi_head"},
+            "model.decoder.lexical must be false with attention: multi_head, got true",
+        ),
+        (
+            {"model.decoder.lexical": True, "model.encoder.type": "conv"},
+            "model.decoder.lexical must be false with encoder.type: conv, got true",
+        ),
+        (
+            {"model.decoder.lexical": True, "task": "lm", "training.early_stopping_metric": "ppl"},
+            "model.decoder.lexical must be false with task: lm, got true",
+        ),
+        (
             {"data.src.sampling_alpha": 0.1, "data.subwords.type": "char"},
             "data.subwords.type must be unigram, bpe or auto with sampling_alpha, got char",
         ),

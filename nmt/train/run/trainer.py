@@ -48,8 +48,11 @@ from nmt.train.updates.state import TrainingState
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.evaluate import Score
+    from nmt.model.network import Network
     from nmt.rnn.device import Device
+    from nmt.train.planning.plan import Plan
     from nmt.train.tasks.task import Task
+    from nmt.train.tasks.validation import Validator
 
 
 @dataclass(frozen=True)
@@ -193,11 +196,6 @@ class Trainer:
         if self._ranks.rank == 0:
             task.save_statistics(self.folder)
         plan = make_plan(config, state, model, optimizer, task, threads, self._ranks, log.line)
-        if saved is None:
-            between = plan.settings.validation_freq * task.corpus.num_tgt_tokens / plan.dealing.num_updates(1)
-            state.validation_pairs = validation_pairs(config, *task.dev_size, between)
-        if state.validation_pairs:
-            log.line(f"validation: {state.validation_pairs:,} pairs of data.dev (training.validation_pairs)")
         trained = Trained(config, model, optimizer, plan.schedule, state, average)
         parts = Parts(
             **vars(trained),
@@ -205,9 +203,7 @@ class Trainer:
             num_threads=threads,
             task=task,
             dealing=plan.dealing,
-            validator=task.validator(
-                model, plan.batch_size, threads, self._stop.check_here, self._ranks, state.validation_pairs
-            ),
+            validator=self._validator(model, task, plan, state, log),
             checkpoints=CheckpointManager(self.folder, digest, trained, self._ranks),
             reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
             loss_limit=LossLimit(task.subwords[1].vocab_size),
@@ -242,6 +238,18 @@ class Trainer:
         plan.dealing.resume(state)
         state.corpus = task.fingerprint
         return parts
+
+    def _validator(self, model: Network, task: Task, plan: Plan, state: TrainingState, log: TrainingLog) -> Validator:
+        """Return the validator. A new run chooses how many pairs it reads, and its state records the number."""
+        if not state.update:
+            pairs, tokens = task.dev_size
+            between = plan.settings.validation_freq * task.corpus.num_tgt_tokens / plan.dealing.num_updates(1)
+            state.validation_pairs = validation_pairs(self.config, pairs, tokens, between)
+            if state.validation_pairs < pairs:
+                log.line(f"validation: {state.validation_pairs:,} of {pairs:,} pairs (training.validation_pairs)")
+        return task.validator(
+            model, plan.batch_size, self._num_threads, self._stop.check_here, self._ranks, state.validation_pairs
+        )
 
     def _train(self, loop: Loop, log: TrainingLog, task: Task) -> TrainingResult:
         """Run the loop until it ends or a signal stops it; then score the test set, if there is one."""
