@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import few_sentences
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -20,6 +22,7 @@ class Recipe:
         answers: What the references are called where they are not the target's text.
         separator: The separator of several correct answers in one line.
         lowercase: Compare without regard to case, as the config's texts are.
+        tokenize: sacrebleu's tokenizer for BLEU, empty for its own choice.
         published_names: Of the figures in `published`, whose source docs/recipes.md names.
         published_part: The parts they were measured on.
     """
@@ -33,6 +36,7 @@ class Recipe:
     answers: str = ""
     separator: str = ""
     lowercase: bool = False
+    tokenize: str = ""
     published_names: tuple[str, ...] = ()
     published: dict[str, tuple[float, ...]] = field(default_factory=dict)
     published_part: tuple[str, ...] = ("test",)
@@ -138,5 +142,60 @@ RECIPES = {
         variants={"ja-en": ("data/enja50k", "ja", "en", {})},
         metrics=("bleu", "chrf"),
         parts=("dev",),
+    ),
+    "cherokee": Recipe(
+        title="Cherokee and English, 11,639 pairs, both directions",
+        config="configs/low_resource.yaml",
+        data="python data_scripts/low_resource.py cherokee --from FOLDER",
+        variants=few_sentences.cherokee(),
+        metrics=("bleu", "chrf++"),
+        parts=("dev", "out_dev"),
+        published_names=("best published, test",),
+        published=few_sentences.CHEROKEE,
+        published_part=("dev",),
+    ),
+    "americas": Recipe(
+        title="Spanish to nine languages of the Americas, 3,883 to 26,032 pairs",
+        config="configs/low_resource.yaml",
+        data="python data_scripts/low_resource.py americas --from FOLDER",
+        variants=few_sentences.americas(),
+        metrics=("chrf++", "bleu"),
+        parts=("dev",),
+        published_names=("the task's Transformer, chrF", "pretrained, 2024"),
+        published=few_sentences.AMERICAS,
+        published_part=("dev",),
+    ),
+    "americas-together": Recipe(
+        title="the same nine languages by one model, a tag of the target language before each source",
+        config="configs/low_resource.yaml",
+        data="python data_scripts/low_resource.py americas --from FOLDER",
+        variants={
+            "together": (
+                *("data/americas/together", "es", "xx"),
+                {"data.filter.duplicates": "true", "data.subwords.vocab_size": "8000"},
+            )
+        },
+        metrics=("chrf++", "bleu"),
+        parts=tuple(f"dev_{code}" for code in few_sentences.AMERICAS),
+    ),
+    "africa": Recipe(
+        title="news from English or French to fifteen languages of Africa, 2,026 to 6,998 pairs",
+        config="configs/low_resource.yaml",
+        data="python data_scripts/low_resource.py africa --from FOLDER",
+        variants=few_sentences.africa(),
+        metrics=("bleu", "chrf++"),
+        parts=("dev",),
+    ),
+    "iwslt14-sample": Recipe(
+        title="4,600 pairs of IWSLT14, German to English, lower-cased and tokenised",
+        config="configs/low_resource.yaml",
+        data="python data_scripts/low_resource.py iwslt14-sample --from FOLDER",
+        variants={"de-en": ("data/iwslt14-sample", "de", "en", {})},
+        metrics=("bleu", "chrf++"),
+        parts=("dev",),
+        tokenize="none",
+        published_names=("SMT", "best recurrent"),
+        published={"de-en": (15.87, 16.57)},
+        published_part=("dev",),
     ),
 }

@@ -89,6 +89,7 @@ class Commands:
         words = ["--hyp", hypotheses, "--ref", references, "--metric", ",".join(recipe.metrics), "--json"]
         words += ["--ref-separator", recipe.separator] if recipe.separator else []
         words += ["--lowercase"] if recipe.lowercase else []
+        words += ["--tokenize", recipe.tokenize] if recipe.tokenize else []
         found = json.loads(self.run("evaluate", *words))["metrics"]
         return {name: found[name]["score"] for name in recipe.metrics}
 
