@@ -38,6 +38,7 @@ METHODS = {
     "drop_connect: 0.2": ["model.encoder.drop_connect=0.2", "model.decoder.drop_connect=0.2"],
     "optimizer: adafactor": ["training.optimizer=adafactor", "training.learning_rate=0.01"],
     "label_smoothing: 0": ["training.label_smoothing=0"],
+    "lexical: true": ["model.decoder.lexical=true"],
 }
 PRESETS = ("low-resource", "tiny")
 RISK = ["training.minimum_risk=16", "training.minimum_risk_likelihood=0.01", "training.batch_size=256"]

@@ -16,7 +16,7 @@ FOLDER is a copy, plain or .gz, or a clone of the public home:
 - iwslt14-sample: a sample of IWSLT14, German to English, of the size of the smallest one of Sennrich and Zhang (2019):
   train.de, train.en, valid.de and valid.en, which you must have.
 
-Parts that a copy lacks are left out, except train and dev. Nothing may be passed on.
+Parts that a copy lacks are omitted, but train and dev must be there. Do not publish the texts or models of them.
 """
 
 import argparse

@@ -68,7 +68,11 @@ class Command(click.Command):
 
         former = end_by_signals()
         try:
-            with _one_line(), quietly(ctx.meta.get(QUIET, False)), telling_of_compilation(tell, self._functions):
+            with (
+                _one_line(),
+                quietly(ctx.meta.get(QUIET, False)),
+                telling_of_compilation(tell, self._functions, changing=True),
+            ):
                 return super().invoke(ctx)
         finally:
             for number, handler in former.items():

@@ -27,7 +27,7 @@ VALIDATION_SHARE = 0.1
 """The share of the time between two validations that a validation takes with `validation_pairs: auto`."""
 LEAST_PAIRS = 50
 """The fewest pairs that `validation_pairs: auto` chooses: the score of fewer would say little."""
-_LOSS_COST, _BEAM_COST = 0.4, 0.6
+_LOSS_COST, _BEAM_COST = 0.4, 0.4
 """The time of validation for each target token, relative to training: of the loss and the encoder, and of the search,
 times its beam."""
 LEAST_BETWEEN = 25

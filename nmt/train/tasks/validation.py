@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from nmt.train.updates.state import TrainingState
 
 
+LEAST_BLEU = 1.0
+"""Scores below this are not compared, but the losses."""
+
+
 class Validator:
     """Computes the loss on a validation set.
 
@@ -142,12 +146,13 @@ def note_scores(state: TrainingState, metrics: Sequence[str], scores: Mapping[st
 def is_better(metric: str, scores: Mapping[str, float], best: Mapping[str, float]) -> bool:
     """Return whether `scores` improve on `best` by `metric`, or by the loss if that is equal.
 
-    Equal scores are rare in practice, but a small task reaches 100 BLEU long before training has converged. NaN is
-    never better, and any other score is better than none.
+    Equal scores are rare in practice, but a small task reaches 100 BLEU long before training has converged; and BLEU
+    below 1 is noise, of models that have just begun to learn. NaN is never better, and any other score is better than
+    none.
     """
     score = scores[metric]
-    if math.isnan(score):
-        return False
-    if not best or score != best[metric]:
-        return not best or (score > best[metric]) == HIGHER_IS_BETTER[metric]
-    return scores["loss"] < best["loss"]
+    if math.isnan(score) or not best:
+        return not math.isnan(score)
+    if score == best[metric] or (metric == "bleu" and max(score, best[metric]) < LEAST_BLEU):
+        return scores["loss"] < best["loss"]
+    return (score > best[metric]) == HIGHER_IS_BETTER[metric]
