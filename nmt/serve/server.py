@@ -7,7 +7,6 @@ import logging
 import signal
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,7 +18,6 @@ from nmt.serve.limits.http_protocol import GuardedProtocol, bound_connections
 from nmt.serve.log import begin_log
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
-from nmt.system.compile_notice import telling_of_compilation
 from nmt.system.files import explain
 from nmt.system.heap import keep_little
 
@@ -37,8 +35,7 @@ waits for it. Python's default of 0.005 is as long as some decoder steps."""
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that reports its address, listens until current requests are answered, and does not re-raise
-    signals."""
+    """A uvicorn server that reports its address, marks the service as ending, and does not re-raise signals."""
 
     def __init__(self, config: uvicorn.Config, service: Service, address: str) -> None:
         super().__init__(config)
@@ -49,27 +46,19 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         _logger.info("listening on %s", self._address)
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer current requests. New connections are accepted meanwhile, so that a load balancer learns from /ready
-        that the server is ending. Then stop listening."""
-        self._service.is_ending = True
-        begun, end = set(self.server_state.tasks), time.monotonic() + _GRACE
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        while begun and not self.force_exit and time.monotonic() < end:
-            _, begun = await asyncio.wait(begun, timeout=0.1)
-        self.config.timeout_graceful_shutdown = max(1, int(end - time.monotonic()))
-        await super().shutdown(sockets)
-
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Shut down on SIGTERM and SIGINT after answering current requests; on a second SIGINT at once."""
         loop = asyncio.get_running_loop()
         numbers = (signal.SIGINT, signal.SIGTERM)
 
+        def end(number: int) -> None:
+            self._service.is_ending = True
+            self.handle_exit(number, None)
+
         former = {number: signal.getsignal(number) for number in numbers}
         for number in numbers:
-            loop.add_signal_handler(number, self.handle_exit, number, None)
+            loop.add_signal_handler(number, end, number)
         try:
             yield
         finally:
@@ -78,9 +67,8 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def listen_on(host: str, port: int, backlog: int = 100) -> socket.socket:
-    """Return a socket that listens on the address, so that no other process can. Connections wait, up to `backlog`,
-    until the event loop accepts them. Raises DeviceError."""
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the address. Raises DeviceError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With an explicit protocol, asyncio sets TCP_NODELAY on each connection. Without it an answer's second packet waits
     # for the client's acknowledgement of the first, 40 ms on Linux.
@@ -88,7 +76,6 @@ def listen_on(host: str, port: int, backlog: int = 100) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
-        found.listen(backlog)
     except (OSError, OverflowError) as error:
         found.close()
         raise DeviceError(
@@ -102,9 +89,8 @@ def serve(settings: ServerSettings) -> None:
     keep_little()
     begin_log()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    # It listens first, so that a second server started by mistake fails before models are loaded.
-    backlog = bound_connections()
-    with listen_on(settings.host, settings.port, backlog) as place, telling_of_compilation(_log_notice):
+    # The address is bound first, so that a second server started by mistake fails before models are loaded.
+    with bind(settings.host, settings.port) as place:
         service = Service.begin(settings)
         config = uvicorn.Config(
             make_app(service),
@@ -114,13 +100,9 @@ def serve(settings: ServerSettings) -> None:
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=_GRACE,
             http=GuardedProtocol,
-            backlog=backlog,
+            backlog=bound_connections(),
         )
         host, port = place.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         asyncio.run(_Server(config, service, f"http://{shown}:{port}").serve(sockets=[place]))
         _logger.info("ended")
-
-
-def _log_notice(text: str, end: str) -> None:
-    _logger.info("%s", text)

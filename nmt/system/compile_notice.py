@@ -31,11 +31,10 @@ class _Progress:
     Args:
         tell: Writes a text and its ending to standard error.
         functions: Approximate number of functions that the command needs.
-        is_live: Whether the notice may change while it is shown.
     """
 
-    def __init__(self, tell: Callable[[str, str], None], functions: int, is_live: bool) -> None:
-        self._tell, self._functions, self._is_live = tell, functions, is_live
+    def __init__(self, tell: Callable[[str, str], None], functions: int) -> None:
+        self._tell, self._functions = tell, functions
         self._lock = forkable(threading.Lock())
         self._ended = threading.Event()
         self._found = self._first = self._depth = 0
@@ -85,7 +84,7 @@ class _Progress:
         if seconds < _QUIET_SECONDS:
             return
         text = f"compiling machine code, {self._how}: {self._state(seconds)}"
-        if self._is_live:
+        if is_live(sys.stderr):
             self._tell(live(text), "")
             self._shown = True
         elif not self._reported:
@@ -111,18 +110,15 @@ _progress: list[_Progress] = []
 
 
 @contextmanager
-def telling_of_compilation(
-    tell: Callable[[str, str], None], functions: int = 30, *, changing: bool = False
-) -> Iterator[None]:
-    """Report what is compiled within the block: one line, or if `changing`, on a terminal, a changing line with the
-    progress. Nothing is reported if it takes less than a second. A block within another has its own notices.
+def telling_of_compilation(tell: Callable[[str, str], None], functions: int) -> Iterator[None]:
+    """Report on standard error what is compiled within the block: one line, or on a terminal a changing line with the
+    progress. Nothing is printed if it takes less than a second.
 
     Args:
         tell: Writes a text and its ending, like `nmt.cli.lines.streams.tell`.
         functions: Approximate number of compiled functions that the work needs.
-        changing: Whether standard error, if it is a terminal, may get a changing line.
     """
-    progress = _Progress(tell, functions, changing and is_live(sys.stderr))
+    progress = _Progress(tell, functions)
     _progress.append(progress)
     try:
         yield

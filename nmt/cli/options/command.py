@@ -68,11 +68,7 @@ class Command(click.Command):
 
         former = end_by_signals()
         try:
-            with (
-                _one_line(),
-                quietly(ctx.meta.get(QUIET, False)),
-                telling_of_compilation(tell, self._functions, changing=True),
-            ):
+            with _one_line(), quietly(ctx.meta.get(QUIET, False)), telling_of_compilation(tell, self._functions):
                 return super().invoke(ctx)
         finally:
             for number, handler in former.items():
