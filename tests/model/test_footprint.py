@@ -26,6 +26,7 @@ MODELS = {
         "decoder": {"rnn_type": "gru", "init_hidden": "last", "hidden_size": 64, "embeddings": {"embedding_dim": 64}},
         "tied": "softmax",
     },
+    "lexical": {"encoder": {"rnn_type": "gru"}, "decoder": {"rnn_type": "gru", "lexical": True}},
     "convolutions": {
         "encoder": conv(kernel_size=5, num_layers=3, dropout=0.2, embeddings={"embedding_dim": 4, "dropout": 0.2}),
         "decoder": conv(attention="dot", num_layers=2, dropout=0.2, embeddings={"embedding_dim": 4, "dropout": 0.2}),
