@@ -74,7 +74,6 @@ def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None
         ("model.decoder.type", model.decoder.type, ("recurrent",)),
         ("model.encoder.rnn_type", model.encoder.rnn_type, cells),
         ("model.decoder.rnn_type", model.decoder.rnn_type, cells),
-        ("model.decoder.lexical", "true" if model.decoder.lexical else "false", ("false",)),
         ("model.encoder.zoneout", f"{model.encoder.zoneout:g}", ("0",)),
         ("model.decoder.zoneout", f"{model.decoder.zoneout:g}", ("0",)),
     ]

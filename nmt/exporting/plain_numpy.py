@@ -69,12 +69,12 @@ class Model:
         part = self.settings["encoder" if side == "src" else "decoder"]["embeddings"]
         return table[token] * (part["embedding_dim"] ** 0.5 if part["scale"] else 1.0)
 
-    def encode(self, tokens: list[int]) -> tuple[np.ndarray, States]:
-        """Return the memory [S, M] of a source sentence, and the last states of each layer, both directions
-        concatenated."""
+    def encode(self, tokens: list[int]) -> tuple[np.ndarray, States, np.ndarray]:
+        """Return the memory [S, M] of a source sentence, the last states of each layer, both directions concatenated,
+        and the embeddings of its tokens [S, E]."""
         e = self.settings["encoder"]
         before, after = BEFORE_AND_AFTER[e["boundaries"]]
-        xs = np.stack([self.embed("src", token) for token in [*before, *tokens, *after]])
+        xs = words = np.stack([self.embed("src", token) for token in [*before, *tokens, *after]])
         final: States = []
         for layer in range(e["num_layers"]):
             outputs, last = [], []
@@ -88,7 +88,7 @@ class Model:
             y = np.concatenate(outputs, axis=1)
             xs = y + xs if layer and e["residual"] else y
             final.append({name: np.concatenate([s[name] for s in last]) for name in last[0]})
-        return xs, final
+        return xs, final, words
 
     def first_states(self, final: States, memory: np.ndarray) -> States:
         """Return the decoder's states before its first step."""
@@ -107,8 +107,9 @@ class Model:
             states.append(own)
         return states
 
-    def context(self, query: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        """Return the context vector: attention over the memory [S, M] for a query [H]."""
+    def context(self, query: np.ndarray, memory: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the context vector, attention over the memory [S, M] for a query [H], and the same sum of the source
+        embeddings [S, E], which several heads do not have."""
         w, d = {k.removeprefix("decoder."): v for k, v in self.w.items()}, self.settings["decoder"]
         if "W_m" in w:
             memory = np.tanh(memory @ w["W_m"] + w["b_m"])
@@ -117,38 +118,40 @@ class Model:
             names = {"q": query, "k": memory, "v": memory}
             q, k, v = (np.split(x @ w[f"W_{n}"] + w[f"b_{n}"], d["attention_heads"], axis=-1) for n, x in names.items())
             heads = [softmax(k[n] @ q[n] * len(q[n]) ** -0.5) @ v[n] for n in range(len(q))]
-            return np.concatenate(heads) @ w["W_o"] + w["b_o"]
+            return np.concatenate(heads) @ w["W_o"] + w["b_o"], np.zeros(0)
         if kind == "bahdanau":
             scores = np.tanh(memory @ w["W_k"] + query @ w["W_q"] + w.get("b_q", 0.0)) @ w["v"]
         else:
             scores = (memory @ w["W_k"] if kind == "general" else memory) @ query
             scores = scores * len(query) ** -0.5 if kind == "scaled_dot" else scores
-        return softmax(scores) @ memory
+        weights = softmax(scores)
+        return weights @ memory, weights @ words
 
     def start(self, tokens: list[int]) -> dict[str, Any]:
         """Return the decoder's state for a new translation of a source."""
-        memory, final = self.encode(tokens)
+        memory, final, words = self.encode(tokens)
         d = self.settings["decoder"]
         size = d["embeddings"]["embedding_dim"] if d["readout"] == "deep" else d["hidden_size"]
         size = d.get("readout_size") or size
         feed = np.zeros(size, np.float32)
-        return {"memory": memory, "layers": self.first_states(final, memory), "feed": feed} | {
+        return {"memory": memory, "words": words, "layers": self.first_states(final, memory), "feed": feed} | {
             "readout": self.zeros(d["rnn_type"], d["hidden_size"])
         }
 
     def step(self, token: int, s: dict[str, Any]) -> np.ndarray:
         """Return the log-probabilities [V] of the token after `token`; `s` is updated."""
-        d, word, context = self.settings["decoder"], self.embed("tgt", token), np.zeros(0)
+        d, word, context, words = self.settings["decoder"], self.embed("tgt", token), np.zeros(0), np.zeros(0)
         x = np.concatenate([word, s["feed"]]) if d["input_feeding"] else word
         for n, states in enumerate(s["layers"]):
             s["layers"][n] = self.cell(d["rnn_type"], f"decoder.cell.{n}", x, states)
             if d["conditional"] and n == 0:
-                context = self.context(s["layers"][0]["h"], s["memory"])
+                context, words = self.context(s["layers"][0]["h"], s["memory"], s["words"])
                 s["layers"][0] = self.cell(d["rnn_type"], "decoder.second", context, s["layers"][0])
             h = s["layers"][n]["h"]
             x = h + x if n and d["residual"] else h
         if d["attention"] != "none":
-            context = context if d["conditional"] else self.context(x, s["memory"])
+            if not d["conditional"]:
+                context, words = self.context(x, s["memory"], s["words"])
             if d["readout"] == "recurrent":
                 s["readout"] = self.cell(d["rnn_type"], "decoder.readout", np.concatenate([x, context]), s["readout"])
                 x = s["readout"]["h"]
@@ -157,6 +160,9 @@ class Model:
                 x = np.concatenate(read) @ self.w["decoder.W_c"] + self.w["decoder.b_c"]
                 x = x if d["readout"] == "linear" else np.tanh(x)
         s["feed"] = x
+        if d.get("lexical"):
+            mean = np.tanh(words)
+            x = x + (np.tanh(mean @ self.w["decoder.W_l"]) + mean) @ self.w["decoder.W_o"]
         tied = {"none": "output.W", "softmax": "tgt_embeddings", "all": "embeddings"}[self.settings["tied_embeddings"]]
         matrix = self.w[tied] if tied == "output.W" else self.w[tied].T
         logits = x @ matrix + self.w["output.b"]

@@ -64,13 +64,14 @@ class _Writer:
         """Build the encoder: tokens [S, B] and lengths [B] -> keys and values [S, B, n], and the first states [B, n]
         that are not zero."""
         tokens, lengths = graph.input("tokens", "int64", "S", "B"), graph.input("lengths", "int32", "B")
-        x, final = self._embed(graph, "src", tokens), []
+        x = words = self._embed(graph, "src", tokens)
+        final = []
         for layer in range(self.e["num_layers"]):
             y, states = self._layer(graph, layer, x, lengths)
             x = graph.op("Add", y, x) if layer and self.e["residual"] else y
             final.append(states)
         if self.d["attention"] != "none":
-            self._keys_and_values(graph, x)
+            self._keys_and_values(graph, x, words)
         for name, value in self._first_states(graph, final, x, lengths).items():
             graph.output(value, f"state.{name}", "B", self.d["hidden_size"])
 
@@ -120,9 +121,9 @@ class _Writer:
 
         return turned(w["W_x"]).T, turned(W_h).T, np.concatenate([turned(b) for b in biases])
 
-    def _keys_and_values(self, graph: Graph, memory: str) -> None:
-        """Add the outputs `keys` and `values` of attention, including all projections that depend on the source
-        alone."""
+    def _keys_and_values(self, graph: Graph, memory: str, words: str) -> None:
+        """Add the outputs `keys` and `values` of attention, including all projections that depend on the source alone.
+        Of a lexical output model the embeddings of the source follow the values."""
         kind, width = self.d["attention"], self.memory
         values = memory
         if self.e["projection"]:
@@ -136,6 +137,9 @@ class _Writer:
             keys = graph.linear(values, "decoder.W_k", "decoder.b_k", weights=self.w)
             values = graph.linear(values, "decoder.W_v", "decoder.b_v", weights=self.w)
             size = width = self.w["decoder.W_k"].shape[1]
+        if self.d.get("lexical"):
+            values = graph.op("Concat", values, words, axis=-1)
+            width += len(self.w["decoder.W_l"])
         graph.output(keys, "keys", "S", "B", size)
         graph.output(values, "values", "S", "B", width)
 
@@ -176,18 +180,20 @@ class _Writer:
         word = self._embed(graph, "tgt", token)
         x = graph.op("Concat", word, before["feed"], axis=-1) if d["input_feeding"] else word
         after: dict[str, str] = {}
-        context = ""
+        context = mean = ""
         for n in range(d["num_layers"]):
             h = self._cell(graph, f"decoder.cell.{n}", f"cell.{n}", x, before, after)
             if n == 0 and d["conditional"] and source:
-                context = self._context(graph, h, source)
+                context, mean = self._context(graph, h, source)
                 h = self._cell(graph, "decoder.second", "cell.0", context, dict(after), after)
             x = graph.op("Add", h, x) if n and d["residual"] else h
         if source:
-            context = context or self._context(graph, x, source)
+            if not context:
+                context, mean = self._context(graph, x, source)
             x = self._readout(graph, (context, x, word), before, after)
         if d["input_feeding"]:
             after["feed"] = x
+        x = self._with_words(graph, x, mean)
         graph.output(graph.op("LogSoftmax", self._logits(graph, x), axis=-1), "log_probs", "B", len(self.w["output.b"]))
         for name, value in after.items():
             graph.output(value, f"next.{name}", "B", states[name])
@@ -235,8 +241,17 @@ class _Writer:
         after[f"{state}.h"] = graph.op("Add", new, graph.op("Mul", z, h))
         return after[f"{state}.h"]
 
-    def _context(self, graph: Graph, query: str, source: list[str]) -> str:
-        """Return the context vectors [B, n] of attention for queries [B, H]."""
+    def _with_words(self, graph: Graph, y: str, words: str) -> str:
+        """Return the input of the output layer, with the lexical output model if there is one."""
+        if not self.d.get("lexical"):
+            return y
+        f = graph.op("Tanh", words)
+        lexical = graph.op("Add", graph.op("Tanh", graph.linear(f, "decoder.W_l", weights=self.w)), f)
+        return graph.op("Add", y, graph.linear(lexical, "decoder.W_o", weights=self.w))
+
+    def _context(self, graph: Graph, query: str, source: list[str]) -> tuple[str, str]:
+        """Return the context vectors [B, n] of attention for queries [B, H], and the same sum of the source
+        embeddings; an empty name if there is no lexical output model."""
         d, (lengths, keys, values) = self.d, source
         kind, heads = d["attention"], d["attention_heads"]
         first = graph.constant("first axis", np.array([0]))
@@ -259,7 +274,14 @@ class _Writer:
         weighed = graph.op("Mul", cut, graph.op("Unsqueeze", weights, graph.constant("behind", np.array([3]))))
         context = graph.op("ReduceSum", weighed, first, keepdims=0)
         context = graph.op("Reshape", context, graph.constant("whole", np.array([0, -1])))
-        return graph.linear(context, "decoder.W_o", "decoder.b_o", weights=self.w) if kind == "multi_head" else context
+        if kind == "multi_head":
+            return graph.linear(context, "decoder.W_o", "decoder.b_o", weights=self.w), ""
+        if not d.get("lexical"):
+            return context, ""
+        width = self.e["projection"] or self.memory
+        sizes = graph.constant("context and words", np.array([width, len(self.w["decoder.W_l"])]))
+        values_and_words = graph.add("Split", context, sizes, outputs=2, axis=-1)
+        return values_and_words[0], values_and_words[1]
 
     def _masked(self, graph: Graph, scores: str, lengths: str) -> str:
         """Return the scores [S, B, n], with positions after the end of a source so low that their weight is zero."""

@@ -1,17 +1,21 @@
 """The lexical output model: its formulas by loops, its search, and what it adds."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
 from nmt.decode import force
-from nmt.errors import CheckpointError
+from nmt.exporting import plain_numpy
 from nmt.exporting.to_numpy import save_numpy
+from nmt.inference.pipeline import source_ids, target_ids
+from nmt.inference.translator import Translator
 from nmt.special_tokens import BOS_ID, EOS_ID
 from nmt.storage.saved_model import load_saved_model
 from tests import small_models
 from tests.decode import test_model_options as options_of_search
 from tests.oracle import attention, loss
-from tests.saved_models import write_folder
+from tests.saved_models import sentences, write_folder
 
 VOCAB = 12
 TIED = {
@@ -19,6 +23,14 @@ TIED = {
     "encoder": {"embeddings": {"embedding_dim": 6, "scale": True}},
     "decoder": {"embeddings": {"embedding_dim": 6}, "lexical": True},
 }
+EXPORTED = {
+    "tied": TIED,
+    "conditional above a projection": {
+        "encoder": {"rnn_type": "gru", "projection": 5, "num_layers": 2},
+        "decoder": {"rnn_type": "gru", "conditional": True, "lexical": True, "readout": "deep"},
+    },
+}
+has_onnx = all(find_spec(name) for name in ("onnx", "onnxruntime"))
 KINDS = {"own output matrix": {"decoder": {"lexical": True}}, "tied": TIED}
 
 
@@ -91,7 +103,21 @@ def test_a_source_word_changes_the_output_through_its_embedding_alone():
     np.testing.assert_allclose(again, scores[1], rtol=0, atol=1e-6)
 
 
-def test_an_export_refuses_it_in_one_line(tmp_path):
-    folder = write_folder(tmp_path / "model", **TIED)
-    with pytest.raises(CheckpointError, match=r"model\.decoder\.lexical must be false for the page of NumPy, got true"):
-        save_numpy(tmp_path / "page", load_saved_model(folder))
+@pytest.mark.parametrize("kind", EXPORTED)
+def test_exports_score_as_the_model(kind, tmp_path):
+    """A page of NumPy; a graph for ONNX Runtime where that is installed."""
+    folder = write_folder(tmp_path / "model", **EXPORTED[kind])
+    translator, saved = Translator.load(folder, threads=1), load_saved_model(folder)
+    lines, targets = sentences(4, seed=3), sentences(4, seed=4)
+    ids = list(zip(source_ids(translator, lines), target_ids(translator, targets), strict=True))
+    save_numpy(tmp_path / "page", saved)
+    models = [plain_numpy.Model(tmp_path / "page")]
+    if has_onnx:
+        from nmt.exporting import run_onnx
+        from nmt.exporting.to_onnx import save_onnx
+
+        save_onnx(tmp_path / "graphs", saved)
+        models.append(run_onnx.Model(tmp_path / "graphs", threads=1))
+    for (src, tgt), detail in zip(ids, translator.score(lines, targets), strict=True):
+        for model in models:
+            np.testing.assert_allclose(model.score(src, tgt), detail.log_probs, atol=1e-4)
