@@ -100,6 +100,7 @@ CASES = {
         "tied": "softmax",
     },
     "no input feeding": {"decoder": {"input_feeding": False, "attention": "dot", "init_hidden": "zero"}},
+    "a lexical output model": {"decoder": {"lexical": True}},
 }
 
 
