@@ -35,6 +35,8 @@ _CORS = [
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
     (b"access-control-expose-headers", b"Retry-After, X-Request-Id"),
 ]
+_PREFLIGHT = {"Access-Control-Max-Age": "86400"}
+"""Browsers remember the answer for a day instead of asking before each request."""
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 16 * 2**20
 _DEEPL = ("/v2/", "/v3/")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
@@ -118,7 +120,7 @@ class Around:
             if hosts != 1 and (hosts or scope["http_version"] != _HOSTLESS):
                 raise RequestError(400, f"Host: must be given once, got {hosts} of it")
             if scope["method"] == "OPTIONS":
-                await Response(status_code=204)(scope, receive, sending)
+                await Response(status_code=204, headers=_PREFLIGHT)(scope, receive, sending)
             elif (route := _BY_PATH.get((scope["path"], scope["method"]))) is not None:
                 response = await route.endpoint(Request(scope, receive, sending))
                 await response(scope, receive, sending)
