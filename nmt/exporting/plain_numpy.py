@@ -160,7 +160,7 @@ class Model:
                 x = np.concatenate(read) @ self.w["decoder.W_c"] + self.w["decoder.b_c"]
                 x = x if d["readout"] == "linear" else np.tanh(x)
         s["feed"] = x
-        if d.get("lexical"):
+        if d["lexical"]:
             mean = np.tanh(words)
             x = x + (np.tanh(mean @ self.w["decoder.W_l"]) + mean) @ self.w["decoder.W_o"]
         tied = {"none": "output.W", "softmax": "tgt_embeddings", "all": "embeddings"}[self.settings["tied_embeddings"]]

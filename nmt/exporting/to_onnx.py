@@ -137,7 +137,7 @@ class _Writer:
             keys = graph.linear(values, "decoder.W_k", "decoder.b_k", weights=self.w)
             values = graph.linear(values, "decoder.W_v", "decoder.b_v", weights=self.w)
             size = width = self.w["decoder.W_k"].shape[1]
-        if self.d.get("lexical"):
+        if self.d["lexical"]:
             values = graph.op("Concat", values, words, axis=-1)
             width += len(self.w["decoder.W_l"])
         graph.output(keys, "keys", "S", "B", size)
@@ -243,7 +243,7 @@ class _Writer:
 
     def _with_words(self, graph: Graph, y: str, words: str) -> str:
         """Return the input of the output layer, with the lexical output model if there is one."""
-        if not self.d.get("lexical"):
+        if not self.d["lexical"]:
             return y
         f = graph.op("Tanh", words)
         lexical = graph.op("Add", graph.op("Tanh", graph.linear(f, "decoder.W_l", weights=self.w)), f)
@@ -276,7 +276,7 @@ class _Writer:
         context = graph.op("Reshape", context, graph.constant("whole", np.array([0, -1])))
         if kind == "multi_head":
             return graph.linear(context, "decoder.W_o", "decoder.b_o", weights=self.w), ""
-        if not d.get("lexical"):
+        if not d["lexical"]:
             return context, ""
         width = self.e["projection"] or self.memory
         sizes = graph.constant("context and words", np.array([width, len(self.w["decoder.W_l"])]))
