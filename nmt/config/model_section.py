@@ -44,7 +44,7 @@ RECURRENT_ONLY = (
     *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
     *("zoneout", "drop_connect"),
     *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
-    "readout_size",
+    *("readout_size", "copy_source"),
 )
 """Settings of an encoder or decoder that have a meaning only with type: recurrent."""
 CONV_ONLY = ("kernel_size", "max_positions")
@@ -266,6 +266,13 @@ class DecoderConfig(_Side):
         "or the embedding's size with deep.",
     )
 
+    copy_source: bool = Field(
+        default=False,
+        description="Whether a token can also be copied from the source, by attention: a learned gate mixes both "
+        "distributions (pointer-generator, See et al. 2017, section 2.2). For words and names, where much of the "
+        "source is kept; needs data.subwords.joint: true. Only on the CPU.",
+    )
+
     @property
     def query_size(self) -> int:
         """Return the size of the attention query: the state or, with type: conv, an embedding."""
@@ -363,6 +370,7 @@ class ModelConfig(Section):
             "decoder.conditional": (decoder.conditional, False),
             "decoder.readout": (decoder.readout, "tanh"),
             "decoder.readout_size": (decoder.readout_size, None),
+            "decoder.copy_source": (decoder.copy_source, False),
             "encoder.projection": (encoder.projection, None),
         }
         for name, (value, wanted) in given.items():

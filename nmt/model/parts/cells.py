@@ -168,6 +168,7 @@ def decoder_cell(config: ModelConfig) -> Cell:
         readout=make if decoder.readout == "recurrent" else decoder.readout,
         input_feeding=decoder.input_feeding,
         dropout=decoder.hidden_dropout,
+        generates=decoder.copy_source,
     )
     rate = decoder.embeddings.dropout
     return DropoutCell(attention, rate, decoder.variational_dropout) if rate else attention
