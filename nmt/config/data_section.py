@@ -187,6 +187,11 @@ class DataConfig(Section):
         """Return the texts of dev and test that are set."""
         return [corpora for corpora in (self.dev, self.test) if corpora is not None]
 
+    @property
+    def has_features(self) -> bool:
+        """Return whether source words have features in a column of their own."""
+        return isinstance(self.train, tuple) and any(one.features_column is not None for one in self.train)
+
     @model_validator(mode="after")
     def _check_corpora(self) -> "DataConfig":
         """Raise ValueError if a list of corpora is empty, or if a validation or test corpus has a weight."""
