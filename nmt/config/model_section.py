@@ -13,27 +13,10 @@ Layers = Annotated[int, Field(ge=1, le=1000)]
 Positions = Annotated[int, Field(ge=1, le=1_000_000)]
 
 RNN_TYPES = (
-    "lstm",
-    "gru",
-    "gru_reset_before",
-    "rnn_tanh",
-    "rnn_relu",
-    "layer_norm_lstm",
-    "layer_norm_gru",
-    "mi_lstm",
-    "mi_lstm_layer_norm",
-    "peephole_lstm",
-    "coupled_lstm",
-    "projected_lstm",
-    "deep_transition_gru",
-    "sru",
-    "ssru",
-    "qrnn",
-    "min_gru",
-    "min_lstm",
-    "slstm",
-    "ind_rnn",
-    "convolution",
+    *("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "layer_norm_lstm"),
+    *("layer_norm_gru", "mi_lstm", "mi_lstm_layer_norm", "peephole_lstm", "coupled_lstm", "projected_lstm"),
+    *("deep_transition_gru", "sru", "ssru", "qrnn", "min_gru", "min_lstm"),
+    *("slstm", "ind_rnn", "convolution"),
 )
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 RnnType = Annotated[

@@ -27,7 +27,7 @@ _LEAST = 1e-30
 
 @dataclass(frozen=True)
 class Copies:
-    """What rows may copy: the gate of each row [R], its attention weights [R, n], and the tokens at the positions
+    """The sources of copies: the gate of each row [R], its attention weights [R, n], and the tokens at the positions
     [R, n], which are below V."""
 
     gate: np.ndarray

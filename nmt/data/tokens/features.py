@@ -1,4 +1,4 @@
-"""Features beside a word, as the tables of inflection have them: `walk` with `V;PST` is read as `walk +V +PST`.
+"""Features of a word, as the tables of inflection have them: `walk` with `V;PST` is read as `walk +V +PST`.
 
 Each feature is one symbol of the source after the letters of the word (Kann and Schütze 2016, "MED: The LMU System for
 the SIGMORPHON 2016 Shared Task on Morphological Reinflection", section 3).
