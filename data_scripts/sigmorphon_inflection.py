@@ -37,7 +37,7 @@ LANGUAGES_2023 = (
     *("jap", "klr", "mkd", "rus", "sme", "spa", "sqi", "swa", "tur"),
 )
 SPACE = "\u2423"
-_BETWEEN = re.compile(r"[;,()\s]+")
+_BETWEEN = re.compile(r"[;,()+\s]+")
 
 
 def spelled(word: str) -> str:

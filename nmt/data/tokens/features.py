@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from nmt.special_tokens import SPACE
 
-_BETWEEN = re.compile(r"[;,()\s]+")
+_BETWEEN = re.compile(r"[;,()+\s]+")
 """Separators of features: `V;PST` as in 2022, and nested ones as in 2023, `N;ABL(PL;PSS(2,PL))`."""
 _UNIMORPH = re.compile(r"[A-Z][A-Z0-9.+/_{}-]*[;(][A-Z0-9.+/_{};,()-]+")
 _SURE = 0.9
