@@ -280,7 +280,8 @@ class TranslationModel(Network):
         """Return sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H + n], the
         decoder's outputs and attention; see `Network._output`."""
         outputs, width = y.reshape(-1, y.shape[-1]), self.decoder.cell.output_size
-        ids, targets = source_rows(batch.src, rows % y.shape[1]), batch.tgt_out.reshape(-1)[rows]
+        src = batch.src if how.objective.copied is None else how.objective.copied
+        ids, targets = source_rows(src, rows % y.shape[1]), batch.tgt_out.reshape(-1)[rows]
         h, copies = Copies.split(outputs[rows], ids, width)
         layer, into, scale = self.output_layer, None, 1.0
         if target is not None:

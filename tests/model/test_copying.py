@@ -2,18 +2,24 @@
 forced scores against the search."""
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from nmt.config import config_from_dict
 from nmt.data.batching.batches import make_batch
 from nmt.decode import force, search
 from nmt.decode.ensemble import Ensemble
 from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
-from nmt.model.copying import Copies
-from nmt.special_tokens import EOS_ID
+from nmt.errors import DeviceError
+from nmt.model.copying import Copies, check_copying
+from nmt.model.objective import Objective
+from nmt.special_tokens import EOS_ID, UNK_ID
+from nmt.train.updates.methods import Methods
 from tests import small_models
 from tests.finite_differences import check_gradients
 
@@ -129,3 +135,33 @@ def test_int8_computes_nearly_the_same():
     pairs = SOURCES[:2], [[*ids, EOS_ID] for ids in TARGETS[:2]]
     for one, other in zip(force(model, *pairs), force(small, *pairs), strict=True):
         assert np.abs(one.log_probs - other.log_probs).max() < 0.1
+
+
+def test_a_gpu_is_refused_in_one_line():
+    config = model_that_copies().config
+    with pytest.raises(DeviceError, match="copy_source: must be false on a GPU, got true on the device cuda:0; use -"):
+        check_copying(config, SimpleNamespace(is_cpu=False, name="cuda:0"))
+
+
+def test_a_dropped_word_is_copied_as_what_it_was():
+    """With a closed gate, the loss of a source whose words are unknown is finite only if the true words are copied."""
+    model = model_that_copies()
+    model.params["decoder.b_g"][...] = -60
+    model.changed()
+    batch = make_batch([[5, 6, 5]], [[5, 6]], [0])
+    dropped = replace(batch, src=np.where(batch.src > EOS_ID, UNK_ID, batch.src).astype(np.int32))
+    losses = [
+        model.loss_and_gradients(dropped, seed=1, threads=1, objective=objective)[0].nll
+        for objective in (Objective(), Objective(copied=batch.src))
+    ]
+    assert losses[0] > 50 > 10 > losses[1]
+
+
+def test_training_with_dropped_words_copies_the_true_ones():
+    """As the updates of a training prepare a batch."""
+    batch = make_batch([[5, 6, 5]], [[5, 6]], [0])
+    data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
+    whole = {"model_dir": "unused", "data": data, "training": {"src_word_dropout": 0.9}}
+    config = config_from_dict(whole | {"model": {"decoder": {"copy_source": True}}})
+    prepared = Methods(config, model_that_copies(), 1).prepare(batch, 1, 3)
+    assert (prepared.batch.src == UNK_ID).any() and (prepared.objective.copied == batch.src).all()
