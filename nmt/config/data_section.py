@@ -188,9 +188,12 @@ class DataConfig(Section):
         return [corpora for corpora in (self.dev, self.test) if corpora is not None]
 
     @property
-    def has_features(self) -> bool:
-        """Return whether source words have features in a column of their own."""
-        return isinstance(self.train, tuple) and any(one.features_column is not None for one in self.train)
+    def features_columns(self) -> tuple[int, int] | None:
+        """Return the columns, from 1, of source words and of their features; None if words have no features."""
+        for one in self.train if isinstance(self.train, tuple) else ():
+            if one.features_column is not None:
+                return (one.src_column if isinstance(one.src_column, int) else 1), one.features_column
+        return None
 
     @model_validator(mode="after")
     def _check_corpora(self) -> "DataConfig":

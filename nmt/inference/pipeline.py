@@ -162,8 +162,8 @@ def _cleaned(translator: ReadsSource, sentences: Sequence[str]) -> list[str]:
     from nmt.data.corpora.corpus import clean_lines
 
     data = translator.config.data
-    if data.has_features:
-        sentences = featured_lines(sentences)
+    if data.features_columns is not None:
+        sentences = featured_lines(sentences, data.features_columns)
     return clean_lines(sentences, data.src.lowercase, data.src.normalize)
 
 

@@ -23,9 +23,15 @@ def with_features(word: str, features: str) -> str:
     return " ".join([word.strip(), *(f"+{one}" for one in _BETWEEN.split(features) if one)])
 
 
-def featured_lines(lines: Sequence[str]) -> list[str]:
-    """Return lines with what follows their first tab as features; those without a tab stay as they are."""
-    return [with_features(*line.split("\t", 1)) if "\t" in line else line for line in lines]
+def featured_lines(lines: Sequence[str], columns: tuple[int, int]) -> list[str]:
+    """Return lines to translate as the model reads them: a word, a tab and its features, or a row of a table like that of
+    training, whose `columns` have words and features. Lines without a tab stay as they are."""
+    found = []
+    for line in lines:
+        cells = line.split("\t")
+        places = (1, 2) if len(cells) < max(*columns, 3) else columns
+        found.append(line if len(cells) < 2 else with_features(*(cells[place - 1] for place in places)))
+    return found
 
 
 def symbols_in(line: str) -> list[str]:

@@ -155,7 +155,12 @@ def settings_of(
     data |= {"dev": str(folder / "dev"), "filter": {"overlap": "exact"}} if dev is None else {"dev": dev.setting()}
     if preset == "low-resource":
         data["subwords"] = {"vocab_size": "auto"}  # the preset's is too large for the smallest texts
-    return {"preset": preset, "name": folder.resolve().name, "model_dir": str(folder), "data": data}
+    values = {"preset": preset, "name": folder.resolve().name, "model_dir": str(folder), "data": data}
+    if train.features is not None and preset == "character":
+        # Most letters of a form are those of its word.
+        data["subwords"] = {"joint": True}
+        values["model"] = {"decoder": {"copy_source": True}}
+    return values
 
 
 def _survey(pairs: Iterator[tuple[str, str]], random: Random, has_features: bool) -> Survey:
