@@ -25,6 +25,7 @@ class Recipe:
         tokenize: sacrebleu's tokenizer for BLEU, empty for its own choice.
         published_names: Of the figures in `published`, whose source docs/recipes.md names.
         published_part: The parts they were measured on.
+        by_item: Whether means over variants count every line of their texts once, instead of every variant.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Recipe:
     published_names: tuple[str, ...] = ()
     published: dict[str, tuple[float, ...]] = field(default_factory=dict)
     published_part: tuple[str, ...] = ("test",)
+    by_item: bool = False
 
     def files(self, variant: str, part: str) -> tuple[Path, Path]:
         """Source and references of a part."""
@@ -84,6 +86,53 @@ OLD_TEXTS: dict[str, dict[str, str]] = {
         "model.decoder.embeddings.dropout": "0.3",
     },
 }
+
+# Kodner et al. 2022, the task's baseline_results/part1: accuracy of its neural baseline on test. Over all items: small
+# 48.33, large 64.65.
+# fmt: off
+INFLECTION_SMALL = {
+    "ang_small": (49.82,), "ara_small": (65.97,), "asm_small": (54.67,), "bra_small": (55.04,), "ckt_small": (6.52,),
+    "evn_small": (29.26,), "gml_small": (42.74,), "goh_small": (56.42,), "guj_small": (39.98,),
+    "heb_small": (39.65,), "hsb_small": (5.00,), "hsi_small": (0.00,), "hye_small": (64.75,), "itl_small": (34.26,),
+    "kat_small": (60.20,), "kaz_small": (55.67,), "ket_small": (10.95,), "khk_small": (41.62,),
+    "kor_small": (23.52,), "mag_small": (51.16,), "nds_small": (25.79,), "non_small": (55.90,),
+    "pol_small": (59.25,), "poma_small": (51.43,), "sjo_small": (58.64,), "slk_small": (61.00,),
+    "slp_small": (15.19,), "tur_small": (34.60,),
+}
+INFLECTION_LARGE = {
+    "ang_large": (61.10,), "ara_large": (78.55,), "asm_large": (76.78,), "evn_large": (57.72,),
+    "heb_large": (48.45,), "hye_large": (69.80,), "kat_large": (87.25,), "kaz_large": (55.67,),
+    "khk_large": (49.14,), "kor_large": (56.16,), "non_large": (84.98,), "pol_large": (69.45,),
+    "poma_large": (63.88,), "slk_large": (70.10,), "tur_large": (39.65,),
+}
+# fmt: on
+INFLECTION_2023 = (
+    *("afb", "amh", "arz", "bel", "dan", "deu", "eng", "fin", "fra", "grc", "heb", "heb_unvoc", "hun", "hye", "ita"),
+    *("jap", "klr", "mkd", "rus", "sme", "spa", "sqi", "swa", "tur"),
+)
+
+# Ashby et al. 2021: word error rates of the task's baseline on test, an ensemble of transducers over edit actions.
+# fmt: off
+PRONUNCIATION_LOW = {
+    "ice": (12.0,), "ita": (19.0,), "lav": (55.0,), "mlt_latn": (19.0,), "rum": (10.0,), "slv": (49.0,),
+    "wel_sw": (10.0,),
+}
+PRONUNCIATION_MEDIUM = {
+    "arm_e": (7.0,), "bul": (18.3,), "dut": (14.7,), "fre": (8.5,), "geo": (0.0,), "hbs_latn": (32.1,), "hun": (1.8,),
+    "jpn_hira": (5.2,),
+}
+# fmt: on
+NAMES = ("arabic", "chinese", "japanese", "katakana", "korean", "russian")
+
+LARGER = {
+    "model.encoder.embeddings.embedding_dim": "128",
+    "model.encoder.hidden_size": "256",
+    "model.decoder.embeddings.embedding_dim": "128",
+    "model.decoder.hidden_size": "256",
+    "model.decoder.attention_size": "128",
+}
+"""More for texts of 7,000 forms or more, which a larger model learns better."""
+
 
 RECIPES = {
     "letters-to-sounds": Recipe(
@@ -197,5 +246,66 @@ RECIPES = {
         published_names=("SMT", "best recurrent"),
         published={"de-en": (15.87, 16.57)},
         published_part=("dev",),
+    ),
+    "pronunciation-2021-low": Recipe(
+        title="pronunciations in seven languages, 800 words each",
+        config="configs/sigmorphon2020_g2p.yaml",
+        data="python data_scripts/sigmorphon2021_g2p.py",
+        variants={name: (f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", {}) for name in PRONUNCIATION_LOW},
+        metrics=("wer", "per"),
+        published_names=("baseline, an ensemble",),
+        published=PRONUNCIATION_LOW,
+    ),
+    "pronunciation-2021-medium": Recipe(
+        title="pronunciations in eight languages, 8,000 words each",
+        config="configs/sigmorphon2020_g2p.yaml",
+        data="python data_scripts/sigmorphon2021_g2p.py",
+        variants={
+            name: (f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", {"training.updates": "2500"})
+            for name in PRONUNCIATION_MEDIUM
+        },
+        metrics=("wer", "per"),
+        published_names=("baseline, an ensemble",),
+        published=PRONUNCIATION_MEDIUM,
+    ),
+    "inflection-2022-small": Recipe(
+        title="inflected forms in 28 languages, at most 700 each",
+        config="configs/inflection.yaml",
+        data="python data_scripts/sigmorphon_inflection.py 2022",
+        variants={name: (f"data/inflection2022/{name}", "lemma", "form", {}) for name in INFLECTION_SMALL},
+        metrics=("accuracy", "per"),
+        published_names=("neural baseline",),
+        published=INFLECTION_SMALL,
+        by_item=True,
+    ),
+    "inflection-2022-large": Recipe(
+        title="inflected forms in 15 languages, 7,000 each",
+        config="configs/inflection.yaml",
+        data="python data_scripts/sigmorphon_inflection.py 2022",
+        variants={
+            name: (f"data/inflection2022/{name}", "lemma", "form", LARGER | {"training.updates": "6000"})
+            for name in INFLECTION_LARGE
+        },
+        metrics=("accuracy", "per"),
+        published_names=("neural baseline",),
+        published=INFLECTION_LARGE,
+        by_item=True,
+    ),
+    "inflection-2023": Recipe(
+        title="inflected forms in 24 languages, 10,000 each",
+        config="configs/inflection.yaml",
+        data="python data_scripts/sigmorphon_inflection.py 2023",
+        variants={
+            name: (f"data/inflection2023/{name}", "lemma", "form", LARGER | {"training.updates": "6000"})
+            for name in INFLECTION_2023
+        },
+        metrics=("accuracy", "per"),
+    ),
+    "names": Recipe(
+        title="names of persons from English into six scripts",
+        config="configs/histnorm.yaml",
+        data="python data_scripts/names.py",
+        variants={name: (f"data/names/{name}", "latin", "script", {}) for name in NAMES},
+        metrics=("accuracy", "per"),
     ),
 }

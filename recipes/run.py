@@ -153,6 +153,7 @@ class Summary:
     minutes: float
     megabytes: float
     published: tuple[float, ...]
+    weight: int = 1
 
     @classmethod
     def of(cls, recipe: Recipe, variant: str, part: str, rows: list[Row]) -> "Summary":
@@ -163,19 +164,21 @@ class Summary:
         single = [float(row[recipe.metrics[0]]) for row in alone]
         known = recipe.published.get(variant, ()) if part in recipe.published_part else ()
         minutes, megabytes = (statistics.mean(float(row[name]) for row in alone) for name in ("minutes", "MB"))
-        return cls(variant, part, single, joint[0] if joint else None, minutes, megabytes, known)
+        weight = line_count(recipe.files(variant, part)[1]) if recipe.by_item else 1
+        return cls(variant, part, single, joint[0] if joint else None, minutes, megabytes, known, weight)
 
     @classmethod
     def mean(cls, summaries: list["Summary"]) -> "Summary":
-        """The means over languages; of seeds, too, before their deviation is taken."""
-        runs = [statistics.mean(scores) for scores in zip(*(one.single for one in summaries), strict=True)]
+        """The means over languages, or over all their items; of seeds, too, before their deviation is taken."""
+        weights = [one.weight for one in summaries]
+        runs = [statistics.fmean(scores, weights) for scores in zip(*(one.single for one in summaries), strict=True)]
         joint = [one.joint for one in summaries if one.joint is not None]
-        together = statistics.mean(joint) if len(joint) == len(summaries) else None
+        together = statistics.fmean(joint, weights) if len(joint) == len(summaries) else None
         published = [one.published for one in summaries if one.published]
-        known = [statistics.mean(column) for column in zip(*published, strict=True)]
+        columns = zip(*published, strict=True) if len(published) == len(summaries) else ()
+        known = tuple(statistics.fmean(column, weights) for column in columns)
         minutes, megabytes = (statistics.mean(getattr(one, name) for one in summaries) for name in _COSTS)
-        whole = tuple(known) if len(published) == len(summaries) else ()
-        return cls(f"mean of {len(summaries)}", summaries[0].part, runs, together, minutes, megabytes, whole)
+        return cls(f"mean of {len(summaries)}", summaries[0].part, runs, together, minutes, megabytes, known)
 
     def line(self) -> str:
         """Cells between tabs."""
@@ -183,6 +186,11 @@ class Summary:
         cells = [self.name, self.part, f"{statistics.mean(self.single):.2f}", deviation, _text(self.joint)]
         cells += [f"{self.minutes:.1f}", f"{self.megabytes:.0f}"]
         return "\t".join([*cells, *(f"{value:.2f}" for value in self.published)])
+
+
+def line_count(path: Path) -> int:
+    """The number of lines of a text, each ended."""
+    return path.read_bytes().count(b"\n")
 
 
 def _text(value: float | None) -> str:

@@ -382,6 +382,22 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
         ({"training.guided_alignment": 0.5}, "data.alignment must be a file with training.guided_alignment"),
         ({"data.alignment": "x"}, "data.alignment must be a file with training.guided_alignment, and null without"),
         (
+            {"model.decoder.copy_source": True, "data.subwords.joint": False},
+            "data.subwords.joint must be true with model.decoder.copy_source: true, got another; set it so",
+        ),
+        (
+            {"model.decoder.copy_source": True, "training.r_drop": 1.0},
+            "training.r_drop must be 0 with model.decoder.copy_source: true",
+        ),
+        (
+            {"model.decoder.copy_source": True, "model.decoder.attention": "none"},
+            "decoder.copy_source must be false with decoder.attention: none, got true",
+        ),
+        (
+            {"model.decoder.copy_source": True, "model.decoder.type": "conv"},
+            "copy_source must be left at its default, false, with type: conv",
+        ),
+        (
             {"training.coverage_loss": 1.0, "model.decoder.attention": "none"},
             "training.coverage_loss must be 0 for a decoder without attention",
         ),

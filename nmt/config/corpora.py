@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from os.path import expanduser
+from pathlib import PurePath
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
@@ -61,6 +62,11 @@ class CorpusConfig(Section):
     tgt_column: Column | None = Field(
         default=None, description="Column of the target; null: the second of .tsv, otherwise as for the source."
     )
+    features_column: PositiveInt | None = Field(
+        default=None,
+        description="Column of a .tsv with features of the source word, such as V;PST: each becomes one symbol after "
+        "the word's letters, `walk +V +PST`. When translating, write the word, a tab, and its features.",
+    )
     weight: Annotated[float, Field(gt=0, le=1000)] = Field(
         default=1.0,
         description="How often each of its pairs is used in an epoch: 2 for twice, 0.25 for a quarter of the pairs "
@@ -85,6 +91,10 @@ class CorpusConfig(Section):
         if self.tgt_path is not None and (self.src_column is not None or self.tgt_column is not None):
             raise ValueError(
                 "tgt_path is for two files with one sentence per line, src_column and tgt_column for a table"
+            )
+        if self.features_column is not None and ".tsv" not in PurePath(self.path).suffixes[-2:]:
+            raise ValueError(
+                f"features_column must be null for all but .tsv, got {self.features_column} of {self.path}"
             )
         return self
 

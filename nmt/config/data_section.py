@@ -187,6 +187,14 @@ class DataConfig(Section):
         """Return the texts of dev and test that are set."""
         return [corpora for corpora in (self.dev, self.test) if corpora is not None]
 
+    @property
+    def features_columns(self) -> tuple[int, int] | None:
+        """Return the columns, from 1, of source words and of their features; None if words have no features."""
+        for one in self.train if isinstance(self.train, tuple) else ():
+            if one.features_column is not None:
+                return (one.src_column if isinstance(one.src_column, int) else 1), one.features_column
+        return None
+
     @model_validator(mode="after")
     def _check_corpora(self) -> "DataConfig":
         """Raise ValueError if a list of corpora is empty, or if a validation or test corpus has a weight."""

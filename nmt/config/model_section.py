@@ -13,27 +13,10 @@ Layers = Annotated[int, Field(ge=1, le=1000)]
 Positions = Annotated[int, Field(ge=1, le=1_000_000)]
 
 RNN_TYPES = (
-    "lstm",
-    "gru",
-    "gru_reset_before",
-    "rnn_tanh",
-    "rnn_relu",
-    "layer_norm_lstm",
-    "layer_norm_gru",
-    "mi_lstm",
-    "mi_lstm_layer_norm",
-    "peephole_lstm",
-    "coupled_lstm",
-    "projected_lstm",
-    "deep_transition_gru",
-    "sru",
-    "ssru",
-    "qrnn",
-    "min_gru",
-    "min_lstm",
-    "slstm",
-    "ind_rnn",
-    "convolution",
+    *("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "layer_norm_lstm"),
+    *("layer_norm_gru", "mi_lstm", "mi_lstm_layer_norm", "peephole_lstm", "coupled_lstm", "projected_lstm"),
+    *("deep_transition_gru", "sru", "ssru", "qrnn", "min_gru", "min_lstm"),
+    *("slstm", "ind_rnn", "convolution"),
 )
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 RnnType = Annotated[
@@ -44,7 +27,7 @@ RECURRENT_ONLY = (
     *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
     *("zoneout", "drop_connect"),
     *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
-    *("readout_size", "lexical"),
+    *("readout_size", "lexical", "copy_source"),
 )
 """Settings of an encoder or decoder that have a meaning only with type: recurrent."""
 CONV_ONLY = ("kernel_size", "max_positions")
@@ -268,6 +251,13 @@ class DecoderConfig(_Side):
         "or the embedding's size with deep.",
     )
 
+    copy_source: bool = Field(
+        default=False,
+        description="Whether a token can also be copied from the source, by attention: a learned gate mixes both "
+        "distributions (pointer-generator, See et al. 2017, section 2.2). For words and names, where much of the "
+        "source is kept; needs data.subwords.joint: true. Only on the CPU.",
+    )
+
     @property
     def query_size(self) -> int:
         """Return the size of the attention query: the state or, with type: conv, an embedding."""
@@ -365,6 +355,7 @@ class ModelConfig(Section):
             "decoder.conditional": (decoder.conditional, False),
             "decoder.readout": (decoder.readout, "tanh"),
             "decoder.readout_size": (decoder.readout_size, None),
+            "decoder.copy_source": (decoder.copy_source, False),
             "encoder.projection": (encoder.projection, None),
         }
         for name, (value, wanted) in given.items():

@@ -154,6 +154,23 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_copying(self) -> "Settings":
+        """Raise ValueError if settings do not fit a decoder that copies."""
+        training = self.training
+        clashes = {
+            "data.subwords.joint must be true": not self.data.subwords.joint,
+            "task must be translation": self.task == "lm",
+            "data.src_factors must be empty": bool(self.data.src_factors),
+            "training.r_drop must be 0": training.r_drop,
+            "training.minimum_risk must be 0": training.minimum_risk,
+            "training.scheduled_sampling must be 0": training.scheduled_sampling,
+        }
+        wrong = [promise for promise, is_broken in clashes.items() if is_broken]
+        if self.model.decoder.copy_source and wrong:
+            raise ValueError(f"{wrong[0]} with model.decoder.copy_source: true, got another; set it so")
+        return self
+
+    @model_validator(mode="after")
     def _check_factors(self) -> "Settings":
         """Raise ValueError if settings do not fit the source factors."""
         data, sizes = self.data, self.model.encoder.factors

@@ -42,9 +42,11 @@ class Ensemble:
         """Return the device of the first model."""
         return self.models[0].device
 
-    def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> EnsembleDecoder:
+    def search_decoder(
+        self, threads: int | None = None, longest: int = 0, *, coverage: bool = False
+    ) -> EnsembleDecoder:
         """Return a decoder of all models; its coverage is the mean of their coverages."""
-        decoders = [m.search_decoder(threads, coverage_of) for m in self.models]
+        decoders = [m.search_decoder(threads, longest, coverage=coverage) for m in self.models]
         return EnsembleDecoder(decoders, partial(averaged, average=self.average))
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> EnsembleBlockDecoder:

@@ -49,10 +49,12 @@ class Fusion:
         """Return the device of the translation model."""
         return self.model.device
 
-    def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> EnsembleDecoder:
+    def search_decoder(
+        self, threads: int | None = None, longest: int = 0, *, coverage: bool = False
+    ) -> EnsembleDecoder:
         """Return a decoder of both models; coverage is that of the translation model. With candidates, both models
         normalise over the candidates only."""
-        decoder = self.model.search_decoder(threads, coverage_of)
+        decoder = self.model.search_decoder(threads, longest, coverage=coverage)
         prior = _LineDecoder(self.language_model.search_decoder(threads))
         return EnsembleDecoder([decoder, prior], partial(weighted_sum, weight=self.weight))
 

@@ -105,11 +105,12 @@ class SearchModel(Protocol):
     def loop_obstacle(self) -> str:
         """Return why the decoder of the model is not a `LoopDecoder`, in words; an empty string if it is one."""
 
-    def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> Decoder:
-        """Return a decoder of the model that runs step by step.
+    def search_decoder(self, threads: int | None = None, longest: int = 0, *, coverage: bool = False) -> Decoder:
+        """Return a decoder of the model that runs step by step, for sources of at most `longest` tokens, including
+        EOS.
 
-        If `coverage_of` (the length of the longest source in tokens, including EOS) is not 0, the states include
-        `coverage`: the attention that each source position has received, -1 for padding.
+        With `coverage`, the states include `coverage`: the attention that each source position has received, -1 for
+        padding.
         """
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> Any:

@@ -50,7 +50,7 @@ class Session:
     def _begin(self, candidates: list[int] | None) -> None:
         """Encode the sentence, with these candidates or none, and forget what was typed."""
         self._candidates = candidates
-        self._decoder: Decoder = self._model.search_decoder(self._threads)
+        self._decoder: Decoder = self._model.search_decoder(self._threads, len(self.src_ids) + 1)
         narrow = None if candidates is None else [np.array(candidates, np.int32)]
         self._sentence_ids, states, token = self._decoder.admit([self.src_ids], narrow)
         self._typed: list[int] = []

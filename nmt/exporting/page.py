@@ -75,6 +75,7 @@ def check_exported(saved: SavedModel, cells: tuple[str, ...], form: str) -> None
         ("model.encoder.rnn_type", model.encoder.rnn_type, cells),
         ("model.decoder.rnn_type", model.decoder.rnn_type, cells),
         ("model.encoder.zoneout", f"{model.encoder.zoneout:g}", ("0",)),
+        ("model.decoder.copy_source", json.dumps(model.decoder.copy_source), ("false",)),
         ("model.decoder.zoneout", f"{model.decoder.zoneout:g}", ("0",)),
     ]
     for name, value, known in promises:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nmt.data.tokens.factors import FactorError
+from nmt.data.tokens.features import featured_lines
 from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings, lacking
@@ -160,8 +161,10 @@ def _cleaned(translator: ReadsSource, sentences: Sequence[str]) -> list[str]:
     """Return source sentences cleaned as in training."""
     from nmt.data.corpora.corpus import clean_lines
 
-    side = translator.config.data.src
-    return clean_lines(sentences, side.lowercase, side.normalize)
+    data = translator.config.data
+    if data.features_columns is not None:
+        sentences = featured_lines(sentences, data.features_columns)
+    return clean_lines(sentences, data.src.lowercase, data.src.normalize)
 
 
 def source_tokens(

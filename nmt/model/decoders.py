@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.model.candidates import NarrowOutput
+from nmt.model.copying import Copies
 from nmt.model.parts.padding import positions, rounded_up
+from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.workspace import Workspace
-from nmt.rnn.cells import CoverageCell
+from nmt.rnn.cells import AttentionProbe, CoverageCell
 from nmt.rnn.kernels.memory.runs import distinct
+from nmt.rnn.kernels.search.choose import top_tokens
 from nmt.rnn.profile import operation
 from nmt.rnn.stepping.fixed_stepper import FixedStepper
 from nmt.rnn.stepping.search_steps import SearchSteps
@@ -133,17 +136,25 @@ def loop_obstacle(network: Network) -> str:
     """Return why a network's steps cannot be one compiled loop, in words; an empty string if they can."""
     if network.positions.get("tgt"):
         return "the decoder reads an embedding of each position"
+    if network.config.decoder.copy_source:
+        return "the decoder copies source tokens"
     return "a cell of the decoder reads sequences" if network.step_decoder.checks.sequences else ""
 
 
 class ModelDecoder(StepDecoder):
     """The decoder of a translation model, one step at a time, for sentences that come and go."""
 
-    def __init__(self, network: Network, encode: Encode, threads: int, coverage_of: int = 0) -> None:
-        """Prepare the steps; `encode` encodes sentences."""
-        self._encode, self._positions = encode, rounded_up(coverage_of)
+    def __init__(
+        self, network: Network, encode: Encode, threads: int, width: int = 0, *, coverage: bool = False
+    ) -> None:
+        """Prepare the steps; `encode` encodes sentences. width: the positions of the longest source, for coverage and
+        for a decoder that copies; otherwise 0."""
+        self._encode, self._positions, self._covers = encode, rounded_up(width), coverage
         own = network.step_decoder
-        scan = own.around(CoverageCell(own.cell, self._positions)) if coverage_of else None
+        self._sources: dict[int, np.ndarray] | None = {} if network.config.decoder.copy_source else None
+        cell = CoverageCell(own.cell, self._positions) if coverage else own.cell
+        cell = AttentionProbe(cell, self._positions) if self._sources is not None else cell
+        scan = own.around(cell) if cell is not own.cell else None
         super().__init__(network, threads, scan)
         self._states = (scan or own).states | self._counted
 
@@ -158,8 +169,11 @@ class ModelDecoder(StepDecoder):
             captured["positions"] = positions(self.network.device, source.memory, self._positions)
         sentence_ids = self._stepper.admit(captured, source.lengths)
         self._narrow_to(sentence_ids, candidates)
+        if self._sources is not None:
+            ids = np.pad(source.ids.T, ((0, 0), (0, self._positions - len(source.ids))))
+            self._sources |= dict(zip(sentence_ids.tolist(), ids, strict=True))
         zero = {name: np.zeros((len(sentence_ids), width), self.network.dtype) for name, width in self._states.items()}
-        if self._positions:
+        if self._covers:
             zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
         return sentence_ids, zero | source.states, np.full(len(sentence_ids), BOS_ID, np.int32)
 
@@ -167,6 +181,26 @@ class ModelDecoder(StepDecoder):
         """Release these sentences, which have been translated."""
         self._stepper.release(sentence_ids)
         super().release(sentence_ids)
+        if self._sources is not None:
+            for n in sentence_ids.tolist():
+                del self._sources[n]
+
+    @override
+    def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
+        if self._sources is None:
+            return super().best_tokens(outputs, first_token, places)
+        scores = self.log_probs(outputs)
+        scores[:, :first_token] = -np.inf
+        return top_tokens(scores, places)
+
+    @override
+    def log_probs(self, outputs: np.ndarray) -> np.ndarray:
+        if self._sources is None:
+            return super().log_probs(outputs)
+        read, place = np.unique(self._sentence_ids, return_inverse=True)
+        ids = np.stack([self._sources[n] for n in read.tolist()])[place]
+        h, copies = Copies.split(outputs, ids, self.network.step_decoder.cell.output_size)
+        return copies.mixed(super().log_probs(h))
 
 
 class LanguageDecoder(StepDecoder):

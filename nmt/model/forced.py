@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nmt.model.copying import Copies, source_rows
 from nmt.model.parts.padding import pad_targets, positions, rounded_up
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cells import AttentionProbe
@@ -38,7 +39,8 @@ def forced_log_probs(
     device, captured, width = model.device, {"memory": source.memory}, model.decoder.cell.output_size
     forward = model.decoder.forward
     attention = attention and model.config.decoder.attention != "none"
-    if attention:
+    copies = model.config.decoder.copy_source
+    if attention or copies:
         count = rounded_up(len(source.memory))
         captured["positions"] = positions(device, source.memory, count)
         probe = model.step_decoder.around(AttentionProbe(model.decoder.cell, count))
@@ -53,7 +55,8 @@ def forced_log_probs(
         label="decoder",
         threads=threads,
     ).y
-    scores = token_log_probs(model, y[..., :width], tgt_out, lengths, threads)
+    read = source.ids if copies else None
+    scores = token_log_probs(model, y if copies else y[..., :width], tgt_out, lengths, threads, read)
     if not attention:
         return scores, []
     shown = device.download(y[..., width:])
@@ -74,10 +77,16 @@ def _to_words_and_end(weights: np.ndarray, boundaries: str) -> np.ndarray:
 
 
 def token_log_probs(
-    model: Network, y: np.ndarray, tgt_out: np.ndarray, lengths: np.ndarray, threads: int
+    model: Network,
+    y: np.ndarray,
+    tgt_out: np.ndarray,
+    lengths: np.ndarray,
+    threads: int,
+    copied: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Return the log-probabilities of the first lengths[b] tokens of each row of tgt_out [T, B] (on the host), given
-    the outputs y [T, B, H] on the model's device; the results are host arrays."""
+    the outputs y [T, B, H] on the model's device; the results are host arrays. copied: the source tokens [S, B] for a
+    decoder that copies; y then includes its attention weights."""
     device = model.device
     b = np.repeat(np.arange(len(lengths)), lengths)
     t = np.concatenate([np.arange(n) for n in lengths.tolist()]) if len(lengths) else np.zeros(0, np.int64)
@@ -85,7 +94,11 @@ def token_log_probs(
     for start in range(0, len(b), _ROWS):
         rows = slice(start, start + _ROWS)
         outputs = device.xp.ascontiguousarray(y[device.index(t[rows]), device.index(b[rows])])
-        everything = device.log_probs(outputs, model.output_layer, threads)
+        if copied is None:
+            everything = device.log_probs(outputs, model.output_layer, threads)
+        else:
+            h, copies = Copies.split(outputs, source_rows(copied, b[rows]), model.decoder.cell.output_size)
+            everything = copies.mixed(device.log_probs(h, model.output_layer, threads))
         wanted = device.index(np.arange(len(everything))), device.index(tgt_out[t[rows], b[rows]])
         scores[rows] = device.download(everything[wanted])
     return np.split(scores, np.cumsum(lengths)[:-1])

@@ -134,7 +134,9 @@ class LanguageModel(Network):
         """Return why a search cannot be one compiled loop; see `SearchModel`."""
         return loop_obstacle(self)
 
-    def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> LanguageDecoder:
+    def search_decoder(
+        self, threads: int | None = None, longest: int = 0, *, coverage: bool = False
+    ) -> LanguageDecoder:
         """Return a decoder for the search; the sources are texts to continue. There is no coverage."""
         return LanguageDecoder(self, self.continue_from, threads or default_threads())
 

@@ -70,7 +70,8 @@ class Objective:
     Device.output_loss). guided_alignment: of the cross entropy between attention and `alignment`; coverage: of
     attention that returns to the same place (see attention_loss.py). widest_source: the number of source positions for
     which attention is recorded; a wider batch compiles again. risk: of the rows of the batch, which are then
-    candidates, instead of their likelihood (see risk.py); no other term is added to it.
+    candidates, instead of their likelihood (see risk.py); no other term is added to it. copied: the source tokens
+    [S, B] that a decoder copies, None for those of the batch.
     """
 
     r_drop: float = 0.0
@@ -79,6 +80,7 @@ class Objective:
     alignment: Alignment | None = None
     widest_source: int = 0
     risk: Risk | None = None
+    copied: np.ndarray | None = None
 
     @property
     def reads_attention(self) -> bool:

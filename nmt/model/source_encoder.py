@@ -16,9 +16,10 @@ from nmt.rnn.arrays.flat_arrays import Group
 
 @dataclass
 class Source:
-    """An encoded batch in its original row order: memory [S, B, M], the number of real positions of each row, and the
-    initial states of the decoder."""
+    """An encoded batch in its original row order: its tokens as the encoder reads them [S, B] (on the host), memory
+    [S, B, M], the number of real positions of each row, and the initial states of the decoder."""
 
+    ids: np.ndarray
     memory: np.ndarray
     lengths: np.ndarray
     states: States

@@ -12,6 +12,7 @@ import numpy as np
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
 from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.copying import Copies, check_copying, copy_loss, source_rows
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
 from nmt.model.factors import SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
@@ -30,7 +31,7 @@ from nmt.rnn.cell import Param, under
 from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
-from nmt.rnn.device import Device
+from nmt.rnn.device import Device, OutputGradients
 from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
@@ -75,7 +76,9 @@ class TranslationModel(Network):
     ) -> None:
         super().__init__(config, {"src": src_vocab_size, "tgt": tgt_vocab_size}, dtype, device)
         self.joint = joint
+        check_copying(config, self.device)
         self.attends = config.decoder.attention != "none"
+        self.copies = config.decoder.copy_source
         self._probes: dict[int, Scan] = {}  # by the source positions that they record
         options = {"dtype": dtype, "compute_dtype": compute_dtype, "recompute": recompute, "device": self.device}
         self.encoder = make_encoder(config, **options)
@@ -131,7 +134,7 @@ class TranslationModel(Network):
         rows = self._source.forward(src, lengths, how)
         rows.final = self.bridge.with_mean(rows.final, rows.memory, lengths)
         states, tapes = self.bridge.forward(self.weights.view("bridge"), rows.final, how)
-        return Source(self._with_words(rows, how), lengths, self._decoder_states(states)), rows, tapes
+        return Source(src, self._with_words(rows, how), lengths, self._decoder_states(states)), rows, tapes
 
     def _with_words(self, rows: EncodedRows, how: BatchPass) -> np.ndarray:
         """Return the memory that the decoder reads: the encoder's outputs, and the embeddings of the source behind them
@@ -157,29 +160,26 @@ class TranslationModel(Network):
         """Return why a search cannot be one compiled loop; see `SearchModel`."""
         return loop_obstacle(self)
 
-    def search_decoder(self, threads: int | None = None, coverage_of: int = 0) -> ModelDecoder:
-        """Return a decoder for the search.
-
-        If `coverage_of` (the length of the longest source in tokens, including EOS) is not 0, the states include
-        `coverage`: the attention that each source position has received, -1 for padding. Raises ConfigError in that
-        case for a model without attention.
-        """
-        self._check_coverage(coverage_of)
-        return ModelDecoder(self, self._encode_ids, threads or default_threads(), self._coverage_width(coverage_of))
+    def search_decoder(self, threads: int | None = None, longest: int = 0, *, coverage: bool = False) -> ModelDecoder:
+        """Return a decoder for the search; see `SearchModel`. Raises ConfigError for coverage of a model without
+        attention."""
+        self._check_coverage(coverage)
+        width = self._width(longest) if coverage or self.copies else 0
+        return ModelDecoder(self, self._encode_ids, threads or default_threads(), width, coverage=coverage)
 
     def _encode_ids(self, src_ids: TokenIds, threads: int) -> Source:
         """Encode sentences; the rows stay in order."""
         return self.encode(*self.pad_sources(src_ids), threads)
 
-    def _coverage_width(self, coverage_of: int) -> int:
-        """Return the number of positions of the longest source as the encoder reads it; `coverage_of` is its length in
-        tokens, including EOS."""
+    def _width(self, longest: int) -> int:
+        """Return the number of positions of the longest source as the encoder reads it; `longest` is its length in
+        tokens, including EOS, or 0."""
         before, after = boundary_ids(self.config.encoder.boundaries)
-        return coverage_of and max(1, coverage_of - 1 + len(before) + len(after))
+        return longest and max(1, longest - 1 + len(before) + len(after))
 
-    def _check_coverage(self, coverage_of: int) -> None:
+    def _check_coverage(self, coverage: bool) -> None:
         """Raise ConfigError if coverage is requested from a model without attention."""
-        if coverage_of and not self.attends:
+        if coverage and not self.attends:
             raise ConfigError(
                 "decoding.coverage_penalty: must be 0 for a model without attention, got another one; leave it out"
             )
@@ -196,8 +196,8 @@ class TranslationModel(Network):
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
-        self._check_coverage(coverage_of)
-        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._coverage_width(coverage_of))
+        self._check_coverage(coverage_of > 0)
+        return translation_block(self, self.encode(*self.pad_sources(src_ids)), K, self._width(coverage_of))
 
     def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
         """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""
@@ -236,7 +236,8 @@ class TranslationModel(Network):
         """Run a batch; see `Network._run`. Encoder and decoder draw their dropout from different seeds."""
         of_source = replace(how, seed=2 * how.seed)
         source, encoded, bridge_tapes = self._encode(batch.src, batch.src_lengths, of_source)
-        shows = target is not None and how.objective.reads_attention
+        reads_attention = target is not None and how.objective.reads_attention
+        shows = reads_attention or self.copies
         decoder, captured = (
             self._with_attention(source, how.objective) if shows else (self.decoder, {"memory": source.memory})
         )
@@ -255,17 +256,23 @@ class TranslationModel(Network):
         )
         rows = real_positions(batch)
         H = self.decoder.cell.output_size
-        y = self.device.xp.ascontiguousarray(result.y[..., :H]) if shows else result.y
-        sums, d_y = self._output(y, rows, batch, how, label_smoothing, target)
+        if self.copies:
+            sums, d_y = self._copying_output(result.y, rows, batch, how, label_smoothing, target)
+        else:
+            y = self.device.xp.ascontiguousarray(result.y[..., :H]) if shows else result.y
+            sums, d_y = self._output(y, rows, batch, how, label_smoothing, target)
         if target is None or d_y is None or result.tape is None:
             return self._stats(sums, len(rows))
         gradients = target.arrays
-        if shows:
+        if reads_attention:
             found = attention_loss(
                 self.device, result.y[..., H:], batch.tgt_lengths, how.objective, 1.0 / target.tokens
             )
             sums[1] += found[0]
-            d_y = self.device.xp.concatenate([d_y, found[1]], axis=2)
+            if self.copies:
+                d_y[..., H:] += found[1]
+            else:
+                d_y = self.device.xp.concatenate([d_y, found[1]], axis=2)
         d = decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
         target.ready("decoder")
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
@@ -280,3 +287,32 @@ class TranslationModel(Network):
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
         self._source.backward(encoded, d_memory, d_final, gradients, of_source, d_words)
         return self._stats(sums, how.objective.tokens(batch.tgt_lengths))
+
+    def _copying_output(
+        self,
+        y: np.ndarray,
+        rows: np.ndarray,
+        batch: SentencePairs,
+        how: BatchPass,
+        label_smoothing: float,
+        target: GradientTarget | None,
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H + n], the
+        decoder's outputs and attention; see `Network._output`."""
+        outputs, width = y.reshape(-1, y.shape[-1]), self.decoder.cell.output_size
+        src = batch.src if how.objective.copied is None else how.objective.copied
+        ids, targets = source_rows(src, rows % y.shape[1]), batch.tgt_out.reshape(-1)[rows]
+        h, copies = Copies.split(outputs[rows], ids, width)
+        layer, into, scale = self.output_layer, None, 1.0
+        if target is not None:
+            into = OutputGradients(np.empty_like(h), target.arrays[layer.matrix], target.arrays[layer.bias])
+            scale = 1.0 / target.tokens
+        given = self.device, layer, h, copies, targets, label_smoothing, into, scale, how.threads
+        with operation("output layer: copying"):
+            sums, d_gate, d_weights = copy_loss(*given)
+        if target is None or into is None:
+            return sums, None
+        d_y = np.zeros_like(outputs)
+        d_y[rows] = np.concatenate([into.h, d_gate[:, None], d_weights], axis=1)
+        target.ready("output")
+        return sums, d_y.reshape(y.shape)

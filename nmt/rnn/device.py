@@ -248,6 +248,21 @@ class Device:
         """
         raise NotImplementedError
 
+    def each_logits(
+        self,
+        h: Array,
+        layer: OutputLayer,
+        fill: Callable[[np.ndarray, slice], None],
+        gradients: OutputGradients | None,
+        threads: int,
+    ) -> None:
+        """Call `fill` with the logits of a few rows of h [R, H] at a time, on the processor only.
+
+        `fill` gets logits [n, V] and the slice of their rows; with gradients, it replaces the logits by the derivative
+        of the loss with respect to them.
+        """
+        raise NotImplementedError
+
     def best_tokens(
         self,
         outputs: Array,

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nmt.config import config_from_dict
 from nmt.errors import DataError
 from nmt.train.tasks.plain_texts import Texts, settings_of
 from tests.cli.conftest import Run
@@ -77,6 +78,52 @@ def test_preset_by_the_text(tmp_path: Path, row: str, count: int, preset: str) -
     table = str(_lines(tmp_path / "t.tsv", [row.format(number) for number in range(count)]))
     assert settings_of(Texts((table,)), None, tmp_path / "m", None)["preset"] == preset
     assert settings_of(Texts((table,)), None, tmp_path / "m", "tiny")["preset"] == "tiny", "a given one stays"
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ("walk{0}\twalked{0}\tV;PST", 3),
+        ("walk{0} on\tV;NOM(3,SG);PST\twalked{0} on", 2),
+        ("walk{0}\twalked{0}\tsome words", None),
+        ("walk{0}\twalked{0}\tV;PST\tmore", None),
+        ("WALK;{0}\tWALKED;{0}", None),
+    ],
+)
+def test_tables_of_inflection_are_recognised(tmp_path: Path, row: str, column: int | None) -> None:
+    table = str(_lines(tmp_path / "t.tsv", [row.format(number) for number in range(40)]))
+    told: list[str] = []
+    values = settings_of(Texts((table,)), None, tmp_path / "m", None, told.append)
+    (train,) = values["data"]["train"]
+    assert train.get("features_column") == column
+    if column is not None:
+        assert values["preset"] == "character" and f"features in column {column}" in told[0]
+        config = config_from_dict(values)
+        assert config.model.decoder.copy_source and config.data.subwords.joint
+        assert config.data.subwords.type == "char", "the rest is the preset's"
+        source, form = (read_lines_of(tmp_path / "m" / f"dev.{side}")[0] for side in ("src", "tgt"))
+        assert source.startswith("walk") and source.endswith("+PST") and form.startswith("walked")
+
+
+def read_lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_a_table_of_inflection_trains_and_translates_words_with_features(run: Run, tmp_path: Path) -> None:
+    rows = [f"{word}\t{word}{end}\tV;{tag}" for word in ("abba", "baba", "aba", "bab") for tag, end in PAST.items()]
+    table = _lines(tmp_path / "t.tsv", rows * 3)
+    given = _lines(tmp_path / "in.txt", ["abab\tV;PST", "abab +V +PST", "abab\tababed\tV;PST"])
+    small = ["--preset", "tiny", "--set", "data.subwords.type=char", "--set", "data.subwords.vocab_size=auto"]
+    small += ["--set", "training.updates=3", "--set", "training.early_stopping_metric=loss"]
+    result = run("nmt-train", table, "-o", tmp_path / "m", "--dev", table, *small)
+    assert result.code == 0, result.err
+    vocabulary = run("nmt-translate", tmp_path / "m", given, "-o", tmp_path / "out.txt", "--n-best", "1")
+    assert vocabulary.code == 0, vocabulary.err
+    one, *others = (line.split("\t")[2:] for line in read_lines_of(tmp_path / "out.txt"))
+    assert [one, one] == others, "a tab, as the model reads it, a row of the task"
+
+
+PAST = {"PST": "ed", "PRS": "s", "NFIN": ""}
 
 
 def test_given_validation_text(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from nmt.config import CorpusConfig, DataConfig, config_from_dict
 from nmt.data.batching.batches import TrainBatches, rows_of_epoch
 from nmt.data.corpora.corpus import load_parallel
 from nmt.data.corpora.prepare import load_sides
-from nmt.data.corpora.sources import check_sources
+from nmt.data.corpora.sources import Source, check_sources
 from nmt.data.corpora.text import load_text
 from nmt.data.corpora.training_text import training_text
 from nmt.errors import ConfigError, DataError
@@ -204,6 +204,25 @@ def test_a_tag_is_one_unit_before_the_source(tmp_path):
     assert dev.src_texts[0] == "<dev> " + SRC[0] and dev.src_texts[-1] == ""
 
 
+def test_features_are_symbols_after_the_word(tmp_path):
+    table = write(tmp_path / "t.tsv", "Walk\twalked\tV;PST\ngo on\twent on\tV;V.CVB(3,SG)\n\n")
+    columns = {"path": table, "features_column": 3}
+    data = {"train": [columns], "dev": [columns], "src": {"lang": "w", "lowercase": True}, "tgt": {"lang": "f"}}
+    data["subwords"] = {"type": "char", "joint": False}
+    config = config_from_dict({"model_dir": "m", "data": data})
+    src, tgt = load_sides(config.data)
+    corpus = load_parallel(config.data.train, src, tgt)
+    assert src.subwords.pieces(corpus.src[0].tolist()) == ["▁", *"walk", "▁+v", "▁+pst"]
+    assert src.subwords.pieces(corpus.src[1].tolist()) == ["▁", *"go", "▁", *"on", "▁+v", "▁+v.cvb", "▁+3", "▁+sg"]
+    assert not any("+" in piece for piece in tgt.subwords.pieces(range(tgt.subwords.vocab_size)))
+
+
+def test_a_row_without_features_is_an_error(tmp_path):
+    table = write(tmp_path / "t.tsv", "walk\twalked\tV;PST\ngo\twent\n")
+    (part,) = Source(table, features=3).parts(["w", "f"])
+    assert "line 2 must have at least 3 cells between tabs, got 2" in line_of(lambda: list(part.rows()))
+
+
 def test_a_tag_the_subwords_do_not_know_is_an_error(tmp_path, sides):
     prefix = write_pair(tmp_path, SRC, TGT)
     assert "tag must be text that the subwords cover" in line_of(lambda: load_parallel(corpus(prefix, tag="Ж"), *sides))
@@ -257,6 +276,10 @@ def test_weights_of_one_are_the_plan_of_one_corpus(tmp_path, sides):
         (
             {"data": {"train": [{"path": "a", "src_column": 0}]}},
             r"data.train\[0\].src_column must be text .*at least 1",
+        ),
+        (
+            {"data": {"train": [{"path": "a.jsonl", "features_column": 3}]}},
+            r"data.train\[0\].features_column must be null for all but .tsv, got 3 of a.jsonl",
         ),
         ({"data": {"train": [{"path": "a", "tag": "a b"}]}}, r"data.train\[0\].tag must be one word without spaces"),
         ({"data": {"dev": [{"path": "a", "weight": 2}]}}, r"data.dev\[0\].weight must be 1, got 2"),

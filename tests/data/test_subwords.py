@@ -318,3 +318,12 @@ def test_load_sides_joint_separate_and_given(tmp_path):
     half, trained = load_sides(data_config(prefix, joint=False, src_model_file=str(path)))
     assert half.subwords.model_bytes == src.subwords.model_bytes != trained.subwords.model_bytes
     assert os.path.exists(path)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("word", 100), ("unigram", 11), ("char", 100)])
+def test_tokens_that_the_model_lacks_are_joined_as_words(kind, size):
+    """As words of the source take the place of unknown tokens."""
+    lines = ["a b c d"] * 20 + ["b c d a a b"] * 20
+    subwords = train_subwords(lines, type=kind, vocab_size=size, character_coverage=1.0)
+    joined = [subwords.join(pieces) for pieces in (["▁a", "▁ж", "▁b"], ["▁ж", "▁b"], ["▁b", "▁жж"], ["▁", "ж"])]
+    assert joined == ["a ж b", "ж b", "b жж", "ж"]

@@ -5,8 +5,10 @@ import io
 
 import enja50k
 import histnorm
+import names
 import pytest
 import sigmorphon2020_g2p as g2p
+import sigmorphon2021_g2p
 import text_files
 
 from tests.data_scripts.test_corpora import SHARED, one_line, run
@@ -102,3 +104,47 @@ def test_the_shared_copies(tmp_path):
     assert answer.stdout.count("3600 train, 450 dev, 450 test lines each in letters, sounds") == 10
     answer = run("enja50k.py", "--from", SHARED / "enja50k", "--out", tmp_path / "ja")
     assert "50000 train, 500 dev lines each in ja, en" in answer.stdout
+
+
+TABLE_2022 = "söz vermek\tsöz verdi\tV;PST\n가\t강\tN;NOM(SG,DEF)\n\n"
+
+
+@pytest.mark.parametrize(
+    ("year", "name", "files", "columns"),
+    [
+        ("2022", "tur_small", ("tur_small.train", "tur.dev", "tur.gold"), (0, 1, 2)),
+        ("2023", "tur", ("tur.trn", "tur.dev", "tur.tst"), (0, 2, 1)),
+    ],
+)
+def test_words_with_features_from_a_folder(tmp_path, year, name, files, columns):
+    rows = [line.split("\t") for line in TABLE_2022.splitlines()]
+    text = "".join("\t".join(row[n] for n in columns) + "\n" if len(row) == 3 else "\n" for row in rows)
+    folder = write_tables(tmp_path / "copy", files, text)
+    script = "sigmorphon_inflection.py"
+    answer = run(script, year, "--from", folder, "--only", name, "--out", tmp_path / "out")
+    assert (answer.returncode, answer.stderr) == (0, "")
+    lemma, form = ((tmp_path / f"out/{name}/test.{side}").read_text("utf-8").splitlines() for side in ("lemma", "form"))
+    assert lemma[0] == "s ö z ␣ v e r m e k +V +PST" and form[0] == "s ö z ␣ v e r d i"
+    assert len(lemma[1].split()) == 2 + 4 and lemma[1].endswith("+N +NOM +SG +DEF"), "a syllable is its letters"
+    assert "must be of " in one_line(run(script, year, "--only", "xx"), script)
+    (folder / f"{files[0]}.gz").write_bytes(gzip.compress(b"a\tb\n"))
+    message = one_line(run(script, year, "--from", folder, "--only", name, "--out", tmp_path / "none"), script)
+    assert f"{files[0]}:1: must have three columns between tabs, got 2" in message
+    assert not (tmp_path / "none").exists()
+
+
+def test_letters_and_sounds_of_2021_and_names(tmp_path, monkeypatch):
+    for script, where in ((sigmorphon2021_g2p, tmp_path / "g2p"), (names, tmp_path / "names")):
+        asked = []
+
+        def fetched(address, asked=asked):
+            asked.append(address)
+            return b"abby\ta b i\n"
+
+        monkeypatch.setattr(script, "fetch", fetched)
+        monkeypatch.setattr("sys.argv", ["script", "--out", str(where)])
+        script.main()
+        assert len(asked) == len(set(asked)) == {"g2p": 45, "names": 18}[where.name]
+    assert (tmp_path / "g2p/jpn_hira/test.letters").read_text() == "a b b y\n"
+    assert (tmp_path / "names/korean/train.latin").read_text() == "a b b y\n"
+    assert (tmp_path / "names/korean/train.script").read_text() == "a b i\n"

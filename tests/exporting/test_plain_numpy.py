@@ -56,9 +56,13 @@ def test_the_folder_runs_by_itself(tmp_path):
 def test_what_the_page_does_not_know_is_one_line(tmp_path):
     imported(OpenNMT("mlp").save(tmp_path), tmp_path / "model")
     saved = load_saved_model(tmp_path / "model")
-    encoder = saved.config.model.encoder.model_copy(update={"rnn_type": "sru"})
-    model = saved.config.model.model_copy(update={"encoder": encoder})
-    other = replace(saved, config=saved.config.model_copy(update={"model": model}))
-    with pytest.raises(CheckpointError, match="model.encoder.rnn_type must be lstm or gru"):
-        save_numpy(tmp_path / "out", other)
+    for side, change, message in (
+        ("encoder", {"rnn_type": "sru"}, "model.encoder.rnn_type must be lstm or gru"),
+        ("decoder", {"copy_source": True}, "model.decoder.copy_source must be false for the page of NumPy, got true"),
+    ):
+        changed = getattr(saved.config.model, side).model_copy(update=change)
+        model = saved.config.model.model_copy(update={side: changed})
+        other = replace(saved, config=saved.config.model_copy(update={"model": model}))
+        with pytest.raises(CheckpointError, match=message):
+            save_numpy(tmp_path / "out", other)
     assert not (tmp_path / "out").exists()

@@ -149,6 +149,7 @@ for side in ("encoder", "decoder"):
     }.items():
         ELSEWHERE[f"model.{side}.{name}"] = files
 ELSEWHERE |= {
+    "model.decoder.copy_source": "tests/model/test_copying.py",
     "model.decoder.init_from": "tests/model/test_gradients.py",
     "model.decoder.bridge_activation": "tests/model/test_gradients.py",
     "decoding.lm": "tests/test_language_fusion.py",

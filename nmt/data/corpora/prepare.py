@@ -12,6 +12,7 @@ from nmt.data.corpora.training_text import filtered_text, training_text
 from nmt.data.quality.filter import LineFilter
 from nmt.data.tokens.auto_subwords import auto_subwords
 from nmt.data.tokens.factors import FactorError, learn_factors, split_words
+from nmt.data.tokens.features import symbols_in
 from nmt.data.tokens.subword_files import subwords_from_file
 from nmt.data.tokens.subwords import Subwords
 from nmt.system.notices import Show, tell_nobody
@@ -136,7 +137,13 @@ def with_factors(
 
 
 def tags_of(data: "DataConfig") -> list[str]:
-    """Return the distinct tags of the training and held-out corpora, as source sentences contain them."""
+    """Return the distinct tags and features of the training and held-out corpora, as source sentences contain
+    them. With subwords of type word, features need not be known."""
     sources = [source for value in (data.train, *data.held_out) for source in sources_of(value)]
-    tags = {clean_line(source.tag, data.src.lowercase, data.src.normalize) for source in sources if source.tag}
-    return sorted(tags)
+    src, tgt = data.src, data.tgt
+    found = {clean_line(source.tag, src.lowercase, src.normalize) for source in sources if source.tag}
+    for source in sources if data.subwords.type != "word" else ():
+        if source.features is not None:
+            rows = (row for part in source.parts([src.lang, tgt.lang]) for row in part.rows())
+            found |= {one for row in rows for one in symbols_in(clean_line(str(row[0]), src.lowercase, src.normalize))}
+    return sorted(found)

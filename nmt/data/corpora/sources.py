@@ -15,6 +15,7 @@ from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from nmt.data.tokens.features import with_features
 from nmt.errors import DataError
 from nmt.system.extras import how_to_install
 from nmt.system.files import explain
@@ -41,6 +42,7 @@ class Source:
     weight: float = 1.0
     tag: str | None = None
     tgt_path: str | None = None
+    features: int | None = None
 
     def parts(self, langs: Sequence[str]) -> list[Part]:
         """Return the files of the corpus in order, for the languages of both sides or of one.
@@ -63,7 +65,8 @@ class Source:
         ]
         if form == "tsv" and len({isinstance(column, int) for column in chosen}) > 1:
             raise DataError(f"{self.path}: must have columns that are all numbers or all names, got {_listed(chosen)}")
-        return [Part(form, (file,) * len(langs), tuple(langs), tuple(chosen)) for file in found]
+        features = self.features if len(langs) == 2 else None
+        return [Part(form, (file,) * len(langs), tuple(langs), tuple(chosen), features) for file in found]
 
     def check(self, langs: Sequence[str]) -> None:
         """Raise DataError if a file is missing."""
@@ -103,7 +106,10 @@ def sources_of(corpora: str | Sequence[CorpusConfig]) -> list[Source]:
     """Return the sources that data.train or a similar setting names by a prefix or a list of corpora."""
     if isinstance(corpora, str):
         return [Source(corpora)]
-    return [Source(one.path, (one.src_column, one.tgt_column), one.weight, one.tag, one.tgt_path) for one in corpora]
+    return [
+        Source(one.path, (one.src_column, one.tgt_column), one.weight, one.tag, one.tgt_path, one.features_column)
+        for one in corpora
+    ]
 
 
 def name_of(corpora: str | Sequence[CorpusConfig]) -> str:
@@ -128,12 +134,14 @@ class Part:
 
     form: lines, or the kind of table. files: The file of each side; for a table, the same file for each side. langs,
     columns: For a table, the codes of the sides and the columns of their texts; None finds a column by the code.
+    features: The column, from 1, with features of the first side's word (see `with_features`).
     """
 
     form: str
     files: tuple[str, ...]
     langs: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    features: int | None = None
 
     def check(self) -> None:
         """Raise DataError if a file is missing."""
@@ -158,7 +166,7 @@ class Part:
         """Yield the rows of a table whose cells are separated by tabs."""
         named = isinstance(self.columns[0], str)
         places = self._named(next(lines, "")) if named else [int(cast(int, column)) - 1 for column in self.columns]
-        least = max(places) + 1
+        least = max([*places, (self.features or 1) - 1]) + 1
         for number, line in enumerate(lines, start=1 + named):
             cells = line.split("\t")
             if len(cells) < least and not line.strip():
@@ -169,7 +177,10 @@ class Part:
                     f"{self.files[0]}: line {number} must have at least {least} cells between tabs, got {len(cells)}; "
                     "correct the line, or name other columns"
                 )
-            yield tuple(cells[place] for place in places)
+            row = [cells[place] for place in places]
+            if self.features is not None:
+                row[0] = with_features(row[0], cells[self.features - 1])
+            yield tuple(row)
 
     def _named(self, line: str) -> list[int]:
         """Return the positions of the columns, found by the names in the first line."""

@@ -157,7 +157,9 @@ class Subwords:
 
     def join(self, pieces: Sequence[str]) -> str:
         """Return the text of tokens as `pieces` returns them; anything that is not a token of the model is copied."""
-        return _BREAKS.sub(" ", str(self._processor.decode_pieces(list(pieces))))
+        # sentencepiece keeps the sign for a space in a piece that it does not know.
+        text = str(self._processor.decode_pieces(list(pieces))).replace(SPACE, " ").removeprefix(" ")
+        return _BREAKS.sub(" ", text)
 
     def score(self, unit: int) -> float:
         """Return the score of a token: its log probability for unigram, its negative merge rank for bpe."""

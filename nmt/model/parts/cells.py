@@ -169,6 +169,7 @@ def decoder_cell(config: ModelConfig) -> Cell:
         input_feeding=decoder.input_feeding,
         dropout=decoder.hidden_dropout,
         words=config.encoder.input_size * decoder.lexical,
+        generates=decoder.copy_source,
     )
     rate = decoder.embeddings.dropout
     return DropoutCell(attention, rate, decoder.variational_dropout) if rate else attention

@@ -12,7 +12,7 @@ from nmt.errors import ShapeError
 from nmt.overriding import override
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, under
 from nmt.rnn.cells.wrapping.wrappers import StackCell
-from nmt.rnn.functions import concat, dot, softmax, split, tanh, weighted_sum
+from nmt.rnn.functions import concat, dot, sigmoid, softmax, split, tanh, weighted_sum
 from nmt.rnn.graph import Value
 
 
@@ -165,6 +165,9 @@ class AttentionCell(Cell):
     memory, the lexical output model (Nguyen and Chiang 2018, section 4) is added to y after input feeding:
     f = tanh(sum of weights_s f_s), l = tanh(f W_l) + f, y + l W_o. The paper multiplies l with an output matrix of its
     own; here y and l W_o share one, so that it may be tied to the embeddings.
+
+    With `generates`, the probability of generating a token instead of copying one is appended to the output:
+    sigmoid([context; query; x] W_g + b_g) (See et al. 2017, equation 8).
     """
 
     def __init__(
@@ -183,13 +186,15 @@ class AttentionCell(Cell):
         dropout: float = 0.0,
         key_size: int | None = None,
         words: int = 0,
+        generates: bool = False,
     ) -> None:
         """Make an attention cell around a decoder cell.
 
-        attention: `none`, or a kind of `Attention`, which has heads, bias, projection and key_size. readout: a cell is
-        given as a function of its input and output size that makes it. Raises ShapeError.
+        output_size: of y. attention: `none`, or a kind of `Attention`, which has heads, bias, projection and key_size.
+        readout: a cell is given as a function of its input and output size that makes it. Raises ShapeError.
         """
-        self.cell, self.memory_size, self.output_size = cell, memory_size, output_size
+        self.cell, self.memory_size, self.readout_size, self.generates = cell, memory_size, output_size, generates
+        self.output_size = output_size + generates
         self.input_feeding, self.dropout = input_feeding, dropout
         self.input_size = cell.input_size - (output_size if input_feeding else 0)
         self.attention: Attention | None = None
@@ -197,6 +202,8 @@ class AttentionCell(Cell):
         if words and attention == "none":
             raise ShapeError(f"AttentionCell: words must be 0 without attention, got {words}")
         if attention == "none":
+            if generates:
+                raise ShapeError("AttentionCell: generates must be False without attention, which copies, got True")
             if cell.output_size != output_size:
                 raise ShapeError(
                     f"AttentionCell: output_size must be {cell.output_size}, the inner cell's, without attention, got "
@@ -226,18 +233,20 @@ class AttentionCell(Cell):
             return shapes
         shapes |= self.attention.params()
         if words := self.attention.words:
-            shapes |= {"W_l": Param((words, words)), "W_o": Param((words, self.output_size))}
+            shapes |= {"W_l": Param((words, words)), "W_o": Param((words, self.readout_size))}
+        width = self.attention.context_size + self.cell.output_size
+        if self.generates:
+            shapes |= {"W_g": Param((width + self.input_size, 1)), "b_g": Param((1,))}
         if isinstance(self.readout, Cell):
             return shapes | under("readout", self.readout.params())
-        width = self.attention.context_size + self.cell.output_size
         width += self.input_size if self.readout == "deep" else 0
-        return shapes | {"W_c": Param((width, self.output_size)), "b_c": Param((self.output_size,))}
+        return shapes | {"W_c": Param((width, self.readout_size)), "b_c": Param((self.readout_size,))}
 
     def states(self) -> dict[str, int]:
         states = under("cell", self.cell.states())
         if isinstance(self.readout, Cell):
             states |= under("readout", self.readout.states())
-        return states | ({"feed": self.output_size} if self.input_feeding else {})
+        return states | ({"feed": self.readout_size} if self.input_feeding else {})
 
     def learned(self) -> dict[str, str]:
         return {f"cell.{k}": f"cell.{v}" for k, v in self.cell.learned().items()}
@@ -266,6 +275,8 @@ class AttentionCell(Cell):
         if words is not None:
             f = tanh(words)
             y = y + p.dropout(tanh(f @ p.W_l) + f, self.dropout) @ p.W_o
+        if context is not None and self.generates:
+            y = concat(y, sigmoid(concat(context, query, x) @ p.W_g + p.b_g))
         return y, State(new)
 
     def _attend(self, p: Scope, x: Value, s: State) -> tuple[Value, Value | None, Value | None, dict[str, Value]]:

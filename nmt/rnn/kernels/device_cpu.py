@@ -5,7 +5,7 @@ Modules that multiply are imported where they are used: on a new machine their c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -146,6 +146,23 @@ class CPUDevice(Device):
         into = gradients.h, gradients.matrix, gradients.bias
         bias = layer.weights[layer.bias]
         weighted_gradients(h, packed, back, bias, targets, weights, *into, threads, transposed=layer.tied)
+
+    def each_logits(
+        self,
+        h: np.ndarray,
+        layer: OutputLayer,
+        fill: Callable[[np.ndarray, slice], None],
+        gradients: OutputGradients | None,
+        threads: int,
+    ) -> None:
+        from nmt.rnn.kernels.model.output import each_logits
+        from nmt.rnn.kernels.products.packed_weights import packed_output
+
+        packed = packed_output(layer, threads)
+        back = packed_output(layer, threads, transposed=True) if gradients else None
+        d_h, dW, db = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
+        bias = layer.weights[layer.bias]
+        each_logits(h, packed, back, bias, fill, d_h, dW, db, threads, transposed=layer.tied)
 
     def best_tokens(
         self,

@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from glob import has_magic
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from nmt.data.corpora.sources import Source, format_of, pair_chunks
+from nmt.data.tokens.features import features_column
 from nmt.errors import DataError
 from nmt.system.files import write_bytes
-from nmt.system.lines import without_packing
+from nmt.system.lines import read_lines, without_packing
 
 MOST_HELD_OUT = 1000
 """Largest number of pairs that are held out for validation."""
@@ -33,9 +36,11 @@ _LANG = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Texts:
-    """A corpus as the command line names it: one table or prefix, or the files of source and target."""
+    """A corpus as the command line names it: one table or prefix, or the files of source and target; and the column of
+    a table with features of the words (see `recognised`)."""
 
     files: tuple[str, ...]
+    features: int | None = None
 
     @property
     def langs(self) -> tuple[str, str]:
@@ -45,8 +50,18 @@ class Texts:
         named = all(_LANG.fullmatch(end) and end != "txt" for end in ends)
         return (ends[0], ends[1]) if distinct and named else ("src", "tgt")
 
-    def setting(self) -> str | list[dict[str, str]]:
+    def recognised(self) -> Texts:
+        """Return the same with the column of features, if it is a table that has one, as those of inflection have."""
+        if len(self.files) != 1 or format_of(self.files[0]) != "tsv" or has_magic(self.files[0]):
+            return self
+        rows = [line.split("\t") for line in islice(read_lines(self.files[0]), _CHUNK)]
+        return replace(self, features=features_column(rows))
+
+    def setting(self) -> str | list[dict[str, Any]]:
         """Return the value of data.train, or of data.dev, for this corpus."""
+        if self.features is not None:
+            columns = {"src_column": 1, "tgt_column": 5 - self.features, "features_column": self.features}
+            return [{"path": self.files[0], **columns}]
         if len(self.files) == 1:
             return self.files[0] if format_of(self.files[0]) == "lines" else [{"path": self.files[0]}]
         prefixes = {str(without_packing(file).with_suffix("")) for file in self.files}
@@ -57,6 +72,8 @@ class Texts:
     @property
     def source(self) -> Source:
         """Return the corpus as the readers take it."""
+        if self.features is not None:
+            return Source(self.files[0], (1, 5 - self.features), features=self.features)
         return Source(self.files[0], tgt_path=self.files[1] if len(self.files) == 2 else None)
 
     def pairs(self, langs: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -73,17 +90,18 @@ class Survey:
     """Facts about a corpus.
 
     pairs: Number of pairs. words: Number of those whose source is a single word. sample: Up to twice MOST_HELD_OUT
-    pairs, drawn uniformly.
+    pairs, drawn uniformly. has_features: Whether the words have features in a column.
     """
 
     pairs: int
     words: int
     sample: list[tuple[str, str]]
+    has_features: bool = False
 
     @property
     def preset(self) -> str:
         """Return the name of the preset that suits the corpus."""
-        if self.words >= SHARE_OF_WORDS * self.pairs:
+        if self.has_features or self.words >= SHARE_OF_WORDS * self.pairs:
             return "character"
         return "low-resource" if self.pairs < FEW_PAIRS else "captions"
 
@@ -114,13 +132,18 @@ def settings_of(
     langs = train.langs
     for texts in (train,) if dev is None else (train, dev):
         texts.source.check(langs)
+    train, dev = train.recognised(), None if dev is None else dev.recognised()
     files = [folder / f"dev.{lang}" for lang in langs]
     holds_out = write and dev is None and not all(file.is_file() for file in files)
     # A corpus is read only for what is still open.
-    survey = _survey(train.pairs(langs), Random(0)) if preset is None or holds_out else None
+    survey = None
+    if preset is None or holds_out:
+        survey = _survey(train.pairs(langs), Random(0), train.features is not None)
     if preset is None and survey is not None:
         preset = survey.preset
         kind = "single words" if preset == "character" else "sentences"
+        if train.features is not None:
+            kind += f" with features in column {train.features}"
         tell(f"{survey.pairs:,} pairs of {kind}: preset {preset}; --preset chooses another")
     if holds_out and survey is not None:
         held_out = _held_out(train, survey)
@@ -132,10 +155,15 @@ def settings_of(
     data |= {"dev": str(folder / "dev"), "filter": {"overlap": "exact"}} if dev is None else {"dev": dev.setting()}
     if preset == "low-resource":
         data["subwords"] = {"vocab_size": "auto"}  # the preset's is too large for the smallest texts
-    return {"preset": preset, "name": folder.resolve().name, "model_dir": str(folder), "data": data}
+    values = {"preset": preset, "name": folder.resolve().name, "model_dir": str(folder), "data": data}
+    if train.features is not None and preset == "character":
+        # Most letters of a form are those of its word.
+        data["subwords"] = {"joint": True}
+        values["model"] = {"decoder": {"copy_source": True}}
+    return values
 
 
-def _survey(pairs: Iterator[tuple[str, str]], random: Random) -> Survey:
+def _survey(pairs: Iterator[tuple[str, str]], random: Random, has_features: bool) -> Survey:
     """Return the facts about a corpus that is read once (the sample by Vitter's algorithm R, 1985)."""
     sample: list[tuple[str, str]] = []
     number = words = 0
@@ -146,7 +174,7 @@ def _survey(pairs: Iterator[tuple[str, str]], random: Random) -> Survey:
         elif (place := random.randrange(number)) < len(sample):
             sample[place] = pair
     random.shuffle(sample)
-    return Survey(number, words, sample)
+    return Survey(number, words, sample, has_features)
 
 
 def _held_out(train: Texts, survey: Survey) -> list[tuple[str, str]]:

@@ -70,6 +70,7 @@ class Methods:
         )
         if not (settings.r_drop or settings.coverage_loss or alignments is not None):
             self._objective = LIKELIHOOD
+        self._copies = config.model.decoder.copy_source
         self._changes_batch = any(
             (settings.src_word_dropout, settings.tgt_word_dropout, settings.scheduled_sampling, settings.r_drop)
         )
@@ -95,6 +96,8 @@ class Methods:
                     step, position, share = np.tile(step, 2), np.tile(position, 2), np.tile(share, 2)
                     row = np.concatenate([2 * row, 2 * row + 1])
             objective = replace(objective, alignment=Alignment(step, row, position, share))
+        if self._copies and self._settings.src_word_dropout:  # an unknown word is copied as what it was
+            objective = replace(objective, copied=batch.src)
         if self._risk is not None:
             batch, risk = self._risk.candidates(batch, seed)
             objective = replace(objective, risk=risk)

@@ -19,7 +19,7 @@ from nmt.rnn.kernels.products.product import product, sum_rows, weight_gradient,
 from nmt.rnn.kernels.threads.pool import run_parallel
 from nmt.rnn.profile import operation
 
-__all__ = ["chunk_rows", "output_loss", "row_losses", "weighted_gradients"]
+__all__ = ["chunk_rows", "each_logits", "output_loss", "row_losses", "weighted_gradients"]
 
 Array = NDArray[Any]
 
@@ -246,6 +246,31 @@ def output_loss(
 
     output.each_chunk(fill, chunk)
     return float(nll.sum()), float(smoothed.sum()) + float(divergences.sum()), int(correct.sum())
+
+
+def each_logits(
+    h: Array,
+    W_packed: Array,
+    Wt_packed: Array | None,
+    b: Array,
+    fill: Callable[[Array, slice], None],
+    d_h: Array | None,
+    dW: Array | None,
+    db: Array | None,
+    num_threads: int,
+    *,
+    transposed: bool = False,
+) -> None:
+    """Call `fill` with the logits of a chunk of rows at a time, [n, V] with the bias, and the slice of these rows. If
+    there are gradients, `fill` replaces the logits by the derivative of a loss with respect to them. All other
+    arguments are as in `output_loss`. Raises ShapeError."""
+    _check(h, b, np.zeros(len(h), np.int32))
+
+    def with_bias(logits: Array, part: slice) -> None:
+        logits += b
+        fill(logits, part)
+
+    _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed).each_chunk(with_bias)
 
 
 def row_losses(h: Array, W_packed: Array, b: Array, targets: Array, num_threads: int) -> tuple[Array, Array, Array]:

@@ -1,0 +1,49 @@
+"""Features of a word, as the tables of inflection have them: `walk` with `V;PST` is read as `walk +V +PST`.
+
+Each feature is one symbol of the source after the letters of the word (Kann and Schütze 2016, "MED: The LMU System for
+the SIGMORPHON 2016 Shared Task on Morphological Reinflection", section 3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nmt.special_tokens import SPACE
+
+_BETWEEN = re.compile(r"[;,()+\s]+")
+"""Separators of features: `V;PST` as in 2022, and nested ones as in 2023, `N;ABL(PL;PSS(2,PL))`."""
+_UNIMORPH = re.compile(r"[A-Z][A-Z0-9.+/_{}-]*[;(][A-Z0-9.+/_{};,()-]+")
+_SURE = 0.9
+"""Share of rows whose cell looks like features from which a column has them."""
+
+
+def with_features(word: str, features: str) -> str:
+    """Return a word with its features, as a source line."""
+    return " ".join([word.strip(), *(f"+{one}" for one in _BETWEEN.split(features) if one)])
+
+
+def featured_lines(lines: Sequence[str], columns: tuple[int, int]) -> list[str]:
+    """Return lines to translate as the model reads them: a word, a tab and its features, or a row of a table like that of
+    training, whose `columns` have words and features. Lines without a tab stay as they are."""
+    found = []
+    for line in lines:
+        cells = line.split("\t")
+        places = (1, 2) if len(cells) < max(*columns, 3) else columns
+        found.append(line if len(cells) < 2 else with_features(*(cells[place - 1] for place in places)))
+    return found
+
+
+def symbols_in(line: str) -> list[str]:
+    """Return the features of a cleaned source line, each with the space before it, as subwords must keep them."""
+    return [SPACE + word for word in line.split(" ")[1:] if word.startswith("+") and len(word) > 1]
+
+
+def features_column(rows: Sequence[Sequence[str]]) -> int | None:
+    """Return the number, from 1, of the column of a table that has features in the notation of UniMorph, which must be
+    the second or third of three; None if there is none."""
+    for place in (2, 1):
+        found = [len(cells) == 3 and _UNIMORPH.fullmatch(cells[place].strip()) is not None for cells in rows]
+        if found and sum(found) >= _SURE * len(found):
+            return place + 1
+    return None

@@ -1,0 +1,169 @@
+"""The pointer-generator: against See et al. 2017, equations 8 and 9, by loops, finite differences in float64, and
+forced scores against the search."""
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from nmt.config import config_from_dict
+from nmt.data.batching.batches import make_batch
+from nmt.decode import force, search
+from nmt.decode.ensemble import Ensemble
+from nmt.decode.plan import SearchPath, search_plan
+from nmt.decode.rules.options import SearchOptions
+from nmt.decode.session import Session
+from nmt.errors import DeviceError
+from nmt.model.copying import Copies, check_copying
+from nmt.model.objective import Objective
+from nmt.special_tokens import EOS_ID, UNK_ID
+from nmt.train.updates.methods import Methods
+from tests import small_models
+from tests.finite_differences import check_gradients
+
+V = 9
+SOURCES = [[4, 5, 6, 7, 8], [8, 4], [5, 5, 5], []]
+TARGETS = [[4, 5, 8, 7], [7, 4], [6], [5, 4]]
+LONG = [list(np.arange(45) % 5 + 4)]
+
+
+def model_that_copies(dtype=np.float32, tied="none", decoder=None, **options):
+    side = {"embeddings": {"embedding_dim": 6}}
+    return small_models.build(
+        V,
+        dtype=dtype,
+        tied=tied,
+        encoder={"dropout": 0.3, **side},
+        decoder={"hidden_dropout": 0.2, "copy_source": True, **side, **(decoder or {})},
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("smoothing", "tied", "decoder"),
+    [
+        (0.0, "none", {}),
+        (0.2, "all", {}),
+        (0.1, "none", {"conditional": True}),
+        (0.1, "none", {"attention": "multi_head", "attention_heads": 2, "attention_size": 4}),
+        (0.1, "none", {"readout": "recurrent", "input_feeding": False}),
+        (0.1, "all", {"lexical": True}),
+    ],
+)
+def test_gradients_are_those_of_the_loss(smoothing, tied, decoder):
+    model = model_that_copies(np.float64, tied, decoder)
+    batch = make_batch(SOURCES, TARGETS, range(len(SOURCES)))
+    options = {"seed": 5, "threads": 1, "label_smoothing": smoothing}
+
+    def loss():
+        stats, _ = model.loss_and_gradients(batch, **options)
+        return stats.loss / stats.tokens
+
+    _, gradients = model.loss_and_gradients(batch, **options)
+    assert np.abs(gradients["decoder.W_g"]).max() > 1e-4
+    check_gradients(model, gradients, loss, smallest=1e-9)
+
+
+def test_the_loss_is_that_of_forced_scores():
+    model = model_that_copies(np.float64)
+    batch = make_batch(SOURCES, TARGETS, range(len(SOURCES)))
+    known = force(model, SOURCES, [[*ids, EOS_ID] for ids in TARGETS])
+    assert model.loss(batch, threads=1).nll == pytest.approx(-sum(one.log_probs.sum() for one in known), rel=1e-9)
+
+
+def test_mixing_is_equation_9_by_loops():
+    rng = np.random.default_rng(3)
+    weights = rng.dirichlet(np.ones(4), 3)
+    ids, gate = np.array([[4, 5, 4, 2], [6, 2, 0, 0], [7, 7, 7, 7]]), np.array([0.3, 0.9, 0.0])
+    log_probs = np.log(rng.dirichlet(np.ones(V), 3))
+    found = Copies(gate, weights, ids).mixed(log_probs)
+    for row in range(3):
+        for token in range(V):
+            copied = sum(weights[row, s] for s in range(4) if ids[row, s] == token)
+            expected = gate[row] * math.exp(log_probs[row, token]) + (1 - gate[row]) * copied
+            assert math.exp(found[row, token]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_copy_needs_no_output_layer():
+    """With a closed gate, only source tokens can be produced."""
+    model = model_that_copies()
+    model.params["decoder.b_g"][...] = -60
+    model.changed()
+    (found,) = search(model, [SOURCES[0]], beam_size=3, n_best=3)
+    assert found
+    assert {token for one in found for token in one.ids} <= set(SOURCES[0])
+
+
+@pytest.mark.parametrize("lexical", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"coverage_penalty": 0.3}, {"shortlist": None, "min_length": 2}])
+def test_the_search_has_the_scores_of_forced_decoding(settings, lexical):
+    model = model_that_copies(decoder={"lexical": lexical})
+    sources = [*SOURCES[:3], *LONG]
+    for batch_size in (1, 4):
+        found = search(model, sources, beam_size=3, batch_size=batch_size, **settings)
+        best = [one[0] for one in found]
+        targets = [[*one.ids, EOS_ID] if one.finished else one.ids for one in best]
+        known = force(model, sources, targets)
+        assert [one.log_prob for one in best] == pytest.approx([float(k.log_probs.sum()) for k in known], abs=1e-4)
+
+
+def test_neighbours_change_no_bit():
+    model = model_that_copies()
+    together = search(model, [*SOURCES[:3], *LONG], beam_size=3)
+    alone = [search(model, [one], beam_size=3)[0] for one in [*SOURCES[:3], *LONG]]
+    assert together == alone
+
+
+def test_a_session_finds_what_the_search_finds():
+    model = model_that_copies()
+    (found,) = search(model, [SOURCES[0]], beam_size=3)
+    assert Session(model, SOURCES[0]).complete(options=SearchOptions(beam_size=3)) == found
+
+
+def test_the_search_goes_step_by_step_in_ensembles_too():
+    one, other = model_that_copies(), small_models.build(V)
+    assert search_plan(one, SearchOptions()).path is SearchPath.STEPS
+    both = Ensemble([one, other])
+    (found,) = search(both, [SOURCES[0]], beam_size=2)
+    (known,) = force(both, [SOURCES[0]], [[*found[0].ids, EOS_ID] if found[0].finished else found[0].ids])
+    assert found[0].log_prob == pytest.approx(float(known.log_probs.sum()), abs=1e-4)
+
+
+def test_int8_computes_nearly_the_same():
+    model, small = model_that_copies(), model_that_copies(compute_dtype="int8")
+    small.adopt(dict(model.params))
+    pairs = SOURCES[:2], [[*ids, EOS_ID] for ids in TARGETS[:2]]
+    for one, other in zip(force(model, *pairs), force(small, *pairs), strict=True):
+        assert np.abs(one.log_probs - other.log_probs).max() < 0.1
+
+
+def test_a_gpu_is_refused_in_one_line():
+    config = model_that_copies().config
+    with pytest.raises(DeviceError, match="copy_source: must be false on a GPU, got true on the device cuda:0; use -"):
+        check_copying(config, SimpleNamespace(is_cpu=False, name="cuda:0"))
+
+
+def test_a_dropped_word_is_copied_as_what_it_was():
+    """With a closed gate, the loss of a source whose words are unknown is finite only if the true words are copied."""
+    model = model_that_copies()
+    model.params["decoder.b_g"][...] = -60
+    model.changed()
+    batch = make_batch([[5, 6, 5]], [[5, 6]], [0])
+    dropped = replace(batch, src=np.where(batch.src > EOS_ID, UNK_ID, batch.src).astype(np.int32))
+    losses = [
+        model.loss_and_gradients(dropped, seed=1, threads=1, objective=objective)[0].nll
+        for objective in (Objective(), Objective(copied=batch.src))
+    ]
+    assert losses[0] > 50 > 10 > losses[1]
+
+
+def test_training_with_dropped_words_copies_the_true_ones():
+    """As the updates of a training prepare a batch."""
+    batch = make_batch([[5, 6, 5]], [[5, 6]], [0])
+    data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
+    whole = {"model_dir": "unused", "data": data, "training": {"src_word_dropout": 0.9}}
+    config = config_from_dict(whole | {"model": {"decoder": {"copy_source": True}}})
+    prepared = Methods(config, model_that_copies(), 1).prepare(batch, 1, 3)
+    assert (prepared.batch.src == UNK_ID).any() and (prepared.objective.copied == batch.src).all()
