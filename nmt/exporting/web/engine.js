@@ -2,8 +2,8 @@
 // What is run, and with which arrays, comes from the package's facts (see description.py); every function takes a table
 // of 8-byte words, numbers and addresses, which begins with the words of a barrier.
 
-const LINE = 64, GO_ON = 1 << 30, PAUSED = 5;
-const PAD_ID = 0, UNK_ID = 1, BOS_ID = 2, EOS_ID = 3;
+const LINE = 64, PAUSED = 5;
+export const UNK_ID = 1, BOS_ID = 2, EOS_ID = 3;
 
 // ------------------------------------------------------------ the package
 

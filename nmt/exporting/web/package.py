@@ -19,6 +19,7 @@ import numpy as np
 
 from nmt.exporting.web.subword_tables import tables_of
 from nmt.exporting.web.wasm_module import Module, Part, link
+from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.system.terminal import is_live
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def _settings(config: Config) -> dict[str, Any]:
         "languages": {name: side.lang for name, side in sides.items()},
         "clean": {name: [side.lowercase, side.normalize] for name, side in sides.items()},
         "decoding": {name: getattr(decoding, name) for name in names},
+        "most_source": MAX_SOURCE_SUBWORDS,
     }
 
 
