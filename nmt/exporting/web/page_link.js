@@ -1,4 +1,5 @@
-// In translator.html: answers the requests of the server's page (serve/protocols/page.js) by the worker.
+// In translator.html: answers the requests of the server's page (serve/protocols/page.js) by the worker, and offers
+// scripts `translator.translate(lines, options)`.
 
 import { Client, unpacked } from "./client.js";
 
@@ -21,6 +22,9 @@ function name_of(code) {
 }
 
 window.translator = {
+  async translate(lines, options = {}, how = {}) {
+    return (await started).client.ask("translate", { lines, options }, how);
+  },
   async ask(path, body, signal) {
     const { client, about } = await started, { src, tgt } = about.languages;
     if (path === "api/models") {

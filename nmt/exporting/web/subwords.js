@@ -159,7 +159,7 @@ export class Subwords {
         piece += chars[end - 1];
         const n = this.numbers.get(piece);
         if (n === undefined || this.types[n] === UNUSED) continue;
-        const score = this.types[n] === USER ? Math.fround(encoder.encode(piece).length * this.most) - 0.1 : this.scores[n], total = score + sum[start];
+        const score = this.types[n] === USER ? Math.fround((end - start) * this.most - 0.1) : this.scores[n], total = Math.fround(score + sum[start]);
         if (from[end] < 0 || total > sum[end]) {
           sum[end] = total;
           from[end] = start;
