@@ -104,6 +104,7 @@ def page_of(compressed: bytes, title: str) -> str:
         '<script src="page.js" defer></script>\n': f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n',
         "<title>Translate</title>": f"<title>Translate {title}</title>",
         "Type or paste a text, or drop files": "Type or paste a text",
+        '    <a href="docs" class="quiet">API</a>\n': "",
         " data-server": " hidden",
         "</body>": f"{scripts}</body>",
     }
