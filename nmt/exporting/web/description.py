@@ -231,7 +231,9 @@ class Description:
             "gathered": sorted(compiled.shared.gathered),
             "constant": self.plan(_on_processor(outer.constant), "decoder."),
             "captured": list(scan.captured),
-            "stored": {name: [array.shape[1] if array.ndim > 1 else 1, name in narrow] for name, array in arrays.items()},
+            "stored": {
+                name: [array.shape[1] if array.ndim > 1 else 1, name in narrow] for name, array in arrays.items()
+            },
             "states": scan.states,
             "input": scan.cell.input_size,
             "size": scan.cell.output_size,

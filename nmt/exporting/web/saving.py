@@ -52,7 +52,7 @@ def check_web(saved: SavedModel) -> None:
         name = asked[0]
         default, value = ROWS[name].default, getattr(decoding, name)
         raise CheckpointError(
-            f"{saved.path}: decoding.{name} must be {default} for the web, got {value}; change it in a copy of the model"
+            f"{saved.path}: decoding.{name} must be {default} for the web, got {value}; change it in a copy"
         )
     check_described(saved.build("float32"), str(saved.path))
 

@@ -44,7 +44,7 @@ def tables_of(subwords: Subwords, name: str) -> tuple[dict[str, Any], dict[str, 
         "trims": bool(rules.get(4, 1)),
         "escapes": bool(rules.get(5, 1)),
     }
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "scores": np.array(scores, np.float32),
         "types": np.array(types, np.uint8),
         "ids": np.array([subwords.of_model(n) for n in range(len(pieces))], np.int32),

@@ -69,11 +69,11 @@ class WasmObject:
 
     def bodies(self) -> Iterator[bytes]:
         """Yield the body of each defined function, with its size before it."""
-        count, at = read_varint(self.code, 0)
-        for _ in range(count):
-            size, start = read_varint(self.code, at)
-            yield bytes(self.code[at : start + size])
-            at = start + size
+        section = Cursor(bytes(self.code))
+        for _ in range(section.number()):
+            start, size = section.at, section.number()
+            section.take(size)
+            yield section.content[start : section.at]
 
 
 class Cursor:

@@ -78,7 +78,8 @@ def test_a_module_translates_shows_progress_and_stops(tmp_path):
     script = """
 import { load, translate } from "./module/translator.mjs";
 const [lines] = given, seen = [], translator = await load(), control = new AbortController();
-found = { one: await translate(lines[0]), all: await translator.translate(lines, { progress: done => seen.push(done) }) };
+found = { one: await translate(lines[0]) };
+found.all = await translator.translate(lines, { progress: done => seen.push(done) });
 found.seen = seen;
 const slow = translator.translate(Array(4000).fill(lines[0]), { signal: control.signal });
 setTimeout(() => control.abort(), 20);
@@ -104,7 +105,10 @@ const [text, long] = given;
 found = [passage_of(text, "en"), sentences_of(long, "en"), words_of(["▁", "▁a", "b", "▁c"])];"""
     text = " One man. Two men!\r\n\n\u2028  WHAT NOW"
     parts, long, words = run_script(tmp_path, script, text, "word " * 500)
-    assert "".join(one.get("text", one.get("before", "") + one.get("source", "") + one.get("after", "")) for one in parts) == text
+    assert (
+        "".join(one.get("text", one.get("before", "") + one.get("source", "") + one.get("after", "")) for one in parts)
+        == text
+    )
     assert [one["source"] for one in parts if "source" in one] == ["One man.", "Two men!", "WHAT NOW"]
     assert "".join(long) == "word " * 500 and max(map(len, long)) <= 1000
     assert words == [0, 0, 0, 1]
@@ -152,7 +156,9 @@ def test_subwords_of_another_kind_are_refused(tmp_path):
     saved = load_saved_model(folder)
     words = Vocabulary([f"w{n}" for n in range(saved.src_subwords.vocab_size - 4)])
     object.__setattr__(saved, "src_subwords", words)
-    with pytest.raises(CheckpointError, match="the source's subwords must be a sentencepiece model for the web, got a v"):
+    with pytest.raises(
+        CheckpointError, match="the source's subwords must be a sentencepiece model for the web, got a v"
+    ):
         check_web(saved)
 
 
