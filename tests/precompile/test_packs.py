@@ -178,7 +178,7 @@ def test_another_process_makes_the_same_from_a_recipe():
         generated,
         close_job,
         products.product_rows_f4.native,
-        products._product_task(F4, F4),
+        products.product_task(F4, F4),
         update.square_norm.native(("float32 1", "float64 1")),
     ]
     recipes = [json.loads(json.dumps(recipe_of(native))) for native in natives]

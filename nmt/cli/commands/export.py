@@ -3,51 +3,110 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.options.command import Command, checkpoint_option, version_option
-from nmt.cli.options.path_types import InputPath, NewFolder
+from nmt.cli.lines.streams import tell
+from nmt.cli.options.command import Command, cells_option, checkpoint_option, version_option
+from nmt.cli.options.path_types import InputPath, OutputPlace
+from nmt.errors import ConfigError
+from nmt.system.paths import check_new_folder, check_output
+
+if TYPE_CHECKING:
+    from nmt.storage.saved_model import SavedModel
+
+_WEB = ("web", "web-module")
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
+@click.argument("model_dir", metavar="MODEL", type=InputPath())
 @click.option(
-    "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the exported model."
+    "-o",
+    "--output",
+    type=OutputPlace(),
+    metavar="PATH",
+    required=True,
+    help="New folder for the exported model; for web, the page to write.",
 )
-@click.option("--to", "form", type=click.Choice(["numpy", "onnx"]), required=True, help="Export format.")
+@click.option("--to", "form", type=click.Choice(["numpy", "onnx", *_WEB]), required=True, help="Export format.")
+@click.option(
+    "--compute-dtype",
+    type=click.Choice(["float32", "int8"]),
+    show_default="int8",
+    help="For web and web-module: numbers of the matrices and their products; int8 makes a page a quarter as large.",
+)
 @checkpoint_option()
+@cells_option()
 @version_option()
-def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> None:
-    """Export the model in MODEL_DIR so that it runs without nmt.
+def export(
+    model_dir: str,
+    output: str,
+    form: str,
+    compute_dtype: str | None,
+    checkpoint: str | None,
+    cells: tuple[str, ...],
+) -> None:
+    """Export MODEL so that it runs without nmt.
+
+    --to web writes one page that translates in a browser without a server, and sends nothing to anybody: the compiled
+    model, its subwords, beam search, alignments. --to web-module writes a folder with a module for JavaScript,
+    translator.mjs, for pages of your own and for Node. Both take recurrent translators with subwords of sentencepiece.
 
     --to numpy writes weights.npz, model.json with settings and tokens, and plain_numpy.py: one page of code that needs
     only NumPy, translates greedily and scores. It is slow, and meant to be read as an explanation of the model. It
     supports recurrent models of LSTM or GRU cells, in float32.
 
-    Both formats read and write tokens, as produced by the .spm files written next to them: spm_encode
-    --model=joint.spm.
-
     --to onnx writes encoder.onnx (a batch of sources), decoder.onnx (one step of the decoder) and run_onnx.py, one page
     of code that translates with them in ONNX Runtime. It needs the extra [onnx].
 
+    The formats numpy and onnx read and write tokens, as produced by the .spm files written next to them: spm_encode
+    --model=joint.spm.
+
     \b
     Examples:
+        nmt-export runs/de-en -o translator.html --to web
+        nmt-export runs/de-en -o de-en-web --to web-module
         nmt-export runs/de-en -o de-en-numpy --to numpy
         nmt-export runs/de-en -o de-en-onnx --to onnx
     """
-    from nmt.cli.lines.streams import tell
-    from nmt.exporting.to_numpy import save_numpy
-    from nmt.exporting.to_onnx import save_onnx
     from nmt.storage.saved_model import load_saved_model
 
+    if compute_dtype is not None and form not in _WEB:
+        raise ConfigError(f"--compute-dtype: must come with --to web or web-module, got --to {form}; leave it out")
     out = Path(output)
+    check_output(output, "--output") if form == "web" else check_new_folder(out)
+    saved = load_saved_model(model_dir, checkpoint, cells=cells)
+    if form in _WEB:
+        _export_web(out, form, saved, (model_dir, checkpoint, compute_dtype or "int8"))
+        return
+    from nmt.exporting.to_numpy import save_numpy
+    from nmt.exporting.to_onnx import save_onnx
+
     save = {"numpy": save_numpy, "onnx": save_onnx}[form]
-    save(out, load_saved_model(model_dir, checkpoint))
+    save(out, saved)
     tell(
         "the exported script reads subwords: tokenize text with the .spm files next to it, spm_encode --model=joint.spm"
     )
-    tell(f"{output}: {sum(file.stat().st_size for file in out.iterdir()):,} bytes as {form}")
+    tell(f"{output}: {_size(out):,} bytes as {form}")
+
+
+def _export_web(out: Path, form: str, saved: SavedModel, how: tuple[str, str | None, str]) -> None:
+    """Write a page or a module; `how`: the model's path as given, the checkpoint, and the type of numbers."""
+    from nmt.exporting.web.saving import check_web, compressed_package, save_module, save_page
+
+    path, checkpoint, compute_dtype = how
+    check_web(saved)
+    package = compressed_package(path, checkpoint, saved, compute_dtype)
+    if form == "web":
+        save_page(out, saved, package)
+    else:
+        save_module(out, package)
+    tell(f"{out}: {_size(out):,} bytes as {form}, in {compute_dtype}")
+
+
+def _size(out: Path) -> int:
+    return sum(file.stat().st_size for file in out.iterdir()) if out.is_dir() else out.stat().st_size
 
 
 if __name__ == "__main__":

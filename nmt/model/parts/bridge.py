@@ -40,7 +40,7 @@ class Bridge:
         """Make the bridge; `options` are those of `Scan`. Raises ConfigError if states of different sizes are to be
         copied."""
         self.kind = config.decoder.init_hidden
-        self._of_mean = config.decoder.init_from == "mean" and self.kind != "zero"
+        self.of_mean = config.decoder.init_from == "mean" and self.kind != "zero"
         self.xp = (options.get("device") or cpu()).xp
         encoder, directions = encoder_cells(config), 2 if config.encoder.bidirectional else 1
         # decoder state -> (encoder layer, encoder state)
@@ -51,9 +51,9 @@ class Bridge:
         activation = "none" if learned == "linear" else learned
         for n, cell in enumerate(decoder_layers(config)):
             layer = len(encoder) - 1 if top else min(n, len(encoder) - 1)
-            for name in cell.starts() if self._of_mean or encoder[layer].starts() else ():
+            for name in cell.starts() if self.of_mean or encoder[layer].starts() else ():
                 width = cell.states()[name]
-                if self._of_mean:
+                if self.of_mean:
                     layer, source, size = -1, _MEAN, config.encoder.output_size
                 else:
                     wanted = ("h", *encoder[layer].starts()) if top else (name, "h", *encoder[layer].starts())
@@ -77,14 +77,14 @@ class Bridge:
     def with_mean(self, final: list[States], memory: Any, lengths: np.ndarray) -> list[States]:
         """Return `final` with the mean of memory [S, B, M] over the real positions of each row, [B, M], appended if
         states start from the mean."""
-        if not self._of_mean:
+        if not self.of_mean:
             return final
         shares = self._shares(memory, lengths)
         return [*final, {_MEAN: self.xp.where(shares > 0, memory * shares, 0).sum(axis=0, dtype=memory.dtype)}]
 
     def add_mean_gradient(self, d_memory: Any, d_final: list[States], lengths: np.ndarray) -> Any:
         """Return the gradient of the memory, including that of its mean."""
-        if not self._of_mean:
+        if not self.of_mean:
             return d_memory
         return d_memory + d_final[-1][_MEAN] * self._shares(d_memory, lengths)
 

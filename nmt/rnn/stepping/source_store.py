@@ -30,7 +30,7 @@ class SourceStore:
         """Create an empty store. `xp`: of the device where the arrays are."""
         self._xp, self._dtype = xp, dtype
         self.arrays = {k: xp.zeros((0,) if n is None else (0, n), dtype) for k, n in widths.items()}
-        self._narrow = narrow
+        self.narrow = narrow
         self._lengths_at = np.zeros(0, np.int64)  # by first position
         self._end = self._longest = 0
         self._live: dict[int, tuple[int, int]] = {}  # first position and length, in order of positions
@@ -40,7 +40,7 @@ class SourceStore:
     def emptied(self) -> SourceStore:
         """Return a new, empty store for arrays of the same kind."""
         widths = {k: a.shape[1] if a.ndim == 2 else None for k, a in self.arrays.items()}
-        return SourceStore(widths, self._narrow, self._dtype, self._xp)
+        return SourceStore(widths, self.narrow, self._dtype, self._xp)
 
     def add(self, arrays: dict[str, np.ndarray], lengths: np.ndarray) -> np.ndarray:
         """Copy the real positions of arrays [S, B, n], narrow ones [B, n]; return sentence ids, int64 [B]."""
@@ -49,7 +49,7 @@ class SourceStore:
         for b, length in enumerate(lengths.tolist()):
             start, self._end = self._end, self._end + max(1, length)
             for name, target in self.arrays.items():
-                if name in self._narrow:
+                if name in self.narrow:
                     target[start] = arrays[name][b]
                 else:
                     target[start : start + length] = arrays[name][:length, b]

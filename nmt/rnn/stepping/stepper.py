@@ -19,7 +19,7 @@ from nmt.rnn.kernels.loops import run_cpu
 from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.rows import Rows
 from nmt.rnn.scan.scan import Scan
-from nmt.rnn.stepping.compiled_step import compile_step
+from nmt.rnn.stepping.compiled_step import CompiledStep, compile_step
 from nmt.rnn.stepping.prepared_step import PreparedStep, StepInputs
 from nmt.rnn.stepping.source_store import Sources, SourceStore
 
@@ -49,6 +49,16 @@ class Stepper:
         self._prepared: PreparedStep | None = None
         if isinstance(self._compiled.step, run_cpu.CPUExecutable):
             self._prepared = PreparedStep(scan, weights, self._compiled, self.threads)
+
+    @property
+    def compiled(self) -> CompiledStep:
+        """Return the compiled parts of the step."""
+        return self._compiled
+
+    @property
+    def stored(self) -> tuple[Arrays, set[str]]:
+        """Return the arrays in which sentences are stored, and the names of those with one entry for each sentence."""
+        return self._sources.arrays, self._sources.narrow
 
     def admit(
         self, captured: Mapping[str, np.ndarray], source_lengths: Sequence[int] | np.ndarray | None = None

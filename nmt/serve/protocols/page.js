@@ -43,7 +43,9 @@ function sentence_of(message) {
   return bare.charAt(0).toUpperCase() + bare.slice(1) + (/[.!?]$/.test(bare) ? "" : ".");
 }
 
+// A page that translates by itself (nmt-export --to web) has a worker in place of the server.
 async function ask(path, body, signal) {
+  if (window.translator) return window.translator.ask(path, body, signal);
   const form = body instanceof FormData, m = model();
   const more = m ? { source: m.source, target: m.target, model: m.name } : {};
   if ($("key").value) more.api_key = $("key").value;
@@ -497,7 +499,7 @@ $("glossary").addEventListener("input", () => {
 
 // ------------------------------------------------------------ tabs
 
-const TABS = [...document.querySelectorAll("[role=tab]")];
+const TABS = [...document.querySelectorAll("[role=tab]:not([hidden])")];
 const is_open = name => !$(name).hidden;
 function show(name, focus) {
   for (const tab of TABS) {
@@ -667,11 +669,11 @@ function restore_files() {
 
 $("file").addEventListener("change", () => { add_files([...$("file").files]); $("file").value = ""; });
 const drag = is => document.body.classList.toggle("drag", is);
-addEventListener("dragover", e => { if ([...e.dataTransfer.types].includes("Files")) { e.preventDefault(); drag(true); } });
+addEventListener("dragover", e => { if (!window.translator && [...e.dataTransfer.types].includes("Files")) { e.preventDefault(); drag(true); } });
 addEventListener("dragleave", e => e.relatedTarget || drag(false));
 addEventListener("drop", e => {
   drag(false);
-  if (!e.dataTransfer.files.length) return;
+  if (window.translator || !e.dataTransfer.files.length) return;
   e.preventDefault();
   add_files([...e.dataTransfer.files]);
 });

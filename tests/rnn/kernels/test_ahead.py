@@ -22,7 +22,7 @@ import numpy as np
 from nmt.rnn.kernels.machine_code import ahead
 from nmt.rnn.kernels.memory import compiling
 from nmt.rnn.kernels.model import update
-from nmt.rnn.kernels.products.product import _product_task
+from nmt.rnn.kernels.products.product import product_task
 F4, compiled = np.dtype("f4"), []
 compile_it = compiling.compile_native
 compiling.compile_native = lambda native: (compiled.append(native.function.__name__), compile_it(native))[1]
@@ -31,12 +31,12 @@ norm = update.square_norm.native(("float32 1", "float64 1"))
 """
 USE = """
 for _ in range(2):
-    ahead.offer(lambda: [_product_task(F4, F4)])
+    ahead.offer(lambda: [product_task(F4, F4)])
 assert norm.address > 0
 until = time.monotonic() + 60
 while ahead._others and not ahead._others[0].begun and time.monotonic() < until:
     time.sleep(0.01)
-assert _product_task(F4, F4).address > 0
+assert product_task(F4, F4).address > 0
 print(len(ahead._others), *compiled)
 """
 
@@ -59,7 +59,7 @@ def test_what_another_process_compiles_is_not_compiled_here(tmp_path):
 def test_what_the_other_has_not_begun_with_is_compiled_here(tmp_path):
     """It is busy with something long: there is no waiting for what comes after that."""
     use = """
-ahead.offer(lambda: [update.dropout_mask.native(("float32 1", "float64", "uint64", "uint64")), _product_task(F4, F4)])
+ahead.offer(lambda: [update.dropout_mask.native(("float32 1", "float64", "uint64", "uint64")), product_task(F4, F4)])
 assert norm.address > 0
 other = ahead._others[0]
 while not other.begun:
@@ -129,6 +129,6 @@ def test_no_process_without_a_store_and_a_second_core(tmp_path, threads, folder,
 def test_offers_that_nobody_needs_are_few(monkeypatch):
     """A process that has all compiled makes one for each search."""
     for _ in range(1000):
-        ahead.offer(lambda: [products._product_task(F4, F4)])
+        ahead.offer(lambda: [products.product_task(F4, F4)])
     assert len(ahead._offers) < 100
     ahead._offers.clear()

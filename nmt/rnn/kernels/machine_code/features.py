@@ -2,7 +2,8 @@
 
 The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or
 `generic`) forces a smaller target; `native` compiles for exactly this processor instead of for its whole level. The
-variable is read once, when this module is imported.
+variable is read once, when this module is imported. With `NMT_CPU_UNCHECKED=1` it may also be a level that this machine
+cannot run, `wasm` among them: its code is compiled here and run elsewhere.
 """
 
 import ctypes
@@ -20,9 +21,10 @@ from numpy.typing import DTypeLike
 
 from nmt.errors import DeviceError
 
-ByteSums = Literal["vnni", "sdot", "pairs", "bytes"]
+ByteSums = Literal["vnni", "sdot", "pairs", "dot", "bytes"]
 """The way to add four products of bytes to an int32: by one instruction of x86 (unsigned by signed, "vnni") or of Arm
-(signed by signed, "sdot"), as two products of 16-bit pairs, or as four plain products."""
+(signed by signed, "sdot"), as two products of 16-bit pairs of x86 ("pairs") or of WebAssembly ("dot"), or as four plain
+products."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Target:
     in a register tile. `has_bf16`: there are instructions for pairs of bfloat16; without them pairs are computed as
     float32. `has_amx`: there is a matrix unit for them (see amx.py) and the system lets this process use it.
     `byte_sums`: how products of int8 are added. `cpu` and `features`: what LLVM compiles for, no more than every
-    processor of this level has, so that the code runs on all of them and gives the same bits.
+    processor of this level has, so that the code runs on all of them and gives the same bits. `triple`: LLVM's name of
+    the machine, if the code runs on another one than this.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Target:
     byte_sums: ByteSums = "bytes"
     cpu: str = ""
     features: str = ""
+    triple: str = ""
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -110,6 +114,11 @@ _GENERIC = Target(
 )  # fmt: skip
 LEVELS = {t.name: t for t in (_AVX512_AMX, _AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2, _GENERIC)}
 """Targets that NMT_CPU may force; their code runs on every processor of the level."""
+# Vectors of 128 bits and moves of blocks of memory are in all browsers since 2021. A browser for x86 has 16 registers.
+_WASM = Target(
+    "wasm", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="dot", cpu="generic",
+    features="+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", triple="wasm32-unknown-unknown",
+)  # fmt: skip
 
 
 def _may_use_tiles() -> bool:
@@ -161,11 +170,12 @@ TARGET_SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", _PLAIN)
 
 def _configure_numba(target: Target) -> None:
     """Make Numba compile for the target, whether or not it has been imported already."""
-    os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = target.cpu, target.features
+    cpu, features = ("generic", "") if target.triple else (target.cpu, target.features)
+    os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = cpu, features
     os.environ.setdefault(_PLAIN, "1")
     numba_config = sys.modules.get("numba.core.config")
     if numba_config is not None:
-        vars(numba_config).update(CPU_NAME=target.cpu, CPU_FEATURES=target.features)
+        vars(numba_config).update(CPU_NAME=cpu, CPU_FEATURES=features)
 
 
 def _choose_target() -> Target:
@@ -175,12 +185,15 @@ def _choose_target() -> Target:
         return _GENERIC if os.environ.get("NUMBA_CPU_NAME") == "generic" else host
     if forced == "native":
         return replace(host, cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten())
+    unchecked = os.environ.get("NMT_CPU_UNCHECKED") == "1"  # code made here is run elsewhere
+    if forced == _WASM.name and unchecked:
+        return _WASM
     if forced not in LEVELS:
         choices = ", ".join((*LEVELS, "native"))
         raise DeviceError(f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine")
     target = LEVELS[forced]
-    if os.environ.get("NMT_CPU_UNCHECKED") == "1" and _IS_X86:
-        return target  # code made here is run elsewhere (see nmt/precompile)
+    if unchecked and _IS_X86:
+        return target
     if forced != "generic" and not (_IS_X86 and _is_part_of(target, host)):
         raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
     if target is _AVX2_VNNI and not binding.get_host_cpu_features().get("avxvnni"):

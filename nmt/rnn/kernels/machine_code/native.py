@@ -151,6 +151,16 @@ class Native(ABC):
         note_found()
         return address
 
+    def made(self) -> Record:
+        """Return the machine code, from the store or compiled and stored now. It is not loaded, so that it may be that
+        of another machine."""
+        found = None if self.code_name is None else store().read(self.code_name)
+        if found is None:
+            found = self.compile()
+            if self.code_name is not None and sources_are_unchanged():
+                store().write(self.code_name, found)
+        return found
+
     def _shipped(self) -> Record | None:
         return None if self.source_name is None else _usable(shipped().read(self.source_name))
 
@@ -245,6 +255,10 @@ def _usable(found: Record | None) -> Record | None:
 
 def _load_called(found: Record) -> None:
     """Load our functions that this code calls: LLVM must know their symbols before it loads the code."""
-    for symbol in found.facts["symbols"]:
-        if symbol in _BY_SYMBOL:
-            _ = _BY_SYMBOL[symbol].address
+    for native in called_by(found):
+        _ = native.address
+
+
+def called_by(found: Record) -> list[Native]:
+    """Return our functions that this code calls by their symbols."""
+    return [_BY_SYMBOL[symbol] for symbol in found.facts["symbols"] if symbol in _BY_SYMBOL]

@@ -1,4 +1,5 @@
-"""Make an object file of one function from LLVM instructions, and load it into this process. Imports no Numba.
+"""Make an object file of one function from LLVM instructions, for this machine or another, and load it into this
+process. Imports no Numba.
 
 A single engine holds all objects, as making an engine takes longer than loading an object. An object defines one
 symbol, named after its content. The functions that it calls, ours or the system's, are symbols of the process and
@@ -30,10 +31,12 @@ _DECLARED = re.compile(r'^(?:declare .*?|(?=@.* external ))@"?([^"\s(]+)', re.MU
 def object_of(module: binding.ModuleRef, entry: str) -> Record:
     """Return a module as an object file in which only `entry` has a name, with the list of the process symbols that it
     calls."""
+    machine = _target_machine()
+    if TARGET.triple:
+        module = binding.parse_assembly(_moved(str(module), str(machine.target_data)))
     for value in (*module.functions, *module.global_variables):
         if not value.is_declaration and value.name != entry:
             value.linkage = "private"
-    machine = _target_machine()
     options = binding.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = True
     passes = binding.create_pass_builder(machine, options)
@@ -43,11 +46,27 @@ def object_of(module: binding.ModuleRef, entry: str) -> Record:
     return Record({"entry": entry, "symbols": symbols}, machine.emit_object(module))
 
 
+def _moved(text: str, layout: str) -> str:
+    """Return LLVM's text of a module of this machine for the machine that TARGET names, with that one's data layout.
+    Addresses are int64 in all our code, so that it has no size of pointers."""
+    text = re.sub(r"^target triple.*$", f'target triple = "{TARGET.triple}"', text, flags=re.MULTILINE)
+    text = re.sub(r"^target datalayout.*$", f'target datalayout = "{layout}"', text, flags=re.MULTILINE)
+    text = re.sub(r'"target-(cpu|features)"="[^"]*"', "", text)
+    return text.replace("= common ", "= private ")  # Numba's environments; other formats have no common symbols
+
+
 @cache
 def _target_machine() -> Any:
     """Return LLVM's target machine for the level of processors we compile for. The code may be placed at any address:
     only its entry point is known outside."""
     _initialize_llvm()
+    if TARGET.triple:
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+        elsewhere = binding.Target.from_triple(TARGET.triple)
+        return elsewhere.create_target_machine(
+            cpu=TARGET.cpu, features=TARGET.features, opt=3, reloc="static", jit=False
+        )
     return binding.Target.from_default_triple().create_target_machine(
         cpu=TARGET.cpu,
         features=TARGET.features,

@@ -25,9 +25,10 @@ def pointers_after(words: int) -> Any:
 
     def get(typing_context: Any, table: Any, index: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            pointers = builder.bitcast(args[0], ir.IntType(8).as_pointer().as_pointer())
+            numbers = builder.bitcast(args[0], ir.IntType(64).as_pointer())
             place = builder.add(args[1], ir.Constant(ir.IntType(64), words))
-            return builder.load(builder.gep(pointers, [place]))
+            word = builder.load(builder.gep(numbers, [place]))  # 8 bytes, also where a pointer has 4
+            return builder.inttoptr(word, ir.IntType(8).as_pointer())
 
         return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
 

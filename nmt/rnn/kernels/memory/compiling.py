@@ -27,6 +27,7 @@ with uninterrupted():  # an interrupted import of compiled modules cannot be rep
     from numba.core.types import unliteral
     from numba.extending import typeof_impl
 
+from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES
 from nmt.rnn.kernels.machine_code.native import Compilable, Jitted
 from nmt.rnn.kernels.machine_code.objects import object_of
@@ -105,6 +106,11 @@ class _Part(JITCodeLibrary):
     def _link_all(self) -> None:
         for other in dict.fromkeys(self._linking_libraries):
             self._final_module.link_in(other._get_module_for_linking(), preserve=True)
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """Prepare functions for this machine, as its data layout is known; nothing can be done yet for another one."""
+        if not TARGET.triple:
+            super()._optimize_functions(ll_module)
 
     def get_pointer_to_function(self, name: str) -> int:
         """Return a unique number in place of an address; Numba only uses it as an identifier, nothing calls it."""

@@ -17,8 +17,8 @@ EMBEDDING = TableLayout(
     arrays(np.int64, ("rows",), "ids"),
     arrays("F", ("rows", "width"), "out"),
 )
-_PLAIN = EMBEDDING.extended("embedding_plain", arrays("F", ("vocab_size", "width"), "numbers"))
-_QUANTISED = EMBEDDING.extended(
+PLAIN = EMBEDDING.extended("embedding_plain", arrays("F", ("vocab_size", "width"), "numbers"))
+QUANTISED = EMBEDDING.extended(
     "embedding_quantised",
     arrays(np.int8, ("vocab_size", "width"), "numbers"),
     arrays(np.float32, ("vocab_size",), "scales"),
@@ -31,13 +31,13 @@ def embedding_table(ids: np.ndarray, table: np.ndarray | Quantised, scale: float
     quantised = isinstance(table, Quantised)
     given = {"numbers": table.numbers, "scales": table.scales} if isinstance(table, Quantised) else {"numbers": table}
     values = {"width": out.shape[1], "vocab_size": len(given["numbers"]), "scale": scale, "ids": ids, "out": out}
-    return NamedTable(_QUANTISED if quantised else _PLAIN, values | given, F=out.dtype)
+    return NamedTable(QUANTISED if quantised else PLAIN, values | given, F=out.dtype)
 
 
 @family
 def embedding_task(number: np.dtype, *, quantised: bool) -> Any:
     """Return the task of an `embedding_table` for an array of this dtype."""
-    embedding_at = (_QUANTISED if quantised else _PLAIN).reader(F=number)
+    embedding_at = (QUANTISED if quantised else PLAIN).reader(F=number)
 
     def embed(part, parts, table):  # type: ignore[no-untyped-def]
         given = embedding_at(table)

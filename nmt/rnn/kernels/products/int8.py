@@ -194,9 +194,10 @@ def _instruction(name: str) -> Any:
 
 def _add_pairs(b: ir.IRBuilder, sums: ir.Value, rows: ir.Value, weights: ir.Value) -> ir.Value:
     """Return sums + the products of 16-bit pairs, whose sums cannot overflow; those of byte pairs in 16 bits could."""
-    name = {16: "avx512.pmaddw.d.512", 8: "avx2.pmadd.wd", 4: "sse2.pmadd.wd"}[TARGET.lanes]
+    of_x86 = {16: "x86.avx512.pmaddw.d.512", 8: "x86.avx2.pmadd.wd", 4: "x86.sse2.pmadd.wd"}
+    name = "wasm.dot" if TARGET.byte_sums == "dot" else of_x86[TARGET.lanes]
     kind = ir.FunctionType(_WORDS, [_HALVES, _HALVES])
-    multiply = cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.{name}")
+    multiply = cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}")
     return b.add(sums, b.call(multiply, [rows, weights]))
 
 
@@ -232,6 +233,6 @@ def byte_sums() -> list[ByteSum]:
         return [ByteSum(_same, _same, _instruction(f"llvm.x86.avx512.vpdpbusd.{bits}"))]
     if TARGET.byte_sums == "sdot":
         return [ByteSum(_same, _same, _instruction("llvm.aarch64.neon.sdot.v4i32.v16i8"))]
-    if TARGET.byte_sums == "pairs":
+    if TARGET.byte_sums in ("pairs", "dot"):
         return [ByteSum(_part_of_rows(_HALVES, n), _part_of_weights(_HALVES, n), _add_pairs) for n in (0, 8)]
     return [ByteSum(_part_of_rows(_WORDS, n), _part_of_weights(_WORDS, n), _add_plain) for n in (0, 8, 16, 24)]

@@ -144,7 +144,7 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
 
 
 @family
-def _product_task(number: np.dtype, packed: np.dtype) -> Any:
+def product_task(number: np.dtype, packed: np.dtype) -> Any:
     """Return the task of `product` for arrays of dtype `number` and a weight packed as `packed`, with a table from
     `product_table`."""
     X, W = number.type, packed.type
@@ -173,7 +173,7 @@ def product_table(operands: Operands, a_col: int, c_col: int, K: int, N: int, ac
 def run_product(parts: int, table: np.ndarray, operands: Operands) -> None:
     """Run all parts of a product on a team, which starts sooner than threads that have to be woken."""
     A, B, _, _ = operands
-    run_team(_product_task(A.dtype, B.dtype).address, parts, address_of(table), (table, operands))
+    run_team(product_task(A.dtype, B.dtype).address, parts, address_of(table), (table, operands))
 
 
 @kernel

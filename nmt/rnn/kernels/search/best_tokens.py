@@ -24,13 +24,13 @@ _ROWS = 240
 _COLUMNS = 128
 
 
-def _chunk_columns(itemsize):  # type: ignore[no-untyped-def]
+def chunk_columns(itemsize):  # type: ignore[no-untyped-def]
     """Return the number of columns in a chunk: whole panels of the packed weights, about _COLUMNS wide."""
     width = PANEL_BYTES // itemsize
     return max(1, _COLUMNS // width) * width
 
 
-_columns_in_chunk = inner_kernel(_chunk_columns)
+_columns_in_chunk = inner_kernel(chunk_columns)
 
 
 @inner_kernel
@@ -48,7 +48,7 @@ def _insert(x, v, count, tokens, scores):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
+def round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
     """Round this part's rows of y to the elements of `weights`."""
     low, high = y.shape[0] * part // parts, y.shape[0] * (part + 1) // parts
     if high > low:
@@ -58,7 +58,7 @@ def _round_share(part, parts, y, weights, out):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _round_all(table, part, parts, y, weights, rounded):  # type: ignore[no-untyped-def]
-    _round_share(part, parts, y, weights, rounded)
+    round_share(part, parts, y, weights, rounded)
     barrier_wait(table, part, parts, parts)
     return rounded, 2 * parts
 
@@ -80,7 +80,7 @@ def _rounded(y: np.ndarray, weights: np.ndarray, parts: int) -> np.ndarray:
     if weights.dtype == y.dtype:
         return y
     out = np.empty((len(y), words_of(y.shape[1], weights.dtype)), weights.dtype)
-    run_parallel(_round_share, parts, y, weights, out)
+    run_parallel(round_share, parts, y, weights, out)
     return out
 
 
@@ -219,7 +219,7 @@ def best_tokens(
     return best, scores
 
 
-_BEST = OUTPUT.extended(
+BEST = OUTPUT.extended(
     "best_tokens",
     constants("chunks"),
     # By part: its best tokens so far, and their number.
@@ -236,9 +236,9 @@ class BestTokens(OutputTask):
     """`best_tokens` as an `OutputTask` of V columns."""
 
     def __init__(self, R: int, H: int, V: int, places: int, threads: int, number: np.dtype, packed: np.dtype) -> None:
-        chunks = -(-V // _chunk_columns(number.itemsize))
+        chunks = -(-V // chunk_columns(number.itemsize))
         sizes = output_sizes(R, H, V, places, min(threads, chunks), number, packed) | {"chunks": chunks}
-        super().__init__(_BEST, best_task(number, packed), sizes, Y=number, W=packed)
+        super().__init__(BEST, best_task(number, packed), sizes, Y=number, W=packed)
         self.table.allocate("rounded", "part_tokens", "part_logits", "counts", "tops", "totals")
 
 
@@ -264,7 +264,7 @@ def _cached_task(rows: int, *sizes: Any) -> BestTokens:
 def best_task(number: np.dtype, packed: np.dtype) -> Any:
     """Return the task of `best_tokens` for y and bias of dtype `number` and weights packed as `packed`: one call of the
     team does everything."""
-    best_at, multiplied = _BEST.reader(Y=number, W=packed), rows_to_multiply(number, packed)
+    best_at, multiplied = BEST.reader(Y=number, W=packed), rows_to_multiply(number, packed)
 
     def best_of_columns(part, parts, table):  # type: ignore[no-untyped-def]
         given = best_at(table)
@@ -316,7 +316,7 @@ def best_continuations(tokens, scores, places, sums, bounds, count, room, never,
 
 
 @kernel
-def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ignore[no-untyped-def]
+def store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ignore[no-untyped-def]
     """Store this part's columns of the logits, and for every chunk the largest entry and the sum, as `_chunks` does."""
     columns = _columns_in_chunk(y.itemsize)
     block = scratch((min(_ROWS, y.shape[0]), columns), bias.dtype)
@@ -334,7 +334,7 @@ def _store_chunks(part, parts, y, weights, bias, out, tops, totals):  # type: ig
 
 
 @kernel
-def _normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
+def normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
     """Turn this part's rows of logits into log-probabilities, summed as in `_merge`."""
     place = scratch(1, tops.dtype)
     for r in range(out.shape[0] * part // parts, out.shape[0] * (part + 1) // parts):
@@ -347,10 +347,10 @@ def _normalise(part, parts, out, tops, totals):  # type: ignore[no-untyped-def]
 def log_probs(y: np.ndarray, weights: np.ndarray, bias: np.ndarray, threads: int) -> np.ndarray:
     """Return the log-probabilities of all tokens [R, V]; the arguments are those of `best_tokens`, and the scores have
     the same bits."""
-    chunks = -(-len(bias) // _chunk_columns(y.itemsize))
+    chunks = -(-len(bias) // chunk_columns(y.itemsize))
     parts = min(threads, chunks)
     tops, totals = np.empty((len(y), chunks), y.dtype), np.empty((len(y), chunks), y.dtype)
     out = np.empty((len(y), len(bias)), y.dtype)
-    run_parallel(_store_chunks, parts, _rounded(y, weights, parts), weights, bias, out, tops, totals)
-    run_parallel(_normalise, parts, out, tops, totals)
+    run_parallel(store_chunks, parts, _rounded(y, weights, parts), weights, bias, out, tops, totals)
+    run_parallel(normalise, parts, out, tops, totals)
     return out

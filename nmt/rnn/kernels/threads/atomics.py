@@ -10,6 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import cgutils, inner_kernel, intrinsic, numba_types
 from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES
 from nmt.rnn.kernels.machine_code.operating_system import ON_WINDOWS, call_system, system_function
@@ -91,7 +92,7 @@ def address_in(typing_context: Any, pointer: Any) -> Any:
 @intrinsic
 def pause(typing_context: Any) -> Any:
     """Tell the core that this is a spin loop."""
-    machine = platform.machine().lower()
+    machine = TARGET.triple or platform.machine().lower()
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
         if machine in ("x86_64", "amd64"):

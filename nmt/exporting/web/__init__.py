@@ -1,0 +1,1 @@
+"""Export a model as a page, or a module for JavaScript, that translates by itself."""

@@ -1,0 +1,300 @@
+"""Describe what a translation runs, so that another program can do the same without Python: arrays, the functions that
+are called with them, and their order.
+
+All of it follows from the objects of the model, in a process whose level of processors is that of the other program. A
+description refers to functions and packed weights by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import CheckpointError
+from nmt.model.parts.encoder import RecurrentEncoder
+from nmt.model.translation import TranslationModel
+from nmt.rnn.arrays.array_names import ArrayKind, parse
+from nmt.rnn.arrays.quantised import Quantised, quantise
+from nmt.rnn.arrays.weights import QUADS
+from nmt.rnn.cell import axes_of
+from nmt.rnn.cells import AttentionProbe
+from nmt.rnn.compiler.program import Place, PlaceKind, Product
+from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS
+from nmt.rnn.kernels.loops.row_writer import Function, Weight, weight_key
+from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
+from nmt.rnn.kernels.machine_code.generated import generated_loop
+from nmt.rnn.kernels.machine_code.kernel import Kernel
+from nmt.rnn.kernels.machine_code.native import Native
+from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS, TableLayout
+from nmt.rnn.kernels.model import embedding
+from nmt.rnn.kernels.products.product import PACKING, packed_size, product_task, words_of
+from nmt.rnn.kernels.search import beam_table, best_tokens
+from nmt.rnn.kernels.search.beam_loop import search_task
+from nmt.rnn.scan.scan import Scan
+from nmt.rnn.stepping.stepper import Stepper
+from nmt.search_settings import MAX_SOURCE_SUBWORDS
+from nmt.special_tokens import boundary_ids
+
+_FLOAT = np.dtype(np.float32)
+MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
+"""Source positions for which attention can be shown: those of the longest source, with its boundary tokens."""
+Json = dict[str, Any]
+
+
+class Description:
+    """The description of a translation model: `facts`, which JSON can hold, `functions`, and `arrays`."""
+
+    def __init__(self, model: TranslationModel) -> None:
+        self.model, self.packed_kind = model, model.step_decoder.packed
+        self.functions: list[Native] = []
+        self.arrays: dict[str, np.ndarray] = {}
+        self._numbers: dict[str, int] = {}  # of functions, by the names of their entries
+        self._packed: dict[tuple[Any, ...], int] = {}
+        self.packed: list[Json] = []
+        self.facts = self._facts()
+
+    # ------------------------------------------------------------ functions and weights
+
+    def function(self, native: Native) -> int:
+        """Return the number of a function."""
+        if native.entry not in self._numbers:
+            self._numbers[native.entry] = len(self.functions)
+            self.functions.append(native)
+        return self._numbers[native.entry]
+
+    def kernel(self, kernel: Kernel, *types: str) -> int:
+        """Return the number of a kernel for arguments of these types."""
+        return self.function(kernel.native(types))
+
+    def array(self, name: str, array: np.ndarray) -> str:
+        """Add an array and return its name."""
+        self.arrays.setdefault(name, np.ascontiguousarray(array))
+        return name
+
+    def matrix(self, name: str, *, by_rows: bool) -> Json:
+        """Add a matrix, in int8 with scales if products are computed so."""
+        held = self.model.weights.quantised(name)
+        if self.packed_kind != QUADS:
+            return {"numbers": self.array(name, self.model.weights[name])}
+        end = "" if held is not None and held.by_rows == by_rows else ".other"
+        if held is None or held.by_rows != by_rows:
+            held = quantise(self.model.weights[name], by_rows=by_rows)
+        numbers, scales = f"{name}{end}", f"{name}{end}.scales"
+        return {"numbers": self.array(numbers, held.numbers), "scales": self.array(scales, held.scales)}
+
+    def weight(self, name: str, start: int, rows: int, transposed: bool) -> int:
+        """Return the number of a packed weight: rows of a matrix, or their transpose."""
+        key = name, start, rows, transposed
+        if key not in self._packed:
+            rows_of, columns = self.model.weights.shape(name)
+            K, N = (columns, rows) if transposed else (rows, columns)
+            packing: Kernel = PACKING[self.packed_kind, transposed]
+            quads = self.packed_kind == QUADS
+            source = ("int8 2", "float32 1") if quads else ("float32 2",)
+            code = self.kernel(packing, *source, "int64", "int64", f"{self.packed_kind} 1")
+            self._packed[key] = len(self.packed)
+            size = packed_size(K, N, self.packed_kind)
+            about = {"code": code, "start": start, "stop": start + rows, "size": size, "shape": (rows_of, columns)}
+            self.packed.append(about | self.matrix(name, by_rows=transposed))
+        return self._packed[key]
+
+    # ------------------------------------------------------------ plans
+
+    def plan(self, executable: CPUExecutable | None, prefix: str) -> Json | None:
+        """Describe a plan for inference, with the parameters below a prefix."""
+        if executable is None:
+            return None
+        plan, module = executable.plan, executable.forward_module
+        steps: list[Json] = []
+        for phase, step in module.steps:
+            if isinstance(step, Product):
+                steps.append(self._product(step, plan.forward.programs[phase].places, prefix))
+            else:
+                steps.append(self._function(step, prefix))
+        arrays = {name: _shape(place) for name, place in plan.forward.arrays.items()}
+        outputs = {name: _output(place) for name, place in plan.outputs.items()}
+        inputs = list(plan.trace.inputs)
+        return {"arrays": arrays, "dims": module.dims, "steps": steps, "outputs": outputs, "inputs": inputs}
+
+    def _function(self, step: Function, prefix: str) -> Json:
+        parameters = [parse(name).base for name in step.arrays if parse(name).kind is ArrayKind.PARAMETER]
+        for name in parameters:
+            self.array(f"{prefix}{name}", self.model.weights[f"{prefix}{name}"])
+        return {
+            "code": self.function(generated_loop(step.source, step.name)),
+            "arrays": step.arrays,
+            "parameters": {ArrayKind.PARAMETER.of(name): f"{prefix}{name}" for name in parameters},
+            "scratch": {name: _shape(place) for name, place in step.scratch.items()},
+            "weights": [self._weight(weight, prefix) for weight in step.weights],
+        }
+
+    def _weight(self, weight: Weight, prefix: str) -> int:
+        name, start, rows, transposed = weight
+        return self.weight(f"{prefix}{name}", start, rows, transposed)
+
+    def _product(self, step: Product, places: Mapping[int, Place], prefix: str) -> Json:
+        x, offset = step.x.span
+        source, target = places[x.id], places[step.out.id]
+        return {
+            "product": self._weight(weight_key(step), prefix),
+            "source": source.name,
+            "after": int(source.kind is PlaceKind.AFTER) if source.kind in _STACKS else -1,
+            "wide": source.source_axis,
+            "width": source.width,
+            "offset": offset,
+            "target": target.name,
+            "target_width": target.width,
+            "K": step.x.width,
+            "N": step.out.width,
+        }
+
+    def scan(self, scan: Scan, prefix: str, *, single_step: bool = False) -> Json:
+        """Describe a scan: its plan over time, and the plan of what is constant over time."""
+        compiled = scan.compiled(training=False, single_step=single_step)
+        initial = scan.cell.learned()
+        for name in initial.values():
+            self.array(f"{prefix}{name}", self.model.weights[f"{prefix}{name}"])
+        return {
+            "plan": self.plan(_on_processor(compiled.step), prefix),
+            "constant": self.plan(_on_processor(compiled.constant), prefix),
+            "states": scan.states,
+            "learned": {state: f"{prefix}{name}" for state, name in initial.items()},
+            "size": scan.cell.output_size,
+        }
+
+    # ------------------------------------------------------------ the model
+
+    def _facts(self) -> Json:
+        model = self.model
+        encoder, decoder = model.encoder, model.step_decoder
+        if not isinstance(encoder, RecurrentEncoder):
+            raise TypeError(f"the encoder must be recurrent, got {type(encoder).__name__}")
+        before, after = boundary_ids(model.config.encoder.boundaries)
+        layers = [
+            [self.scan(scan, f"encoder.{n}.{direction}.") for direction in encoder.directions]
+            for n, scan in enumerate(encoder.scans)
+        ]
+        return {
+            "before": before,
+            "after": after,
+            "source": self._table("src"),
+            "target": self._table("tgt"),
+            "encoder": {"layers": layers, "residual": encoder.residual},
+            "bridge": self._bridge(),
+            "decoder": self._decoder(decoder),
+            "probe": self._probe(decoder),
+            "output": self._output(),
+            "search": {"code": self.function(search_task(_FLOAT)), "table": _layout(beam_table.SEARCH)},
+            "part": _layout(beam_table.STEP_PART),
+            "product": self.function(product_task(_FLOAT, self.packed_kind)),
+            "quads": self.packed_kind == QUADS,
+            "numbers": list(NUMBERS),
+            "integers": list(INTEGERS),
+            "first": COUNTER_WORDS,
+            "packed": self.packed,
+        }
+
+    def _table(self, side: str) -> Json:
+        table, scale = self.model.embedding(side)
+        quantised = isinstance(table, Quantised)
+        layout = embedding.QUANTISED if quantised else embedding.PLAIN
+        return {
+            "code": self.function(embedding.embedding_task(_FLOAT, quantised=quantised)),
+            "table": _layout(layout),
+            "scale": scale,
+            "size": table.shape,
+        } | self.matrix(self.model.table(side), by_rows=True)
+
+    def _bridge(self) -> Json:
+        bridge = self.model.bridge
+        routes: Json = {}
+        for name, (layer, state) in bridge.routes.items() if bridge.kind != "zero" else ():
+            scan = bridge.scans[name] if bridge.kind == "bridge" else None
+            layer = len(self.model.encoder.scans) if layer < 0 else layer
+            routes[f"cell.{name}"] = {
+                "layer": layer,
+                "state": state,
+                "scan": scan and self.scan(scan, f"bridge.{name}.", single_step=True),
+            }
+        return {"mean": bridge.of_mean, "routes": routes}
+
+    def _decoder(self, scan: Scan) -> Json:
+        stepper = Stepper(scan, self.model.weights.view("decoder"), 1)
+        compiled, (arrays, narrow) = stepper.compiled, stepper.stored
+        parts = {"inputs": compiled.of_inputs, "states": compiled.of_states, "step": compiled.step}
+        described = {name: self.plan(_on_processor(part), "decoder.") for name, part in parts.items()}
+        outer = scan.compiled(training=False)
+        return {
+            "parts": described,
+            "gathered": sorted(compiled.shared.gathered),
+            "constant": self.plan(_on_processor(outer.constant), "decoder."),
+            "captured": list(scan.captured),
+            "stored": {
+                name: [array.shape[1] if array.ndim > 1 else 1, name in narrow] for name, array in arrays.items()
+            },
+            "states": scan.states,
+            "input": scan.cell.input_size,
+            "size": scan.cell.output_size,
+        }
+
+    def _probe(self, scan: Scan) -> Json | None:
+        """Describe the decoder over known targets, with its attention beside its outputs."""
+        if not self.model.attends:
+            return None
+        return self.scan(scan.around(AttentionProbe(scan.cell, MOST_POSITIONS)), "decoder.") | {
+            "positions": MOST_POSITIONS
+        }
+
+    def _output(self) -> Json:
+        layer, packed = self.model.output_layer, str(self.packed_kind)
+        rows = layer.weights.shape(layer.matrix)[0]
+        task = best_tokens.best_task(_FLOAT, self.packed_kind)
+        y = ("float32 2" if packed == "float32" else f"{packed} 2", f"{packed} 1")
+        return {
+            "code": self.function(task),
+            "table": _layout(best_tokens.BEST),
+            "weight": self.weight(layer.matrix, 0, rows, layer.tied),
+            "bias": self.array(layer.bias, layer.weights[layer.bias]),
+            "words": words_of(self.model.step_decoder.cell.output_size, self.packed_kind),
+            "chunk": best_tokens.chunk_columns(_FLOAT.itemsize),
+            "round": self.kernel(best_tokens.round_share, "float32 2", f"{packed} 1", f"{packed} 2"),
+            "store": self.kernel(best_tokens.store_chunks, *y, "float32 1", *("float32 2",) * 3),
+            "normalise": self.kernel(best_tokens.normalise, *("float32 2",) * 3),
+        }
+
+
+_STACKS = PlaceKind.BEFORE, PlaceKind.AFTER
+
+
+def _on_processor(executable: Any) -> CPUExecutable | None:
+    if executable is not None and not isinstance(executable, CPUExecutable):
+        raise TypeError(f"a described plan must be the processor's, got {type(executable).__name__}")
+    return executable
+
+
+def _shape(place: Place) -> list[int]:
+    """Return the numbers of a row at a position, and whether there are source positions."""
+    return [1 if place.width is None else place.width, int(place.source_axis)]
+
+
+def _output(place: Place) -> list[Any]:
+    """Return the array of an output, its shape as in `_shape`, and whether it is the stack of a state."""
+    return [place.name, *_shape(place), int(place.kind is PlaceKind.AFTER)]
+
+
+def _layout(layout: TableLayout) -> Json:
+    """Return the place of each field's word, those of reals as negative numbers."""
+    return {one.name: layout.places[one.name] * (-1 if one.kind == "real" else 1) for one in layout.fields}
+
+
+def check_described(model: TranslationModel, where: str) -> None:
+    """Raise CheckpointError if a model has parts that cannot be described."""
+    if why := model.loop_obstacle:
+        raise CheckpointError(f"{where}: must have steps that are one compiled loop, got a model where {why}")
+    scans = [*model.encoder.scans, model.step_decoder]
+    shaped = [name for scan in scans for name, width in scan.states.items() if len(axes_of(width)) > 1]
+    if shaped or "src" in model.positions:
+        got = f"the matrix {shaped[0]}" if shaped else "embeddings of positions"
+        raise CheckpointError(f"{where}: must have a recurrent encoder whose states are vectors, got {got}")

@@ -1,0 +1,122 @@
+"""Make the package of a model: one file with its module of WebAssembly, its description and its arrays.
+
+A package begins with the bytes `NMTWEB1\\n` and the length of a JSON text, uint32; the text and the contents of the
+arrays follow, each at a multiple of 64 bytes. It is made in a process of its own, as a process compiles for one level
+of processors: `python -m nmt.exporting.web.package`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.exporting.web.subword_tables import tables_of
+from nmt.exporting.web.wasm_module import Module, Part, link
+from nmt.search_settings import MAX_SOURCE_SUBWORDS
+from nmt.system.terminal import is_live
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.rnn.kernels.machine_code.native import Native
+
+START = b"NMTWEB1\n"
+_LINE = 64
+_IMPORTS = ("nmt_allocate", "nmt_free", "nmt_clock", "nmt_sleep", "nmt_yield_processor")
+
+
+def make_package(path: str, checkpoint: str | None, cells: Sequence[str], compute_dtype: str) -> bytes:
+    """Return the package of a model, made by another process for the level `wasm`; `checkpoint` and `cells` are those
+    of `load_saved_model`."""
+    asked = {"path": path, "checkpoint": checkpoint, "cells": list(cells), "compute_dtype": compute_dtype}
+    level = {"NMT_CPU": "wasm", "NMT_CPU_UNCHECKED": "1", "NMT_COMPILE_AHEAD": "0", "NMT_SHIPPED_CODE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", __name__],
+        input=json.dumps(asked).encode(),
+        stdout=subprocess.PIPE,
+        env=os.environ | level,
+        check=True,
+    )
+    return done.stdout
+
+
+def _package_here(asked: dict[str, Any]) -> bytes:
+    """Return the package, in a process of the level `wasm`."""
+    from nmt.exporting.web.description import Description
+    from nmt.storage.saved_model import load_saved_model
+
+    saved = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"])
+    described = Description(saved.build(asked["compute_dtype"]))
+    module = _module(described.functions)
+    sides, arrays = {"src": saved.src_subwords, "tgt": saved.tgt_subwords}, dict(described.arrays)
+    is_joint = sides["src"].model_bytes == sides["tgt"].model_bytes
+    subwords = {}
+    for side, one in sides.items():
+        subwords[side], more = tables_of(one, "subwords" if is_joint else f"subwords.{side}")
+        arrays |= more
+    facts = {
+        **described.facts,
+        **_settings(saved.config),
+        "name": Path(asked["path"]).stem,
+        "functions": [module.addresses[native.entry] for native in described.functions],
+        "subwords": {"src": subwords["src"]} if is_joint else subwords,
+    }
+    return pack(facts, arrays | {"module": np.frombuffer(module.code, np.uint8)})
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """Return the settings of text and search that the host reads."""
+    data, decoding = config.data, config.decoding
+    names = ("beam_size", "length_penalty", "max_length_ratio", "max_length_extra", "word_reward", "generate_unk")
+    sides = {"src": data.src, "tgt": data.tgt}
+    return {
+        "languages": {name: side.lang for name, side in sides.items()},
+        "clean": {name: [side.lowercase, side.normalize] for name, side in sides.items()},
+        "decoding": {name: getattr(decoding, name) for name in names},
+        "most_source": MAX_SOURCE_SUBWORDS,
+    }
+
+
+def _module(natives: list[Native]) -> Module:
+    """Compile functions and all that they call, and link them. Progress is shown on a terminal."""
+    from nmt.rnn.kernels.machine_code.native import called_by
+
+    waiting, found = list(natives), dict[str, Part]()
+    shown = is_live(sys.stderr)
+    while waiting:
+        native = waiting.pop()
+        if native.entry not in found:
+            record = native.made()
+            found[native.entry] = Part(record.code, record.facts["entry"], native.symbol)
+            waiting += called_by(record)
+            if shown:
+                print(f"\rcompiling for WebAssembly: {len(found)} functions", end="", file=sys.stderr, flush=True)
+    if shown:
+        print(file=sys.stderr)
+    return link([found[entry] for entry in sorted(found)], _IMPORTS)
+
+
+def pack(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    """Return a package; each array is in the facts with its place, type and size."""
+    places, at = dict[str, Any](), 0
+    for name, array in arrays.items():
+        places[name] = [at, array.dtype.str[1:], array.size]
+        at += -(-array.nbytes // _LINE) * _LINE
+    text = json.dumps(facts | {"arrays": places}, ensure_ascii=False, separators=(",", ":")).encode()
+    head = START + len(text).to_bytes(4, "little") + text
+    content = bytearray(-(-len(head) // _LINE) * _LINE)
+    content[: len(head)] = head
+    for array in arrays.values():
+        content += array.tobytes()
+        content += bytes(-len(content) % _LINE)
+    return bytes(content)
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(_package_here(json.load(sys.stdin)))

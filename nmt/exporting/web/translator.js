@@ -1,0 +1,235 @@
+// Translates lines and texts with a package: what inference/translator.py and the server's page do, in JavaScript.
+
+import { Engine, EOS_ID, UNK_ID, BOS_ID } from "./engine.js";
+import { Subwords, clean_line } from "./subwords.js";
+
+const TOKENS_PER_SENTENCE = 200, LONGEST_SENTENCE = 1000, MOST_WORDS = 60, LEAST_CAPITALS = 4;
+const CUT = most => "a source of more than " + most + " subwords is truncated to that length";
+const EMPTY = "text has an empty translation", UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite";
+
+// ------------------------------------------------------------ options
+
+const OPTIONS = {
+  beam_size: [1, 1000], n_best: [1, 10000], batch_size: [1, 100000], max_length_extra: [0, 100000],
+  max_length_ratio: [Number.MIN_VALUE, 1000], length_penalty: [0, 100], word_reward: [-Infinity, Infinity],
+};
+const WHOLE = ["beam_size", "n_best", "batch_size", "max_length_extra"];
+
+// Return all options, those of the package where none is given. Throws a RangeError for one that is none.
+export function checked(given, defaults) {
+  const found = { n_best: 1, batch_size: 32, details: false, ...defaults };
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined || value === null) continue;
+    if (!(name in found)) throw new RangeError("options: must be of " + Object.keys(found).join(", ") + ", got " + name);
+    const bounds = OPTIONS[name], got = JSON.stringify(value);
+    if (!bounds) {
+      if (typeof value !== "boolean") throw new RangeError(name + ": must be true or false, got " + got);
+    } else if (!(name === "length_penalty" && ["none", "average"].includes(value))) {
+      if (typeof value !== "number" || !(value >= bounds[0] && value <= bounds[1]) || (WHOLE.includes(name) && !Number.isInteger(value))) {
+        throw new RangeError(name + ": must be a " + (WHOLE.includes(name) ? "whole " : "") + "number from " + (bounds[0] === Number.MIN_VALUE ? "above 0" : bounds[0]) + " to " + bounds[1] + ", got " + got);
+      }
+    }
+    found[name] = value;
+  }
+  return found;
+}
+
+function divisor(penalty) {
+  if (penalty === "none") return () => 1;
+  return penalty === "average" ? length => Math.max(length, 1) : length => ((5 + length) / 6) ** penalty;
+}
+
+// ------------------------------------------------------------ words
+
+// The word of each piece: a piece that starts with `▁` begins one (see attention_alignment.py).
+export function words_of(pieces) {
+  const found = [];
+  let word = -1, pending = true;
+  for (const piece of pieces) {
+    pending = pending || piece.startsWith("▁");
+    if (piece.replace(/^▁+|▁+$/g, "")) {
+      word += pending ? 1 : 0;
+      pending = false;
+      found.push(word);
+    } else found.push(word + 1);
+  }
+  return found.map(number => Math.max(0, Math.min(number, word)));
+}
+const count_of = words => Math.max(-1, ...words) + 1;
+
+// Pairs (source word, target word): each piece goes to the source piece that it attends to most.
+function alignment(attention, source, target) {
+  const pairs = new Map();
+  target.forEach((word, t) => {
+    const row = attention[t], best = row.indexOf(Math.max(...row));
+    if (best < source.length) pairs.set(source[best] * 1e6 + word, [source[best], word]);
+  });
+  return [...pairs.values()].sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+}
+
+// Attention between words: averaged over a target word's pieces, summed over a source word's; the end comes last.
+function soft(attention, source, target) {
+  const from = count_of(source), found = Array.from({ length: count_of(target) }, () => Array(from + 1).fill(0)), sizes = Array(found.length).fill(0);
+  target.forEach((word, t) => {
+    sizes[word]++;
+    attention[t].forEach((weight, s) => { found[word][s < source.length ? source[s] : from] += weight; });
+  });
+  return found.map((row, word) => row.map(weight => weight / sizes[word]));
+}
+
+// ------------------------------------------------------------ sentences
+
+// Split a line into sentences, which together are the line, none of them longer than the model would read.
+export function sentences_of(line, language) {
+  let parts = [line];
+  if (typeof Intl !== "undefined" && Intl.Segmenter) {
+    let splitter;
+    try { splitter = new Intl.Segmenter(language, { granularity: "sentence" }); } catch (e) { splitter = new Intl.Segmenter("en", { granularity: "sentence" }); }
+    parts = Array.from(splitter.segment(line), one => one.segment);
+  }
+  return parts.flatMap(part => {
+    const found = [];
+    while (part.length > LONGEST_SENTENCE) {
+      const space = part.lastIndexOf(" ", LONGEST_SENTENCE - 1);
+      const end = space >= LONGEST_SENTENCE / 2 ? space + 1 : LONGEST_SENTENCE;
+      found.push(part.slice(0, end));
+      part = part.slice(end);
+    }
+    return part ? [...found, part] : found;
+  });
+}
+
+// A text as white space ({text}) and sentences ({source, before, after}).
+export function passage_of(text, language) {
+  const parts = [];
+  for (const line of text.split(/(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])/)) {
+    if (!line.trim()) {
+      if (line) parts.push({ text: line });
+      continue;
+    }
+    for (const piece of sentences_of(line, language)) {
+      const source = piece.trim(), start = piece.indexOf(source);
+      if (source) parts.push({ source, before: piece.slice(0, start), after: piece.slice(start + source.length) });
+      else parts.push({ text: piece });
+    }
+  }
+  return parts;
+}
+
+// A sentence in capitals is translated in lower case, and its translation is written in capitals.
+const is_capitals = text => !/\p{Ll}/u.test(text) && (text.match(/\p{Lu}/gu) || []).length >= LEAST_CAPITALS;
+function asked(text) {
+  if (!is_capitals(text)) return text;
+  const lower = text.toLowerCase(), at = lower.search(/\p{L}/u);
+  return lower.slice(0, at) + lower.slice(at).replace(/^./u, first => first.toUpperCase());
+}
+
+// ------------------------------------------------------------ the translator
+
+export class Translator {
+  static async load(bytes) { return new Translator(await Engine.load(bytes)); }
+
+  constructor(engine) {
+    this.engine = engine;
+    this.facts = engine.facts;
+    const { src, tgt } = this.facts.subwords;
+    this.source = new Subwords(engine.made, src);
+    this.target = tgt ? new Subwords(engine.made, tgt) : this.source;
+  }
+
+  // Return the subwords of a line as the model reads them.
+  cut(line) { return this.source.cut(clean_line(line, ...this.facts.clean.src)); }
+
+  // Return the translations of each line, the best first: text, score, log_prob, length, confidence, warnings, and with
+  // `details` tokens, log_probs, source_tokens, attention and alignment. `progress` is called with the number of lines
+  // done; `step` is awaited now and then, and may throw to stop.
+  async translate(lines, given = {}, { progress = () => {}, step = async () => {} } = {}) {
+    if (!Array.isArray(lines) || lines.some(line => typeof line !== "string")) throw new TypeError("lines: must be an array of strings, got something else");
+    const options = checked(given, this.facts.decoding), most = this.facts.most_source;
+    const cuts = lines.map(line => this.cut(line)), results = lines.map(() => [this.blank()]);
+    const order = cuts.map((_, n) => n).filter(n => cuts[n].ids.length).sort((a, b) => cuts[b].ids.length - cuts[a].ids.length || a - b);
+    let done = lines.length - order.length;
+    progress(done);
+    for (let at = 0; at < order.length;) {
+      const longest = Math.min(most, cuts[order[at]].ids.length);
+      const size = Math.max(1, Math.min(options.batch_size, Math.floor(options.batch_size * TOKENS_PER_SENTENCE / longest)));
+      const block = order.slice(at, at + size), sources = block.map(n => cuts[n].ids.slice(0, most));
+      const found = await this.search(sources, options, step);
+      for (let b = 0; b < block.length; b++) {
+        const n = block[b], pieces = cuts[n].pieces.slice(0, most);
+        results[n] = found[b].map(one => this.translation(one, cuts[n].ids.length > most ? [CUT(most)] : []));
+        if (!found[b].length) results[n] = [{ ...this.blank(), confidence: 0, warnings: [UNSAYABLE] }];
+        if (!options.details) continue;
+        for (let k = 0; k < found[b].length; k++) Object.assign(results[n][k], this.detail(sources[b], pieces, found[b][k]));
+        await step();
+      }
+      at += size;
+      done += block.length;
+      progress(done);
+    }
+    return results;
+  }
+
+  blank() { return { text: "", score: 0, log_prob: 0, length: 0, confidence: 1, warnings: [] }; }
+
+  async search(sources, options, step) {
+    const limits = sources.map(ids => Math.trunc(options.max_length_ratio * ids.length) + options.max_length_extra);
+    const there = sources.map((_, n) => n).filter(n => limits[n] > 0), n_best = options.n_best > 1 ? options.beam_size : 1;
+    const found = sources.map(() => [{ ids: [], log_prob: 0, score: 0, finished: false }]);
+    if (!there.length) return found;
+    const settings = {
+      beam_size: options.beam_size, n_best, word_reward: options.word_reward, divisor: divisor(options.length_penalty),
+      first_token: options.generate_unk ? UNK_ID : BOS_ID,
+    };
+    const searched = await this.engine.search(there.map(n => sources[n]), there.map(n => limits[n]), settings, step);
+    searched.forEach((hypotheses, b) => {
+      const best = hypotheses.sort((a, b) => (a.finished ? 0 : 1) - (b.finished ? 0 : 1) || b.score - a.score).slice(0, n_best);
+      found[there[b]] = options.n_best > 1 ? this.distinct(best, options.n_best) : best;
+    });
+    return found;
+  }
+  distinct(hypotheses, count) {
+    const first = new Map();
+    for (const one of hypotheses) {
+      const key = this.target.join(one.ids).split(/\s+/).filter(Boolean).join(" ");
+      if (!first.has(key)) first.set(key, one);
+    }
+    return [...first.values()].slice(0, count);
+  }
+  translation({ ids, log_prob, score }, warnings) {
+    const text = this.target.join(ids), length = ids.length;
+    const confidence = Number.isFinite(log_prob) ? Math.exp(Math.min(0, log_prob / Math.max(1, length))) : 0;
+    return { text, score, log_prob, length, confidence, warnings: text ? warnings : [...warnings, EMPTY] };
+  }
+  detail(source, pieces, { ids }) {
+    const found = this.engine.forced(source, ids), tokens = this.target.names(ids);
+    if (!found) return { tokens, source_tokens: pieces };
+    const own = tokens.slice(0, ids.length - (ids[ids.length - 1] === EOS_ID ? 1 : 0)), from = words_of(pieces), into = words_of(own);
+    return { tokens, source_tokens: pieces, ...found, alignment: alignment(found.attention, from, into) };
+  }
+
+  // Return a text's translation, sentence by sentence, in the form of the server's route /api/sentences.
+  async sentences(text, alternatives, step) {
+    const parts = passage_of(text, this.facts.languages.src), own = parts.filter(part => part.source !== undefined);
+    const count = alternatives + 1, beam_size = Math.max(this.facts.decoding.beam_size, count);
+    const found = await this.translate(own.map(part => asked(part.source)), { n_best: count, beam_size, details: true }, { step });
+    own.forEach((part, n) => {
+      const shown = found[n].map(one => this.shown(part.source, one)), [best, ...others] = shown;
+      Object.assign(part, best, { warnings: found[n][0].warnings });
+      part.alternatives = others.filter((one, k) => one.translation.trim() && !shown.slice(0, k + 1).some(other => other.translation === one.translation));
+    });
+    return { parts };
+  }
+  shown(source, one) {
+    const capitals = is_capitals(source), translation = capitals ? one.text.toUpperCase() : one.text;
+    const found = { translation, confidence: Math.round(one.confidence * 1e4) / 1e4 };
+    const words = translation.split(/\s+/).filter(Boolean), source_words = source.split(/\s+/).filter(Boolean);
+    if (!one.attention || !words.length || Math.max(words.length, source_words.length) > MOST_WORDS) return found;
+    const own = one.tokens.filter((token, t) => t < one.tokens.length - 1 || token !== "</s>"), from = words_of(one.source_tokens), into = words_of(own);
+    if (count_of(into) !== words.length || count_of(from) !== source_words.length) return found;
+    const totals = Array(words.length).fill(0), round = (x, n) => Math.round(x * 10 ** n) / 10 ** n;
+    into.forEach((word, t) => { totals[word] += one.log_probs[t]; });
+    const attention = soft(one.attention, from, into).map(row => row.map(weight => round(weight, 2)));
+    return { ...found, words, source_words, probabilities: totals.map(x => round(Math.exp(x), 3)), attention };
+  }
+}
