@@ -12,6 +12,7 @@ import sentencepiece
 from nmt.config import DataConfig
 from nmt.data import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_sides
 from nmt.data.corpora.corpus import clean_line
+from nmt.data.tokens.subword_files import subwords_from_file
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, _sample, train_subwords
 from nmt.errors import DataError
 from tests.data.corpora import sentences, small_subwords, write_pair
@@ -318,3 +319,20 @@ def test_load_sides_joint_separate_and_given(tmp_path):
     half, trained = load_sides(data_config(prefix, joint=False, src_model_file=str(path)))
     assert half.subwords.model_bytes == src.subwords.model_bytes != trained.subwords.model_bytes
     assert os.path.exists(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "advice"),
+    [
+        ("mine.vocab", "<unk>\t0\n▁a\t-1.5\n", r"got a list of pieces; give .*mine\.model, beside it"),
+        ("codes.bpe", "#version: 0.2\na b\n", "got codes of subword-nmt; leave it out"),
+        ("text", "something\n", "something else"),
+        ("missing.model", None, "cannot be read"),
+    ],
+)
+def test_files_that_are_no_model_are_told_apart(tmp_path, name, content, advice):
+    if content is not None:
+        (tmp_path / name).write_text(content, "utf-8")
+    with pytest.raises(DataError, match=advice) as caught:
+        subwords_from_file(tmp_path / name)
+    assert "must be a sentencepiece model, or a .spm file of a model folder" in str(caught.value)
