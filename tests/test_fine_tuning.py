@@ -9,6 +9,8 @@ from nmt import Translator
 from nmt.config import config_from_dict
 from nmt.errors import CheckpointError
 from nmt.storage.model_folder import load_folder_config, load_subwords, read_checkpoint
+from nmt.storage.quantised_model import save_quantised
+from nmt.storage.saved_model import load_saved_model
 from nmt.train.run.trainer import Trainer
 from tests.saved_models import sentences, write_folder
 
@@ -78,3 +80,36 @@ def test_a_model_of_lower_cased_text_learns_capitals(tmp_path):
     for piece in single:
         np.testing.assert_allclose(units[piece], units[piece.lower()], atol=1e-6)
     assert len(Translator.load(tmp_path / "tuned", threads=1).translate(["Kara Losu"])) == 1
+
+
+def settings_for(base, tmp_path, **data):
+    """Settings of a run that starts from the model in `base`, on a text of its own."""
+    values = load_folder_config(base).to_dict()
+    for lang in (data.get("src", values["data"]["src"])["lang"], data.get("tgt", values["data"]["tgt"])["lang"]):
+        (tmp_path / f"new.{lang}").write_text("\n".join(sentences(60, seed=4)) + "\n", "utf-8")
+    values["model_dir"] = str(tmp_path / "tuned")
+    values["data"] |= {"train": str(tmp_path / "new"), "dev": str(tmp_path / "new"), "check": False} | data
+    values["training"] |= {"load_model": str(base), "updates": 1}
+    return values
+
+
+def test_a_model_in_int8_is_not_trained_further(tmp_path):
+    base = write_folder(tmp_path / "base", **SIZES)
+    small = tmp_path / "small"
+    save_quantised(small, load_saved_model(base))
+    values = settings_for(small, tmp_path) | {"compute_dtype": "float32"}
+    trained_in = load_folder_config(base).model_dir
+    with pytest.raises(CheckpointError, match=f"must be a model in float32 .* got one in int8.* {trained_in}, as"):
+        Trainer(config_from_dict(values)).run()
+
+
+def test_other_languages_than_those_of_the_model_are_a_warning(tmp_path):
+    base = write_folder(tmp_path / "base", **SIZES)
+    theirs = load_folder_config(base).data
+    for lang, count in (("zz", 1), (theirs.src.lang, 0)):
+        values = settings_for(base, tmp_path, src={"lang": lang})
+        values["model_dir"] = str(tmp_path / f"tuned-{lang}")
+        said = io.StringIO()
+        Trainer(config_from_dict(values), terminal=said).run()
+        line = f"warning: data.src.lang is zz, and {base} was trained with {theirs.src.lang};"
+        assert said.getvalue().count(line) == count

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt.cli.front import load_command
-from nmt.cli.options.foreign_options import _ARGUMENTS, _HINTS, ALIASES, resolved
+from nmt.cli.options.foreign_options import _ANSWERS, _ARGUMENTS, _HINTS, ALIASES, resolved
 from nmt.config import config_schema, load_config
 from nmt.config.foreign_names import FOREIGN, ours
 from nmt.errors import ConfigError
@@ -84,7 +84,7 @@ SETTINGS = [
     ("decoding.top_p=0.9", "decoding.sampling_topp"),
     ("decoding.max_length=100", "decoding.max_length_ratio"),
     ("training.max_length=100", "data.src.max_length or data.tgt.max_length"),
-    ("fp16=true", "compute_dtype"),
+    ("fp16=true", "compute_dtype: bfloat16"),
     ("training.wandb=true", "training.loggers: [wandb]"),
     ("training.seed=1", "seed"),
     ("training.keep_last_epochs=3", "training.keep_last_ckpts"),
@@ -110,6 +110,13 @@ def shown(folder, *settings):
 def test_a_setting_under_its_name_elsewhere(tmp_path, setting, meant):
     code, text = shown(tmp_path, setting)
     assert code == 1 and f"is not a setting; did you mean {meant}" in text
+
+
+@pytest.mark.parametrize("name", ["data.bpe_codes", "data.src_vocab", "src_vocab", "data.vocab"])
+def test_a_setting_without_counterpart_says_what_to_do(tmp_path, name):
+    code, text = shown(tmp_path, f"{name}=x")
+    assert code == 1
+    assert f"{name} is not a setting; leave it out: nmt learns its subwords from plain text" in text
 
 
 MIGRATION = (Path(__file__).parent.parent / "docs" / "migration.md").read_text("utf-8")
@@ -209,6 +216,78 @@ OPTIONS = [
 ]
 
 
+ANSWERS = [
+    ("train", "--resume", "run the same command again: it resumes"),
+    ("train", "--train_from", "run the same command again: it resumes; --set training.load_model=DIR starts a new run"),
+    ("train", "-train_from", "run the same command again: it resumes; --set training.load_model=DIR starts a new run"),
+    ("train", "--overwrite", "choose a new folder: a run is never overwritten"),
+    ("train", "--overwrite_output_dir", "choose a new folder: a run is never overwritten"),
+    ("train", "--tensorboard", "did you mean --set training.loggers=[tensorboard]?"),
+    ("train", "--fp16", "did you mean --set compute_dtype=bfloat16?"),
+    ("train", "--bpe-codes", "leave it out: nmt learns its subwords from plain text; "),
+    ("train", "--src_vocab", "leave it out: nmt learns its subwords from plain text; "),
+    ("translate", "--remove-bpe", "leave it out: the output is plain text"),
+    ("translate", "--inputs", "did you mean INPUT without an option?"),
+    ("translate", "-s", "did you mean INPUT without an option?"),
+    ("translate", "-n", "did you mean --n-best?"),
+    ("translate", "--max-tokens", "did you mean --batch-size?"),
+    ("average", "--inputs", "MODEL_DIR is given without an option, and --last or --best"),
+    ("average", "-n", "did you mean --last?"),
+    ("average", "--num-epoch-checkpoints", "did you mean --last?"),
+    ("export", "--format", "did you mean --to?"),
+    ("quantize", "--out-type", "leave it out: the matrices become int8"),
+    ("quantize", "--quantization", "leave it out: the matrices become int8"),
+    ("translate", "--quantization", "did you mean --compute-dtype int8?"),
+    ("sweep", "--n-trials", "did you mean --grid KEY=V1,V2?"),
+    ("evaluate", "-m", "did you mean --metric?"),
+    ("evaluate", "-t", "did you mean --test-set NAME:PAIR?"),
+    ("evaluate", "-l", "did you mean --test-set NAME:PAIR?"),
+    ("evaluate", "-i", "did you mean --hyp?"),
+    ("evaluate", "-r", "did you mean --ref?"),
+    ("score", "-t", "did you mean --tgt?"),
+]
+
+
+@pytest.mark.parametrize(("command", "option", "meant"), ANSWERS)
+def test_what_to_do_instead_of_an_option_of_another_toolkit(command, option, meant):
+    if option in options_of(command):
+        pytest.skip("an option here")
+    code, text = answer(command, option, "1")
+    assert code == 2
+    assert meant in " ".join(text.partition("No such option ")[2].split())
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "meant"),
+    [
+        ("evaluate", ("model", "test.de", "test.en"), "--src FILE and --ref FILE name the texts, got test.de test.en"),
+        ("score", ("model", "test.de", "test.en"), "--src FILE and --tgt FILE name the texts, got test.de test.en"),
+        ("quantize", ("model", "small"), "-o DIR names the folder to write, got small"),
+        ("average", ("model", "small"), "-o DIR names the folder to write, got small"),
+    ],
+)
+def test_files_that_need_an_option_are_answered_by_it(command, words, meant):
+    code, text = answer(command, *words)
+    assert code == 2
+    assert meant in text
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "never"),
+    [
+        ("translate", "--verbose", "--version"),
+        ("evaluate", "--inputs", "--output"),
+        ("translate", "--reset", "--resume"),
+    ],
+)
+def test_an_option_with_little_in_common_is_not_suggested(command, option, never):
+    code, text = answer(command, option, "1")
+    assert code == 2
+    said = text.partition("No such option")[2]
+    assert option in said
+    assert never not in said
+
+
 @pytest.mark.parametrize(("command", "option", "meant"), OPTIONS)
 def test_an_option_under_its_name_elsewhere(command, option, meant):
     done = CliRunner().invoke(load_command(command), [option, "1"])
@@ -258,8 +337,13 @@ def test_words_after_two_dashes_are_no_options(monkeypatch):
 
 
 def test_hints_name_options_and_arguments_that_exist():
-    every = set().union(*map(options_of, ("translate", "evaluate", "train", "serve", "score")))
-    assert {hint.partition(" ")[0] for hint in _HINTS.values()} <= every
+    names = "translate", "evaluate", "train", "serve", "score", "average", "export", "quantize", "sweep"
+    every = set().union(*map(options_of, names))
+    hints = [hint for one in _HINTS.values() for hint in ((one,) if isinstance(one, str) else one)]
+    assert {hint.partition(" ")[0] for hint in hints} <= every
+    for command, answers in _ANSWERS.items():
+        named = {word for text in answers.values() for word in re.findall(r"--[a-z][a-z-]+", text)}
+        assert named <= options_of(command) and not answers.keys() & options_of(command)
     arguments = {
         metavar
         for name in ("train", "translate", "serve", "import")

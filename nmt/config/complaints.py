@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nmt.config.foreign_names import ours
+from nmt.config.foreign_names import NOT_HERE, ours
 from nmt.config.section import MOST
 
 Path = tuple[str | int, ...]
@@ -70,6 +70,8 @@ def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
     """Return the error about an unknown key, with suggestions of what was meant."""
     line = f"{dotted(path)} is not a setting"
     key = str(path[-1])
+    if (answer := NOT_HERE.get(key.lower().replace("-", "_"))) is not None:
+        return f"{line}; {answer}"
     known = list(lookup(schema, path[:-1]).get("properties", {}))
     meant = ours(key, str(path[0]) if len(path) > 1 else "") or " or ".join(places_of(key, schema))
     meant = meant or next(iter(get_close_matches(key.lower(), known, n=1, cutoff=0.6)), "")

@@ -67,9 +67,8 @@ class SubwordsConfig(Section):
     )
     model_file: FilePath | None = Field(
         default=None,
-        description="A sentencepiece model to use as it is, for both languages (needs joint: "
-        "true): "
-        "none is trained then, and type, vocab_size and character_coverage have no effect.",
+        description="A sentencepiece model, or a .spm file of a model folder, to use as it is, for both languages "
+        "(needs joint: true): none is trained then, and type, vocab_size and character_coverage have no effect.",
     )
     src_model_file: FilePath | None = Field(
         default=None,

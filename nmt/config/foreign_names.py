@@ -14,7 +14,8 @@ _NAMES: dict[str, str] = {
     "seed": "random_seed manual_seed",
     "threads": "cpu_threads num_threads nthreads num_workers",
     "device": "gpu gpus gpu_ranks gpuid use_cuda no_cuda world_size devices use_cpu",
-    "compute_dtype": "fp16 bf16 amp precision model_dtype data_type dtype apex_opt_level",
+    "compute_dtype: bfloat16": "fp16 bf16 amp",
+    "compute_dtype": "precision model_dtype data_type dtype apex_opt_level",
     "model_dir": "save_dir output_dir save_model save_path checkpoint_dir output",
     # data
     "data.train": "train_sets train_set train_file train_files trainpref training_data prepared_data data_bin",
@@ -35,7 +36,7 @@ _NAMES: dict[str, str] = {
         "voc_limit dim_vocabs src_vocab_size tgt_vocab_size num_words nwordssrc nwordstgt num_merges"
     ),
     "data.subwords.joint": "share_vocab shared_vocab joined_dictionary",
-    "data.subwords.model_file": "src_subword_model sentencepiece_model spm_model bpe_codes vocab vocabs src_vocab",
+    "data.subwords.model_file": "src_subword_model sentencepiece_model spm_model",
     # model
     "model.tied_embeddings: softmax": (
         "tied_softmax tie_word_embeddings share_decoder_embeddings share_decoder_input_output_embed"
@@ -111,7 +112,7 @@ _NAMES: dict[str, str] = {
     "training.ema_decay": "exponential_smoothing average_decay",
     "training.shuffle": "no_shuffle data_shuffle",
     "training.loggers": "report_to log_with",
-    "training.loggers: [tensorboard]": "tensorboard_logdir tensorboard_log_dir",
+    "training.loggers: [tensorboard]": "tensorboard tensorboard_logdir tensorboard_log_dir",
     "training.loggers: [wandb]": "wandb wandb_project",
     "training.loggers: [mlflow]": "mlflow mlflow_experiment",
     "training.src_word_dropout": "word_dropout dropout_src",
@@ -145,6 +146,13 @@ _NAMES: dict[str, str] = {
 
 FOREIGN: dict[str, str] = {name: ours for ours, names in _NAMES.items() for name in names.split()}
 """Names elsewhere, each with what to write here."""
+
+NOT_HERE: dict[str, str] = dict.fromkeys(
+    "bpe_codes vocab vocabs src_vocab tgt_vocab srcdict tgtdict".split(),
+    "leave it out: nmt learns its subwords from plain text; a model of sentencepiece can be given as "
+    "data.subwords.model_file",
+)
+"""Names elsewhere of what has no counterpart here, each with what to do."""
 
 
 def ours(name: str, section: str = "") -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nmt.data.corpora.sources import sources_of
 from nmt.doctor.findings import Finding, Findings, found
 from nmt.doctor.repeats import Duplicates, Overlap
-from nmt.doctor.texts import FILTERS, Block, Text
+from nmt.doctor.texts import CUT, FILTERS, Block, Text
 from nmt.doctor.vocabulary import Vocabulary
 from nmt.errors import DataError
 from nmt.system.notices import Show, tell_nobody
@@ -100,6 +100,8 @@ def _examine(
     if sides is not None and not result.errors:
         make = made.result if made is not None else partial(sides, sample.lines)
         result.findings += _subwords(make, trains, sample, list(held_out.values()), kept, config)
+    if data.subwords.type == "word":  # for text that is cut already
+        result.findings = [one for one in result.findings if one.name not in CUT]
     result.seconds = time.monotonic() - began
     return result
 

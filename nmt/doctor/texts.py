@@ -23,6 +23,10 @@ BLOCK = 16_384
 # What is true of this share of lines is normal for the text and not a mistake.
 _USUAL = 0.5
 
+CUT = ("bpe", "pieces", "joiners")
+"""Faults of text that another tool has cut into subwords."""
+_LEAST_CUT = 0.01
+_UNCUT = "give the plain text, which nmt cuts itself:"
 _TEXTS = {
     "encoding": (
         "contain characters broken by a wrong encoding",
@@ -30,6 +34,9 @@ _TEXTS = {
     ),
     "control": ("contain control characters", "they are read as spaces"),
     "markup": ("contain tags or entities of HTML or XML", "take them out, unless they are to be translated"),
+    "bpe": ("contain words that were cut by subword-nmt", f"{_UNCUT} sed 's/@@ //g'"),
+    "pieces": ("contain words that were cut by sentencepiece", f"{_UNCUT} sed 's/ //g; s/▁/ /g; s/^ //'"),
+    "joiners": ("contain words that were cut by OpenNMT's tokenizer", f"{_UNCUT} sed 's/ ￭//g; s/￭ //g'"),
     "script": ("are for the most part in another script than the rest", ""),
     "mixed": ("have words that mix similar letters of two scripts", ""),
     "same": ("have the same text on both sides", ""),
@@ -118,6 +125,8 @@ class Text:
         for (name, side), tally in self._faults.items():
             if name in ("script", "mixed") and tally.count > _USUAL * self.total:
                 continue
+            if name in CUT and tally.count < _LEAST_CUT * self.total:
+                continue  # these signs may stand in a text
             what, advice = _TEXTS[name]
             if name in _FILTERED:
                 setting = f"data.filter.{FILTERS.get(name, name)} leaves them out of training"

@@ -64,8 +64,13 @@ class Vocabulary:
         """Return the advice about unknown characters."""
         if self._is_given:
             return "training.extend_vocabulary adds subwords to those of training.load_model"
-        more = "" if self._asked.character_coverage == 1 else "raise data.subwords.character_coverage, or "
-        return f"{more}use subwords instead of words, of a text that has these characters"
+        asked = self._asked
+        if asked.model_file or asked.src_model_file or asked.tgt_model_file:
+            return "let nmt learn subwords of this text, without data.subwords.model_file"
+        advice = ["raise data.subwords.character_coverage"] if asked.character_coverage < 1 else []
+        if asked.type == "word":
+            advice.append("use subwords instead of words (data.subwords.type: unigram), of text with these characters")
+        return ", or ".join(advice) or "the training text has none of these characters; add text that has them"
 
     def absurd(self, text: Text, share: float) -> list[Finding]:
         """Return findings about rarely used vocabularies; `share` is the checked part of the training text."""

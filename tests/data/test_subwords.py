@@ -12,6 +12,7 @@ import sentencepiece
 from nmt.config import DataConfig
 from nmt.data import BOS_ID, EOS_ID, PAD_ID, UNK_ID, load_sides
 from nmt.data.corpora.corpus import clean_line
+from nmt.data.tokens.subword_files import subwords_from_file
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords, _sample, train_subwords
 from nmt.errors import DataError
 from tests.data.corpora import sentences, small_subwords, write_pair
@@ -327,3 +328,20 @@ def test_tokens_that_the_model_lacks_are_joined_as_words(kind, size):
     subwords = train_subwords(lines, type=kind, vocab_size=size, character_coverage=1.0)
     joined = [subwords.join(pieces) for pieces in (["▁a", "▁ж", "▁b"], ["▁ж", "▁b"], ["▁b", "▁жж"], ["▁", "ж"])]
     assert joined == ["a ж b", "ж b", "b жж", "ж"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "advice"),
+    [
+        ("mine.vocab", "<unk>\t0\n▁a\t-1.5\n", r"got a list of pieces; give .*mine\.model, beside it"),
+        ("codes.bpe", "#version: 0.2\na b\n", "got codes of subword-nmt; leave it out"),
+        ("text", "something\n", "something else"),
+        ("missing.model", None, "cannot be read"),
+    ],
+)
+def test_files_that_are_no_model_are_told_apart(tmp_path, name, content, advice):
+    if content is not None:
+        (tmp_path / name).write_text(content, "utf-8")
+    with pytest.raises(DataError, match=advice) as caught:
+        subwords_from_file(tmp_path / name)
+    assert "must be a sentencepiece model, or a .spm file of a model folder" in str(caught.value)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import subprocess
 
 import numpy as np
 import pytest
@@ -96,6 +97,51 @@ def test_a_planted_fault_is_found_with_its_lines(corpus, name):
     assert finding.level == ("error" if name == "utf-8" else "warning")
     assert "\n" not in finding.line() and "\n" not in finding.examples[0].text
     json.dumps(found.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("name", "cut", "undo"),
+    [
+        ("bpe", lambda line: line.replace("o ", "@@ o "), "s/@@ //g"),
+        ("pieces", lambda line: "▁" + line[:2] + " " + line[2:].replace(" ", " ▁"), "s/ //g; s/▁/ /g; s/^ //"),
+        ("joiners", lambda line: line.replace("o ", " ￭o ") + " ￭.", "s/ ￭//g; s/￭ //g"),
+    ],
+)
+def test_text_that_is_cut_already_is_found_with_what_undoes_it(corpus, name, cut, undo):
+    folder, src, tgt = corpus
+    write(folder, "train", [cut(line) for line in src], tgt)
+    (finding,) = [one for one in examine(config(folder)).findings if one.name == name]
+    assert finding.where.endswith("train.de")
+    assert finding.count / finding.total > 0.9
+    assert f"sed '{undo}'" in finding.line()
+    done = subprocess.run(["sed", undo], input="\n".join(map(cut, src)), capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ([f"{line}." for line in src] if name == "joiners" else src)
+    words = config(folder, subwords={"type": "word", "vocab_size": 500})
+    assert name not in names(examine(words)), "whoever asks for words may have cut them"
+
+
+def test_a_few_signs_that_only_look_like_cut_text_are_no_finding(corpus):
+    folder, src, tgt = corpus
+    src[3], src[4], tgt[5], tgt[6] = "@@ -1,2 +3 @@ " + src[3], src[4] + " @@", "▁▂▃ " + tgt[5], "￭ " + tgt[6]
+    write(folder, "train", src, tgt)
+    assert not names(examine(config(folder))) & {"bpe", "pieces", "joiners"}
+
+
+@pytest.mark.parametrize(
+    ("subwords", "advice"),
+    [
+        ({"type": "word", "vocab_size": 500}, "use subwords instead of words (data.subwords.type: unigram)"),
+        ({"type": "bpe", "vocab_size": 120}, "the training text has none of these characters; add text that has them"),
+        ({"type": "bpe", "vocab_size": 120, "character_coverage": 0.999}, "raise data.subwords.character_coverage"),
+    ],
+)
+def test_the_advice_on_unknown_units_is_for_the_subwords_in_use(corpus, subwords, advice):
+    folder, src, tgt = corpus
+    write(folder, "dev", [line + " 12345" for line in src[:50]], tgt[:50])
+    found = check_data(config(folder, subwords=subwords))
+    lines = [one.line() for one in found.findings if one.name == "unknown" and one.where.endswith("dev.de")]
+    assert advice in lines[0]
+    assert ("instead of words" in lines[0]) == (subwords["type"] == "word")
 
 
 def test_duplicates_and_overlap_are_found_with_their_lines(corpus):

@@ -434,3 +434,94 @@ def test_a_resumed_run_validates_the_same_pairs(make_trainer: Make) -> None:
     ]
     assert "validation: 3 of " in line
     assert load_saved_run(trainer.folder, trainer.config).state.validation_pairs == 3  # type: ignore[union-attr]
+
+
+def test_a_run_does_not_go_on_with_another_text(make_trainer: Make, tmp_path: Path) -> None:
+    folder = make_trainer(epochs=1).folder
+    make_trainer(epochs=1).run()
+    fake_model.write_corpus(tmp_path, "other", 200, seed=9)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "train.log"}
+    with pytest.raises(CheckpointError) as caught:
+        make_trainer({"data": {"train": str(tmp_path / "other")}}, epochs=2).run()
+    message = str(caught.value)
+    assert message.startswith(f"{folder}: must go on with the text that it was trained on, {tmp_path / 'train'}, got")
+    assert f"{tmp_path / 'other'}" in message
+    assert "choose another model_dir" in message
+    assert f"training.load_model={folder}" in message
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "train.log"} == before
+
+
+def test_a_list_of_texts_is_named_by_its_paths(make_trainer: Make, tmp_path: Path) -> None:
+    make_trainer({"data": {"train": [{"path": str(tmp_path / "train")}]}}, epochs=1).run()
+    both = [{"path": str(tmp_path / "train")}, {"path": str(tmp_path / "test"), "weight": 2}]
+    with pytest.raises(CheckpointError, match=f"trained on, {tmp_path}/train, got {tmp_path}/train, {tmp_path}/test;"):
+        make_trainer({"data": {"train": both}}, epochs=2).run()
+
+
+def test_a_text_that_changed_in_its_place_is_another_text(make_trainer: Make, tmp_path: Path) -> None:
+    make_trainer(epochs=1).run()
+    again = make_trainer(epochs=2)
+    lines = (tmp_path / "train.xx").read_text().splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if line != lines[0])
+    lines[0], lines[first] = lines[first], lines[0]
+    (tmp_path / "train.xx").write_text("".join(lines))
+    with pytest.raises(CheckpointError, match="another text there"):
+        again.run()
+
+
+def test_a_text_that_moved_is_the_same_text(make_trainer: Make, tmp_path: Path) -> None:
+    make_trainer(epochs=1).run()
+    fake_model.write_corpus(tmp_path, "moved", 200, seed=1)
+    trainer = make_trainer({"data": {"train": str(tmp_path / "moved")}}, epochs=2)
+    assert trainer.run().reason
+    log = (trainer.folder / "train.log").read_text()
+    assert "warning: changed since the checkpoint: data.train" in log
+
+
+def test_the_text_may_be_filtered_in_another_way(make_trainer: Make) -> None:
+    make_trainer(updates=3).run()
+    trainer = make_trainer({"data": {"filter": {"duplicates": True}}}, updates=5)
+    trainer.run()
+    log = (trainer.folder / "train.log").read_text()
+    assert "warning: the training batches are others now: epoch 1 starts again" in log
+
+
+@pytest.mark.parametrize("place", ["moved", "the same"])
+def test_the_best_score_is_of_the_present_validation_text(make_trainer: Make, tmp_path: Path, place: str) -> None:
+    first = make_trainer(epochs=4, early_stopping_metric="bleu").run()
+    changes = {"data": {"dev": str(tmp_path / "hard")}} if place == "moved" else {}
+    trainer = make_trainer(changes, epochs=5, early_stopping_metric="bleu")
+    fake_model.write_corpus(tmp_path, "hard" if place == "moved" else "dev", 20, seed=5)
+    hard = tmp_path / ("hard.yy" if place == "moved" else "dev.yy")
+    hard.write_text("".join(f"z1 {line}" for line in hard.read_text().splitlines(keepends=True)))
+    second = trainer.run()
+    assert second.best_scores["bleu"] < first.best_scores["bleu"]
+    assert second.best_update > first.update
+    assert "warning: the validation text is another one now" in (trainer.folder / "train.log").read_text()
+
+
+def test_a_finished_run_is_scored_on_the_new_validation_text(make_trainer: Make, tmp_path: Path) -> None:
+    first = make_trainer(epochs=2).run()
+    trainer = make_trainer(epochs=2)
+    fake_model.write_corpus(tmp_path, "dev", 20, seed=5)
+    second = trainer.run()
+    assert second.update == first.update
+    assert second.best_update == first.update
+    assert second.best_scores != first.best_scores
+
+
+def test_a_moved_validation_text_keeps_the_best(make_trainer: Make, tmp_path: Path) -> None:
+    first = make_trainer(epochs=1).run()
+    fake_model.write_corpus(tmp_path, "moved", 20, seed=2)
+    second = make_trainer({"data": {"dev": str(tmp_path / "moved")}}, epochs=1).run()
+    assert (second.best_update, second.best_scores) == (first.best_update, first.best_scores)
+
+
+def test_another_seed_is_a_warning(make_trainer: Make) -> None:
+    make_trainer(updates=3).run()
+    trainer = make_trainer({"seed": 7}, updates=4)
+    trainer.run()
+    log = (trainer.folder / "train.log").read_text()
+    assert "warning: changed since the checkpoint: seed: 42 -> 7" in log
+    assert "warning: the training batches are others now: epoch 1 starts again" in log
+    assert "  changed since the checkpoint: training.updates: 3 -> 4" in log

@@ -228,8 +228,9 @@ def _texts(
             )
         return None
     if len(inputs) > 2 or len(dev) > 2:
+        twice = "; give --dev twice, once for each file" if len(inputs) > 2 and len(dev) == 1 else ""
         raise click.UsageError(
-            f"takes CONFIG.yaml, SRC TGT or one table, got {len(inputs)} files and {len(dev)} --dev."
+            f"takes CONFIG.yaml, SRC TGT or one table, got {len(inputs)} files and {len(dev)} --dev{twice}."
         )
     if folder is None:
         raise click.UsageError("-o DIR, a folder for the model, must be given with SRC TGT or a table.")

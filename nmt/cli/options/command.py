@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 
 from nmt.cli.entry import end_by_signals
-from nmt.cli.options.foreign_options import advice, resolved
+from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
 from nmt.errors import NMTError
 from nmt.system.compile_notice import telling_of_compilation
 
@@ -43,12 +43,14 @@ class Command(click.Command):
             known = {name for param in self.get_params(ctx) for name in (*param.opts, *param.secondary_opts)}
             args = resolved(args, known)
             try:
-                _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+                _, extra, order = self.make_parser(ctx).parse_args(args=list(args))
             except click.NoSuchOption as error:
-                meant = advice(error.option_name, self, known)
-                if meant is None:
-                    raise
-                raise click.UsageError(f"No such option {error.option_name!r}; did you mean {meant}?", ctx) from None
+                clause = advice(error.option_name, self, known)
+                if clause is None:
+                    raise nearest(error, ctx) from None
+                raise click.UsageError(f"No such option {error.option_name!r}; {clause}", ctx) from None
+            if extra and (about := about_extra(extra, known)):
+                raise click.UsageError(about, ctx)
             for param in order:
                 once = isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count)
                 if once and order.count(param) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import click
 
@@ -20,7 +20,7 @@ ALIASES = {
 }
 """Names that mean the same here; --help does not list them."""
 
-_HINTS = {
+_HINTS: dict[str, str | tuple[str, ...]] = {
     **dict.fromkeys(
         ("--gpu", "--gpus", "--cuda", "--use-cuda", "--gpuid", "--gpu-ranks", "--devices"), "--device cuda"
     ),
@@ -35,7 +35,18 @@ _HINTS = {
     "--output-file": "--output",
     "--out": "--output",
     "-b": "--beam-size",
-    "-n": "--n-best",
+    "-n": ("--n-best", "--last"),
+    "--max-tokens": "--batch-size",
+    **dict.fromkeys(("--num-epoch-checkpoints", "--num-update-checkpoints", "--num-checkpoints"), "--last"),
+    **dict.fromkeys(("--quantization", "--quantize"), "--compute-dtype int8"),
+    "--format": "--to",
+    **dict.fromkeys(("--n-trials", "--num-trials", "--trials"), "--grid KEY=V1,V2"),
+    "-m": "--metric",
+    "-t": ("--test-set NAME:PAIR", "--tgt"),
+    "-s": "--src",
+    **dict.fromkeys(("-l", "--language-pair"), "--test-set NAME:PAIR"),
+    **dict.fromkeys(("-i", "--input", "--sys"), "--hyp"),
+    "-r": "--ref",
     "--attn-debug": "--plot-attention",
     "--report-align": "--alignments",
     "--print-alignment": "--alignments",
@@ -58,14 +69,36 @@ _HINTS = {
     "--reference": "--ref",
     "--references": "--ref",
 }
-"""Options of other toolkits that are no aliases, with what to write here."""
+"""Options of other toolkits that are no aliases, with what to write here: the first that the command has."""
+
+_RESUMES = "run the same command again: it resumes"
+_FROM = f"{_RESUMES}; --set training.load_model=DIR starts a new run from a trained model"
+_ANSWERS: dict[str, dict[str, str]] = {
+    "train": {
+        **dict.fromkeys(("--resume", "--continue", "--auto-resume"), _RESUMES),
+        **dict.fromkeys(("--train-from", "--restore-file", "--resume-from-checkpoint"), _FROM),
+        **dict.fromkeys(
+            ("--overwrite", "--overwrite-output", "--overwrite-output-dir", "--no-restore-file"),
+            "choose a new folder: a run is never overwritten; or delete that folder first",
+        ),
+    },
+    "translate": dict.fromkeys(
+        ("--remove-bpe", "--post-process", "--detokenize", "--detok", "--bpe", "--bpe-codes", "--tokenizer"),
+        "leave it out: the output is plain text",
+    ),
+    "average": {"--inputs": "MODEL_DIR is given without an option, and --last or --best chooses its checkpoints"},
+    "quantize": dict.fromkeys(
+        ("--out-type", "--quantization", "--dtype", "--gemm-type"), "leave it out: the matrices become int8"
+    ),
+}
+"""Options of other toolkits that have no counterpart, by command, with what to do."""
 
 _ARGUMENTS = {
     "CONFIG.yaml": ("--config", "-c", "--cfg"),
-    "SRC TGT": ("--train-sets", "-t", "--src", "--train-src", "--source"),
+    "SRC TGT": ("--train-sets", "-s", "-t", "--src", "--train-src", "--source"),
     "MODEL_DIR": ("--model", "-m", "--model-dir", "--path", "--checkpoint-path", "--model-name-or-path"),
     "MODEL...": ("--model", "-m", "--models", "--load-only"),
-    "[INPUT]...": ("--src", "--input", "-i", "--input-file"),
+    "[INPUT]...": ("--src", "-s", "--source", "--input", "--inputs", "-i", "--input-file"),
     "SOURCE": ("--model", "--input"),
 }
 """Options of other toolkits that are arguments here, by the argument's name in `Usage`."""
@@ -96,21 +129,52 @@ def _resolved(word: str, known: Collection[str]) -> str:
 
 
 def advice(name: str, command: click.Command, known: Collection[str]) -> str | None:
-    """Return what to write instead of an option that the command does not have; None if the name is not known.
+    """Return what to do about an option that the command does not have: `did you mean ...?`, or another clause; None if
+    the name is not known.
 
     Args:
         name: The option as typed, without a value.
         command: The command that was given it.
         known: The command's own options.
     """
+    plain = "--" + name.lstrip("-").replace("_", "-") if len(name) > 2 else name
+    answer = _ANSWERS.get(str(command.name), {}).get(plain)
+    if answer is None and "--set" in known:
+        from nmt.config.foreign_names import NOT_HERE
+
+        answer = NOT_HERE.get(plain.lstrip("-").replace("-", "_"))
+    meant = None if answer else _meant(plain, command, known)
+    return answer or (meant and f"did you mean {meant}?")
+
+
+def nearest(error: click.NoSuchOption, ctx: click.Context) -> click.NoSuchOption:
+    """Return click's error with those of its guesses that have most letters in common with what was typed."""
+    from difflib import SequenceMatcher
+
+    typed = error.option_name.lstrip("-")
+    close = [one for one in error.possibilities or () if SequenceMatcher(None, typed, one.lstrip("-")).ratio() >= 0.75]
+    return click.NoSuchOption(error.option_name, possibilities=close, ctx=ctx)
+
+
+def about_extra(words: Sequence[str], known: Collection[str]) -> str | None:
+    """Return the message about arguments that the command does not take but has options for, or None."""
+    for options in ("--src FILE", "--ref FILE"), ("--src FILE", "--tgt FILE"):
+        if all(option.split()[0] in known for option in options):
+            return f"{' and '.join(options)} name the texts, got {' '.join(words)} without an option."
+    return f"-o DIR names the folder to write, got {' '.join(words)} without it." if "-o" in known else None
+
+
+def _meant(name: str, command: click.Command, known: Collection[str]) -> str | None:
+    """Return what to write instead of an option of another toolkit; None if the name is not known."""
     for parameter in command.params:
         metavar = parameter.metavar or "" if isinstance(parameter, click.Argument) else ""
         for shown in metavar.split(" | "):
             if name in _ARGUMENTS.get(shown, ()):
                 return f"{shown.strip('[].')} without an option"
-    hint = _HINTS.get(name)
-    if hint is not None and hint.partition(" ")[0] in known:
-        return hint
+    hints = _HINTS.get(name, ())
+    for hint in (hints,) if isinstance(hints, str) else hints:
+        if hint.partition(" ")[0] in known:
+            return hint
     from nmt.config import config_schema
     from nmt.config.complaints import places_of
 

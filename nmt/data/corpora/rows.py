@@ -1,5 +1,6 @@
 """Store many sequences of ids in one array."""
 
+import zlib
 from collections.abc import Sequence
 from itertools import chain
 from typing import overload
@@ -49,6 +50,12 @@ class TokenRows(Sequence[np.ndarray]):
         ends = np.cumsum(lengths)
         where = np.arange(int(lengths.sum())) + np.repeat(self.starts[rows] + lengths - ends, lengths)
         return TokenRows.of_lengths(self.tokens[where], lengths)
+
+    def checksum(self, start: int = 0) -> int:
+        """Return the CRC-32 of all ids and lengths, continued from `start`."""
+        for array in (self.tokens, self.starts):
+            start = zlib.crc32(np.ascontiguousarray(array).data, start)
+        return start
 
     def __len__(self) -> int:
         """Return the number of sequences."""

@@ -118,12 +118,38 @@ def length_ratios(src: np.ndarray, tgt: np.ndarray, usual: float) -> np.ndarray:
     return both
 
 
+def has_bpe(block: TextBlock) -> np.ndarray:
+    """Return the lines with words that subword-nmt has cut, `hel@@ lo`, bool [N]."""
+    codes, at, space = block.codes, ord("@"), ord(" ")
+    cut = (codes[1:-2] == at) & (codes[2:-1] == at) & (codes[3:] == space)
+    places = np.flatnonzero(cut & (codes[:-3] != space) & (codes[:-3] != at))
+    return block.marks(places[block.follows(places) & block.follows(places + 1) & block.follows(places + 2)])
+
+
+def has_pieces(block: TextBlock) -> np.ndarray:
+    """Return the lines with the sign that begins a word for sentencepiece, U+2581, before a letter, bool [N]."""
+    codes = block.codes
+    places = np.flatnonzero((codes[:-1] == 0x2581) & (block.script[1:] != 0))
+    return block.marks(places[block.follows(places)])
+
+
+def has_joiners(block: TextBlock) -> np.ndarray:
+    """Return the lines with the joiner of OpenNMT's tokenizer, U+FFED, at a word, bool [N]."""
+    codes, space = block.codes, ord(" ")
+    at_word = (codes[:-1] == 0xFFED) & (codes[1:] != space) | (codes[1:] == 0xFFED) & (codes[:-1] != space)
+    places = np.flatnonzero(at_word)
+    return block.marks(places[block.follows(places)])
+
+
 LINE_FAULTS: dict[str, Callable[[TextBlock], np.ndarray]] = {
     "encoding": has_broken_letters,
     "control": has_controls,
     "markup": has_markup,
+    "bpe": has_bpe,
+    "pieces": has_pieces,
+    "joiners": has_joiners,
 }
-"""Faults of a single line, by their names in `data.filter`."""
+"""Faults of a single line, by their names in `data.filter` where that has a rule."""
 
 FAULTS = (*LINE_FAULTS, "script", "mixed", "same", "ratio")
 """All faults, in the order in which they are reported."""

@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from nmt.data.tokens import factors, vocabulary
-from nmt.data.tokens.subwords import MOST_MODEL_BYTES, Subwords
+from nmt.data.tokens.subwords import MODEL_KIND, MOST_MODEL_BYTES, Subwords
 from nmt.errors import DataError
 from nmt.system.files import read_small
 
@@ -16,9 +16,7 @@ def subwords_from_file(path: str | PathLike[str]) -> Subwords:
     try:
         content = read_small(Path(path), MOST_MODEL_BYTES)
     except OSError as error:
-        raise DataError(
-            f"{path}: must be a sentencepiece model or a vocabulary, cannot be read: {error.strerror}"
-        ) from None
+        raise DataError(f"{path}: must be {MODEL_KIND}, cannot be read: {error.strerror}") from None
     return read_subwords(content, str(path))
 
 

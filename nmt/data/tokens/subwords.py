@@ -29,6 +29,8 @@ _TRAINING_SENTENCES = 2_000_000
 _TRAINING_BYTES = 65_536
 # The largest size of a model's file: a million tokens take a tenth of it.
 MOST_MODEL_BYTES = 256 * 2**20
+MODEL_KIND = "a sentencepiece model, or a .spm file of a model folder"
+"""The kind of file that contains subwords, for messages."""
 # A thread costs more than it saves below this many sentences.
 _SENTENCES_A_THREAD = 256
 # Below this number of sentences, the threads that sentencepiece starts for each list take longer than the work.
@@ -81,7 +83,7 @@ class Subwords:
         try:
             model_bytes = read_small(Path(path), MOST_MODEL_BYTES)
         except OSError as error:
-            raise DataError(f"{path}: must be a sentencepiece model, cannot be read: {error.strerror}") from None
+            raise DataError(f"{path}: must be {MODEL_KIND}, cannot be read: {error.strerror}") from None
         return cls(model_bytes, str(path))
 
     @property
@@ -284,15 +286,18 @@ def _training_error(text: str, count: int, type: str, vocab_size: int) -> Except
 
 def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcessor:
     """Return a processor of these bytes. Raises DataError, which names `where`."""
-    problem = f"{where}: must be a sentencepiece model, got "
+    problem = f"{where}: must be {MODEL_KIND}, got "
     if not model_bytes:
         raise DataError(problem + "an empty file; copy it again or train without it")
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
     except RuntimeError:
-        raise DataError(
-            problem + f"{len(model_bytes)} bytes of something else or a part of one; copy it again or train without it"
-        ) from None
+        got = f"{len(model_bytes)} bytes of something else or a part of one; copy it again or train without it"
+        if where.endswith(".vocab"):
+            got = f"a list of pieces; give {where.removesuffix('.vocab')}.model, beside it"
+        elif model_bytes.startswith(b"#version"):
+            got = "codes of subword-nmt; leave it out, and nmt learns subwords from plain text"
+        raise DataError(problem + got) from None
 
 
 def _own_special_ids(processor: sentencepiece.SentencePieceProcessor) -> dict[int, int]:

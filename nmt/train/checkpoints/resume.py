@@ -44,7 +44,11 @@ _BATCHES = (
     "training.r_drop",
     "training.shuffle",
 )
+_SELECTION = ("data.filter.*", "data.*.max_length", "data.*.sampling_alpha", "data.test")
+"""Settings that select other pairs of the same text; data.test does so by `data.filter.overlap`."""
 _SCHEDULE = "training.scheduling"
+_LOUD = ("seed", "data.*")
+"""Settings whose change is a warning."""
 
 
 @dataclass
@@ -52,9 +56,13 @@ class Changes:
     """The settings that differ from those in the checkpoint, grouped by their effect."""
 
     notes: list[str] = field(default_factory=list)
-    """`training.epochs: 10 -> 20`, one line for each."""
+    """`changed since the checkpoint: training.epochs: 10 -> 20`, one line for each."""
     batches: bool = False
     """Whether the batches differ: a position within the epoch is then meaningless."""
+    texts: tuple[str, str] | None = None
+    """The former and the present data.train, if they differ."""
+    selection: bool = False
+    """Whether other pairs of the same text may have been selected."""
     schedule: bool = False
     """Whether the schedule differs: the state of the previous one is then meaningless."""
 
@@ -118,7 +126,18 @@ def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, 
                 f"{path}: {one.key} must stay {before} for this checkpoint, got {now}; "
                 "set it back, or choose another model_dir to train from the start"
             )
-        changes.notes.append(f"{one.key}: {before} -> {now}")
+        loud = "warning: " if one.matches(*_LOUD) else ""
+        changes.notes.append(f"{loud}changed since the checkpoint: {one.key}: {before} -> {now}")
+        if one.key == "data.train":
+            changes.texts = _paths(one.before), _paths(one.now)
         changes.batches |= one.matches(*_BATCHES)
+        changes.selection |= one.matches(*_SELECTION)
         changes.schedule |= one.key == _SCHEDULE
     return changes
+
+
+def _paths(corpora: Any) -> str:
+    """Return the paths of corpora as settings name them: a prefix, or a list of sections."""
+    if not isinstance(corpora, list):
+        return str(corpora)
+    return ", ".join(str(one["path"]) if isinstance(one, Mapping) and "path" in one else str(one) for one in corpora)

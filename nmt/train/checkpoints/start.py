@@ -13,6 +13,7 @@ from nmt.model.network import OUTPUT_BIAS, OUTPUT_MATRIX
 from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, PARAMS_PREFIX, load_folder_config, set_params
 from nmt.storage.saved_model import SavedModel, load_saved_model
 from nmt.storage.trained_settings import Difference, check_settings
+from nmt.system.notices import Show, tell_nobody
 from nmt.train.checkpoints.checkpoint import read_whole
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def _model_of(config: Config) -> SavedModel:
     return load_saved_model(path, "last" if keeps else None)
 
 
-def check_start(config: Config) -> None:
-    """Check the model to start from before a corpus is read.
+def check_start(config: Config, notify: Show = tell_nobody) -> None:
+    """Check the model to start from before a corpus is read. `notify` receives a warning if its languages are others.
 
     Raises:
         CheckpointError: There is none, or its parameters have another meaning with these settings; the message names
@@ -85,11 +86,14 @@ def check_start(config: Config) -> None:
                 f"data.subwords.{key}: must be null with training.load_model, got a file; the model brings its subwords"
             )
     check_settings(Path("config"), config, saved.path, saved.content, partial(_adds_capitals, config))
-    if any(array.dtype == np.int8 for array in saved.params.values()) and config.training.extend_vocabulary:
-        raise ConfigError(
-            f"training.extend_vocabulary: must be 0 with a model in int8, got {config.training.extend_vocabulary}; "
-            "start from the model that nmt-quantize was given"
+    if any(array.dtype == np.int8 for array in saved.params.values()):
+        made_of = saved.content.get("config", {}).get("model_dir")
+        which = f", which was trained in {made_of}" if made_of else ""
+        raise CheckpointError(
+            f"{saved.path}: must be a model in float32 to train it further, got one in int8; name the model that "
+            f"nmt-quantize was given{which}, as training.load_model"
         )
+    _tell_languages(config, saved, notify)
     theirs = saved.config.training.optimizer
     if not config.training.reset_optimizer and theirs != config.training.optimizer:
         raise ConfigError(
@@ -149,6 +153,18 @@ def _adds_capitals(config: Config, difference: Difference) -> bool:
     """Return whether the old model lower-cased its text, this run does not, and tokens with capitals are added.
     Lower-case tokens keep their meaning; each new token starts as the mean of the tokens of its lower-cased text."""
     return difference.matches("data.*.lowercase") and not difference.now and config.training.extend_vocabulary > 0
+
+
+def _tell_languages(config: Config, saved: SavedModel, notify: Show) -> None:
+    """Warn about languages that are not those of the model to start from."""
+    theirs = saved.config.data
+    for name in ("src", "tgt") if config.task == "translation" else ("tgt",):
+        now, before = getattr(config.data, name).lang, getattr(theirs, name).lang
+        if now != before and name not in (before, now):
+            notify(
+                f"warning: data.{name}.lang is {now}, and {config.training.load_model} was trained with {before}; "
+                "its subwords are those of another language"
+            )
 
 
 def start_from(config: Config, model: Network, optimizer: Optimizer, subwords: tuple[Subwords, Subwords]) -> str:

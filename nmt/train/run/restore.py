@@ -5,27 +5,48 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError
-from nmt.storage.model_folder import PARAMS_PREFIX, set_params
+from nmt.storage.model_folder import PARAMS_PREFIX, set_params, subwords_digest
 from nmt.train.checkpoints.resume import SavedRun, read_saved_run
 from nmt.train.log.progress import TrainingLog, format_seconds
 
 if TYPE_CHECKING:
     from nmt.train.checkpoints.checkpoint import Checkpoint
     from nmt.train.run.parts import Parts
+    from nmt.train.tasks.task import Task
     from nmt.train.updates.moving_average import MovingAverage
 
 
-def restore(parts: Parts, saved: SavedRun, corpus: list[int], subwords: str, log: TrainingLog) -> None:
-    """Restore the parts of this run from a saved run, and log what has changed.
-
-    Raises CheckpointError if the run was trained with subwords of another digest than `subwords`, that of its folder.
-    """
-    if saved.content.metadata["subwords"] != subwords:
+def check_same_text(saved: SavedRun, task: Task) -> None:
+    """Raise CheckpointError if a run would go on with other subwords, or with another training text. A text that moved
+    is the same one, and settings that select other pairs of it may change."""
+    state, changes, folder = saved.state, saved.changes, saved.path.parent
+    if saved.content.metadata["subwords"] != subwords_digest(*task.subwords):
         raise CheckpointError(
             f"{saved.path}: must have been trained with the subwords next to it, got others; "
             "restore the .spm files that belong to it"
         )
+    if _are_same(state.corpus, task.fingerprint):
+        return
+    data = task.config.data
+    selects = changes.selection or (data.filter.overlap != "none" and not _are_same(state.dev, task.dev_fingerprint))
+    if changes.texts is None and selects:
+        return
+    before, now = changes.texts or (name_of(data.train), "another text there")
+    raise CheckpointError(
+        f"{folder}: must go on with the text that it was trained on, {before}, got {now}; choose another model_dir "
+        f"(-o), with training.load_model={folder} to fine-tune this model"
+    )
+
+
+def _are_same(before: list[int], now: list[int]) -> bool:
+    """Return whether two fingerprints agree in the numbers that both have; former versions kept fewer."""
+    return all(one == other for one, other in zip(before, now, strict=False))
+
+
+def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
+    """Restore the parts of this run from a saved run that `check_same_text` accepts, and log what has changed."""
     _restore_arrays(parts, saved)
     parts.model.carry(saved.content.carried)
     if not saved.changes.schedule:
@@ -35,10 +56,13 @@ def restore(parts: Parts, saved: SavedRun, corpus: list[int], subwords: str, log
         parts.checkpoints.last_is_good = False
         log.line(f"{saved.damage}; going on from the one before it")
     for note in saved.changes.notes:
-        log.line(f"changed since the checkpoint: {note}")
-    if saved.changes.batches or state.corpus != corpus:
+        log.line(note)
+    if saved.changes.batches or not _are_same(state.corpus, parts.task.fingerprint):
         state.position, state.dealt = 0, []
-        log.line(f"the training batches are others now: epoch {state.epoch} starts again")
+        log.line(f"warning: the training batches are others now: epoch {state.epoch} starts again")
+    if not _are_same(state.dev, parts.task.dev_fingerprint):
+        state.forget_best()
+        log.line("warning: the validation text is another one now: the search for the best checkpoint begins again")
     best = f", best {metric} {state.best_scores[metric]:.2f}" if state.best_update else ""
     log.line(
         f"resuming from {saved.path}: epoch {state.epoch}, update {state.update}, "

@@ -35,7 +35,7 @@ from nmt.train.planning.plan import make_plan
 from nmt.train.run.loop import Loop
 from nmt.train.run.parts import Parts
 from nmt.train.run.report import Reporter, format_scores
-from nmt.train.run.restore import restore
+from nmt.train.run.restore import check_same_text, restore
 from nmt.train.tasks.data_check import check_before_training
 from nmt.train.tasks.prepare import check_decoding, check_trainable, own_folder, save_config
 from nmt.train.tasks.pretrained import put_embeddings
@@ -134,12 +134,14 @@ class Trainer:
                 ranks.watch(self.folder)
                 saved = load_saved_run(self.folder, self.config)
                 if saved is None:
-                    check_start(self.config)
+                    check_start(self.config, log.line)
                 if saved is None and self.config.data.check:
                     ranks.first_then_others(
                         lambda: check_before_training(self.config, self.folder, log) if ranks.rank == 0 else None
                     )
                 task = load_task(self.config, self.folder, log, ranks)
+                if saved is not None:
+                    check_same_text(saved, task)
                 parts = self._set_up(task, saved, log, watch)
                 self._check_same_inputs(parts, task)
                 if ranks.rank == 0:
@@ -234,9 +236,9 @@ class Trainer:
         if saved is None:
             parts.checkpoints.begin()
         else:
-            restore(parts, saved, task.fingerprint, digest, log)
+            restore(parts, saved, log)
         plan.dealing.resume(state)
-        state.corpus = task.fingerprint
+        state.corpus, state.dev = task.fingerprint, task.dev_fingerprint
         return parts
 
     def _validator(self, model: Network, task: Task, plan: Plan, state: TrainingState, log: TrainingLog) -> Validator:

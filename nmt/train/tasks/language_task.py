@@ -54,8 +54,15 @@ class LanguageTask:
 
     @property
     def fingerprint(self) -> list[int]:
-        """Return the numbers of lines and tokens."""
-        return [len(self.corpus), len(self.corpus.lines.tokens)]
+        """Return the numbers of lines and tokens, and their checksum."""
+        lines = self.corpus.lines
+        return [len(self.corpus), len(lines.tokens), lines.checksum()]
+
+    @property
+    def dev_fingerprint(self) -> list[int]:
+        """Return the number of validation lines and their checksum."""
+        dev = self._dev
+        return [] if dev is None else [len(dev), dev.lines.checksum()]
 
     def alignments(self) -> None:
         """Return None: there are no alignments."""

@@ -41,6 +41,7 @@ class Corpus(Protocol):
 class Task(Protocol):
     """A training corpus, with the model, batches and metrics that go with it."""
 
+    config: Config
     subwords: tuple[Subwords, Subwords]
     """Subwords of both sides; the same object twice if they share it or if there is one side."""
 
@@ -50,7 +51,12 @@ class Task(Protocol):
 
     @property
     def fingerprint(self) -> list[int]:
-        """Return numbers that identify the training corpus, to notice when it changes."""
+        """Return numbers that identify the training corpus, to notice when it changes: its size, and a checksum of its
+        ids if they are in memory."""
+
+    @property
+    def dev_fingerprint(self) -> list[int]:
+        """Return numbers that identify the validation text, to notice when it changes."""
 
     def alignments(self) -> WordAlignments | None:
         """Return the word alignments of the pairs, if configured. Raises DataError if they do not fit."""

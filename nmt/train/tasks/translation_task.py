@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -73,8 +74,19 @@ class TranslationTask:
 
     @property
     def fingerprint(self) -> list[int]:
-        """Return the numbers of pairs and target tokens."""
-        return [len(self.corpus), self.corpus.num_subwords]
+        """Return the numbers of pairs and target subwords, and a checksum of pairs that are in memory."""
+        from nmt.data.batching.index import IndexedCorpus
+
+        corpus, sizes = self.corpus, [len(self.corpus), self.corpus.num_subwords]
+        if isinstance(corpus, IndexedCorpus):  # it stays on disk, and would have to be read
+            return sizes
+        return [*sizes, corpus.tgt.checksum(corpus.src.checksum())]
+
+    @property
+    def dev_fingerprint(self) -> list[int]:
+        """Return the number of validation pairs and the CRC-32 of their texts."""
+        dev = _loaded(self._dev)
+        return [len(dev), zlib.crc32("\n".join([*dev.src_texts, *dev.references]).encode())]
 
     def alignments(self) -> WordAlignments | None:
         """Return the word alignments of the training pairs, if the settings ask for them."""

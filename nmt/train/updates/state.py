@@ -53,7 +53,16 @@ class TrainingState:
     dealt: list[tuple[int, int]] = field(default_factory=list)
     """The grouping of the start of this epoch by earlier runs: pairs of (batches per update, batches used that way)."""
     corpus: list[int] = field(default_factory=list)
-    """Pairs and target tokens of the training corpus, to notice that it has changed."""
+    """Numbers that identify the training corpus, to notice that it has changed; see `Task.fingerprint`."""
+    dev: list[int] = field(default_factory=list)
+    """Numbers that identify the validation text; empty in a checkpoint of a former version."""
+
+    def forget_best(self) -> None:
+        """Begin the search for the best validation again, and let the next one be due at once."""
+        fresh = TrainingState()
+        for name in ("validated_update", "best_update", "best_scores", "without_improvement", "stalled"):
+            setattr(self, name, getattr(fresh, name))
+        self.best_by_metric, self.kept = {}, []
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as values that JSON can represent."""
