@@ -123,7 +123,7 @@ def test_arguments_that_do_not_belong_together(arguments: dict[str, Any], messag
     ("change", "error", "message"),
     [
         ({"training.updates": "many"}, ConfigError, "changes: training.updates must be"),
-        ({"training.update": 1}, ConfigError, "training.update is not a setting; did you mean updates"),
+        ({"training.update": 1}, ConfigError, "training.update is not a setting; did you mean training.updates"),
         ({"compute_dtype": "int8"}, ConfigError, "compute_dtype: must be float32 or bfloat16 for training, got int8"),
         ({"data.train": "nowhere/train"}, DataError, "nowhere/train"),
         ({"model_dir": ""}, ConfigError, "model_dir must be"),

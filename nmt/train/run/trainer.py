@@ -12,6 +12,7 @@ from nmt.errors import CheckpointError, NMTError
 from nmt.inference.generator import Generator
 from nmt.inference.loading import resolve_threads
 from nmt.inference.translator import Translator
+from nmt.model.parts.own_cells import named_cells
 from nmt.rnn.devices import choose_device, resolved_dtype
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -69,14 +70,16 @@ class TrainingResult:
     best_scores: dict[str, float] = field(default_factory=dict)
     test_scores: dict[str, Score] = field(default_factory=dict)
     """Scores of the best checkpoint on data.test, if that is configured and the run was completed."""
+    cells: tuple[str, ...] = ()
+    """The modules of your own cells that the run used, which `translator` and `generator` therefore allow."""
 
     def translator(self, **loading: Any) -> Translator:
         """Load the best checkpoint, or the last one before the first validation; see `Translator.load`."""
-        return Translator.load(self.folder, **loading)
+        return Translator.load(self.folder, **{"cells": self.cells, **loading})
 
     def generator(self, **loading: Any) -> Generator:
         """Load the language model (task: lm); see `Generator.load`."""
-        return Generator.load(self.folder, **loading)
+        return Generator.load(self.folder, **{"cells": self.cells, **loading})
 
 
 class Trainer:
@@ -271,6 +274,7 @@ class Trainer:
             best_update=state.best_update,
             best_scores=dict(state.best_scores),
             test_scores=test_scores,
+            cells=tuple(path.rpartition(".")[0] for path in named_cells(self.config).values()),
         )
 
     def _score_test(self, parts: Parts, task: Task, log: TrainingLog) -> dict[str, Score]:
