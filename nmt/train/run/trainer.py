@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -53,6 +55,10 @@ if TYPE_CHECKING:
     from nmt.train.tasks.task import Task
 
 
+_OF_USE = "decoding.", "data.test", "compute_dtype"
+"""Settings that matter after training, too."""
+
+
 @dataclass(frozen=True)
 class TrainingResult:
     """The outcome of a run."""
@@ -60,7 +66,7 @@ class TrainingResult:
     folder: Path
     """The model folder."""
     reason: str
-    """Why the run ended, in words."""
+    """Why the run ended, in words; for a run that had ended before, also which changed settings had no effect."""
     signal: int | None
     """The signal that ended the run, or None."""
     update: int
@@ -146,7 +152,8 @@ class Trainer:
                     save_config(self.folder, self.config)
                 elapsed_before = saved.state.elapsed if saved else 0.0
                 with self._stop:
-                    result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task)
+                    changed = saved.changes.notes if saved else []
+                    result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task, changed)
                 ranks.end()
                 return result
             except NMTError as error:
@@ -239,14 +246,21 @@ class Trainer:
         state.corpus = task.fingerprint
         return parts
 
-    def _train(self, loop: Loop, log: TrainingLog, task: Task) -> TrainingResult:
-        """Run the loop until it ends or a signal stops it; then score the test set, if there is one."""
-        state = loop.state
+    def _train(self, loop: Loop, log: TrainingLog, task: Task, changed: Sequence[str]) -> TrainingResult:
+        """Run the loop until it ends or a signal stops it; then score the test set, if there is one. `changed` are
+        lines about the settings that differ from those of the run that is resumed."""
+        state, begun_at = loop.state, loop.state.update
         test_scores: dict[str, Score] = {}
         # Only now, when a signal no longer ends the run at once: a program that waits for events may send one.
         log.event("start", **self._facts)
         try:
             reason = loop.run()
+            names = [note.partition(":")[0] for note in changed]
+            keys = [name for name in names if name not in reason and not name.startswith(_OF_USE)]
+            if keys and state.update == begun_at:
+                reason = f"already finished, {reason}; changed settings had no effect ({', '.join(keys)})"
+                if self._terminal is None and self._ranks.rank == 0:
+                    logging.getLogger("nmt").warning("warning: %s: %s", self.folder, reason)
             peak = peak_bytes()
             log.line(f"finished: {reason}; {loop.parts.watch.summary()}; at most {format_bytes(peak)} of memory")
             log.event("end", update=state.update, reason=reason, elapsed=state.elapsed, peak_memory=peak)
