@@ -108,7 +108,7 @@ def import_cell(path: str, key: str = "rnn_type") -> None:
 
 
 def _is_outdated(module: ModuleType) -> bool:
-    """Return whether a module's file has changed since it was imported, as after an edit beside a notebook."""
+    """Return whether a module's file has changed since it was imported, as in a notebook after an edit."""
     compiled = getattr(module.__spec__, "cached", None)
     now, loaded = _version(module), _versions.get(module.__name__) or _compiled_version(compiled)
     if now is None or loaded is None or now[-len(loaded) :] == loaded:

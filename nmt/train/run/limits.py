@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 OVER = " are over (training.max_minutes)"
-"""How the reason of a run ends that its time ended."""
+"""End of the reason of a run whose time is over."""
 
 
 def stop_reason(

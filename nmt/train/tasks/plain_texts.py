@@ -110,7 +110,7 @@ def settings_of(
         write: Whether to write the held-out text; False only names the files.
 
     Raises DataError if the texts cannot be read, or are too few to hold some out, and CheckpointError if the folder
-    contains files of somebody else.
+    contains other files.
     """
     tell = tell or (lambda line: None)
     if write:

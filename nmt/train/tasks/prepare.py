@@ -81,14 +81,14 @@ def own_folder(folder: Path) -> Iterator[None]:
 
 
 def check_own(folder: Path) -> None:
-    """Raise CheckpointError if a folder contains files of somebody else and no run. Files of a run that did not begin,
+    """Raise CheckpointError if a folder contains other files and no run. Files of a run that did not begin,
     hidden and empty files and what a shell or a batch system logs may be there."""
     if exists(folder / LOG_NAME) or checkpoint_names(folder):
         return
     try:
         there = [one for one in os.scandir(folder) if not _OF_A_START.fullmatch(one.name)]
         others = sorted(one.name for one in there if _is_filled(one))
-    except OSError:  # it is missing, or cannot be read: the error is that of whoever uses it
+    except OSError:  # missing or not readable: that is reported where it is used
         return
     if others:
         raise CheckpointError(
