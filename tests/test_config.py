@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from nmt.config import (
     Config,
@@ -193,7 +192,7 @@ def test_command_prints_the_schema():
         (
             "model.encoder.hiden_size",
             3,
-            "model.encoder.hiden_size is not a setting; did you mean hidden_size?",
+            "model.encoder.hiden_size is not a setting; did you mean model.encoder.hidden_size?",
         ),
         ("model_dirr", "x", "model_dirr is not a setting; did you mean model_dir?"),
         ("data.trg", {"lang": "en"}, "data.trg is not a setting; did you mean tgt?"),
@@ -582,7 +581,7 @@ def test_odd_text_survives_saving(name, tmp_path):
 
 def test_a_config_cannot_be_changed():
     config = config_from_dict(MINIMAL)
-    with pytest.raises(ValidationError):
+    with pytest.raises(AttributeError, match="immutable.*with_changes"):
         config.seed = 3  # type: ignore[misc]
 
 
@@ -663,7 +662,7 @@ def test_changes_can_be_written_in_several_ways(changes, tmp_path):
     ("changes", "line"),
     [
         ({"training.updates": "many"}, "changes: training.updates must be .*, got 'many'"),
-        ({"training.update": 3}, "changes: training.update is not a setting; did you mean updates"),
+        ({"training.update": 3}, "changes: training.update is not a setting; did you mean training.updates"),
         ({"training..updates": 3}, "changes: must be KEY.PATH=VALUE"),
         ({"seed.x": 3}, "changes: seed must be a section of keys and values, got 5"),
         ({"training": 3}, "config: training must be a section"),

@@ -172,7 +172,7 @@ def test_an_option_of_the_page_leads_where_the_page_says(meant, name):
 def test_a_slip_of_the_pen_still_names_the_nearest(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text(MINIMAL)
-    with pytest.raises(ConfigError, match=r"did you mean learning_rate\?"):
+    with pytest.raises(ConfigError, match=r"did you mean training.learning_rate\?"):
         load_config(path, ["training.learning_rat=1"])
 
 

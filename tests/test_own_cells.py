@@ -1,18 +1,23 @@
 """Cells named by dotted path: code that comes with a model runs only where its module is allowed by name, and what
 authors get wrong is one line that names their file and line."""
 
+import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from nmt import Generator, Translator
+from nmt import Generator, TrainingResult, Translator
+from nmt.cli.commands.backtranslate import backtranslate
+from nmt.cli.commands.cache import cache
 from nmt.cli.commands.evaluate import evaluate
 from nmt.cli.commands.generate import generate
 from nmt.cli.commands.quantize import quantize
+from nmt.cli.commands.report import report
 from nmt.cli.commands.score import score
 from nmt.cli.commands.shortlist import shortlist
 from nmt.cli.commands.translate import translate
@@ -34,6 +39,7 @@ from nmt.rnn import GRUCell
 class MyCell(GRUCell):
     pass
 """
+NUMBERED = MINE.replace("pass", "number = 1")
 TRAP = """
 import pathlib
 pathlib.Path(__file__).with_name("ran").write_text("code of a model was run")
@@ -165,6 +171,33 @@ def test_language_models_beside_and_generators_need_the_same_word(folder):
     assert not (folder / "ran").exists()
 
 
+def test_a_report_draws_the_attention_of_a_model_of_ones_own_cells(folder):
+    """Its warning names an option that it has."""
+    model = own_model(folder)
+    events = [{"event": "start"}, {"event": "samples", "update": 1, "samples": [{"source": sentences(1)[0]}]}]
+    (model / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    result = CliRunner().invoke(report, [str(model), "-o", str(folder / "r.html")])
+    assert result.exit_code == 0 and "no attention is drawn" in result.stderr and "--cells my_cells" in result.stderr
+    result = CliRunner().invoke(report, [str(model), "-o", str(folder / "r.html"), "--cells", "my_cells"])
+    assert result.exit_code == 0 and "warning" not in result.stderr
+    assert "<svg" in (folder / "r.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", [report, backtranslate, cache])
+def test_commands_that_load_a_model_take_its_cells(command):
+    """The error of a model with cells of one's own names this option, whichever command it ends."""
+    assert "--cells" in CliRunner().invoke(command, ["--help"]).output
+
+
+def test_a_run_allows_the_cells_that_it_has_used(folder):
+    model = own_model(folder)
+    result = TrainingResult(model, "4 epochs", None, 4, model / "best.safetensors", 4, cells=("my_cells", "my_cells"))
+    lines = sentences(3)
+    assert result.translator().translate(lines) == Translator.load(model, cells=["my_cells"]).translate(lines)
+    with pytest.raises(ConfigError, match="--cells my_cells"):
+        result.translator(cells=[])
+
+
 def test_a_model_of_ones_own_cells_translates_where_they_are_allowed(folder):
     model = own_model(folder)
     lines = sentences(5, seed=5)
@@ -231,6 +264,48 @@ def test_files_of_the_folder_stand_in_for_no_other_module(folder):
     import_cell("his_cells.MyCell")
     assert sys.path == before and not (folder / "ran").exists()
     assert hasattr(sys.modules["colorsys"], "rgb_to_hsv")
+
+
+EDITS = {
+    "another length": NUMBERED.replace("1", "1 + 1"),
+    "the same length": NUMBERED.replace("1", "2"),
+    "a constant": "TWO = 2\n" + NUMBERED.replace("1", "TWO"),
+}
+
+
+@pytest.mark.parametrize("who", ["settings", "user"])
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_cell_whose_file_was_edited_is_a_new_cell(edit, who, folder, monkeypatch):
+    """In one process, as a notebook trains it again after an edit; also if its user imported it first."""
+    monkeypatch.syspath_prepend(str(folder))
+    file = folder / "my_cells.py"
+    file.write_text(NUMBERED)
+    if who == "user":
+        import_module("my_cells")
+    else:
+        assert made("my_cells.MyCell").number == 1
+    file.write_text(EDITS[edit])
+    if who == "user":
+        os.utime(file, (0, 0))  # what Python keeps of its import counts whole seconds
+    assert made("my_cells.MyCell").number == 2
+    assert type(made("my_cells.MyCell")) is type(made("my_cells.MyCell")) is sys.modules["my_cells"].MyCell
+
+
+def test_a_file_that_lost_its_cell_or_its_sense_is_an_error(folder):
+    file = folder / "my_cells.py"
+    file.write_text(MINE)
+    made("my_cells.MyCell")
+    file.write_text(MINE.replace("MyCell", "OtherCell"))
+    with pytest.raises(ConfigError, match="got AttributeError: .*MyCell"):
+        made("my_cells.MyCell")
+    file.write_text("def broken(:\n")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"invalid syntax .*\(my_cells.py:1\)"):
+            made("my_cells.MyCell")
+    file.write_text(MINE)
+    assert type(made("my_cells.MyCell")).__name__ == "MyCell"
+    file.unlink()
+    assert type(made("my_cells.MyCell")).__name__ == "MyCell"
 
 
 def test_a_path_that_was_not_imported_leads_to_no_code(folder):
@@ -393,7 +468,9 @@ def test_what_an_author_gets_wrong_is_one_line_with_its_place(case, folder):
     assert line.startswith("rnn_type: bad_cells.Bad") and isinstance(caught.value, ConfigError)
 
 
-@pytest.mark.parametrize("path", ["no_such_module.Cell", "no.such.Cell", "os.path.join", "nmt.errors.NMTError"])
+@pytest.mark.parametrize(
+    "path", ["no_such_module.Cell", "no.such.Cell", "os.path.join", "nmt.errors.NMTError", "__main__.MyCell"]
+)
 def test_a_path_to_no_cell_is_one_line(path, folder):
     with pytest.raises(ConfigError, match=rf"^rnn_type: {path} must be a c.*docs/add-a-cell\.md$"):
         made(path)
@@ -417,7 +494,7 @@ def test_training_with_such_a_cell_ends_at_once(case, folder):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == "" and not (folder / "model").exists()
-    assert done.stderr.startswith("Error: rnn_type: bad_cells.Bad") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("Error: model.encoder.rnn_type: bad_cells.Bad") and done.stderr.count("\n") == 1
     assert words in done.stderr
 
 

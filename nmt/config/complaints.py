@@ -42,6 +42,11 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
     if mistake["type"] == "missing":
         return f"{dotted(path)} must be given: {node.get('description', describe(node, schema))}"
     got = mistake["input"]
+    if path[-1:] == ("rnn_type",) and not isinstance(got, str):
+        return (
+            f"{dotted(path)} must be the name of a cell, or a dotted path such as my_cells.MyCell, got {shorten(got)}; "
+            "write a class of your own to a file, my_cells.py"
+        )
     promise = describe(node, schema, all_bounds=_is_huge(got))
     line = f"{dotted(path) or 'the file'} must be {promise}, got {shorten(got)}"
     choices = [text for text in _choices(node, schema) if isinstance(text, str)]
@@ -74,7 +79,7 @@ def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
         return f"{line}; {answer}"
     known = list(lookup(schema, path[:-1]).get("properties", {}))
     meant = ours(key, str(path[0]) if len(path) > 1 else "") or " or ".join(places_of(key, schema))
-    meant = meant or next(iter(get_close_matches(key.lower(), known, n=1, cutoff=0.6)), "")
+    meant = meant or next((dotted((*path[:-1], name)) for name in get_close_matches(key.lower(), known, n=1)), "")
     if meant:
         return f"{line}; did you mean {meant}?"
     return f"{line}; known here: {', '.join(known)}" if known else line

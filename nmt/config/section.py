@@ -68,6 +68,13 @@ class Section(BaseModel):
     # pydantic before 2.10 warns of every field that begins with `model_` unless protected_namespaces is empty.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Raise AttributeError: settings are immutable."""
+        raise AttributeError(
+            f"{type(self).__name__}.{name}: settings are immutable, got an assignment; Config.with_changes returns "
+            "others"
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return every key of the section and its subsections, as plain values for YAML and JSON."""
         return self.model_dump(mode="json")

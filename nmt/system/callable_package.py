@@ -21,4 +21,13 @@ def make_callable(package: str, module: str, function: str) -> None:
             """Return the function, for `inspect.signature` and others that unwrap callables."""
             return getattr(import_module(module), function)
 
+        @property
+        def __doc__(self) -> str:  # type: ignore[override]
+            """Return the function's arguments and docstring, for `help`, which describes a package by it."""
+            import inspect
+
+            there = inspect.signature(self.__wrapped__).parameters.values()
+            call = inspect.Signature([one.replace(annotation=one.empty) for one in there])
+            return f"{package}{call}\n\n{inspect.getdoc(self.__wrapped__)}"
+
     sys.modules[package].__class__ = CallablePackage  # as the data model of Python describes it

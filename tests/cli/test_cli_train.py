@@ -51,7 +51,7 @@ def test_the_recipe_copied_trains_on_any_text(run: Run, tmp_path: Path) -> None:
 
 MISTAKES = {
     "no config": (["nowhere.yaml"], 1, "nowhere.yaml"),
-    "unknown key": (["--set", "training.epoch=3"], 1, "did you mean epochs?"),
+    "unknown key": (["--set", "training.epoch=3"], 1, "did you mean training.epochs?"),
     "wrong value": (["--set", "training.optimizer=adm"], 1, "did you mean adam"),
     "missing file": (["--set", "data.dev=nowhere"], 1, "nowhere.xx"),
     "unequal lines": (["--set", "data.dev={folder}/unequal"], 1, "the same number of lines"),

@@ -265,7 +265,7 @@ def test_weights_of_one_are_the_plan_of_one_corpus(tmp_path, sides):
         ({"data": {"train": []}}, "data.train must contain at least one corpus, got an empty list"),
         (
             {"data": {"train": [{"path": "a", "wieght": 2}]}},
-            r"data.train\[0\].wieght is not a setting; did you mean weight",
+            r"data.train\[0\].wieght is not a setting; did you mean data.train\[0\].weight",
         ),
         (
             {"data": {"train": [{"path": "a", "weight": 0}]}},

@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import pydoc
 import signal
 import subprocess
 import sys
@@ -123,7 +124,7 @@ def test_arguments_that_do_not_belong_together(arguments: dict[str, Any], messag
     ("change", "error", "message"),
     [
         ({"training.updates": "many"}, ConfigError, "changes: training.updates must be"),
-        ({"training.update": 1}, ConfigError, "training.update is not a setting; did you mean updates"),
+        ({"training.update": 1}, ConfigError, "training.update is not a setting; did you mean training.updates"),
         ({"compute_dtype": "int8"}, ConfigError, "compute_dtype: must be float32 or bfloat16 for training, got int8"),
         ({"data.train": "nowhere/train"}, DataError, "nowhere/train"),
         ({"model_dir": ""}, ConfigError, "model_dir must be"),
@@ -162,10 +163,27 @@ def test_a_budget_sets_the_end(settings: dict[str, Any], monkeypatch: pytest.Mon
     shown = io.StringIO()
     result = nmt.train(settings, budget="2s", progress=shown)
     assert "budget: 2s; an update takes" in shown.getvalue()
-    assert "max_minutes" in result.reason and result.translator(threads=1).translate("w1")
+    assert result.reason == "the budget of 2s is over, 2s of it after the timing of updates (training.max_minutes)"
+    assert result.translator(threads=1).translate("w1")
     monkeypatch.setattr(Ranks, "size", 2)
     with pytest.raises(ConfigError, match="budget: must be omitted with several ranks"):
         nmt.train(settings, budget="2s", progress=False)
+
+
+def test_a_finished_run_says_which_changes_had_no_effect(
+    settings: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    first = nmt.train(settings, progress=False)
+    changes = {"training.learning_rate": 0.1, "decoding.beam_size": 3, "training.epochs": 3}
+    again = nmt.train(settings, changes=changes, progress=False)
+    assert (again.update, first.reason) == (first.update, "4 epochs (training.epochs)")
+    told = "already finished, 3 epochs (training.epochs); changed settings had no effect (training.learning_rate)"
+    assert again.reason == told and [one.getMessage() for one in caplog.records] == [f"warning: {first.folder}: {told}"]
+    caplog.clear()
+    assert nmt.train(settings, progress=False).reason == first.reason
+    shown = io.StringIO()
+    nmt.train(settings, changes=changes, progress=shown)
+    assert told in shown.getvalue() and not caplog.records
 
 
 def test_a_language_model_has_no_translator(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -276,6 +294,15 @@ def test_threads_train_models_at_once(settings: dict[str, Any], tmp_path: Path) 
 
 
 # ---------------------------------------------------------------- the package that can be called
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate"])
+def test_help_of_such_a_package_describes_the_function(name: str) -> None:
+    function = getattr(nmt, name)
+    shown = " ".join(pydoc.render_doc(function, renderer=pydoc.plaintext).split())
+    assert f"{name}({'config=None, *, src=None' if name == 'train' else 'hypotheses, references, *'}" in shown
+    assert all(" ".join(line.split()) in shown for line in function.__wrapped__.__doc__.splitlines())
+    assert "Args:" in str(inspect.getdoc(function)), "which a notebook shows for nmt.train?"
 
 
 def test_packages_are_functions_too() -> None:

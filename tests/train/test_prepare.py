@@ -1,13 +1,16 @@
 """What a run would meet after minutes or hours is looked at before its first update."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import nmt
 from nmt.config import config_from_dict
 from nmt.data.tokens.vocabulary import Vocabulary
-from nmt.errors import ConfigError
-from nmt.train.tasks.prepare import sides_of_sample
+from nmt.errors import CheckpointError, ConfigError
+from nmt.train.tasks.plain_texts import Texts, settings_of
+from nmt.train.tasks.prepare import sides_of_dry_run, sides_of_sample
 from tests.train import fake_model
 
 
@@ -40,3 +43,48 @@ def test_texts_are_checked_with_a_list_of_words_that_the_settings_name(tmp_path:
     config = config_from_dict({"model_dir": str(tmp_path / "model"), "data": data})
     src, tgt = sides_of_sample(config, [["one three"], ["two"]], lambda text: None)
     assert src.subwords is tgt.subwords and src.subwords.encode(["one three two"]) == [[4, 1, 5]]
+
+
+def names(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+
+
+@pytest.mark.parametrize("other", ["essay.txt", "train.xx", "photos/one.png", "best.txt", "dev.xx.old"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_folder_of_somebody_else_is_refused_before_anything_is_written(
+    tmp_path: Path, other: str, begun: bool
+) -> None:
+    values, folder = fake_model.write_setup(tmp_path), tmp_path / "model"
+    (folder / other).parent.mkdir(parents=True)
+    (folder / other).write_text("mine")
+    if begun:  # settings of something else have this name, too
+        (folder / "config.yaml").write_text("theme: dark\n")
+    before = names(folder)
+    texts = {"src": tmp_path / "train.xx", "tgt": tmp_path / "train.yy", "output": folder}
+    for given in ({"config": values}, texts):
+        first = other.partition("/")[0]
+        line = rf"\A{folder}: model_dir must be new or written by nmt-train, got one with {first} and no run; [^\n]*\Z"
+        with pytest.raises(CheckpointError, match=line):
+            nmt.train(**given, progress=False)
+        assert names(folder) == before
+
+
+def test_folders_that_a_run_may_begin_in(tmp_path: Path) -> None:
+    """Empty ones, those of a run that was ended early, and those in which only a shell and a system left something."""
+    values, folder = fake_model.write_setup(tmp_path, updates=3), tmp_path / "model"
+    (folder / "logs").mkdir(parents=True)
+    for name, text in {"out.txt": "", ".DS_Store": "x", "slurm-17.out": "a node", "joint.spm.part": ""}.items():
+        (folder / name).write_text(text)
+    assert nmt.train(values, progress=False).update == 3
+    (folder / "essay.txt").write_text("a note on this run")
+    assert nmt.train(values, changes={"training.updates": 5}, progress=False).update == 5
+    for name in ("last", "best", "former"):
+        (folder / f"{name}.safetensors").unlink(missing_ok=True)
+    assert nmt.train(values, progress=False).update == 3  # begun, but never saved
+    files = str(tmp_path / "train.xx"), str(tmp_path / "train.yy")
+    begun = settings_of(Texts(files), None, tmp_path / "texts", "low-resource")
+    sides_of_dry_run(config_from_dict(begun), print, keep=True)  # as --budget does before its run
+    there = names(tmp_path / "texts")
+    assert {"dev.xx", "config.yaml"} <= there.keys() and "train.log" not in there
+    changes = {"training.updates": 2}
+    assert nmt.train(src=files[0], tgt=files[1], output=tmp_path / "texts", changes=changes, progress=False).update == 2

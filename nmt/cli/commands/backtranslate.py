@@ -10,6 +10,7 @@ import click
 from nmt.cli.options.command import (
     QUIET,
     Command,
+    cells_option,
     compute_dtype_option,
     device_option,
     quiet_option,
@@ -42,6 +43,7 @@ _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 @threads_option()
 @device_option()
 @compute_dtype_option()
+@cells_option()
 @quiet_option()
 @version_option()
 def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: Any) -> None:
@@ -116,6 +118,7 @@ def _translate(model_dir: str, text: str, made: Path, options: dict[str, Any]) -
     for name in _PASSED:
         if options[name] is not None:
             words += [f"--{name.replace('_', '-')}", str(options[name])]
+    words += [word for module in options["cells"] for word in ("--cells", module)]
     if code := translate.main(words, standalone_mode=False, prog_name="nmt-backtranslate"):
         raise click.exceptions.Exit(code)
 

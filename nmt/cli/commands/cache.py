@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from nmt.cli.options.command import Command, threads_option, version_option
+from nmt.cli.options.command import Command, cells_option, threads_option, version_option
 from nmt.cli.options.path_types import InputPath
 
 
@@ -16,8 +16,9 @@ from nmt.cli.options.path_types import InputPath
 @click.argument("work", type=click.Choice(["list", "clear", "fill"]), default="list")
 @click.argument("models", metavar="[MODEL_DIR]...", nargs=-1, type=InputPath())
 @threads_option()
+@cells_option()
 @version_option()
-def cache(work: str, models: tuple[str, ...], threads: int | None) -> None:
+def cache(work: str, models: tuple[str, ...], threads: int | None, cells: tuple[str, ...]) -> None:
     """Show, empty or fill the store of compiled machine code.
 
     The code a model needs is compiled on first use and kept for later processes, in NMT_CACHE_DIR or the user's cache
@@ -54,7 +55,7 @@ def cache(work: str, models: tuple[str, ...], threads: int | None) -> None:
     if work == "clear":
         _clear(kept.folder)
     elif work == "fill":
-        _fill(models, threads)
+        _fill(models, threads, cells)
     else:
         _show()
 
@@ -84,7 +85,7 @@ def _clear(folder: Path) -> None:
     tell(f"{folder}: {len(files) - left} functions removed" + (f", {left} could not be" if left else ""))
 
 
-def _fill(models: tuple[str, ...], threads: int | None) -> None:
+def _fill(models: tuple[str, ...], threads: int | None, cells: tuple[str, ...]) -> None:
     from functools import partial
     from time import perf_counter
 
@@ -94,7 +95,7 @@ def _fill(models: tuple[str, ...], threads: int | None) -> None:
 
     count = threads or default_threads()
     work: list[tuple[str, Callable[[], None]]]
-    work = [(path, partial(fill_for_model, Path(path), count)) for path in models]
+    work = [(path, partial(fill_for_model, Path(path), count, cells)) for path in models]
     work = work or [(job.name, partial(run_job_aside, job, count)) for job in standard_jobs()]
     begun = perf_counter()
     for n, (name, compile_all) in enumerate(work, 1):

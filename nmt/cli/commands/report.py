@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.options.command import Command, version_option
+from nmt.cli.options.command import Command, cells_option, version_option
 from nmt.cli.options.path_types import InputPath, OutputFile
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     default=2,
     help="Number of sample sentences to plot attention for, with each run's best model; 0 loads no model.",
 )
+@cells_option()
 @version_option()
-def report(folders: tuple[str, ...], output: str, title: str, attention: int) -> None:
+def report(folders: tuple[str, ...], output: str, title: str, attention: int, cells: tuple[str, ...]) -> None:
     """Write a page about the runs in MODEL_DIR...: curves, scores with intervals, translations.
 
     The page is one HTML file that any browser shows without a network: zoomable curves, validation scores with 95 %
@@ -43,13 +44,14 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int) ->
     Examples:
         nmt-report runs/de-en
         nmt-report runs/base runs/wide runs/deep -o comparison.html
+        nmt-report runs/mine --cells my_cells
     """
     from nmt.cli.lines.streams import output_lines, tell
     from nmt.report import read_run, report_page
 
     _check_page(output)
     runs = [read_run(Path(folder)) for folder in dict.fromkeys(folders)]
-    pictures = {run.name: _pictures(run, attention) for run in runs}
+    pictures = {run.name: _pictures(run, attention, cells) for run in runs}
     page = report_page(runs, pictures, title)
     with output_lines(output) as writer:
         writer.write(page.rstrip("\n"))
@@ -74,7 +76,7 @@ def _check_page(output: str) -> None:
         raise DataError(f"{shown(output)}: must be new or an earlier report, got another file; choose another name")
 
 
-def _pictures(run: Run, most: int) -> list[str]:
+def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:
     """Return plots of the best model's attention on its first sample sentences; none, with a warning, if that is
     impossible."""
     from nmt.cli.lines.streams import tell
@@ -86,7 +88,7 @@ def _pictures(run: Run, most: int) -> list[str]:
     if not sources or run.settings.get("task") == "lm":
         return []
     try:
-        translator = Translator.load(run.folder)
+        translator = Translator.load(run.folder, cells=cells)
         found = translator.translate_nbest(sources, n_best=1, details=True)
     except NMTError as error:
         tell(f"warning: {run.name}: no attention is drawn: {error}")

@@ -11,9 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
+from importlib import import_module, reload
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import ConfigError, NMTError
@@ -24,8 +27,10 @@ from nmt.rnn.own_code import make_cell, not_a_maker, own_code
 if TYPE_CHECKING:
     from nmt.config import Config
 
-_imported: dict[str, Callable[[int, int], Cell]] = {}
-"""Imported cells by dotted path; no other code finds cells by path."""
+_imported: dict[str, tuple[str, Callable[[int, int], Cell]]] = {}
+"""Imported cells by dotted path, with the setting that names each; no other code finds cells by path."""
+_versions: dict[str, tuple[int, ...]] = {}
+"""The version of the file that each module of cells was imported from, as `_version` returns it."""
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _PAGE = "see docs/add-a-cell.md"
@@ -74,43 +79,87 @@ def import_allowed_cells(config: Config, allowed: Sequence[str], where: str) -> 
 
 def import_cells(config: Config) -> None:
     """Import the cells that the settings of a training run name. Raises ConfigError if one cannot be imported."""
-    for path in named_cells(config).values():
-        import_cell(path)
+    for path, key in {path: key for key, path in reversed(named_cells(config).items())}.items():
+        import_cell(path, key)
 
 
-def import_cell(path: str) -> None:
+def import_cell(path: str, key: str = "rnn_type") -> None:
     """Import the object at a path such as `my_cells.MyCell` from an installed module or, if there is none, from a file
-    in the current folder. Raises ConfigError."""
+    in the current folder; a module whose file has changed since it was imported is loaded again. Raises
+    ConfigError, which names the setting `key`."""
     module, _, name = path.rpartition(".")
-    where, promise = f"rnn_type: {path}", "must be a cell of a module in the current folder or installed"
+    where, promise = f"{key}: {path}", "must be a cell of a module in the current folder or installed"
+    if module == "__main__":
+        raise ConfigError(
+            f"{where} {promise}, got one of __main__, which no other program can import; write it to a file such as "
+            f"my_cells.py, {_PAGE}"
+        )
     with _current_folder(), own_code(where, promise, _PAGE, ConfigError):
-        found = getattr(import_module(module), name)
-    _check_kind(path, found)
-    _imported[path] = found
+        is_known, imported = module in sys.modules, import_module(module)
+        if is_known and _is_outdated(imported):
+            vars(imported).pop(name, None)  # a cell that the file no longer contains must not be found
+            imported = reload(imported)
+        if (version := _version(imported)) is not None:
+            _versions[module] = version
+        found = getattr(imported, name)
+    if (got := not_a_maker(found, module)) is not None:  # the module's own imports are no cells of it
+        raise ConfigError(f"{where} must be a class of cells or a function of its module, got {got}; {_PAGE}")
+    _imported[path] = key, found
+
+
+def _is_outdated(module: ModuleType) -> bool:
+    """Return whether a module's file has changed since it was imported, as in a notebook after an edit."""
+    compiled = getattr(module.__spec__, "cached", None)
+    now, loaded = _version(module), _versions.get(module.__name__) or _compiled_version(compiled)
+    if now is None or loaded is None or now[-len(loaded) :] == loaded:
+        return False
+    with contextlib.suppress(OSError):
+        os.unlink(str(compiled))  # Python takes it for that of the new file if both are as long and of the same second
+    return True
+
+
+def _version(module: ModuleType) -> tuple[int, ...] | None:
+    """Return the time of change of a module's file in nanoseconds, in seconds, and its size; None if it has no file."""
+    try:
+        found = os.stat(str(getattr(module, "__file__", None)))
+    except OSError:
+        return None
+    return found.st_mtime_ns, int(found.st_mtime) & 0xFFFFFFFF, found.st_size
+
+
+def _compiled_version(path: str | None) -> tuple[int, ...] | None:
+    """Return seconds and size of the file that compiled code was made from (PEP 552), None if it does not say so: a
+    user may have imported the module before we did."""
+    try:
+        head = Path(str(path)).read_bytes()[4:16]
+    except OSError:
+        return None
+    flags, seconds, size = struct.unpack("<3I", head)
+    return None if flags else (seconds, size)
 
 
 def own_cell(path: str, input_size: int, hidden_size: int) -> Cell:
     """Return the cell that an imported class or function makes, after tracing its step once. Raises ConfigError if it
-    was not imported, makes no cell, or its step does not fit."""
+    was not imported, makes no cell, one of other sizes, or its step does not fit."""
     if path not in _imported:
         raise ConfigError(f"rnn_type: {path} must be imported before it is used, it was not; call import_cells first")
+    key, maker = _imported[path]
+    where = f"{key}: {path}"
     try:
-        cell = make_cell(f"rnn_type: {path}", _imported[path], input_size, hidden_size)
+        cell = make_cell(where, maker, input_size, hidden_size)
     except NMTError as error:
         raise ConfigError(f"{error}; {_PAGE}") from error
     try:
         trace_step(cell, training=True)
     except NMTError as error:
-        raise ConfigError(f"rnn_type: {path}: {error}") from error
+        raise ConfigError(f"{where}: {error}") from error
+    sizes = cell.input_size, cell.output_size
+    if sizes != (input_size, hidden_size):
+        raise ConfigError(
+            f"{where} must make a cell of input_size {input_size} and output_size {hidden_size}, got {sizes[0]} and "
+            f"{sizes[1]}"
+        )
     return cell
-
-
-def _check_kind(path: str, found: Any) -> None:
-    """Raise ConfigError unless `found` is a class of cells or a function written in that module or below it: other
-    objects that can be reached through the module, such as its imports, are refused."""
-    got = not_a_maker(found, path.rpartition(".")[0])
-    if got is not None:
-        raise ConfigError(f"rnn_type: {path} must be a class of cells or a function of its module, got {got}; {_PAGE}")
 
 
 @contextlib.contextmanager

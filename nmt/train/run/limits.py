@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from nmt.train.updates.state import TrainingState
 
 
+OVER = " are over (training.max_minutes)"
+"""End of the reason of a run whose time is over."""
+
+
 def stop_reason(
     state: TrainingState,
     settings: FixedTraining,
@@ -28,7 +32,7 @@ def stop_reason(
     if settings.max_minutes is not None:
         # Also right after a validation: each further update needs another validation, for which there is no time.
         if elapsed >= _training_limit(settings.max_minutes, validation_seconds):
-            return f"{format_seconds(settings.max_minutes * 60)} are over (training.max_minutes)"
+            return format_seconds(settings.max_minutes * 60) + OVER
     if schedule.finished:
         return f"learning rate below {settings.learning_rate_min:g} (training.learning_rate_min)"
     return _stalled(state, settings)

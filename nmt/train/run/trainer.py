@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,6 +14,7 @@ from nmt.errors import CheckpointError, NMTError
 from nmt.inference.generator import Generator
 from nmt.inference.loading import resolve_threads
 from nmt.inference.translator import Translator
+from nmt.model.parts.own_cells import named_cells
 from nmt.rnn.devices import choose_device, resolved_dtype
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -55,6 +58,10 @@ if TYPE_CHECKING:
     from nmt.train.tasks.validation import Validator
 
 
+_OF_USE = "decoding.", "data.test", "compute_dtype"
+"""Settings that matter after training, too."""
+
+
 @dataclass(frozen=True)
 class TrainingResult:
     """The outcome of a run."""
@@ -62,7 +69,7 @@ class TrainingResult:
     folder: Path
     """The model folder."""
     reason: str
-    """Why the run ended, in words."""
+    """Why the run ended, in words; for a run that had ended before, also which changed settings had no effect."""
     signal: int | None
     """The signal that ended the run, or None."""
     update: int
@@ -72,14 +79,16 @@ class TrainingResult:
     best_scores: dict[str, float] = field(default_factory=dict)
     test_scores: dict[str, Score] = field(default_factory=dict)
     """Scores of the best checkpoint on data.test, if that is configured and the run was completed."""
+    cells: tuple[str, ...] = ()
+    """The modules of your own cells that the run used, which `translator` and `generator` therefore allow."""
 
     def translator(self, **loading: Any) -> Translator:
         """Load the best checkpoint, or the last one before the first validation; see `Translator.load`."""
-        return Translator.load(self.folder, **loading)
+        return Translator.load(self.folder, **{"cells": self.cells, **loading})
 
     def generator(self, **loading: Any) -> Generator:
         """Load the language model (task: lm); see `Generator.load`."""
-        return Generator.load(self.folder, **loading)
+        return Generator.load(self.folder, **{"cells": self.cells, **loading})
 
 
 class Trainer:
@@ -148,7 +157,8 @@ class Trainer:
                     save_config(self.folder, self.config)
                 elapsed_before = saved.state.elapsed if saved else 0.0
                 with self._stop:
-                    result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task)
+                    changed = saved.changes.notes if saved else []
+                    result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task, changed)
                 ranks.end()
                 return result
             except NMTError as error:
@@ -253,14 +263,21 @@ class Trainer:
             model, plan.batch_size, self._num_threads, self._stop.check_here, self._ranks, state.validation_pairs
         )
 
-    def _train(self, loop: Loop, log: TrainingLog, task: Task) -> TrainingResult:
-        """Run the loop until it ends or a signal stops it; then score the test set, if there is one."""
-        state = loop.state
+    def _train(self, loop: Loop, log: TrainingLog, task: Task, changed: Sequence[str]) -> TrainingResult:
+        """Run the loop until it ends or a signal stops it; then score the test set, if there is one. `changed` are
+        lines about the settings that differ from those of the run that is resumed."""
+        state, begun_at = loop.state, loop.state.update
         test_scores: dict[str, Score] = {}
         # Only now, when a signal no longer ends the run at once: a program that waits for events may send one.
         log.event("start", **self._facts)
         try:
             reason = loop.run()
+            names = [note.partition(":")[0] for note in changed]
+            keys = [name for name in names if name not in reason and not name.startswith(_OF_USE)]
+            if keys and state.update == begun_at:
+                reason = f"already finished, {reason}; changed settings had no effect ({', '.join(keys)})"
+                if self._terminal is None and self._ranks.rank == 0:
+                    logging.getLogger("nmt").warning("warning: %s: %s", self.folder, reason)
             peak = peak_bytes()
             log.line(f"finished: {reason}; {loop.parts.watch.summary()}; at most {format_bytes(peak)} of memory")
             log.event("end", update=state.update, reason=reason, elapsed=state.elapsed, peak_memory=peak)
@@ -288,6 +305,7 @@ class Trainer:
             best_update=state.best_update,
             best_scores=dict(state.best_scores),
             test_scores=test_scores,
+            cells=tuple(path.rpartition(".")[0] for path in named_cells(self.config).values()),
         )
 
     def _score_test(self, parts: Parts, task: Task, log: TrainingLog) -> dict[str, Score]:

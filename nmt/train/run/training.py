@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -17,6 +18,7 @@ from nmt.system.notices import tell_nobody
 from nmt.system.paths import named
 from nmt.train.distributed.launch import join_ranks
 from nmt.train.log.progress import TrainingLog
+from nmt.train.run.limits import OVER
 from nmt.train.run.trainer import Trainer, TrainingResult
 from nmt.train.tasks.plain_texts import Texts, settings_of
 
@@ -132,7 +134,11 @@ def run_training(
         if ranks.size > 1:
             raise ConfigError("budget: must be omitted with several ranks, got one; set training.updates")
         config = fit_to_budget(config, budget, measured_pace(threads, device, tell), tell)
-    return Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits).run()
+    result = Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits).run()
+    if budget is not None and result.reason.endswith(OVER):
+        left = f"{result.reason.removesuffix(OVER)} of it after the timing of updates"
+        result = replace(result, reason=f"the budget of {budget} is over, {left} (training.max_minutes)")
+    return result
 
 
 def _compilation_shown(terminal: TextIO | None) -> contextlib.AbstractContextManager[None]:

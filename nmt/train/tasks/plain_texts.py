@@ -21,6 +21,7 @@ from nmt.data.tokens.features import features_column
 from nmt.errors import DataError
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
+from nmt.train.tasks.prepare import check_own
 
 MOST_HELD_OUT = 1000
 """Largest number of pairs that are held out for validation."""
@@ -126,9 +127,12 @@ def settings_of(
         tell: Called with a line for each choice.
         write: Whether to write the held-out text; False only names the files.
 
-    Raises DataError if the texts cannot be read, or are too few to hold some out.
+    Raises DataError if the texts cannot be read, or are too few to hold some out, and CheckpointError if the folder
+    contains other files.
     """
     tell = tell or (lambda line: None)
+    if write:
+        check_own(folder)
     langs = train.langs
     for texts in (train,) if dev is None else (train, dev):
         texts.source.check(langs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from nmt.storage.model_folder import (
     CONFIG_NAME,
     FORMER_NAME,
     LAST_NAME,
+    LOG_NAME,
     SUBWORD_NAMES,
     checkpoint_names,
     load_folder_config,
@@ -36,14 +38,18 @@ if TYPE_CHECKING:
     from nmt.rnn.device import Device
 
 
+_OF_A_START = re.compile(r"config\.yaml|(joint|src|tgt)\.spm|dev\.[^.]+|\..*|.*\.(log|out|err)|lost\+found")
+"""Files that a model folder may contain before its run."""
+
+
 @contextlib.contextmanager
 def own_folder(folder: Path) -> Iterator[None]:
     """Create the folder if needed and lock it against other runs within the block.
 
     Only temporary files of killed runs are removed, never a file that the user put there. Raises CheckpointError if the
-    folder cannot be made, another run uses it, or it contains files with names of a run's files that did not come from
-    a run.
+    folder cannot be made, another run uses it, or it contains files that did not come from a run.
     """
+    check_own(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY)
@@ -72,6 +78,27 @@ def own_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)  # this releases the lock, as does the end of the process
+
+
+def check_own(folder: Path) -> None:
+    """Raise CheckpointError if a folder contains other files and no run. Files of a run that did not begin,
+    hidden and empty files and what a shell or a batch system logs may be there."""
+    if exists(folder / LOG_NAME) or checkpoint_names(folder):
+        return
+    try:
+        there = [one for one in os.scandir(folder) if not _OF_A_START.fullmatch(one.name)]
+        others = sorted(one.name for one in there if _is_filled(one))
+    except OSError:  # missing or not readable: that is reported where it is used
+        return
+    if others:
+        raise CheckpointError(
+            f"{folder}: model_dir must be new or written by nmt-train, got one with {others[0]} and no run; choose "
+            "another one"
+        )
+
+
+def _is_filled(entry: os.DirEntry[str]) -> bool:
+    return any(True for _ in os.scandir(entry)) if entry.is_dir() else entry.stat().st_size > 0
 
 
 def check_trainable(config: Config) -> None:
