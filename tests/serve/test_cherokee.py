@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from nmt.serve.detection import Detector
+from nmt.serve.protocols.names import language_name
 from tests.serve.servers import model_folder, running
 
 WORDS = ["ᎣᏏᏲ", "ᏙᎯᏧ", "ᎤᏪᏥ", "ᎠᎴ", "ᎾᏍᎩ", "ᎨᏎ", "ᎠᏂᏴᏫ", "ᏧᏂᎳᏫᏍᏗ"]
@@ -67,3 +68,7 @@ def test_loading_a_model_logs_nothing_about_a_text(server):
 def test_languages_that_the_detector_does_not_know(text, among, first):
     ranked = Detector().ranked(text, among)
     assert ranked[0][0] == first and sorted(code for code, _ in ranked) == sorted(among)
+
+
+def test_languages_that_nobody_named_have_no_names():
+    assert [language_name(code) for code in ("src", "tgt", "chr")] == ["source", "target", "Cherokee"]

@@ -62,7 +62,7 @@ _HINTS = {
 
 _ARGUMENTS = {
     "CONFIG.yaml": ("--config", "-c", "--cfg"),
-    "SRC TGT": ("--train-sets", "-t", "--src", "--train-src", "--source"),
+    "SRC TGT": ("--train-sets", "--src", "--train-src", "--source"),
     "MODEL_DIR": ("--model", "-m", "--model-dir", "--path", "--checkpoint-path", "--model-name-or-path"),
     "MODEL...": ("--model", "-m", "--models", "--load-only"),
     "[INPUT]...": ("--src", "--input", "-i", "--input-file"),

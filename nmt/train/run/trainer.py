@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from nmt.config.presets import settings_of_preset
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.generator import Generator
@@ -15,6 +16,7 @@ from nmt.inference.translator import Translator
 from nmt.rnn.devices import choose_device, resolved_dtype
 from nmt.storage.model_folder import (
     BEST_NAME,
+    CONFIG_NAME,
     LAST_NAME,
     PARAMS_PREFIX,
     read_checkpoint,
@@ -141,6 +143,7 @@ class Trainer:
                 self._check_same_inputs(parts, task)
                 if ranks.rank == 0:
                     save_config(self.folder, self.config)
+                    log.line(f"settings: {self.folder / CONFIG_NAME}")
                 elapsed_before = saved.state.elapsed if saved else 0.0
                 with self._stop:
                     result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task)
@@ -159,6 +162,9 @@ class Trainer:
         log = stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, loggers)))
         for name, logger in loggers.items():
             log.line(f"training.loggers: {name} writes to {logger.place}")
+        if self.config.preset is not None:
+            for line in settings_of_preset(self.config.preset, self.config.to_dict()):
+                log.note(line)
         return log
 
     def _check_same_inputs(self, parts: Parts, task: Task) -> None:
@@ -243,7 +249,10 @@ class Trainer:
         # Only now, when a signal no longer ends the run at once: a program that waits for events may send one.
         log.event("start", **self._facts)
         try:
+            began_at = state.update
             reason = loop.run()
+            if began_at == state.update > 0:
+                log.line(f"this run was finished before: {reason}; nothing is trained")
             peak = peak_bytes()
             log.line(f"finished: {reason}; {loop.parts.watch.summary()}; at most {format_bytes(peak)} of memory")
             log.event("end", update=state.update, reason=reason, elapsed=state.elapsed, peak_memory=peak)
