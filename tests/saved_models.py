@@ -16,13 +16,15 @@ from tests.small_models import model_settings
 WORDS = [f"{a}{b}" for a in ("ka", "lo", "mi", "nu", "té", "ß") for b in ("ra", "su", "ti", "x", "yo")]
 
 
-def sentences(count, seed=0, longest=9):
+def sentences(count, seed=0, longest=9, words=WORDS):
     """Lines of words the model knows."""
     rng = np.random.default_rng(seed)
-    return [" ".join(rng.choice(WORDS, rng.integers(1, longest + 1))) for _ in range(count)]
+    return [" ".join(rng.choice(words, rng.integers(1, longest + 1))) for _ in range(count)]
 
 
-def write_folder(folder: Path, *, joint=True, seed=0, side=None, subwords="unigram", vocab_size=48, **model) -> Path:
+def write_folder(
+    folder: Path, *, joint=True, seed=0, side=None, subwords="unigram", vocab_size=48, words=WORDS, **model
+) -> Path:
     """Write a folder; `model` are changes of the model section as `model_settings` takes them."""
     folder.mkdir(parents=True)
     side = side or {}
@@ -39,7 +41,7 @@ def write_folder(folder: Path, *, joint=True, seed=0, side=None, subwords="unigr
         "model": model_settings(**model).to_dict(),
     }
     config = config_from_dict(values)
-    text = sentences(400)
+    text = sentences(400, words=words)
     src = train_subwords(text, type=subwords, vocab_size=vocab_size)
     tgt = src if joint else train_subwords(text[::-1][:300], type=subwords, vocab_size=vocab_size - 6)
     for name, lines in (("train", text), ("dev", text[:40])):

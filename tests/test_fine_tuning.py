@@ -5,9 +5,10 @@ import io
 import numpy as np
 import pytest
 
+import nmt
 from nmt import Translator
 from nmt.config import config_from_dict
-from nmt.errors import CheckpointError
+from nmt.errors import CheckpointError, ConfigError
 from nmt.storage.model_folder import load_folder_config, load_subwords, read_checkpoint
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model
@@ -113,3 +114,24 @@ def test_other_languages_than_those_of_the_model_are_a_warning(tmp_path):
         Trainer(config_from_dict(values), terminal=said).run()
         line = f"warning: data.src.lang is zz, and {base} was trained with {theirs.src.lang};"
         assert said.getvalue().count(line) == count
+
+
+@pytest.mark.parametrize("preset", [None, "low-resource"])
+def test_texts_alone_train_a_model_further(tmp_path, preset):
+    """Languages, settings of the model and of training are those of the model to start from; no preset is chosen."""
+    base = write_folder(tmp_path / "base", **SIZES)
+    table, dev = tmp_path / "corrections.tsv", tmp_path / "dev.tsv"
+    for file in (table, dev):
+        file.write_text("".join(f"{line}\t{line}\n" for line in sentences(3, seed=4)), "utf-8")
+    values = {"src": table, "dev": dev, "output": tmp_path / "tuned", "preset": preset, "progress": False}
+    changes = {"training.load_model": str(base), "training.updates": 2, "data.check": False}
+    if preset is not None:
+        with pytest.raises(ConfigError, match="preset: must be omitted with training.load_model"):
+            nmt.train(**values, changes=changes)
+        return
+    nmt.train(**values, changes=changes)
+    config, theirs = load_folder_config(tmp_path / "tuned"), load_folder_config(base)
+    assert (config.data.src.lang, config.data.tgt.lang, config.preset) == ("xx", "yy", None)
+    assert config.model == theirs.model and config.training.updates == 2
+    assert config.training.learning_rate == theirs.training.learning_rate / 10
+    nmt.train(**values, changes=changes)  # the same goes on

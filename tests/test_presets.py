@@ -46,8 +46,8 @@ def test_what_a_file_says_stands_above_it(tmp_path: Path) -> None:
         "model: {encoder: {embeddings: {dropout: 0.4}}}\n"
         "training: {updates: 70}\n"
     )
-    lines: list[str] = []
-    config = load_config(file, ["training.batch_size=300"], lines.append)
+    config = load_config(file, ["training.batch_size=300"])
+    lines = settings_of_preset("captions", config.to_dict())
     encoder, training = config.model.encoder, config.training
     assert (encoder.embeddings.dropout, encoder.embeddings.embedding_dim) == (0.4, 384)
     assert (training.updates, training.batch_size, training.learning_rate) == (70, 300, 0.002)
@@ -64,7 +64,6 @@ def test_merging() -> None:
     preset = {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
     assert over_preset({"a": {"c": {"f": 4}}, "e": None}, preset) == {"a": {"b": 1, "c": {"d": 2, "f": 4}}, "e": None}
     assert over_preset({"a": 5}, preset) == {"a": 5, "e": 3}
-    assert settings_of_preset({"a": {"b": 9}}, {"a": {"b": 1, "c": True}}) == ["a: c true"]
     assert preset == {"a": {"b": 1, "c": {"d": 2}}, "e": 3}
 
 
@@ -81,7 +80,7 @@ def test_the_command_shows_all_settings_and_trains_nothing(tmp_path: Path) -> No
     shown = tmp_path / "shown.yaml"
     shown.write_text(done.stdout)
     assert load_config(shown) == load_config(file, ["preset=tiny", "seed=7"])
-    assert "preset tiny: training: learning_rate 0.003" in done.stderr
+    assert "preset tiny:" not in done.stderr
     assert not folder.exists()
     done = CliRunner().invoke(train, [str(file), "--show-config", "--plan"])
     assert (done.exit_code, "--show-config goes without --plan or --profile." in done.output) == (2, True)

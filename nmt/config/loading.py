@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from nmt.config.complaints import complain, lookup, shorten
 from nmt.config.joeynmt.settings import convert, is_joeynmt
-from nmt.config.presets import NAMES, over_preset, preset_values, settings_of_preset
+from nmt.config.presets import NAMES, over_preset, preset_values
 from nmt.config.schema import Settings, config_schema
 from nmt.config.values import plain_value
 from nmt.config.yaml_text import format_yaml, parse_yaml
@@ -65,8 +65,7 @@ def load_config(
     """Read a configuration file; each override `a.b=value` (a YAML value), or key of a mapping, replaces one key.
 
     The file may be one of JoeyNMT (docs/import.md); `tell` is then called with a line for each conversion. Overrides
-    always use our names. The key `preset` names settings that apply where the file gives none (see presets); `tell` is
-    called with what they set.
+    always use our names. The key `preset` names settings that apply where the file gives none (see presets).
 
     Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake in an override is
     reported with `--set a.b=value`, or `changes`, in the place of the file.
@@ -91,23 +90,22 @@ def load_config(
             for line in lines:
                 tell(f"{where}: {line}")
         where += " as settings of nmt"
-    return config_from_dict(values, where, overrides, tell)
+    return config_from_dict(values, where, overrides)
 
 
-def config_from_dict(
-    values: dict[str, Any],
-    where: str = "config",
-    overrides: Changes = (),
-    tell: Callable[[str], None] | None = None,
-) -> Config:
+def config_from_dict(values: dict[str, Any], where: str = "config", overrides: Changes = ()) -> Config:
     """Return the checked configuration of a dictionary, as `load_config` does for a file; an error starts with
     `where`. Overrides are written into the dictionary."""
     changed = {_override(values, name, value, text): text for name, value, text in _each(overrides)}
-    name = values.get("preset")
-    if name in NAMES and tell is not None:
-        for line in settings_of_preset(values, preset_values(name)):
-            tell(f"preset {name}: {line}")
     return _build(values, where, changed)
+
+
+def changed_values(changes: Changes) -> dict[str, Any]:
+    """Return changes as sections of keys and values, unchecked. Raises ConfigError if one is no change."""
+    values: dict[str, Any] = {}
+    for name, value, text in _each(changes):
+        _override(values, name, value, text)
+    return values
 
 
 def dump_config(config: Config) -> str:

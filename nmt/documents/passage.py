@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered
 from nmt.documents.marks import Mark, with_marks
 from nmt.documents.placeholders import Placeholder, placeholders_of
 from nmt.documents.sentences import Splitter, pieces
@@ -18,9 +19,6 @@ Markup = Literal["text", "html", "xml"]
 
 NOTHING: dict[int, str] = {}
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-
-_LEAST_CAPITALS = 4
-"""The least number of letters of a sentence written in capitals: fewer may be an abbreviation."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +47,7 @@ class Sentence:
     def is_capitals(self) -> bool:
         """Return whether it is written in capitals, ignoring placeholders."""
         bounds = [0, *(at for one in self.placeholders for at in (one.start, one.end)), len(self.text)]
-        text = "".join(self.text[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True))
-        return not any(map(str.islower, text)) and sum(map(str.isupper, text)) >= _LEAST_CAPITALS
+        return is_in_capitals("".join(self.text[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True)))
 
     @property
     def asked(self) -> str:
@@ -59,12 +56,12 @@ class Sentence:
             return self.text
         parts, at = [], 0
         for one in self.placeholders:
-            parts += [self.text[at : one.start].lower(), one.text]
+            parts += [lowered(self.text[at : one.start]), one.text]
             at = one.end
-        lowered = "".join([*parts, self.text[at:].lower()])
-        first = next((n for n, c in enumerate(lowered) if c.isalpha()), 0)
+        text = "".join([*parts, lowered(self.text[at:])])
+        first = next((n for n, c in enumerate(text) if c.isalpha()), 0)
         inside = any(one.start <= first < one.end for one in self.placeholders)
-        return lowered if inside else lowered[:first] + lowered[first : first + 1].upper() + lowered[first + 1 :]
+        return text if inside else text[:first] + text[first : first + 1].title() + text[first + 1 :]
 
     @property
     def needs_detail(self) -> bool:
@@ -78,7 +75,7 @@ class Sentence:
             return self.before + self.raw + self.after
         if not self.needs_detail:
             found = translation.text
-            body = (found.upper() if self.is_capitals else found).translate(self.escape)
+            body = (capitals_of(found) if self.is_capitals else found).translate(self.escape)
         else:
             body = self._with_details(translation)
         return self.before + self.head + body + self.tail + self.after
@@ -89,7 +86,7 @@ class Sentence:
         words = self._words(translation, len(spans))
         keep_placeholders(words, self.text, spans, self.placeholders)
         if self.is_capitals:
-            words.words = [w if w.is_kept else replace(w, text=w.text.upper()) for w in words.words]
+            words.words = [w if w.is_kept else replace(w, text=capitals_of(w.text)) for w in words.words]
         glued = {word_at(spans, at) for at in self.glued}
         return with_marks(self.text, self.marks, words, self.escape, glued)
 

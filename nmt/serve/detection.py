@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
+from nmt.inference.pivot import base
 from nmt.serve.errors import RequestError
 
 
@@ -23,10 +27,11 @@ class Detector:
 
         return find_spec("py3langid") is not None
 
-    def ranked(self, text: str, among: Sequence[str] | None = None) -> list[tuple[str, float]]:
-        """Return languages with their probabilities, most probable first; with `among`, only those languages. The
-        probabilities are over all languages, so a text in another language gets low ones. Raises RequestError: 501
-        without the library.
+    def ranked(self, text: str, among: Sequence[str]) -> list[tuple[str, float]]:
+        """Return the languages `among` with their probabilities, most probable first. The probabilities are over all
+        languages, so a text in another language gets low ones. A language that the detector does not know has 0: it
+        comes first if its script is the text's, and no language of that script and of `among` is the most probable of
+        all. Raises RequestError: 501 without the library.
         """
         if not self.is_there:
             raise RequestError(501, "source: must be a language, got auto and no py3langid to detect it; name one")
@@ -35,14 +40,38 @@ class Detector:
                 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
                 self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-            found = [(code, float(score)) for code, score in self._identifier.rank(text)]
-        if among:
-            codes = {one.split("-")[0].lower(): one for one in among}
-            found = [(codes[code], score) for code, score in found if code in codes] or [(among[0], 0.0)]
-        return found
+            scores = {code: float(score) for code, score in self._identifier.rank(text)}
+        codes = {base(one): one for one in among}
+        known = [(codes[code], score) for code, score in scores.items() if code in codes]
+        unknown = [(one, 0.0) for code, one in codes.items() if code not in scores]
+        script = _script_of(text) if unknown else ""
+        first = [one for one in unknown if _is_written_in(one[0], script)]
+        if known and next(iter(scores)) == base(known[0][0]) and _is_written_in(known[0][0], script):
+            first = []
+        return [*first, *known, *(one for one in unknown if one not in first)]
 
     def best(self, text: str, among: Sequence[str]) -> tuple[str, float]:
         """Return the most probable of the languages `among`, and its probability."""
         if len(among) == 1 and not self.is_there:
             return among[0], 0.0
         return self.ranked(text, among)[0]
+
+
+def _script_of(text: str) -> str:
+    """Return the script of most letters of a text: the first word of their Unicode names, in lower case."""
+    names = Counter(unicodedata.name(one, "").split(" ", 1)[0].lower() for one in text if one.isalpha())
+    return max(names, key=names.__getitem__, default="")
+
+
+def _is_written_in(code: str, script: str) -> bool:
+    """Return whether a language is mostly written in a script, as Unicode's locale data (CLDR) has it."""
+    try:
+        from langcodes import Language
+        from langcodes.tag_parser import LanguageTagError
+    except ImportError:
+        return False
+    try:
+        name = Language.get(code).maximize().script_name()
+    except LanguageTagError:
+        return False
+    return bool(script) and script in re.findall(r"\w+", name.replace("’", "").lower())

@@ -201,3 +201,53 @@ def test_missing_file_is_one_line(run: Run, tmp_path: Path) -> None:
     assert result.err.startswith("Error: ")
     assert "no.de" in result.err
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "langs"),
+    [
+        ("words.chr-en.tsv", [], ("chr", "en")),
+        ("words.tsv", [], ("src", "tgt")),
+        ("words.tsv", ["-s", "ka", "-t", "ipa"], ("ka", "ipa")),
+        ("words.chr-en.tsv", ["--tgt-lang", "ipa"], ("chr", "ipa")),
+        ("words.tsv", ["--set", "data.src.lang=ka", "--set", "data.tgt.lang=ipa"], ("ka", "ipa")),
+    ],
+)
+def test_languages_of_a_table(run: Run, tmp_path: Path, name: str, options: list[str], langs: tuple[str, str]) -> None:
+    table = _lines(tmp_path / name, [f"a line {number}\tb {number}" for number in range(40)])
+    result = run("nmt-train", table, "-o", tmp_path / "m", "--check-data", *options)
+    assert (tmp_path / "m" / f"dev.{langs[0]}").is_file() and (tmp_path / "m" / f"dev.{langs[1]}").is_file(), result.err
+    shown = run("nmt-train", table, "-o", tmp_path / "m", "--show-config", *options)
+    data = yaml.safe_load(shown.out)["data"]
+    assert (data["src"]["lang"], data["tgt"]["lang"]) == langs
+
+
+def test_languages_of_two_files_may_be_named(tmp_path: Path) -> None:
+    assert Texts(("a.de", "a.en"), ("ger", None)).langs == ("ger", "en")
+    assert Texts(("a.de", "a.en"), ("ger", None)).setting() == [{"path": "a.de", "tgt_path": "a.en"}]
+    assert Texts(("a.de", "a.en"), ("de", "en")).setting() == "a"
+    assert Texts(("rows.de-en.jsonl",)).langs == ("src", "tgt"), "there the codes are keys"
+
+
+def test_the_validation_text_is_named_always(run: Run, tmp_path: Path) -> None:
+    """Files of the user's own by the names of those that are held out are used, and that is said."""
+    files = _pair(tmp_path, 40)
+    _pair(tmp_path, 5, ("dev.de", "dev.en"))
+    result = run("nmt-train", *files, "-o", tmp_path, "--check-data")
+    assert f"validation text: {tmp_path}/dev.de and {tmp_path}/dev.en, which are there already" in result.err
+    given = run("nmt-train", *files, "-o", tmp_path / "m", "--check-data", "--dev", files[0], "--dev", files[1])
+    assert f"validation text: {files[0]} and {files[1]}" in given.err
+
+
+def test_what_a_run_says_is_short(run: Run, tmp_path: Path) -> None:
+    """The settings are in a file that is named, and those of the preset in the log."""
+    fake_model.write_corpus(tmp_path, "train", 60, seed=1)
+    model = tmp_path / "model"
+    arguments = ["nmt-train", tmp_path / "train.xx", tmp_path / "train.yy", "-o", model, "--set", "training.updates=50"]
+    result = run(*arguments)
+    assert f"\nsettings: {model}/config.yaml\n" in result.err
+    assert "3 held out for validation" in result.err and "preset low-resource: " not in result.err
+    log = (model / "train.log").read_text()
+    assert "preset low-resource: training: " in log and "  preset low-resource: model: " in log
+    again = run(*arguments)
+    assert "this run was finished before: 50 updates (training.updates); nothing is trained" in again.err

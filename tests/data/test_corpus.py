@@ -60,7 +60,8 @@ def test_pieces_keep_their_sign():
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_lines_cleaned_together_are_those_cleaned_alone(lowercase, normalize):
     signs = (
-        "ab éEÉİΣσς \u0301\u0327\u00ad\u200b\u115f\ufe0f\u212bﬁ½\t\x00\x85\u2028\u3000\xa0  中ﾊﾟ\ud800▁\u1100\u1161가ß\n"
+        "ab éEÉİΣσςᎣꭳ"
+        " \u0301\u0327\u00ad\u200b\u115f\ufe0f\u212bﬁ½\t\x00\x85\u2028\u3000\xa0  中ﾊﾟ\ud800▁\u1100\u1161가ß\n"
     )
     random = Random(3)
     for _ in range(1500):
@@ -75,6 +76,9 @@ def test_clean_line_settings():
     dotted = clean_line("İ", lowercase=True)
     assert dotted == unicodedata.normalize("NFC", dotted)
     assert clean_line("ℌ", lowercase=True, normalize="nfkc") == "h"
+    assert (
+        clean_line("ᎣᏏᏲ UNESCO", lowercase=True) == "ᎣᏏᏲ unesco"
+    )  # Cherokee is written in what Unicode calls capitals
 
 
 # Reading

@@ -68,6 +68,27 @@ def test_capitals_in_capitals_out():
 
 
 @pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("ᎣᏏᏲ ᏙᎯᏧ.", "ᎣᏏᏲ ᏙᎯᏧ."),  # all its letters are upper case by Unicode
+        ("ᎣᏏᏲ UNESCO NATO.", "ᎣᏏᏲ UNESCO NATO."),
+        ("私は長い間UNESCOで働いています", "私は長い間UNESCOで働いています"),
+        ("ᲡᲐᲥᲐᲠᲗᲕᲔᲚᲝ %1$s", "საქართველო %1$s"),  # Georgian has capitals for headlines, and no first capital
+        ("ՀԱՅԱՍՏԱՆ ՄԵՐ", "Հայաստան մեր"),
+        ("ОСТОРОЖНО СТУПЕНИ", "Осторожно ступени"),
+    ],
+)
+def test_only_scripts_of_two_cases_have_capitals(text, expected):
+    assert read_passage(text).sentences[0].asked == expected
+
+
+def test_a_translation_into_a_script_of_one_case_has_no_capitals():
+    assert translated("LOOK HERE", change=lambda word: "ნახე") == "ნახე ნახე"
+    assert translated("LOOK HERE", change=lambda word: "Ꭷꭷ") == "Ꭷꭷ Ꭷꭷ"
+    assert translated("<b>LOOK</b> HERE", "html", change=lambda word: "ნახე-no") == "<b>ნახე-NO</b> ნახე-NO"
+
+
+@pytest.mark.parametrize(
     "text, found",
     [
         ("Hi %1$s, %d new {count} at https://a.b/c?x=1.", ["%1$s", "%d", "{count}", "https://a.b/c?x=1"]),

@@ -1,5 +1,6 @@
 """nmt-train --budget: settings fitted to a time, measured by a clock that the test turns."""
 
+import io
 import itertools
 import json
 
@@ -89,6 +90,20 @@ def test_a_run_ends_with_its_time_and_its_rate_at_zero(make_trainer, monkeypatch
     elapsed = max(event["elapsed"] for event in events if "elapsed" in event)
     assert elapsed == pytest.approx(59, rel=0.05)
     assert rates[-1] < 0.05 * max(rates)
+
+
+def test_a_run_that_is_over_is_not_trained_on(make_trainer, monkeypatch):
+    now = itertools.count(0, 0.05)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    config = make_trainer().config
+    fitted = fit_to_budget(config, "60s", lambda *_: Pace(0.25, 0.5), lambda text: None)
+    ended = Trainer(fitted).run()
+    for _ in range(2):
+        said = io.StringIO()
+        again = Trainer(fit_to_budget(config, "60s", never, lambda text: None), terminal=said).run()
+        assert (again.update, again.reason, again.best_update) == (ended.update, ended.reason, ended.best_update)
+        assert "this run was finished before" in said.getvalue() and "cooldown" not in said.getvalue()
+    assert fit_to_budget(config, "30m", never, lambda text: None).training.max_minutes == 30  # a longer one goes on
 
 
 def test_a_run_that_goes_on_measures_nothing(make_trainer):

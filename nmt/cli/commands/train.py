@@ -44,6 +44,20 @@ if TYPE_CHECKING:
     text="Validation text for SRC TGT: give it twice (source, target), or once for a table or a prefix.",
 )
 @click.option(
+    "-s",
+    "--src-lang",
+    metavar="CODE",
+    show_default="by the names of the files",
+    help="Language of the source, such as chr; with CONFIG.yaml, data.src.lang.",
+)
+@click.option(
+    "-t",
+    "--tgt-lang",
+    metavar="CODE",
+    show_default="by the names of the files",
+    help="Language of the target.",
+)
+@click.option(
     "--set",
     "overrides",
     metavar="KEY.PATH=VALUE",
@@ -123,6 +137,8 @@ def train(
     inputs: tuple[str, ...],
     folder: str | None,
     dev: tuple[str, ...],
+    src_lang: str | None,
+    tgt_lang: str | None,
     overrides: tuple[str, ...],
     threads: int | None,
     device: str | None,
@@ -152,7 +168,7 @@ def train(
     \b
     Examples:
         nmt-train train.en train.de -o runs/en-de
-        nmt-train words.tsv -o runs/words --budget 10m
+        nmt-train words.tsv -s ka -t ipa -o runs/words --budget 10m
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
         nmt-train texts.yaml --preset captions --show-config
         nmt-train configs/quickstart.yaml --plan --ranks 8
@@ -182,9 +198,11 @@ def train(
     if texts is not None and seeds is not None:
         raise click.UsageError("--seeds needs a config: --show-config prints one for these texts.")
     own: dict[str, str | int | None] = {"seed": seed}
+    # As JSON, since a language (no) or a folder may be named like another YAML value.
+    named = {"data.src.lang": src_lang, "data.tgt.lang": tgt_lang, "model_dir": folder if texts is None else None}
+    own |= {key: None if value is None else json.dumps(value) for key, value in named.items()}
     if texts is None:
-        # As JSON, since a folder may be named like another YAML value.
-        own |= {"preset": preset, "model_dir": None if folder is None else json.dumps(folder)}
+        own |= {"preset": preset}
     overrides += tuple(f"{key}={value}" for key, value in own.items() if value is not None)
     ranks = join_ranks()
     _check_alone(given, ranks.size)

@@ -95,7 +95,7 @@ _ANSWERS: dict[str, dict[str, str]] = {
 
 _ARGUMENTS = {
     "CONFIG.yaml": ("--config", "-c", "--cfg"),
-    "SRC TGT": ("--train-sets", "-s", "-t", "--src", "--train-src", "--source"),
+    "SRC TGT": ("--train-sets", "--src", "--train-src", "--source"),
     "MODEL_DIR": ("--model", "-m", "--model-dir", "--path", "--checkpoint-path", "--model-name-or-path"),
     "MODEL...": ("--model", "-m", "--models", "--load-only"),
     "[INPUT]...": ("--src", "-s", "--source", "--input", "--inputs", "-i", "--input-file"),

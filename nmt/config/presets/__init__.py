@@ -29,23 +29,22 @@ def over_preset(values: Mapping[str, Any], preset: Mapping[str, Any]) -> dict[st
     return found
 
 
-def settings_of_preset(values: Mapping[str, Any], preset: Mapping[str, Any]) -> list[str]:
-    """Return in words what a preset sets that `values` do not: one line for each section."""
+def settings_of_preset(name: str, values: Mapping[str, Any]) -> list[str]:
+    """Return in words which of `values`, all settings of a config, are as the preset has them: one line for each
+    section."""
     lines = []
-    for section, own in preset.items():
-        listed = ", ".join(f"{key} {_text(value)}" for key, value in _not_overridden(own, values.get(section)))
-        lines += [f"{section}: {listed}"] if listed else []
+    for section, own in preset_values(name).items():
+        listed = ", ".join(f"{key} {_text(value)}" for key, value in _kept(own, values[section]))
+        lines += [f"preset {name}: {section}: {listed}"] if listed else []
     return lines
 
 
-def _not_overridden(preset: Mapping[str, Any], values: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield keys (relative to the section) and values of a preset that are not in `values`, which is the section or
-    nothing."""
-    values = values if isinstance(values, dict) else {}
+def _kept(preset: Mapping[str, Any], values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield keys (relative to the section) and values of a preset that are also in `values`."""
     for key, value in preset.items():
         if isinstance(value, dict):
-            yield from _not_overridden(value, values.get(key), f"{before}{key}.")
-        elif key not in values:
+            yield from _kept(value, values[key], f"{before}{key}.")
+        elif values[key] == value:
             yield f"{before}{key}", value
 
 

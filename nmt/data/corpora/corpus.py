@@ -14,6 +14,7 @@ from nmt.data.corpora.sources import format_of, name_of, pair_chunks, sources_of
 from nmt.data.quality.faults import pair_hashes
 from nmt.data.quality.filter import LineFilter
 from nmt.data.tokens.factors import FactorError
+from nmt.data.tokens.letter_case import lowered
 from nmt.data.tokens.subwords import Subwords
 from nmt.errors import DataError
 from nmt.special_tokens import EOS_ID, UNK_ID
@@ -55,7 +56,7 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
     if form is not None:
         text = unicodedata.normalize(form, text)
     if lowercase:
-        text = text.lower()
+        text = lowered(text)
         if form is not None:  # lower-casing can separate a letter from its accent
             text = unicodedata.normalize(form, text)
     if normalize == "pieces":
@@ -74,7 +75,7 @@ def clean_lines(lines: Sequence[str], lowercase: bool = False, normalize: str = 
         return [clean_line(line, lowercase, normalize) for line in lines]
     text = unicodedata.normalize(form, whole)
     if lowercase:
-        text = unicodedata.normalize(form, text.lower())
+        text = unicodedata.normalize(form, lowered(text))
     found = text.split("\n") if lines else []
     odd = [number for number, line in enumerate(found) if not line.isprintable()]
     odd += [number for number, line in enumerate(lines) if _INVISIBLE_START.match(line)]

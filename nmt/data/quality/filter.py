@@ -86,7 +86,8 @@ class LineFilter:
         """Return how many pairs each rule removed: `12 duplicates, 3 markup`; empty if no rule is set."""
         if not self.is_on:
             return ""
-        return ", ".join(f"{count:,} {name}" for name, count in self.counts.items()) or "none"
+        names = {"overlap": "held out for validation or test (overlap)"}
+        return ", ".join(f"{count:,} {names.get(name, name)}" for name, count in self.counts.items()) or "none"
 
     def _drop(self, name: str, keep: np.ndarray, faulty: np.ndarray) -> None:
         self.counts[name] = self.counts.get(name, 0) + int((keep & faulty).sum())

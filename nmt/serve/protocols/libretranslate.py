@@ -115,7 +115,7 @@ async def _language_of(service: Service, texts: Sequence[str], target: str) -> t
         return (among or list(service.models.targets))[0], 0.0
     text = " ".join(texts)[:_SAMPLE]
     ranked = await asyncio.to_thread(service.detector.ranked, text, [*among, base(target)])
-    return next(one for one in ranked if one[0] in among or one[1] >= _CERTAIN or one is ranked[-1])
+    return next(one for one in ranked if one[0] in among or one[1] >= _CERTAIN)
 
 
 def _is_unchanged(service: Service, source: str, target: str) -> bool:
@@ -137,8 +137,8 @@ async def detect(request: Request) -> Response:
     targets = service.models.targets
     own = list(dict.fromkeys([*targets, *(one for to in targets.values() for one in to)]))
     ranked = await asyncio.to_thread(service.detector.ranked, " ".join(texts)[:_SAMPLE], own)
-    found = [{"confidence": round(100 * score, 1), "language": code} for code, score in ranked[:5] if score >= 0.01]
-    return CompactJSON(found or [{"confidence": 0.0, "language": ranked[0][0]}])
+    best = [*ranked[:1], *(one for one in ranked[1:5] if one[1] >= 0.01)]
+    return CompactJSON([{"confidence": round(100 * score, 1), "language": code} for code, score in best])
 
 
 async def languages(request: Request) -> Response:

@@ -57,7 +57,7 @@ class Loop:
             tgt_subwords=parts.task.subwords[1],
             is_spike=self._spikes.is_spike,
         )
-        self._validation_seconds = 0.0
+        self._validation_seconds = parts.state.validation_seconds
 
     def run(self) -> str:
         """Train until there is a reason to stop; validate if due, save, and return the reason.
@@ -227,7 +227,7 @@ class Loop:
         ended. Raises NMTError, without saving, if the loss has exploded.
         """
         parts, state, metric = self.parts, self.state, self.settings.early_stopping_metric
-        began = time.monotonic()
+        began, former = time.monotonic(), self._validation_seconds
         with parts.watch.measure("validation"), averaged(parts.average):
             scores = parts.validator.losses(parts.model, parts.num_threads)
             if parts.loss_limit.is_broken(scores["loss"]):
@@ -237,6 +237,8 @@ class Loop:
         is_first = not state.validated_update
         is_best = is_better(metric, scores, state.best_scores)
         state.validated_update = state.update
+        if self.settings.max_minutes is not None:
+            state.validation_seconds = max(former, self._validation_seconds)  # those of the limit that is reached
         state.without_improvement = 0 if is_best else state.without_improvement + 1
         if is_best:
             state.best_update, state.best_scores = state.update, scores

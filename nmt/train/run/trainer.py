@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from nmt.config.presets import settings_of_preset
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.generator import Generator
@@ -18,6 +19,7 @@ from nmt.model.parts.own_cells import named_cells
 from nmt.rnn.devices import choose_device, resolved_dtype
 from nmt.storage.model_folder import (
     BEST_NAME,
+    CONFIG_NAME,
     LAST_NAME,
     PARAMS_PREFIX,
     read_checkpoint,
@@ -155,6 +157,7 @@ class Trainer:
                 self._check_same_inputs(parts, task)
                 if ranks.rank == 0:
                     save_config(self.folder, self.config)
+                    log.line(f"settings: {self.folder / CONFIG_NAME}")
                 elapsed_before = saved.state.elapsed if saved else 0.0
                 with self._stop:
                     changed = saved.changes.notes if saved else []
@@ -174,6 +177,9 @@ class Trainer:
         log = stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, loggers)))
         for name, logger in loggers.items():
             log.line(f"training.loggers: {name} writes to {logger.place}")
+        if self.config.preset is not None:
+            for line in settings_of_preset(self.config.preset, self.config.to_dict()):
+                log.note(line)
         return log
 
     def _check_same_inputs(self, parts: Parts, task: Task) -> None:
@@ -274,10 +280,13 @@ class Trainer:
             reason = loop.run()
             names = [note.partition(":")[0] for note in changed]
             keys = [name for name in names if name not in reason and not name.startswith(_OF_USE)]
-            if keys and state.update == begun_at:
-                reason = f"already finished, {reason}; changed settings had no effect ({', '.join(keys)})"
-                if self._terminal is None and self._ranks.rank == 0:
-                    logging.getLogger("nmt").warning("warning: %s: %s", self.folder, reason)
+            if state.update == begun_at > 0:
+                if keys:
+                    reason = f"already finished, {reason}; changed settings had no effect ({', '.join(keys)})"
+                    if self._terminal is None and self._ranks.rank == 0:
+                        logging.getLogger("nmt").warning("warning: %s: %s", self.folder, reason)
+                else:
+                    log.line(f"this run was finished before: {reason}; nothing is trained")
             peak = peak_bytes()
             log.line(f"finished: {reason}; {loop.parts.watch.summary()}; at most {format_bytes(peak)} of memory")
             log.event("end", update=state.update, reason=reason, elapsed=state.elapsed, peak_memory=peak)

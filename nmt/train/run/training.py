@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from nmt.config import Config, config_from_dict, load_config
+from nmt.config.loading import changed_values
 from nmt.errors import ConfigError
+from nmt.storage.saved_model import load_saved_model
 from nmt.system.compile_notice import telling_of_compilation
 from nmt.system.notices import tell_nobody
 from nmt.system.paths import named
@@ -20,7 +22,7 @@ from nmt.train.distributed.launch import join_ranks
 from nmt.train.log.progress import TrainingLog
 from nmt.train.run.limits import OVER
 from nmt.train.run.trainer import Trainer, TrainingResult
-from nmt.train.tasks.plain_texts import Texts, settings_of
+from nmt.train.tasks.plain_texts import UNNAMED, Texts, settings_of
 
 if TYPE_CHECKING:
     from typing import Any
@@ -111,9 +113,31 @@ def config_of_texts(
     changes: Changes = (),
     write: bool = True,
 ) -> Config:
-    """Return the settings for training on texts; see `settings_of`. Called by all ranks."""
-    values = ranks.first_then_others(lambda: settings_of(texts, dev, folder, preset, tell, write=write))
-    return config_from_dict(values, "nmt-train", changes, tell)
+    """Return the settings for training on texts; see `settings_of`. Languages and a model to start from may be among
+    the changes. Called by all ranks."""
+    sections = changed_values(changes)
+    langs = [_text_at(sections, "data", side, "lang") for side in ("src", "tgt")]
+    model = _text_at(sections, "training", "load_model")
+    start = None if model is None else load_saved_model(model).config
+    if start is not None:
+        if preset is not None:
+            raise ConfigError(
+                f"preset: must be omitted with training.load_model, whose settings are used, got {preset}; omit it"
+            )
+        if texts.langs == UNNAMED:
+            langs = [given or side.lang for given, side in zip(langs, (start.data.src, start.data.tgt), strict=True)]
+    texts = replace(texts, given=(langs[0], langs[1]))
+    dev = dev and replace(dev, given=texts.given)
+    values = ranks.first_then_others(lambda: settings_of(texts, dev, folder, preset, tell, start=start, write=write))
+    return config_from_dict(values, "nmt-train", changes)
+
+
+def _text_at(values: Mapping[str, Any], *keys: str) -> str | None:
+    """Return the text below these keys; None if there is none."""
+    found: Any = values
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found if isinstance(found, str) else None
 
 
 def run_training(

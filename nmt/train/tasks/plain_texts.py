@@ -14,7 +14,7 @@ from glob import has_magic
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nmt.data.corpora.sources import Source, format_of, pair_chunks
 from nmt.data.tokens.features import features_column
@@ -22,6 +22,9 @@ from nmt.errors import DataError
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
 from nmt.train.tasks.prepare import check_own
+
+if TYPE_CHECKING:
+    from nmt.config import Config
 
 MOST_HELD_OUT = 1000
 """Largest number of pairs that are held out for validation."""
@@ -31,25 +34,45 @@ FEW_PAIRS = 10_000
 """Number of pairs below which the preset is low-resource; from here on it is captions."""
 SHARE_OF_WORDS = 0.9
 """Share of source lines without a space from which the corpus is a word list, for the preset character."""
+SHARE_OF_RATE = 0.1
+"""Share of a model's learning rate with which it is trained further."""
 _CHUNK = 4096
 _LANG = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
+_PAIR = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
+UNNAMED = "src", "tgt"
+"""The codes of languages that neither options nor files name."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """A corpus as the command line names it: one table or prefix, or the files of source and target; and the column of
-    a table with features of the words (see `recognised`)."""
+    """A corpus as the command line names it: one table or prefix, or the files of source and target; the language codes
+    that were given, None for those that were not; and the column of a table with features of the words (see
+    `recognised`)."""
 
     files: tuple[str, ...]
+    given: tuple[str | None, str | None] = (None, None)
     features: int | None = None
 
     @property
     def langs(self) -> tuple[str, str]:
-        """Return the language codes by which the two files end, or `src` and `tgt` if they do not."""
+        """Return the language codes: those given, else those by which the files are named, else UNNAMED."""
+        named = self._endings or self._pair or UNNAMED
+        return self.given[0] or named[0], self.given[1] or named[1]
+
+    @property
+    def _endings(self) -> tuple[str, str] | None:
+        """Return the codes by which the two files end: t.de and t.en."""
         ends = [without_packing(file).suffix[1:] for file in self.files]
         distinct = len(ends) == 2 and ends[0] != ends[1]
         named = all(_LANG.fullmatch(end) and end != "txt" for end in ends)
-        return (ends[0], ends[1]) if distinct and named else ("src", "tgt")
+        return (ends[0], ends[1]) if distinct and named else None
+
+    @property
+    def _pair(self) -> tuple[str, str] | None:
+        """Return the codes in the name of a table: words.chr-en.tsv. In other tables a code is the key of a text."""
+        plain = without_packing(self.files[0])
+        found = _PAIR.fullmatch(plain.with_suffix("").suffix[1:])
+        return (found[1], found[2]) if len(self.files) == 1 and plain.suffix == ".tsv" and found else None
 
     def recognised(self) -> Texts:
         """Return the same with the column of features, if it is a table that has one, as those of inflection have."""
@@ -66,7 +89,7 @@ class Texts:
         if len(self.files) == 1:
             return self.files[0] if format_of(self.files[0]) == "lines" else [{"path": self.files[0]}]
         prefixes = {str(without_packing(file).with_suffix("")) for file in self.files}
-        if len(prefixes) == 1 and self.langs != ("src", "tgt"):
+        if len(prefixes) == 1 and self.langs == self._endings:
             return prefixes.pop()
         return [{"path": self.files[0], "tgt_path": self.files[1]}]
 
@@ -114,6 +137,7 @@ def settings_of(
     preset: str | None,
     tell: Callable[[str], None] | None = None,
     *,
+    start: Config | None = None,
     write: bool = True,
 ) -> dict[str, Any]:
     """Return the settings for training on the texts `train` into `folder`, as `nmt.config.config_from_dict` takes them.
@@ -125,6 +149,7 @@ def settings_of(
     Args:
         preset: Name of a preset; None chooses one.
         tell: Called with a line for each choice.
+        start: The settings of the model that the training starts from; they take the place of a preset.
         write: Whether to write the held-out text; False only names the files.
 
     Raises DataError if the texts cannot be read, or are too few to hold some out, and CheckpointError if the folder
@@ -140,10 +165,10 @@ def settings_of(
     files = [folder / f"dev.{lang}" for lang in langs]
     holds_out = write and dev is None and not all(file.is_file() for file in files)
     # A corpus is read only for what is still open.
-    survey = None
-    if preset is None or holds_out:
+    survey, chooses = None, preset is None and start is None
+    if chooses or holds_out:
         survey = _survey(train.pairs(langs), Random(0), train.features is not None)
-    if preset is None and survey is not None:
+    if chooses and survey is not None:
         preset = survey.preset
         kind = "single words" if preset == "character" else "sentences"
         if train.features is not None:
@@ -155,16 +180,37 @@ def settings_of(
         for file, lines in zip(files, zip(*held_out, strict=True), strict=True):
             write_bytes(file, "".join(f"{line}\n" for line in lines).encode())
         tell(f"no --dev: {len(held_out):,} pairs held out for validation, in {files[0]} and {files[1]}")
+    elif write:
+        there = [str(file) for file in files] if dev is None else dev.files
+        tell(f"validation text: {' and '.join(there)}{', which are there already' if dev is None else ''}")
     data: dict[str, Any] = {"train": train.setting(), "src": {"lang": langs[0]}, "tgt": {"lang": langs[1]}}
     data |= {"dev": str(folder / "dev"), "filter": {"overlap": "exact"}} if dev is None else {"dev": dev.setting()}
     if preset == "low-resource":
         data["subwords"] = {"vocab_size": "auto"}  # the preset's is too large for the smallest texts
-    values = {"preset": preset, "name": folder.resolve().name, "model_dir": str(folder), "data": data}
+    own = {"preset": preset} if start is None else _settings_after(start, tell)
+    values = own | {"name": folder.resolve().name, "model_dir": str(folder), "data": data}
     if train.features is not None and preset == "character":
         # Most letters of a form are those of its word.
         data["subwords"] = {"joint": True}
         values["model"] = {"decoder": {"copy_source": True}}
     return values
+
+
+def _settings_after(start: Config, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Return the settings of training and decoding of a model that starts from another: those of the other one, with a
+    tenth of its learning rate and as many updates as suit the new text."""
+    theirs = start.training
+    rate = theirs.learning_rate * SHARE_OF_RATE
+    tell(f"training.load_model: the settings are those of that model, with a tenth of its learning rate, {rate:.2g}")
+    same = "optimizer", "label_smoothing", "batch_size", "batch_type", "early_stopping_metric"
+    training = {
+        **{key: getattr(theirs, key) for key in same},
+        "learning_rate": rate,
+        "scheduling": "linear",
+        "early_stopping_patience": None,
+        **dict.fromkeys(("learning_rate_warmup", "updates", "validation_freq"), "auto"),
+    }
+    return {"training": training, "decoding": {"beam_size": start.decoding.beam_size}}
 
 
 def _survey(pairs: Iterator[tuple[str, str]], random: Random, has_features: bool) -> Survey:

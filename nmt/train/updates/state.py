@@ -28,6 +28,9 @@ class TrainingState:
     """Updates skipped because a loss or gradient was not finite."""
     validated_update: int = 0
     """The update of the last validation."""
+    validation_seconds: float = 0.0
+    """The longer one of the last two validations, by which a run with training.max_minutes ends earlier; 0 in other
+    runs."""
     best_update: int = 0
     """The update of the best validation; 0 before the first."""
     best_scores: dict[str, float] = field(default_factory=dict)

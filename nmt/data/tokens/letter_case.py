@@ -1,0 +1,36 @@
+"""Upper and lower case of the scripts whose everyday text has both.
+
+Unicode gives Cherokee and Georgian two cases, but everyday text has one: the upper case of Cherokee (U+13A0 to U+13F5;
+the lower case U+AB70 is hardly ever written) and the lower case of Georgian (capitals, U+1C90, are for headlines).
+"""
+
+from __future__ import annotations
+
+import re
+from unicodedata import category
+
+_LETTERS = "\u13a0-\u13ff\uab70-\uabbf"
+_CHEROKEE, _NOT_CHEROKEE = re.compile(f"[{_LETTERS}]"), re.compile(f"[^{_LETTERS}]+")
+_TWO_CASES = re.compile(f"[^{_LETTERS}\u10a0-\u10ff\u1c90-\u1cbf\u2d00-\u2d2f]+")
+"""Text without Cherokee and Georgian letters."""
+_LEAST_CAPITALS = 4
+"""The least number of capitals of a sentence in capitals: fewer may be an abbreviation."""
+
+
+def lowered(text: str) -> str:
+    """Return the text in lower case; Cherokee letters stay."""
+    if text.isascii() or not _CHEROKEE.search(text):
+        return text.lower()
+    return _NOT_CHEROKEE.sub(lambda found: found[0].lower(), text)
+
+
+def capitals_of(text: str) -> str:
+    """Return the text in capitals; Cherokee and Georgian letters stay."""
+    return _TWO_CASES.sub(lambda found: found[0].upper(), text)
+
+
+def is_in_capitals(text: str) -> bool:
+    """Return whether a sentence is written in capitals: all its letters but modifiers are capitals of a script of two
+    cases. Words in a script of one case around an abbreviation are not."""
+    letters = [one for one in text if one.isalpha() and category(one) != "Lm"]
+    return len(letters) >= _LEAST_CAPITALS and all(map(str.isupper, letters)) and not _CHEROKEE.search(text)
