@@ -17,6 +17,7 @@ BUDGET = {
     "exporting": 800,
     "importing": 2300,
     "inference": 1650,  # 140 are Pivot, two models in a row; 30 streams and saving
+    "learning": 1350,  # a memory, TMX, learning of single pairs, projects and the rule that guards them
     "model": 2600,
     "precompile": 400,
     "report": 600,
