@@ -213,7 +213,7 @@ class LearningTranslator:
         """Return the state of a project."""
         with self._open():
             pairs, learnt = self.memory.counts(project)
-            return Progress(project, pairs, learnt, self._projects.get(project).rate, self.memory.checks(project))
+            return Progress(project, pairs, learnt, self._projects.rate(project), self.memory.checks(project))
 
     @property
     def projects(self) -> list[str]:

@@ -243,7 +243,7 @@ class Memory:
     def _pairs(self, where: str, *values: Any) -> list[Pair]:
         fields = "number, project, source, target, who, at, state, rate"
         rows = self._rows(f"SELECT {fields} FROM pairs WHERE {where}", *values)
-        return [Pair(*texts, State(state), rate) for *texts, state, rate in rows]
+        return [Pair(n, p, src, tgt, who, at, State(state), rate) for n, p, src, tgt, who, at, state, rate in rows]
 
     def undo(self, pair: Pair) -> None:
         """Mark a pair as undone, and drop the snapshots that know it."""
@@ -262,6 +262,8 @@ class Memory:
             rows = self._rows(
                 "SELECT number, source FROM pairs WHERE project = ? AND state != 'undone' ORDER BY number", project
             )
+            if not rows:
+                return []
             self._sources[project] = [row[0] for row in rows], [row[1] for row in rows]
         numbers, sources = self._sources[project]
         end = len(numbers) if before is None else bisect_left(numbers, before)

@@ -81,6 +81,11 @@ class Projects:
         found = self._projects.get(name)
         return self.base if found is None else found.translator
 
+    def rate(self, name: str) -> float:
+        """Return the factor of a project's learning rate, 0 if it has stopped."""
+        found = self._projects.get(name)
+        return 1.0 if found is None else found.rate
+
     def close(self) -> None:
         """Stop the background work and close the memory."""
         self.is_closed = True
@@ -153,8 +158,9 @@ class Projects:
             translator.model, translator.loaded = network, (learnt_model(loaded, network, known.own),)
             translator.shortlist = known.shortlist
             known.translator = translator
+        is_new = project not in self._projects
         self._projects[project] = known
-        if self._changed is not None:
+        if self._changed is not None and (known.last or not is_new):
             self._changed(project, known.translator)
 
     # ------------------------------------------------------------ when nobody waits

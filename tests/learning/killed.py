@@ -32,7 +32,7 @@ for source, target in PAIRS[done:]:
 
 
 def check_kills(folder, memory, *, kills, seed):
-    """Kill `kills` processes while they learn; return how many were killed. Raises AssertionError if one lost a pair."""
+    """Kill `kills` processes while they learn; return how many. Raises AssertionError if a pair is lost."""
     rng, acknowledged = random.Random(seed), 0
     for _ in range(kills):
         process = subprocess.Popen(

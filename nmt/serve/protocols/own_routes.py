@@ -53,6 +53,7 @@ async def models(request: Request) -> Response:
             "key_required": service_of(request).gate.wants_keys,
             "limits": {"characters": limits.characters, "alternatives": limits.alternatives},
             "formats": service_of(request).files.formats,
+            "learns": service_of(request).learning is not None,
         }
     )
 
