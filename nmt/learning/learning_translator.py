@@ -24,7 +24,7 @@ from nmt.learning.general_text import general_text
 from nmt.learning.memory import Check, Match, Memory, Pair, State, Use
 from nmt.learning.projects import Projects
 from nmt.learning.tmx import read_tmx, write_tmx
-from nmt.learning.trainer import Recipe, Trainer, own_names
+from nmt.learning.trainer import SHARE, Recipe, Trainer, own_names
 from nmt.rnn.devices import resolved_dtype
 from nmt.system.paths import named
 
@@ -67,6 +67,8 @@ class LearningTranslator:
     Args:
         base: The translator of the base model, loaded from files, on the processor.
         memory: The file of the memory; None names it after the model, `learning.sqlite` in its folder.
+        recipe, share: How pairs are learnt, and the share of the parameters that a project has of its own, in a memory
+            that is begun; one that is there keeps its own.
         changed: Called with a project's name and new translator after each change, by the thread that made it.
     """
 
@@ -76,6 +78,7 @@ class LearningTranslator:
         memory: str | Path | None = None,
         *,
         recipe: Recipe | None = None,
+        share: float = SHARE,
         changed: Callable[[str, Translator], None] | None = None,
     ) -> None:
         if len(base.loaded) != 1 or not base.model.device.is_cpu:
@@ -90,7 +93,7 @@ class LearningTranslator:
         own_path = place / MEMORY_NAME if place.is_dir() else place.with_name(f"{place.name}.{MEMORY_NAME}")
 
         def begin() -> tuple[dict[str, Any], list[tuple[Use, str, str]]]:
-            names = own_names(floating)
+            names = own_names(floating, share)
             return {"recipe": (recipe or Recipe()).to_dict(), "names": names}, general_text(base.config)
 
         self.memory = Memory(own_path if memory is None else named(memory, "memory"), loaded.digest, begin)

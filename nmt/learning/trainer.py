@@ -62,10 +62,12 @@ class Recipe:
 
 def own_names(network: Network, share: float = SHARE) -> list[str]:
     """Return the parameters that a project has of its own: all vectors, and the matrices nearest to the output that are
-    together at most `share` of all parameters. Embedding tables and output layers of large vocabularies are too large;
+    together at most `share` of all parameters; with 1, all. Embedding tables and output layers of large vocabularies are too large;
     see docs/learning.md for what each choice learns."""
     left = share * network.num_params
     chosen: set[str] = set()
+    if share >= 1:
+        return list(network.shapes)
     tables = {network.table(side) for side in network.vocab_sizes}
     every = [(name, int(np.prod(param.shape)), len(param.shape)) for name, param in network.shapes.items()]
     vectors = [one for one in every if one[2] < 2]
