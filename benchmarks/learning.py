@@ -5,11 +5,11 @@
 translates the first N sentences of STREAM one after the other, each before its reference is known, and scores those
 translations (online adaptation, Ortiz-Martinez et al. 2010): without learning, with the translation memory alone (the
 target of the most similar source of what was confirmed, if it is similar enough, or else the base model's
-translation), and with learning, for each share of the parameters that is named. Then the next N sentences, which
-nobody confirms, and the general text DEV, before and after.
+translation), and with learning, for each share of the parameters that is named. Then the next N sentences,
+which are not confirmed, and the general text DEV, before and after.
 
 Also: the time from confirming to learnt, wall clock and of the process on its processor, while another thread
-translates with --beside; and a memory of --grown pairs, whether time and memory stay what they were.
+translates (--busy); and a memory of --grown pairs, whether time and memory stay what they were.
 Checks first that what was learnt is there again after loading, bit for bit.
 """
 
@@ -43,13 +43,13 @@ def shown(found: list[str], references: list[str]) -> str:
     return f"{scores['bleu'].score:.2f} | {scores['chrf'].score:.1f}"
 
 
-def from_memory(sources: list[str], references: list[str], base: list[str], least: float) -> list[str]:
-    """What a translation memory alone answers on the stream."""
+def from_memory(sources: list[str], references: list[str], base: list[str], least: float, most: int) -> list[str]:
+    """What a translation memory alone answers on the stream, which it remembers the first `most` sentences of."""
     from rapidfuzz import fuzz, process
 
     found = []
     for place, source in enumerate(sources):
-        best = process.extractOne(source, sources[:place], scorer=fuzz.ratio, score_cutoff=100 * least)
+        best = process.extractOne(source, sources[: min(place, most)], scorer=fuzz.ratio, score_cutoff=100 * least)
         found.append(base[place] if best is None else references[best[2]])
     return found
 
@@ -85,7 +85,7 @@ def stream(
         base = Translator.load(arguments.model, threads=1)
         one = LearningTranslator(base, memory, recipe=recipe_of(arguments), share=share)
         stop, found, walls, cpus = threading.Event(), [], [], []
-        busy = beside(one, sources[:8], stop) if arguments.beside else None
+        busy = beside(one, sources[:8], stop) if arguments.busy else None
         for source, reference in zip(sources[:count], references[:count], strict=True):
             found.append(one.translate(source, beam_size=arguments.beam))
             began, of_thread = time.perf_counter(), time.thread_time()
@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, nargs="+", default=[0.2, 1.0])
     parser.add_argument("--least", type=float, default=0.7, help="similarity from which the memory alone answers")
     parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--beside", action="store_true", help="translate in another thread meanwhile")
+    parser.add_argument("--busy", action="store_true", help="translate in another thread meanwhile")
     parser.add_argument("--unguarded", action="store_true", help="never slow or stop learning")
     parser.add_argument("--grown", type=int, default=0, metavar="PAIRS")
     for name, kind in (("rate", float), ("updates", int), ("neighbours", int), ("replayed", int)):
@@ -178,8 +178,8 @@ def main() -> None:
     general = shown(base.translate(dev[0], beam_size=arguments.beam), dev[1])
     first, later = shown(whole[:count], texts[1][:count]), shown(whole[count:], texts[1][count:])
     print(f"| no learning | {first} | {later} | {general} | | | | |", flush=True)
-    known = from_memory(texts[0], texts[1], whole, arguments.least)
-    first, later = shown(known[:count], texts[1][:count]), shown(whole[count:], texts[1][count:])
+    known = from_memory(texts[0], texts[1], whole, arguments.least, count)
+    first, later = shown(known[:count], texts[1][:count]), shown(known[count:], texts[1][count:])
     print(f"| memory alone | {first} | {later} | {general} | | | | |", flush=True)
     for share in arguments.share:
         print(stream(arguments, share, texts, dev), flush=True)

@@ -8,7 +8,7 @@ EVERY = 10
 """Pairs learnt between two scores of the held-out text."""
 HELD_OUT = 100
 """Pairs of the validation text that are scored."""
-SLOWS, STOPS = 0.05, 0.15
+SLOWS, STOPS = 0.02, 0.1
 """The rise of the held-out loss above the base model's, in nats a token, from which learning is slowed, and from which
 it goes back and stops."""
 _LEAST_RATE = 1 / 16

@@ -38,7 +38,7 @@ MOST_CHARACTERS = 5_000
 
 @dataclass(frozen=True)
 class Learnt:
-    """What became of a confirmed pair: it is on the disk, and learnt unless `pair.state` says otherwise. `note` says
+    """The result of confirming a pair: it is on the disk, and learnt unless `pair.state` says otherwise. `note` says
     why not, or what is missing; `seconds` is how long it took."""
 
     pair: Pair

@@ -1,4 +1,4 @@
-"""A loaded model of which some parameters were learnt anew, so that saving it saves what was learnt."""
+"""A loaded model of which some parameters were learnt later, so that saving it saves what was learnt."""
 
 from __future__ import annotations
 

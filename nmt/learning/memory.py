@@ -38,7 +38,7 @@ CREATE TABLE checks (
 
 
 class State(StrEnum):
-    """What became of a pair: part of the model, only in the memory, or taken back."""
+    """The state of a pair: part of the model, only in the memory, or taken back."""
 
     LEARNT = "learnt"
     STORED = "stored"
@@ -46,7 +46,7 @@ class State(StrEnum):
 
 
 class Use(StrEnum):
-    """What a pair of the general text is for: to be learnt again with new pairs, or to be scored."""
+    """The purpose of a pair of the general text: to be learnt again with new pairs, or to be scored."""
 
     REPLAYED = "replayed"
     HELD_OUT = "held out"

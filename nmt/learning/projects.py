@@ -1,4 +1,4 @@
-"""The models of all projects: what each has learnt, and the work that is done when nobody waits."""
+"""The models of all projects: what each has learnt, and the work in the background."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Project:
 class Projects:
     """Each project's parameters and translator, as the memory has them.
 
-    Whoever changes something holds `turn`; `translator` needs no turn. A thread scores and saves projects meanwhile.
+    Any thread that changes something holds `turn`; `translator` needs no turn. Another thread scores and saves projects.
 
     Args:
         base: The translator of the base model.
@@ -163,7 +163,7 @@ class Projects:
         if self._changed is not None and (known.last or not is_new):
             self._changed(project, known.translator)
 
-    # ------------------------------------------------------------ when nobody waits
+    # ------------------------------------------------------------ in the background
 
     def _look_after(self, known: Project) -> None:
         """Wake the background thread if a project is to be scored or saved."""

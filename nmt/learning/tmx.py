@@ -20,7 +20,7 @@ _CODES = ("bpt", "ept", "it", "ph", "ut")
 
 
 def read_tmx(path: Path, source: str, target: str) -> list[tuple[str, str]]:
-    """Return the pairs of a TMX file in these languages; regions need not agree. Inline markup is left out.
+    """Return the pairs of a TMX file in these languages; regions need not agree. Inline markup is skipped.
 
     Raises DataError if the file cannot be read, is no TMX, exceeds the limits for documents, or has no such pair.
     """

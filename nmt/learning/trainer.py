@@ -42,18 +42,18 @@ and what was learnt must not depend on what was learnt before, so that a replay 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a pair is learnt. A memory keeps it with its pairs, since replays must do the same.
+    """The settings of learning a pair. A memory keeps them with its pairs, since replays must do the same.
 
     rate: the learning rate of the gradient descent. updates: how many updates. neighbours: the number of similar pairs
     of the memory that are in the batch, of at least the similarity `least`. replayed: the number of pairs of the
     training text in it.
     """
 
-    rate: float = 0.5
+    rate: float = 0.1
     updates: int = 2
     neighbours: int = 2
     least: float = 0.5
-    replayed: int = 2
+    replayed: int = 4
 
     def to_dict(self) -> dict[str, float]:
         """Return it as values for JSON."""
@@ -62,8 +62,8 @@ class Recipe:
 
 def own_names(network: Network, share: float = SHARE) -> list[str]:
     """Return the parameters that a project has of its own: all vectors, and the matrices nearest to the output that are
-    together at most `share` of all parameters; with 1, all. Embedding tables and output layers of large vocabularies are too large;
-    see docs/learning.md for what each choice learns."""
+    together at most `share` of all parameters; with 1, all. Embedding tables and output layers of large vocabularies
+    are too large for a fifth; docs/learning.md compares what is learnt."""
     left = share * network.num_params
     chosen: set[str] = set()
     if share >= 1:

@@ -34,7 +34,7 @@ class Learning:
     """The learning translators of a server, by the names of their models.
 
     Args:
-        models: The loaded models; each learns, and keeps its memory beside its files.
+        models: The loaded models; each learns, and keeps its memory next to its files.
         publish: Called with all models after each change, by the thread that learns.
 
     Raises:

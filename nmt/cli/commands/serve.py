@@ -42,7 +42,7 @@ from nmt.cli.options.path_types import InputPath
 @click.option(
     "--learn",
     is_flag=True,
-    help="Learn from confirmed translations, and keep them in a memory beside each model; see docs/learning.md.",
+    help="Learn from confirmed translations, and keep them in a memory next to each model; see docs/learning.md.",
 )
 @click.option(
     "--cache",

@@ -20,8 +20,8 @@ from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.models import bleu_signature
 from nmt.serve.protocols.libretranslate import enter, service_of
 from nmt.serve.protocols.names import language_name
+from nmt.serve.protocols.terms import note_terms
 from nmt.serve.service import Wanted
-from nmt.serve.terms import note_terms
 from nmt.serve.web import (
     CompactJSON,
     count_field,
