@@ -47,7 +47,7 @@ class Project:
 class Projects:
     """Each project's parameters and translator, as the memory has them.
 
-    Any thread that changes something holds `turn`; `translator` needs no turn. Another thread scores and saves projects.
+    Any thread that changes something holds `turn`; `translator` needs no turn. One more thread scores and saves them.
 
     Args:
         base: The translator of the base model.
