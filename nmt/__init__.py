@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nmt.inference.pivot import Pivot
     from nmt.inference.translation import Constraints, Translation
     from nmt.inference.translator import Translator
+    from nmt.learning.learning_translator import LearningTranslator
     from nmt.train.run.trainer import TrainingResult
     from nmt.train.run.training import train
 
@@ -28,6 +29,7 @@ _PLACES = {
     "Config": "nmt.config",
     "Constraints": "nmt.inference.translation",
     "Generator": "nmt.inference.generator",
+    "LearningTranslator": "nmt.learning.learning_translator",
     "NMTError": "nmt.errors",
     "Pivot": "nmt.inference.pivot",
     "Score": "nmt.evaluate",
@@ -40,6 +42,7 @@ __all__ = [
     "Config",
     "Constraints",
     "Generator",
+    "LearningTranslator",
     "NMTError",
     "Pivot",
     "Score",

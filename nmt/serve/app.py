@@ -23,7 +23,17 @@ from nmt.serve.errors import RequestError
 from nmt.serve.limits.memory import give_back
 from nmt.serve.log import LoopErrors, log_request
 from nmt.serve.measures import TALLY
-from nmt.serve.protocols import cat_tools, deepl, deepl_documents, deepl_v3, libretranslate, moses, own_routes, pages
+from nmt.serve.protocols import (
+    cat_tools,
+    deepl,
+    deepl_documents,
+    deepl_v3,
+    learning_routes,
+    libretranslate,
+    moses,
+    own_routes,
+    pages,
+)
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON
 
@@ -75,6 +85,7 @@ ROUTES = [
     *cat_tools.ROUTES,
     *moses.ROUTES,
     *own_routes.ROUTES,
+    *learning_routes.ROUTES,
 ]
 
 
@@ -191,8 +202,7 @@ def make_app(service: Service) -> Starlette:
             watch.cancel()
             tidying.cancel()
             await app.state.documents.end()
-            await asyncio.to_thread(service.models.close)
-            service.box.close()
+            await service.close()
 
     async def request_error(request: Request, error: Exception) -> Response:
         return _refusal(request.scope, error)

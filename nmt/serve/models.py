@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import count, product
 from pathlib import Path
@@ -27,6 +27,9 @@ from nmt.system.paths import is_file
 _logger = logging.getLogger("nmt.serve")
 
 
+_GENERATIONS = count()
+
+
 @dataclass(frozen=True)
 class ServedModel:
     """A loaded model, or two in a row, `via` a third language. `scores`: validation scores saved by training;
@@ -42,7 +45,7 @@ class ServedModel:
     parameters: int
     compute_dtype: str
     via: str | None = None
-    generation: int = field(default_factory=count().__next__)
+    generation: int = field(default_factory=lambda: next(_GENERATIONS))
 
     @property
     def about(self) -> dict[str, object]:
@@ -65,7 +68,7 @@ class Models:
     for the language pairs that no model translates."""
 
     def __init__(self, models: Sequence[ServedModel], *, pivots: bool = True) -> None:
-        self.loaded = tuple(models)
+        self.loaded, self.pivots = tuple(models), pivots
         self.all = (*self.loaded, *(_pivots(self.loaded) if pivots else ()))
 
     @cached_property
@@ -99,6 +102,20 @@ class Models:
         """Finish all accepted requests, then stop the engines."""
         for one in self.loaded:
             one.engine.close()
+
+
+def replaced(models: Models, base: str, name: str, engine: Engine) -> tuple[Engine | PivotEngine | None, Models]:
+    """Return the engine that a model has had, and all models with another engine for it. A name that is new becomes a
+    model like that named `base`, after all others, so that no language pair gets another default."""
+    found = list(models.loaded)
+    places = {one.name: place for place, one in enumerate(found)}
+    like = found[places[base]]
+    new = replace(like, name=name, engine=engine, generation=next(_GENERATIONS))
+    if name not in places:
+        return None, Models([*found, new], pivots=models.pivots)
+    former = found[places[name]].engine
+    found[places[name]] = new
+    return former, Models(found, pivots=models.pivots)
 
 
 def _pivots(models: Sequence[ServedModel]) -> Iterator[ServedModel]:

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import TYPE_CHECKING
 
 from nmt.documents import Passage, read_passage
 from nmt.documents.passage import Markup
-from nmt.errors import NMTError
+from nmt.errors import ConfigError, NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
 from nmt.serve.box.text_work import Answer, joined
@@ -28,6 +29,9 @@ from nmt.serve.measures import Measures
 from nmt.serve.models import Models, ServedModel, load_models
 from nmt.serve.sessions import Sessions
 from nmt.serve.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from nmt.serve.learning import Learning
 
 _PIECE = 256
 """Sentences in a piece of a long text; two pieces wait at a time."""
@@ -76,6 +80,7 @@ class Service:
     bodies: Bodies = field(init=False)
     measures: Measures = field(init=False)
     cache: SentenceCache = field(init=False)
+    learning: Learning | None = None
     is_ending: bool = False
 
     def __post_init__(self) -> None:
@@ -92,22 +97,42 @@ class Service:
         box.start()  # its imports run while the models are loaded
         try:
             found = cls(settings, load_models(settings), gate, Detector(), box=box)
+            if settings.learn:
+                from nmt.serve.learning import Learning
+
+                found.learning = Learning(found.models, settings, found.publish)
         except BaseException:
             box.close()
             raise
         keep_for_good()
         return found
 
+    def publish(self, models: Models) -> None:
+        """Serve other models from now on; may be called from any thread. Requests under way end with the former ones,
+        or get new ones where those are closed already."""
+        self.models = models
+        self.sessions.renew({one.generation for one in models.all})
+        self.measures.models.set(len(models.loaded))
+
+    async def close(self) -> None:
+        """Finish all accepted requests, then stop models and memories."""
+        if self.learning is not None:
+            await asyncio.to_thread(self.learning.close)
+        await asyncio.to_thread(self.models.close)
+        self.box.close()
+
     async def reload(self) -> None:
         """Reload all models and the keys; running requests finish with the old models. Raises NMTError, and then keeps
         the old ones."""
         keys = await asyncio.to_thread(self.settings.read_keys)
+        if self.learning is not None:  # a memory belongs to the model that was loaded, and is open once
+            self.gate.renew(keys)
+            raise ConfigError("--learn: models must stay those that were loaded, got a reload; start the server again")
         fresh = await asyncio.to_thread(load_models, self.settings)
         self.gate.renew(keys)
-        former, self.models = self.models, fresh
-        self.sessions.renew({one.generation for one in fresh.all})
+        former = self.models
+        self.publish(fresh)
         self.cache.clear()  # entries of former models would never be asked for
-        self.measures.models.set(len(fresh.loaded))
         # A request that has found an old model but not used it yet gets the new one, see `_current`.
         await asyncio.to_thread(former.close)
         del former

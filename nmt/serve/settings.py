@@ -31,7 +31,8 @@ class Limits:
 @dataclass(frozen=True)
 class ServerSettings:
     """`models`: folders or bundles; `pivot`: whether two models in a row may translate; `cache`: bytes for translations
-    of former sentences; `keys`: a file of keys, None for a server without keys."""
+    of former sentences; `keys`: a file of keys, None for a server without keys; `learn`: whether models learn from
+    confirmed pairs."""
 
     models: tuple[Path, ...]
     host: str = "127.0.0.1"
@@ -47,6 +48,7 @@ class ServerSettings:
     cache: int = 64 * 2**20
     limits: Limits = field(default_factory=Limits)
     keys: str | None = None
+    learn: bool = False
 
     def read_keys(self) -> dict[str, int]:
         """Return the requests per minute by the hash of each key, from the file's current contents. Raises

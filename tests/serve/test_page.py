@@ -49,6 +49,14 @@ def both_ways(tmp_path_factory):
         yield one
 
 
+@pytest.fixture(scope="module")
+def learns(tmp_path_factory):
+    """A server that learns from corrections."""
+    pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
+    with running(model_folder(tmp_path_factory.mktemp("learns") / "model"), "--learn", "--no-split") as one:
+        yield one
+
+
 def write(page, server, text):
     page.goto(server.url + "/")
     page.wait_for_selector("#source option", state="attached")
@@ -376,3 +384,52 @@ def test_everybody_can_read_the_api(page, server):
     page.wait_for_selector(".example button")
     assert mistakes(page) == [] and page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.errors == [] and page.hosts == {server.url.split("/")[2]}
+
+
+@pytest.mark.parametrize("page", SIZES.values(), ids=SIZES, indirect=True)
+def test_corrections_are_learnt_and_taken_back(page, learns, lines):
+    write(page, learns, lines[0])
+    page.click("#tab-learn")
+    wait(page, "#learnstate", "^The model is learning. 0 pairs")
+    page.fill("#text", lines[2])
+    wait(page, "#learnsource", re.escape(words(lines[2])))
+    former = page.inner_text("#result")
+    page.fill("#correction", lines[3])
+    page.fill("#project", f"for {page.viewport_size['width']} {page.evaluate('Math.random()')}"[:50])
+    project = page.input_value("#project")
+    page.keyboard.press("Tab")
+    page.fill("#who", "Ada <b>")
+    page.fill("#correction", lines[3])
+    page.click("#confirm")
+    wait(page, "#learnt", r"Learnt in \d+ ms")
+    wait(page, "#memory li .note + p", re.escape(words(lines[3])))
+    assert page.input_value("#model") == f"small@{project}"
+    wait(page, "#learnstate", "1 pair learnt of 1")
+    assert mistakes(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.click("#memory button")
+    wait(page, "#learnt", "^Taken back")
+    wait(page, "#result", re.escape(words(former)))
+    wait(page, "#learnstate", "0 pairs learnt of 0")
+    assert page.locator("#memory li").count() == 0 and page.errors == []
+
+
+def test_matches_and_what_cannot_be_learnt(page, learns, lines):
+    write(page, learns, lines[4])
+    page.click("#tab-learn")
+    wait(page, "#learnsource", re.escape(words(lines[4])))
+    page.fill("#correction", "")
+    page.keyboard.press("Control+Enter")
+    wait(page, "#learnt", "^Write a translation first")
+    page.fill("#correction", lines[5])
+    page.keyboard.press("Control+Enter")
+    wait(page, "#learnt", r"Learnt in \d+ ms")
+    page.fill("#text", lines[4] + " x")
+    wait(page, "#matches button", r"^\d+%: take it")
+    page.click("#matches button")
+    assert page.input_value("#correction") == lines[5]
+
+
+def test_a_server_that_learns_nothing_has_no_tab_for_it(page, server, lines):
+    write(page, server, lines[0])
+    assert page.locator("#tab-learn").is_hidden()

@@ -40,6 +40,11 @@ from nmt.cli.options.path_types import InputPath
     help="Translate through a third language, by two models, where no model has the pair.",
 )
 @click.option(
+    "--learn",
+    is_flag=True,
+    help="Learn from confirmed translations, and keep them in a memory next to each model; see docs/learning.md.",
+)
+@click.option(
     "--cache",
     metavar="BYTES",
     type=click.IntRange(0),
@@ -106,6 +111,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     \b
     Examples:
         nmt-serve runs/de-en
+        nmt-serve runs/de-en --learn
         nmt-serve de-en.nmt en-de.nmt --compute-dtype int8 --port 8080 --keys keys.txt
     """
     _check_libraries()
@@ -140,6 +146,7 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
             cache=options["cache"],
             limits=limits,
             keys=options["keys"],
+            learn=options["learn"],
         )
     )
 

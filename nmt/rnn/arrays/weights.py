@@ -88,6 +88,16 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._version: list[object] = [object()]
         self._prefix = ""
         self._lock = forkable(RLock())  # several threads may share a model
+        self._below: Weights | None = None  # the store that `over` was called on, ...
+        self._own: frozenset[str] = frozenset()  # ... and the names that are not taken from it
+
+    def over(self, own: Mapping[str, np.ndarray | Quantised]) -> Weights:
+        """Return a store that has some parameters of its own and shares all others, with their packed forms, with this
+        one: many models that differ in a few parameters take the memory of one. While it is in use, this store must not
+        be written to."""
+        found = Weights()
+        found._arrays, found._below, found._own = {**self._arrays, **own}, self, frozenset(own)
+        return found
 
     def view(self, prefix: str) -> Weights:
         """Return the parameters below `prefix.`, sharing arrays and packed forms."""
@@ -95,6 +105,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
         inner._lock, inner._version = self._lock, self._version
         inner._jobs, inner._used = self._jobs, self._used
+        inner._below, inner._own = self._below, self._own
         inner._prefix = f"{self._prefix}{prefix}."
         return inner
 
@@ -162,8 +173,14 @@ class Weights(MutableMapping[str, np.ndarray]):
         with self._lock:
             return sum(packed.nbytes for packed in self._packed.values())
 
+    def _shared(self, name: str) -> Weights | None:
+        """Return the store below if it has the packed forms of a parameter."""
+        return self._below if self._prefix + name not in self._own else None
+
     def ready(self, name: str, form: tuple[Any, ...]) -> Packed | None:
         """Return what `derived` would return if that is up to date, else None."""
+        if (shared := self._shared(name)) is not None:
+            return shared.ready(self._prefix + name, form)
         key = (self._prefix + name, *form)
         with self._lock:
             if key not in self._packed or key in self._stale:
@@ -180,6 +197,8 @@ class Weights(MutableMapping[str, np.ndarray]):
         a
             change: this one, and those used since the previous change.
         """
+        if (shared := self._shared(name)) is not None:
+            return shared.derived(self._prefix + name, form, make, again)
         key = (self._prefix + name, *form)
         with self._lock:
             self._used[1].add(key)

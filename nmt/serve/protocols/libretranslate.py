@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +17,7 @@ from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish
 from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.files import attachment
+from nmt.serve.models import ServedModel
 from nmt.serve.protocols.names import language_name
 from nmt.serve.service import Service, Wanted
 from nmt.serve.web import (
@@ -33,6 +34,10 @@ from nmt.serve.web import (
     texts_field,
     while_connected,
 )
+
+if TYPE_CHECKING:
+    from nmt.learning.learning_translator import Learnt
+    from nmt.serve.learning import Learning
 
 _SAMPLE = 5000
 """Characters of a text used to detect its language."""
@@ -167,15 +172,42 @@ async def frontend_settings(request: Request) -> Response:
             "frontendTimeout": 500,
             "keyRequired": service.gate.wants_keys,
             "language": pair,
-            "suggestions": False,
+            "suggestions": service.learning is not None,
             "supportedFilesFormat": [f".{name}" for name in service.files.formats],
         }
     )
 
 
 async def suggest(request: Request) -> Response:
-    """Answer POST /suggest: this server does not learn from suggestions."""
-    raise RequestError(403, "suggest: is not offered by this server")
+    """Answer POST /suggest: `s` is a better translation of `q`, and is learnt; see `learn_pair`."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    client = enter(request, fields)
+    await learn_pair(service, fields, client, (text_field(fields, "q"), text_field(fields, "s")))
+    return CompactJSON({"success": True})
+
+
+async def learn_pair(
+    service: Service, fields: Mapping[str, Any], client: str, pair: tuple[str, str]
+) -> tuple[ServedModel, Learnt]:
+    """Let the model of a request's languages learn a pair; return it and what became of the pair. `project` names a
+    project, `who` the person; without, it is the client's address, or a part of the key's hash. Raises RequestError."""
+    learning = learning_of(service)
+    model, _ = await service.pair(
+        text_field(fields, "source", "auto"), text_field(fields, "target"), [pair[0]], name_field(fields, "model")
+    )
+    who = text_field(fields, "who", "") or client[:16]
+    translator, project = learning.place(model, text_field(fields, "project", ""))
+    learning.check_room(translator, project)
+    learnt = await learning.run(lambda: translator.learn(*pair, project=project, who=who))
+    return model, learnt
+
+
+def learning_of(service: Service) -> Learning:
+    """Return what learns. Raises RequestError (403) if the server does not."""
+    if service.learning is None:
+        raise RequestError(403, "learning: is not offered by this server; its operator starts it with --learn")
+    return service.learning
 
 
 async def translate_file(request: Request) -> Response:

@@ -24,6 +24,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "ignore_tags": _TEXTS,
     "alternatives": _COUNT,
     "count": _COUNT,
+    "number": _COUNT,
     "confidence": {"type": "boolean", "default": False},
     "file": {"type": "string", "format": "binary"},
     "glossary": {"oneOf": [_TEXT, {"type": "array", "items": {"type": "array", "items": _TEXT}}]},
@@ -38,6 +39,9 @@ _EXAMPLES = _ENTRIES | {
     "input": "Good morning.",
     "file": "@letter.docx",
     "name": "mine",
+    "s": "Guten Morgen.",
+    "translation": "Guten Morgen.",
+    "number": 12,
 }
 # Content type and example of bodies that are not fields.
 _BODIES = {

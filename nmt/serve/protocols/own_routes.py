@@ -20,8 +20,8 @@ from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.models import bleu_signature
 from nmt.serve.protocols.libretranslate import enter, service_of
 from nmt.serve.protocols.names import language_name
+from nmt.serve.protocols.terms import note_terms
 from nmt.serve.service import Wanted
-from nmt.serve.terms import note_terms
 from nmt.serve.web import (
     CompactJSON,
     count_field,
@@ -53,6 +53,7 @@ async def models(request: Request) -> Response:
             "key_required": service_of(request).gate.wants_keys,
             "limits": {"characters": limits.characters, "alternatives": limits.alternatives},
             "formats": service_of(request).files.formats,
+            "learns": service_of(request).learning is not None,
         }
     )
 

@@ -51,7 +51,7 @@ async function ask(path, body, signal) {
   if ($("key").value) more.api_key = $("key").value;
   if (form) for (const name in more) body.set(name, more[name]);
   const headers = form ? {} : { "Content-Type": "application/json" };
-  const sent = body ? { method: "POST", headers, signal, body: form ? body : JSON.stringify({ ...body, ...more }) } : { signal };
+  const sent = body ? { method: "POST", headers, signal, body: form ? body : JSON.stringify({ ...more, ...body }) } : { signal };
   let answer;
   try {
     answer = await fetch(path, sent);
@@ -88,6 +88,7 @@ async function begin() {
   if (given.get("text")) $("text").value = given.get("text");
   choose(models.find(m => m.name === given.get("model")) || models[0]);
   restore_files();
+  renew_learning();
 }
 
 const model = () => models.find(m => m.name === $("model").value);
@@ -119,6 +120,7 @@ function choose(m) {
   $("text").lang = m.source;
   for (const id of ["result", "typed", "alternatives"]) $(id).lang = m.target;
   choices.clear();
+  choose_project();
   soon(0);
 }
 $("source").addEventListener("change", () => choose(models.find(m => m.source === $("source").value &&
@@ -238,6 +240,7 @@ function draw() {
   if (picked && !parts.some(p => p.source === picked.source)) picked = null;
   pick(picked && parts.findIndex(p => p.source === picked.source));
   attention();
+  correct();
   renew();
 }
 
@@ -305,6 +308,11 @@ function pick(n) {
 let asking = null;
 async function others_of(n) {
   const p = parts[n];
+  if (is_open("learn")) {
+    pick(n);
+    correct();
+    return;
+  }
   show("others", false);
   pick(n);
   if (p.others) return;
@@ -511,14 +519,16 @@ function show(name, focus) {
   }
   if (name === "look") attention();
   if (name === "typing") complete();
+  if (name === "learn") renew_learning();
   if (name === "files") check_files();
 }
-TABS.forEach((tab, n) => {
+TABS.forEach(tab => {
   tab.addEventListener("click", () => show(tab.getAttribute("aria-controls"), false));
   tab.addEventListener("keydown", e => {
-    const to = { ArrowRight: n + 1, ArrowLeft: n - 1, Home: 0, End: TABS.length - 1 }[e.key];
+    const seen = TABS.filter(one => !one.hidden), n = seen.indexOf(tab);
+    const to = { ArrowRight: n + 1, ArrowLeft: n - 1, Home: 0, End: seen.length - 1 }[e.key];
     if (to === undefined) return;
-    show(TABS[(to + TABS.length) % TABS.length].getAttribute("aria-controls"), true);
+    show(seen[(to + seen.length) % seen.length].getAttribute("aria-controls"), true);
     e.preventDefault();
   });
 });
@@ -706,7 +716,9 @@ $("text").addEventListener("input", () => {
 $("keybox").addEventListener("submit", e => { e.preventDefault(); translate(); });
 $("key").addEventListener("change", () => soon(0));
 
-$("app").hidden = $("link").hidden = false;
-show("others", false);
-draw();
-begin();
+addEventListener("DOMContentLoaded", () => { // when learn.js has run, too
+  $("app").hidden = $("link").hidden = false;
+  show("others", false);
+  draw();
+  begin();
+});

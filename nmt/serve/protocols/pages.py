@@ -51,6 +51,7 @@ ROUTES = [
     _file("page.html", "text/html"),
     _file("page.css", "text/css"),
     _file("page.js", "text/javascript"),
+    _file("learn.js", "text/javascript"),
     _file("docs.js", "text/javascript"),
     Route("/spec", specification, methods=["GET"]),
     Route("/openapi.json", specification, methods=["GET"]),

@@ -1,0 +1,327 @@
+"""The memory of confirmed pairs: one SQLite file, from which everything that was learnt can be computed again.
+
+A model is a function of the base model and of the pairs of its project that are `learnt`, in their order: a pair is
+written here, durably, before it is learnt. Snapshots only save time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from nmt.errors import DataError, NMTError
+from nmt.system.extras import how_to_install
+
+VERSION = 1
+_TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE general (number INTEGER PRIMARY KEY, use TEXT NOT NULL, source TEXT NOT NULL, target TEXT NOT NULL);
+CREATE TABLE pairs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, source TEXT NOT NULL, target TEXT NOT NULL,
+    who TEXT NOT NULL, at TEXT NOT NULL, state TEXT NOT NULL, rate REAL NOT NULL
+);
+CREATE INDEX pairs_of ON pairs (project, number);
+CREATE TABLE snapshots (project TEXT, number INTEGER, parameters BLOB NOT NULL, PRIMARY KEY (project, number));
+CREATE TABLE checks (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, number INTEGER NOT NULL, at TEXT NOT NULL,
+    rise REAL NOT NULL, rate REAL NOT NULL, action TEXT NOT NULL
+);
+"""
+
+
+class State(StrEnum):
+    """The state of a pair: part of the model, only in the memory, or taken back."""
+
+    LEARNT = "learnt"
+    STORED = "stored"
+    UNDONE = "undone"
+
+
+class Use(StrEnum):
+    """The purpose of a pair of the general text: to be learnt again with new pairs, or to be scored."""
+
+    REPLAYED = "replayed"
+    HELD_OUT = "held out"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A confirmed pair. `rate`: the factor of the learning rate with which it was learnt; `at`: UTC, ISO 8601."""
+
+    number: int
+    project: str
+    source: str
+    target: str
+    who: str
+    at: str
+    state: State
+    rate: float
+
+
+@dataclass(frozen=True)
+class Match:
+    """A pair of the memory and how similar its source is, 0 to 1."""
+
+    pair: Pair
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Check:
+    """A score of the held-out text after a pair: `rise` is that of the loss above the base model's, in nats a token;
+    `rate` holds from then on; `action` says what was done, in words."""
+
+    number: int
+    at: str
+    rise: float
+    rate: float
+    action: str
+
+
+class Memory:
+    """The pairs of all projects of one model. Calls of several threads must not overlap.
+
+    Args:
+        path: The file; it is created if it is missing.
+        digest: The fingerprint of the base model. A memory belongs to one.
+        begin: Returns the facts and the pairs of the general text of a new memory.
+
+    Raises:
+        DataError: The file is no memory, belongs to another model, or another process uses it.
+        NMTError: rapidfuzz is missing.
+    """
+
+    def __init__(
+        self, path: Path, digest: str, begin: Callable[[], tuple[dict[str, Any], Iterable[tuple[Use, str, str]]]]
+    ) -> None:
+        try:
+            from rapidfuzz import fuzz, process
+        except ImportError:
+            raise NMTError(
+                "learning: must have the library of the extra [learn], got no rapidfuzz; " + how_to_install("learn")
+            ) from None
+        self._extract, self._ratio = process.extract, fuzz.ratio
+        self.path = path
+        self._sources: dict[str, tuple[list[int], list[str]]] = {}  # numbers and sources by project, in order
+        with self._explained():
+            self._open(path, digest, begin)
+
+    def _open(self, path: Path, digest: str, begin: Callable[[], Any]) -> None:
+        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2.0)
+        self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._file.execute("PRAGMA journal_mode = WAL")
+        self._file.execute("PRAGMA synchronous = FULL")  # an answer is given when the pair is on the disk
+        self._file.execute("BEGIN EXCLUSIVE")
+        try:
+            if not self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                facts, general = begin()
+                self._file.execute(f"PRAGMA user_version = {VERSION}")
+                for statement in _TABLES.split(";"):
+                    self._file.execute(statement)
+                facts = facts | {"digest": digest}
+                self._file.executemany(
+                    "INSERT INTO facts VALUES (?, ?)", [(key, json.dumps(value)) for key, value in facts.items()]
+                )
+                self._file.executemany("INSERT INTO general (use, source, target) VALUES (?, ?, ?)", general)
+            version = self._file.execute("PRAGMA user_version").fetchone()[0]
+            if version != VERSION:
+                raise DataError(
+                    f"{path}: must be a memory of version {VERSION}, got {version or 'another file'}; name another file"
+                )
+            rows = self._file.execute("SELECT name, value FROM facts").fetchall()
+            self.facts = {key: json.loads(value) for key, value in rows}
+            if self.facts["digest"] != digest:
+                raise DataError(
+                    f"{path}: must be the memory of this model, got that of another one; name another file, export its "
+                    "pairs as TMX and import them there"
+                )
+            self._file.execute("COMMIT")
+        except BaseException:
+            self._file.close()
+            raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn errors of SQLite that the user can fix into a DataError."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            advice = "end the other process" if "locked" in str(error) else "check the path and the disk"
+            raise DataError(f"{self.path}: must be a memory that can be written, got: {error}; {advice}") from error
+        except sqlite3.DatabaseError as error:
+            raise DataError(f"{self.path}: must be a memory, got: {error}; name another file") from error
+
+    @contextmanager
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        """Do several changes as one; they are on the disk at the end of the block, or none of them is."""
+        with self._explained():
+            self._file.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._file
+                self._file.execute("COMMIT")
+            except BaseException:
+                if self._file.in_transaction:
+                    self._file.execute("ROLLBACK")
+                raise
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        with self._explained():
+            return self._file.execute(query, values).fetchall()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    # ------------------------------------------------------------ pairs
+
+    def add(
+        self,
+        project: str,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        who: str = "",
+        state: State = State.STORED,
+        rate: float = 1.0,
+    ) -> list[Pair]:
+        """Write pairs; return them when they are on the disk."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        found = []
+        with self._change() as file:
+            for source, target in pairs:
+                row = project, source, target, who, at, state, rate
+                number = file.execute(
+                    "INSERT INTO pairs (project, source, target, who, at, state, rate) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    row,
+                ).lastrowid
+                found.append(Pair(int(number or 0), project, source, target, who, at, state, rate))
+        if project in self._sources:
+            for one in found:
+                self._sources[project][0].append(one.number)
+                self._sources[project][1].append(one.source)
+        return found
+
+    def pair(self, number: int) -> Pair:
+        """Return a pair by its number. Raises DataError if there is none."""
+        found = self._pairs("number = ?", number)
+        if not found:
+            raise DataError(f"pair: must be the number of a pair of the memory, got {number}; see its list")
+        return found[0]
+
+    def pairs(self, project: str, *, newest: int | None = None, after: int = 0) -> list[Pair]:
+        """Return the pairs of a project that were not undone, in order: all after a number, or the newest ones."""
+        if newest is not None:
+            return self._pairs("project = ? AND state != 'undone' ORDER BY number DESC LIMIT ?", project, newest)[::-1]
+        return self._pairs("project = ? AND state != 'undone' AND number > ? ORDER BY number", project, after)
+
+    def learnt(self, project: str, after: int = 0) -> list[Pair]:
+        """Return the learnt pairs of a project after a number, in order."""
+        return self._pairs("project = ? AND state = 'learnt' AND number > ? ORDER BY number", project, after)
+
+    def is_learnt(self, number: int) -> bool:
+        """Return whether a pair is part of the model."""
+        return bool(self._rows("SELECT 1 FROM pairs WHERE number = ? AND state = 'learnt'", number))
+
+    def counts(self, project: str) -> tuple[int, int]:
+        """Return the numbers of pairs in the memory of a project, and of those that were learnt."""
+        rows = self._rows("SELECT state, count(*) FROM pairs WHERE project = ? GROUP BY state", project)
+        by_state = dict(rows)
+        learnt = by_state.get(State.LEARNT, 0)
+        return learnt + by_state.get(State.STORED, 0), learnt
+
+    def projects(self) -> list[str]:
+        """Return the names of all projects that have had pairs, in the order of their first pairs."""
+        return [name for (name,) in self._rows("SELECT project FROM pairs GROUP BY project ORDER BY min(number)")]
+
+    def _pairs(self, where: str, *values: Any) -> list[Pair]:
+        fields = "number, project, source, target, who, at, state, rate"
+        rows = self._rows(f"SELECT {fields} FROM pairs WHERE {where}", *values)
+        return [Pair(n, p, src, tgt, who, at, State(state), rate) for n, p, src, tgt, who, at, state, rate in rows]
+
+    def undo(self, pair: Pair) -> None:
+        """Mark a pair as undone, and drop the snapshots that know it."""
+        with self._change() as file:
+            file.execute("UPDATE pairs SET state = 'undone' WHERE number = ?", (pair.number,))
+            file.execute("DELETE FROM snapshots WHERE project = ? AND number >= ?", (pair.project, pair.number))
+        self._sources.pop(pair.project, None)
+
+    # ------------------------------------------------------------ matches
+
+    def matches(self, project: str, source: str, *, least: float, most: int, before: int | None = None) -> list[Match]:
+        """Return the pairs of a project whose sources are most similar, the most similar first, newer ones before older
+        ones; `before`: only those with smaller numbers. Similarity is 1 for equal sources, and otherwise the share of
+        characters that are kept (Indel similarity)."""
+        if project not in self._sources:
+            rows = self._rows(
+                "SELECT number, source FROM pairs WHERE project = ? AND state != 'undone' ORDER BY number", project
+            )
+            if not rows:
+                return []
+            self._sources[project] = [row[0] for row in rows], [row[1] for row in rows]
+        numbers, sources = self._sources[project]
+        end = len(numbers) if before is None else bisect_left(numbers, before)
+        choices = sources if end == len(sources) else sources[:end]
+        found = self._extract(source, choices, scorer=self._ratio, score_cutoff=100 * least, limit=4 * most)
+        ranked = sorted(((-score, -numbers[place]) for _, score, place in found))[:most]
+        return [Match(self.pair(-number), round(-score / 100, 4)) for score, number in ranked]
+
+    # ------------------------------------------------------------ general text, snapshots, checks
+
+    def general(self, use: Use) -> list[tuple[str, str]]:
+        """Return the pairs of the general text for one use, in their fixed order."""
+        return self._rows("SELECT source, target FROM general WHERE use = ? ORDER BY number", use)
+
+    def save_snapshot(self, project: str, number: int, parameters: bytes) -> None:
+        """Keep the parameters that a project has after a pair. Of older ones fewer stay: distances from the newest at
+        least double, so that an undo replays at most about as many pairs again as lie behind it."""
+        with self._change() as file:
+            file.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (project, number, parameters))
+            kept: list[int] = []
+            for (one,) in file.execute(
+                "SELECT number FROM snapshots WHERE project = ? ORDER BY number DESC", (project,)
+            ).fetchall():
+                if len(kept) < 2 or number - one >= 2 * (number - kept[-1]):
+                    kept.append(one)
+                else:
+                    file.execute("DELETE FROM snapshots WHERE project = ? AND number = ?", (project, one))
+
+    def snapshot(self, project: str, most: int | None = None) -> tuple[int, bytes | None]:
+        """Return the newest snapshot of a project, at most after pair `most`: the number of its last pair and its
+        parameters; 0 and None if there is none."""
+        rows = self._rows(
+            "SELECT number, parameters FROM snapshots WHERE project = ? AND number <= ? ORDER BY number DESC LIMIT 1",
+            project,
+            2**62 if most is None else most,
+        )
+        return rows[0] if rows else (0, None)
+
+    def add_check(self, project: str, number: int, rise: float, rate: float, action: str, back_to: int | None) -> None:
+        """Write a check; `back_to`: the last pair that stays learnt, if later ones no longer are."""
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._change() as file:
+            file.execute(
+                "INSERT INTO checks (project, number, at, rise, rate, action) VALUES (?, ?, ?, ?, ?, ?)",
+                (project, number, at, rise, rate, action),
+            )
+            if back_to is not None:
+                where = "WHERE project = ? AND number > ?"
+                file.execute(f"UPDATE pairs SET state = 'stored' {where} AND state = 'learnt'", (project, back_to))
+                file.execute(f"DELETE FROM snapshots {where}", (project, back_to))
+
+    def checks(self, project: str, most: int = 20) -> list[Check]:
+        """Return the last checks of a project, the newest first."""
+        return [
+            Check(*row)
+            for row in self._rows(
+                "SELECT number, at, rise, rate, action FROM checks WHERE project = ? ORDER BY id DESC LIMIT ?",
+                project,
+                most,
+            )
+        ]

@@ -1,0 +1,230 @@
+"""The models of all projects: what each has learnt, and the work in the background."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nmt.inference.translator import Translator
+from nmt.learning import guard
+from nmt.learning.learnt_model import learnt_model
+from nmt.learning.learnt_shortlist import with_pairs
+from nmt.learning.memory import Memory, Pair, Use
+from nmt.learning.trainer import Arrays, Trainer, loss_of
+
+if TYPE_CHECKING:
+    from nmt.decode.shortlist import Shortlist
+    from nmt.model.network import Network
+
+_logger = logging.getLogger("nmt")
+
+_INFINITE = 1e6
+"""The rise of a loss that is no number, as SQLite keeps it."""
+_SNAPSHOT_EVERY = 20
+"""Pairs learnt between two snapshots: after a crash fewer are learnt again."""
+
+
+@dataclass
+class Project:
+    """The parameters of a project after its last learnt pair, and its translator. Both are replaced, never changed."""
+
+    own: Arrays
+    last: int
+    shortlist: Shortlist | None
+    translator: Translator
+    rate: float = 1.0
+    unchecked: int = 0
+    unsaved: int = 0
+    is_whole: bool = True
+    """False while a pair is being learnt: after an error or an interruption it is made again from the memory."""
+
+
+class Projects:
+    """Each project's parameters and translator, as the memory has them.
+
+    Any thread that changes something holds `turn`; `translator` needs no turn. One more thread scores and saves them.
+
+    Args:
+        base: The translator of the base model.
+        floating: The base model in floating point: that of `base`, unless it is in int8.
+        changed: Called with a project's name and new translator after each change, by the thread that made it.
+    """
+
+    def __init__(
+        self,
+        base: Translator,
+        floating: Network,
+        memory: Memory,
+        trainer: Trainer,
+        changed: Callable[[str, Translator], None] | None,
+    ) -> None:
+        self.base, self.memory, self.trainer, self._changed = base, memory, trainer, changed
+        self.turn = threading.RLock()
+        self._projects: dict[str, Project] = {}
+        self._held_out = trainer.held_out(memory.general(Use.HELD_OUT))
+        self._base_loss = loss_of(floating, self._held_out) if self._held_out else 0.0
+        self._work, self._idle = threading.Event(), threading.Event()
+        self._idle.set()
+        self.is_closed = False
+        self._background = threading.Thread(target=self._run_background, name="nmt-learn", daemon=True)
+        self._background.start()
+        for name in memory.projects():
+            self.get(name)
+
+    def translator(self, name: str) -> Translator:
+        """Return the present translator of a project."""
+        found = self._projects.get(name)
+        return self.base if found is None else found.translator
+
+    def rate(self, name: str) -> float:
+        """Return the factor of a project's learning rate, 0 if it has stopped."""
+        found = self._projects.get(name)
+        return 1.0 if found is None else found.rate
+
+    def close(self) -> None:
+        """Stop the background work and close the memory."""
+        self.is_closed = True
+        self._work.set()
+        self._background.join()
+        with self.turn:
+            self.memory.close()
+
+    def wait(self) -> None:
+        """Wait until the background work is done."""
+        self._idle.wait()
+
+    def learn(self, pair: Pair) -> None:
+        """Learn a pair that is in the memory, and publish the model."""
+        known = self.get(pair.project)
+        if known.last == pair.number:  # learnt with others that were lacking
+            return
+        known.is_whole = False
+        self._learn(known, pair)
+        self._publish(pair.project, known)
+        known.is_whole = True
+        self._look_after(known)
+
+    def resume(self, name: str) -> None:
+        """Let a project learn again at the full rate, from where it is."""
+        known = self.get(name)
+        self.memory.add_check(name, known.last, self._rise(known), 1.0, "resumed by a person", None)
+        known.rate, known.unchecked = 1.0, 0
+
+    def get(self, project: str) -> Project:
+        """Return a project as the memory has it, learnt again where it is not in memory yet."""
+        if project not in self._projects or not self._projects[project].is_whole:
+            self.restore(project)
+        return self._projects[project]
+
+    def restore(self, project: str) -> None:
+        """Compute a project from its last snapshot and the pairs after it, and publish it."""
+        last, content = self.memory.snapshot(project)
+        own = self.trainer.first if content is None else self.trainer.unpacked(content)
+        checks, learnt = self.memory.checks(project, 1), self.memory.learnt(project)
+        shortlist = self.base.shortlist
+        if shortlist is not None:
+            shortlist = with_pairs(shortlist, self.trainer.ids([one for one in learnt if one.number <= last]))
+        fresh = Project(own, last, shortlist, self.base, checks[0].rate if checks else 1.0)
+        checked = checks[0].number if checks else 0
+        fresh.unchecked = sum(checked < one.number <= last for one in learnt)
+        for pair in learnt:
+            if pair.number > last:
+                self._learn(fresh, pair)
+        self._publish(project, fresh)
+        self._look_after(fresh)
+
+    def _learn(self, known: Project, pair: Pair) -> None:
+        """Learn a pair with a project; nothing is published yet."""
+        recipe = self.trainer.recipe
+        found = self.memory.matches(
+            pair.project, pair.source, least=recipe.least, most=recipe.neighbours, before=pair.number
+        )
+        known.own = self.trainer.learn(known.own, pair, [one.pair for one in found])
+        if known.shortlist is not None:
+            known.shortlist = with_pairs(known.shortlist, self.trainer.ids([pair]))
+        known.last, known.unchecked, known.unsaved = pair.number, known.unchecked + 1, known.unsaved + 1
+
+    def _publish(self, project: str, known: Project) -> None:
+        """Make the model of a project the one that translates: one assignment, after which nothing of it changes."""
+        if known.last:
+            translator, (loaded,) = copy(self.base), self.base.loaded
+            base: Any = self.base.model
+            network: Any = self.trainer.network(known.own, base)
+            translator.model, translator.loaded = network, (learnt_model(loaded, network, known.own),)
+            translator.shortlist = known.shortlist
+            known.translator = translator
+        is_new = project not in self._projects
+        self._projects[project] = known
+        if self._changed is not None and (known.last or not is_new):
+            self._changed(project, known.translator)
+
+    # ------------------------------------------------------------ in the background
+
+    def _look_after(self, known: Project) -> None:
+        """Wake the background thread if a project is to be scored or saved."""
+        if self._is_due(known):
+            self._idle.clear()
+            self._work.set()
+
+    def _is_due(self, known: Project) -> bool:
+        return known.unsaved >= _SNAPSHOT_EVERY or (
+            known.unchecked >= guard.EVERY and known.rate > 0 and bool(self._held_out)
+        )
+
+    def _run_background(self) -> None:
+        """Score and save projects: the body of the background thread."""
+        while self._work.wait() and not self.is_closed:
+            with self.turn:
+                due = [(name, copy(one)) for name, one in self._projects.items() if one.is_whole and self._is_due(one)]
+                if not due:
+                    self._work.clear()
+                    self._idle.set()
+            for name, known in due:
+                try:
+                    self._care_for(name, known)
+                except Exception:
+                    _logger.exception("learning: project %r could not be scored or saved", name)
+                    self._projects[name].unchecked = self._projects[name].unsaved = 0  # it is tried again later
+        self._idle.set()
+
+    def _care_for(self, project: str, known: Project) -> None:
+        """Score the held-out text and save a snapshot of a project as it was; pairs may be learnt meanwhile."""
+        is_scored = known.unchecked >= guard.EVERY and known.rate > 0 and bool(self._held_out)
+        rise = self._rise(known) if is_scored else 0.0  # takes most of the time, and no turn
+        packed = self.trainer.packed(known.own)
+        with self.turn:
+            now = self._projects[project]
+            if self.is_closed or not self.memory.is_learnt(known.last):  # undone meanwhile
+                return
+            if known.unsaved >= _SNAPSHOT_EVERY:
+                self.memory.save_snapshot(project, known.last, packed)
+                now.unsaved -= known.unsaved
+            if is_scored:
+                self._decide(project, now, known.last, rise)
+                now.unchecked -= known.unchecked
+
+    def _rise(self, known: Project) -> float:
+        """Return how much the loss of the held-out text is above the base model's, in nats a token."""
+        if not self._held_out:
+            return 0.0
+        rise = loss_of(self.trainer.network(known.own), self._held_out) - self._base_loss
+        return rise if math.isfinite(rise) else _INFINITE
+
+    def _decide(self, project: str, now: Project, number: int, rise: float) -> None:
+        """Write a score, and do what follows from it."""
+        decision = guard.decide(rise, now.rate)
+        back_to = None
+        if decision.goes_back:
+            good = (one.number for one in self.memory.checks(project, 10_000) if one.rise <= guard.SLOWS)
+            back_to = next(good, 0)
+        self.memory.add_check(project, number, rise, decision.rate, decision.action, back_to)
+        if decision.action:
+            _logger.info("learning: project %r: %s", project, decision.action)
+        now.rate = decision.rate
+        if decision.goes_back:
+            self.restore(project)

@@ -1,0 +1,184 @@
+"""Learn a pair: a few updates of some of a model's parameters, a function of nothing but its arguments."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nmt.data.batching.batches import Batch, make_batch
+from nmt.inference.pipeline import source_ids, target_ids
+from nmt.learning.memory import Pair
+from nmt.model.sharing import share
+from nmt.storage.model_folder import build_model
+from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.updates.update import Updater
+
+if TYPE_CHECKING:
+    from nmt.inference.translator import Translator
+    from nmt.model.network import Network
+
+Arrays = dict[str, np.ndarray]
+
+SHARE = 0.2
+"""The share of a model's parameters that a project may have of its own."""
+MOST_SUBWORDS = 200
+"""The longest sentence that is learnt, in subwords of each side: the work of an update grows with it."""
+_PLAIN: dict[str, Any] = {
+    "training.optimizer": "sgd",
+    "training.momentum": 0.0,
+    "training.weight_decay": 0.0,
+    "training.label_smoothing": 0.0,
+    **dict.fromkeys(("training.r_drop", "training.scheduled_sampling", "training.coverage_loss"), 0.0),
+    **dict.fromkeys(("training.src_word_dropout", "training.tgt_word_dropout"), 0.0),
+    "training.minimum_risk": 0,
+}
+"""Settings of the training of the base model that do not apply: one pair has no state of an optimizer to begin from,
+and what was learnt must not depend on what was learnt before, so that a replay gives the same."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The settings of learning a pair. A memory keeps them with its pairs, since replays must do the same.
+
+    rate: the learning rate of the gradient descent. updates: how many updates. neighbours: the number of similar pairs
+    of the memory that are in the batch, of at least the similarity `least`. replayed: the number of pairs of the
+    training text in it.
+    """
+
+    rate: float = 0.1
+    updates: int = 2
+    neighbours: int = 2
+    least: float = 0.5
+    replayed: int = 4
+
+    def to_dict(self) -> dict[str, float]:
+        """Return it as values for JSON."""
+        return asdict(self)
+
+
+def own_names(network: Network, share: float = SHARE) -> list[str]:
+    """Return the parameters that a project has of its own: all vectors, and the matrices nearest to the output that are
+    together at most `share` of all parameters; with 1, all. Embedding tables and output layers of large vocabularies
+    are too large for a fifth; docs/learning.md compares what is learnt."""
+    left = share * network.num_params
+    chosen: set[str] = set()
+    if share >= 1:
+        return list(network.shapes)
+    tables = {network.table(side) for side in network.vocab_sizes}
+    every = [(name, int(np.prod(param.shape)), len(param.shape)) for name, param in network.shapes.items()]
+    vectors = [one for one in every if one[2] < 2]
+    matrices = [one for one in every[::-1] if one[2] == 2 and one[0] not in tables]
+    for name, size, _ in vectors + matrices:
+        if size <= left:
+            chosen.add(name)
+            left -= size
+    return [name for name, *_ in every if name in chosen]
+
+
+class Trainer:
+    """Learns pairs with the parameters of one project after another. One thread at a time may use it.
+
+    Args:
+        translator: The translator of the base model, whose subwords, cleaning and settings apply.
+        base: The base model, in floating point; it is not changed.
+        names: The parameters that are learnt.
+        general: The pairs of the training text to replay some of.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        base: Network,
+        names: Sequence[str],
+        recipe: Recipe,
+        general: Sequence[tuple[str, str]],
+    ) -> None:
+        self._translator, self._base, self.recipe = translator, base, recipe
+        self._general = self._ids(general)
+        self.first: Arrays = {name: np.array(base.params[name]) for name in names}
+        """The parameters of a project that has learnt nothing."""
+        self._network = self.network({name: array.copy() for name, array in self.first.items()})
+        frozen = [name for name in base.shapes if name not in self.first]
+        config = translator.config.with_changes(_PLAIN | {"training.freeze": frozen})
+        # One thread: the bits of a gradient's norm depend on their number, and the others translate.
+        optimizer = make_optimizer(config.training, self._network.params, 1)
+        self._updater = Updater(config, self._network, optimizer, 1)
+        self._boundaries = config.model.encoder.boundaries
+
+    def network(self, own: Mapping[str, np.ndarray], base: Network | None = None) -> Network:
+        """Return a model with these parameters; all others are those of `base`, by default the one in floating
+        point."""
+        base = base or self._base
+        config, src = self._translator.config, self._translator.src_subwords
+        sizes = base.vocab_sizes["src"], base.vocab_sizes["tgt"]
+        dtype = base.step_decoder.compute_dtype
+        found = build_model(config, *sizes, dtype, src_factor_sizes=src.factor_sizes)
+        share(found, base, own)
+        return found
+
+    def _ids(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+        """Return pairs as subwords; without those that are too long or have an empty side."""
+        sources = source_ids(self._translator, [source for source, _ in pairs])
+        targets = target_ids(self._translator, [target for _, target in pairs])
+        return [
+            (src, tgt)
+            for src, tgt in zip(sources, targets, strict=True)
+            if 0 < len(src) <= MOST_SUBWORDS and 0 < len(tgt) <= MOST_SUBWORDS
+        ]
+
+    def fits(self, source: str, target: str) -> bool:
+        """Return whether both sides have at least one subword and not too many."""
+        return bool(self._ids([(source, target)]))
+
+    def ids(self, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
+        """Return learnt pairs as subwords."""
+        return self._ids([(one.source, one.target) for one in pairs])
+
+    def packed(self, own: Arrays) -> bytes:
+        """Return the parameters of a project as bytes, for a snapshot."""
+        return b"".join(own[name].tobytes() for name in self.first)
+
+    def unpacked(self, content: bytes) -> Arrays:
+        """Return the parameters that `packed` made bytes of."""
+        found, at = Arrays(), 0
+        for name, first in self.first.items():
+            found[name] = np.frombuffer(content, first.dtype, first.size, at).reshape(first.shape)
+            at += first.nbytes
+        return found
+
+    def learn(self, own: Arrays, pair: Pair, neighbours: Sequence[Pair]) -> Arrays:
+        """Return the parameters of a project after it has learnt a pair, as new arrays.
+
+        The batch is the pair, its neighbours, and a sample of the training text that depends on the pair alone.
+        """
+        seed = zlib.crc32(f"{pair.source}\n{pair.target}".encode())
+        rows = self.ids([pair, *neighbours])
+        count = min(self.recipe.replayed, len(self._general))
+        rows += [self._general[n] for n in np.random.default_rng(seed).choice(len(self._general), count, replace=False)]
+        batch = self.batch(rows)
+        params = self._network.params
+        for name, array in own.items():
+            params[name][...] = array
+        self._network.changed()
+        for number in range(self.recipe.updates):
+            self._updater.update_with(batch, seed % 2**30 + number, self.recipe.rate * pair.rate)
+        return {name: params[name].copy() for name in own}
+
+    def batch(self, rows: Sequence[tuple[list[int], list[int]]]) -> Batch:
+        """Return pairs of subwords as a batch."""
+        return make_batch([src for src, _ in rows], [tgt for _, tgt in rows], range(len(rows)), self._boundaries)
+
+    def held_out(self, pairs: Sequence[tuple[str, str]], size: int = 16) -> list[Batch]:
+        """Return pairs as batches of similar lengths, to be scored."""
+        rows = sorted(self._ids(pairs), key=lambda row: (len(row[1]), len(row[0])))
+        return [self.batch(rows[at : at + size]) for at in range(0, len(rows), size)]
+
+
+def loss_of(network: Network, batches: Sequence[Batch]) -> float:
+    """Return the mean negative log-likelihood of the target tokens of batches, in nats."""
+    stats = [network.loss(batch, threads=1) for batch in batches]
+    return sum(one.nll for one in stats) / max(1, sum(one.tokens for one in stats))

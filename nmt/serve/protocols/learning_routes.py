@@ -1,0 +1,140 @@
+"""Routes of models that learn: confirm a pair, take one back, look at what was learnt (docs/learning.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nmt.learning.learning_translator import LearningTranslator
+from nmt.learning.memory import Pair
+from nmt.serve.errors import RequestError
+from nmt.serve.learning import MARK
+from nmt.serve.models import ServedModel
+from nmt.serve.protocols.libretranslate import enter, learn_pair, learning_of, service_of
+from nmt.serve.web import CompactJSON, count_field, name_field, read_fields, text_field
+
+_MOST_MATCHES, _LEAST = 5, 0.7
+_RECENT, _CHECKS = 20, 5
+
+
+async def learn(request: Request) -> Response:
+    """Answer POST /api/learn: learn that `translation` is a good one of `q`."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    client = enter(request, fields)
+    pair = text_field(fields, "q"), text_field(fields, "translation")
+    model, found = await learn_pair(service, fields, client, pair)
+    name = model.name.partition(MARK)[0]
+    return CompactJSON(
+        _shown(found.pair)
+        | {
+            "model": f"{name}{MARK}{found.pair.project}" if found.pair.project else name,
+            "note": found.note,
+            "seconds": round(found.seconds, 4),
+        }
+    )
+
+
+async def undo(request: Request) -> Response:
+    """Answer POST /api/undo: the model forgets the pair of this number."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    enter(request, fields)
+    learning, number = learning_of(service), count_field(fields, "number")
+    translator, project = learning.place(await _model(request, fields), text_field(fields, "project", ""))
+
+    def work() -> Pair:
+        if translator.memory.pair(number).project != project:
+            raise RequestError(400, f"number: must be that of a pair of this project, got {number}; see /api/learning")
+        return translator.undo(number)
+
+    return CompactJSON(_shown(await learning.run(work)))
+
+
+async def resume(request: Request) -> Response:
+    """Answer POST /api/resume: learn again at the full rate."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    enter(request, fields)
+    learning = learning_of(service)
+    translator, project = learning.place(await _model(request, fields), text_field(fields, "project", ""))
+    learning.check_room(translator, project)
+    await learning.run(lambda: translator.resume(project))
+    return CompactJSON(await learning.run(lambda: _state(translator, project)))
+
+
+async def state(request: Request) -> Response:
+    """Answer GET /api/learning: what a project has learnt, and whether it still does."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    enter(request, fields)
+    learning = learning_of(service)
+    translator, project = learning.place(await _model(request, fields), text_field(fields, "project", ""))
+    return CompactJSON(await learning.run(lambda: _state(translator, project)))
+
+
+async def matches(request: Request) -> Response:
+    """Answer POST /api/matches: pairs of the memory whose sources are like `q`."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    enter(request, fields)
+    text, learning = text_field(fields, "q"), learning_of(service)
+    service.check([text])
+    translator, project = learning.place(await _model(request, fields), text_field(fields, "project", ""))
+    found = await learning.run(lambda: translator.matches(text, project=project, least=_LEAST, most=_MOST_MATCHES))
+    return CompactJSON({"matches": [_shown(one.pair) | {"similarity": one.similarity} for one in found]})
+
+
+async def _model(request: Request, fields: Mapping[str, Any]) -> ServedModel:
+    """Return the model of a request's languages. Raises RequestError."""
+    service = service_of(request)
+    model, _ = await service.pair(
+        text_field(fields, "source"), text_field(fields, "target"), [], name_field(fields, "model")
+    )
+    return model
+
+
+def _state(translator: LearningTranslator, project: str) -> dict[str, Any]:
+    """Return the state of a project for programs and for the page."""
+    found = translator.progress(project)
+    word = "stopped" if not found.rate else "slowed" if found.rate < 1 else "learning"
+    recent = translator.memory.pairs(project, newest=_RECENT)[::-1]
+    checks = [
+        {"number": one.number, "at": one.at, "rise": round(one.rise, 4), "rate": one.rate, "action": one.action}
+        for one in found.checks[:_CHECKS]
+    ]
+    return {
+        "project": project,
+        "projects": translator.projects,
+        "state": word,
+        "rate": found.rate,
+        "pairs": found.pairs,
+        "learnt": found.learnt,
+        "checks": checks,
+        "recent": [_shown(one) for one in recent],
+    }
+
+
+def _shown(pair: Pair) -> dict[str, Any]:
+    return {
+        "number": pair.number,
+        "project": pair.project,
+        "source": pair.source,
+        "target": pair.target,
+        "who": pair.who,
+        "at": pair.at,
+        "state": pair.state.value,
+    }
+
+
+ROUTES = [
+    Route("/api/learn", learn, methods=["POST"]),
+    Route("/api/undo", undo, methods=["POST"]),
+    Route("/api/resume", resume, methods=["POST"]),
+    Route("/api/learning", state, methods=["GET"]),
+    Route("/api/matches", matches, methods=["POST"]),
+]

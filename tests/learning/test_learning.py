@@ -1,0 +1,285 @@
+"""A translator that learns: at once, apart from other projects, and so that it can be taken back bit for bit."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from nmt import LearningTranslator, NMTError, Translator
+from nmt.learning import guard
+from nmt.learning.memory import State
+from nmt.learning.trainer import SHARE, Recipe
+from tests import saved_models
+from tests.learning.conftest import parameters
+
+MUCH = Recipe(rate=1.0, updates=100, replayed=0, neighbours=0)
+"""Enough for models of six units that know nothing."""
+
+
+def log_prob(translator, source, target):
+    return sum(translator.score([source], [target])[0].log_probs)
+
+
+def test_a_pair_is_known_at_the_next_sentence(learning, pairs):
+    one = learning(recipe=MUCH)
+    source, target = pairs[0]
+    before = log_prob(one.translator(), source, target)
+    found = one.learn(source, target, who="Ada")
+    assert log_prob(one.translator(), source, target) > before
+    assert (found.pair.state, found.pair.who, found.note) == (State.LEARNT, "Ada", "")
+    for _ in range(5):
+        one.learn(source, target)
+    assert one.translate(source) == target
+
+
+def test_translators_in_use_do_not_change(learning, pairs):
+    one = learning()
+    texts = [source for source, _ in pairs[:8]]
+    former = one.translator()
+    bits, answers = parameters(former), former.translate(texts)
+    for source, target in pairs[:5]:
+        one.learn(source, target)
+    assert parameters(former) == bits and former.translate(texts) == answers
+    assert parameters(one.translator()) != bits
+    assert parameters(one.base) == bits
+
+
+def test_every_answer_is_of_one_model_while_another_thread_learns(learning, pairs):
+    one, versions = learning(), {}
+    texts = [source for source, _ in pairs[:6]]
+
+    def note(translator):
+        versions[id(translator)] = translator
+
+    note(one.translator())
+    found, stop = [], threading.Event()
+
+    def translate():
+        while not stop.is_set():
+            found.append(tuple(one.translate(texts)))
+
+    threads = [threading.Thread(target=translate) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for source, target in pairs[:12]:
+        one.learn(source, target)
+        note(one.translator())
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert found and set(found) <= {tuple(each.translate(texts)) for each in versions.values()}
+
+
+def test_an_undone_pair_leaves_no_bit(learning, pairs):
+    one, without = learning("one"), learning("without")
+    numbers = [one.learn(*pair).pair.number for pair in pairs[:30]]
+    one.wait()  # snapshots after 20 pairs
+    for gone in (27, 22, 3):  # behind the snapshot, and before it
+        one.undo(numbers[gone])
+    for place, pair in enumerate(pairs[:30]):
+        if place not in (27, 22, 3):
+            without.learn(*pair)
+    assert parameters(one.translator()) == parameters(without.translator())
+    assert one.progress().pairs == 27
+    for place in set(range(30)) - {27, 22, 3}:
+        one.undo(numbers[place])
+    assert parameters(one.translator()) == parameters(one.base)
+    with pytest.raises(NMTError, match="must not be undone yet"):
+        one.undo(numbers[0])
+    with pytest.raises(NMTError, match="must be the number of a pair"):
+        one.undo(10_000)
+
+
+def test_what_was_learnt_is_there_again_bit_for_bit(learning, pairs):
+    one = learning()
+    for pair in pairs[:25]:
+        one.learn(*pair)
+    one.learn("kara", "losu", project="other")
+    bits = parameters(one.translator()), parameters(one.translator("other"))
+    one.close()
+    again = learning()
+    assert (parameters(again.translator()), parameters(again.translator("other"))) == bits
+    assert [(p.source, p.target) for p in again.memory.pairs("")] == pairs[:25]
+
+
+def test_projects_never_see_one_another(learning, pairs):
+    both, alone = learning("both"), learning("alone")
+    for place in range(12):
+        both.learn(*pairs[place], project="a")
+        both.learn(*pairs[30 + place], project="b")
+        alone.learn(*pairs[30 + place], project="b")
+    assert parameters(both.translator("b")) == parameters(alone.translator("b"))
+    assert parameters(both.translator()) == parameters(both.base) == parameters(both.translator("unknown"))
+    assert both.matches(pairs[0][0], project="b", least=0.99) == []
+    assert both.matches(pairs[0][0], project="a", least=0.99)[0].pair.target == pairs[0][1]
+    assert set(both.projects) == {"a", "b"}
+
+
+def test_a_project_takes_a_fifth_of_the_model_at_most(learning, pairs):
+    one = learning()
+    one.learn(*pairs[0], project="a")
+    one.learn(*pairs[1], project="b")
+    one.translate("kara", project="a")
+    a, base = one.translator("a").model, one.base.model
+    own = [name for name in a.params if not np.shares_memory(a.params[name], base.params[name])]
+    assert own and sum(a.params[name].size for name in own) <= SHARE * base.num_params
+    assert a.weights.packed_bytes < base.weights.packed_bytes  # forms of shared parameters are the base model's
+    assert {key[0] for key in a.weights._packed} <= set(own)
+
+
+@pytest.mark.parametrize("compute_dtype", ["int8", "bfloat16"])
+def test_other_types_of_products_follow(learning, pairs, compute_dtype):
+    one = learning(compute_dtype=compute_dtype, recipe=MUCH)
+    source, target = pairs[0]
+    before = log_prob(one.translator(), source, target)
+    for _ in range(5):
+        one.learn(source, target)
+    assert one.translator().model.in_int8 == (compute_dtype == "int8")
+    assert log_prob(one.translator(), source, target) > before
+    assert one.translate(source) == target
+
+
+def test_a_quantised_model_learns_and_is_saved_quantised(tmp_path, pairs):
+    from nmt.storage.quantised_model import save_quantised
+    from nmt.storage.saved_model import load_saved_model
+
+    folder = saved_models.write_folder(tmp_path / "model")
+    save_quantised(tmp_path / "int8", load_saved_model(folder))
+    with LearningTranslator.load(tmp_path / "int8") as one:
+        for _ in range(3):
+            one.learn(*pairs[0])
+        one.save(tmp_path / "learnt")
+        expected = one.translate([source for source, _ in pairs])
+    assert (tmp_path / "int8" / "learning.sqlite").is_file()
+    assert Translator.load(tmp_path / "learnt").translate([source for source, _ in pairs]) == expected
+
+
+def test_shortlists_follow(folder, learning, pairs):
+    from nmt.decode.shortlist import Shortlist
+
+    one = learning(recipe=MUCH)
+    size = one.base.src_subwords.vocab_size
+    empty = Shortlist(np.zeros(size + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32), size)
+    one.base.shortlist = empty
+    one._projects.restore("")
+    source, target = pairs[0]
+    for _ in range(5):
+        one.learn(source, target)
+    found = one.translator()
+    assert found.translate_nbest([source], shortlist=True)[0][0].text == target
+    assert len(found.shortlist.tokens) == len(set(one._trainer.ids([one.memory.pairs("")[0]])[0][1]))
+    assert one.base.shortlist is empty and len(empty.tokens) == 0
+
+
+def test_what_was_learnt_is_saved_as_an_ordinary_model(learning, pairs, tmp_path):
+    one = learning()
+    for pair in pairs[:10]:
+        one.learn(*pair)
+    one.save(tmp_path / "folder")
+    one.translator().save(tmp_path / "file.nmt")
+    for place in ("folder", "file.nmt"):
+        assert parameters(Translator.load(tmp_path / place)) == parameters(one.translator())
+
+
+def test_a_kill_loses_nothing_that_was_acknowledged(folder, learning, tmp_path):
+    from tests.learning.killed import PAIRS, check_kills
+
+    kills = check_kills(folder, tmp_path / "memory.sqlite", kills=4, seed=1)
+    assert kills == 4
+    one, other = learning(), learning("other")
+    for source, target in PAIRS[: one.progress().pairs]:
+        other.learn(source, target)
+    assert parameters(one.translator()) == parameters(other.translator())
+
+
+def test_the_rule_slows_stops_and_recovers():
+    assert guard.decide(0.0, 1.0) == guard.Decision(1.0, "")
+    assert guard.decide(guard.SLOWS + 0.01, 1.0).rate == 0.5
+    assert guard.decide(guard.SLOWS + 0.01, 1 / 16).rate == 1 / 16
+    assert guard.decide(0.0, 0.5).rate == 1.0
+    assert guard.decide(guard.SLOWS * 0.9, 0.5) == guard.Decision(0.5, "")
+    for much in (guard.STOPS + 0.01, float("nan"), float("inf")):
+        assert guard.decide(much, 1.0).goes_back and guard.decide(much, 1.0).rate == 0.0
+    assert guard.decide(9.0, 0.0) == guard.Decision(0.0, "stopped")
+
+
+def test_learning_that_harms_goes_back_and_stops(learning, pairs, monkeypatch):
+    one = learning()
+    for pair in pairs[:10]:
+        one.learn(*pair)
+    one.wait()
+    good = parameters(one.translator())
+    assert one.progress().checks[0].rise <= guard.SLOWS
+    one._projects._base_loss -= 2.0  # as if the held-out text had suffered
+    for pair in pairs[10:20]:
+        one.learn(*pair)
+    one.wait()
+    found = one.progress()
+    assert (found.pairs, found.learnt, found.rate) == (20, 10, 0.0)
+    assert "went back" in found.checks[0].action
+    assert parameters(one.translator()) == good
+    late = one.learn(*pairs[30])
+    assert late.pair.state == State.STORED and "stopped" in late.note
+    assert one.matches(pairs[30][0])[0].pair.target == pairs[30][1]
+    one.close()
+    again = learning()
+    assert again.progress().rate == 0.0 and parameters(again.translator()) == good
+    again.resume()
+    assert again.learn(*pairs[31]).pair.state == State.LEARNT
+
+
+def test_careless_and_hostile_pairs(learning, pairs, folder, tmp_path):
+    one = learning()
+    for source, target, match in (
+        ("", "x", "source: must be a sentence"),
+        ("x", " \n ", "target: must be a sentence"),
+        ("x" * 6000, "x", "at most 5,000"),
+        ("\ud800", "x", "surrogate"),
+    ):
+        with pytest.raises(NMTError, match=match):
+            one.learn(source, target)
+    with pytest.raises(TypeError, match="must be one string"):
+        one.learn("kara", None)
+    assert one.learn("kara\x00 lo'; DROP TABLE pairs; --", 'quote " <b>').pair.state == State.LEARNT
+    long = one.learn("kara " * 300, "lo")
+    assert long.pair.state == State.STORED and "too long" in long.note
+    assert "vocabulary lacks" in one.learn("kara", "Ω").note
+    with pytest.raises(NMTError, match="end the other process"):
+        learning()  # the same file
+    (tmp_path / "text").write_text("not a database, but long enough to be read as one " * 40)
+    with pytest.raises(NMTError, match="must be a memory"):
+        learning("text")
+    other = saved_models.write_folder(tmp_path / "other", seed=9)
+    one.close()
+    with pytest.raises(NMTError, match="memory of this model"):
+        learning(model=other)
+    with pytest.raises(NMTError, match="must be open"):
+        one.learn("kara", "lo")
+    assert one.translate("kara") == one.translator().translate("kara")  # translators go on
+
+
+def test_an_interrupted_pair_is_learnt_afterwards(learning, pairs, monkeypatch):
+    one, other = learning("one"), learning("other")
+    one.learn(*pairs[0])
+    real = one._trainer.learn
+
+    def interrupted(*arguments):
+        monkeypatch.setattr(one._trainer, "learn", real)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(one._trainer, "learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        one.learn(*pairs[1])
+    one.learn(*pairs[2])
+    for pair in pairs[:3]:
+        other.learn(*pair)
+    assert parameters(one.translator()) == parameters(other.translator())
+
+
+def test_without_the_training_text_it_learns_too(tmp_path, pairs, caplog):
+    folder = saved_models.write_folder(tmp_path / "model")
+    for name in ("train.xx", "dev.xx"):
+        (folder / name).unlink()
+    with LearningTranslator.load(folder) as one:
+        assert one.learn(*pairs[0]).pair.state == State.LEARNT
+    assert "is not replayed" in caplog.text and "is not scored" in caplog.text
