@@ -102,6 +102,7 @@ def page_of(compressed: bytes, title: str) -> str:
     changes = {
         '<link rel="stylesheet" href="page.css">\n': f"<style>\n{style}</style>\n",
         '<script src="page.js" defer></script>\n': f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n',
+        '<script src="learn.js" defer></script>\n': "",
         "<title>Translate</title>": f"<title>Translate {title}</title>",
         "Type or paste a text, or drop files": "Type or paste a text",
         '    <a href="docs" class="quiet">API</a>\n': "",
