@@ -18,13 +18,13 @@ BUDGET = {
     "importing": 2300,
     "inference": 1650,  # 140 are Pivot, two models in a row; 30 streams and saving
     "learning": 1350,  # a memory, TMX, learning of single pairs, projects and the rule that guards them
-    "model": 2900,  # 200 are copying of source tokens, 40 the lexical output model, 40 cells whose file was edited, 22 models
-    # that share parameters
+    "model": 2900,  # 200 are copying of source tokens, 40 the lexical output model, 40 cells whose file was edited, 22
+    # models that share parameters
     "precompile": 400,
     "report": 600,
     "rnn": 26050,  # 50 are the gate of copying and logits by chunks
-    "serve": 5250,  # 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 30 languages
-    # that the detector does not know
+    "serve": 5250,  # 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 30
+    # languages that the detector does not know
     "storage": 1400,
     "system": 1320,  # 10 for help(nmt.train)
     "train": 7650,  # 100 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other runs,

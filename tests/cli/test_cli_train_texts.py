@@ -232,9 +232,11 @@ def test_languages_of_two_files_may_be_named(tmp_path: Path) -> None:
 def test_the_validation_text_is_named_always(run: Run, tmp_path: Path) -> None:
     """Files of the user's own by the names of those that are held out are used, and that is said."""
     files = _pair(tmp_path, 40)
-    _pair(tmp_path, 5, ("dev.de", "dev.en"))
-    result = run("nmt-train", *files, "-o", tmp_path, "--check-data")
-    assert f"validation text: {tmp_path}/dev.de and {tmp_path}/dev.en, which are there already" in result.err
+    own = tmp_path / "own"
+    own.mkdir()
+    _pair(own, 5, ("dev.de", "dev.en"))
+    result = run("nmt-train", *files, "-o", own, "--check-data")
+    assert f"validation text: {own}/dev.de and {own}/dev.en, which are there already" in result.err
     given = run("nmt-train", *files, "-o", tmp_path / "m", "--check-data", "--dev", files[0], "--dev", files[1])
     assert f"validation text: {files[0]} and {files[1]}" in given.err
 
