@@ -27,8 +27,8 @@ BUDGET = {
     # languages that the detector does not know
     "storage": 1400,
     "system": 1320,  # 10 for help(nmt.train)
-    "train": 7650,  # 100 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other runs,
-    # 70 for short validations and budgets
+    "train": 7650,  # 100 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other
+    # runs, 70 for short validations and budgets
     "(top)": 650,  # the table of search settings, which config, decode, inference and cli shared out before
 }
 """Most lines of each folder of nmt, comments, docstrings and blank lines counted. Raise one only with its reason."""
