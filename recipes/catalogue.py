@@ -235,6 +235,7 @@ RECIPES = {
         metrics=("bleu", "chrf++"),
         parts=("dev",),
     ),
+    # Sennrich and Zhang 2019, on another sample of that size; to be checked against their table 2.
     "iwslt14-sample": Recipe(
         title="4,600 pairs of IWSLT14, German to English, lower-cased and tokenised",
         config="configs/low_resource.yaml",
