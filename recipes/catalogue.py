@@ -120,6 +120,18 @@ PRONUNCIATION_MEDIUM = {
 # fmt: on
 NAMES = ("arabic", "chinese", "japanese", "katakana", "korean", "russian")
 
+SMALLER = {
+    "model.encoder.embeddings.embedding_dim": "64",
+    "model.encoder.hidden_size": "128",
+    "model.encoder.num_layers": "1",
+    "model.decoder.embeddings.embedding_dim": "64",
+    "model.decoder.hidden_size": "192",
+    "model.decoder.attention_size": "96",
+    "training.updates": "1000",
+    "training.validation_freq": "500",
+}
+"""Less for 800 words."""
+
 LARGER = {
     "model.encoder.embeddings.embedding_dim": "128",
     "model.encoder.hidden_size": "256",
@@ -192,7 +204,9 @@ RECIPES = {
         title="pronunciations in seven languages, 800 words each",
         config="configs/sigmorphon2020_g2p.yaml",
         data="python data_scripts/sigmorphon2021_g2p.py",
-        variants={name: (f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", {}) for name in PRONUNCIATION_LOW},
+        variants={
+            name: (f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", SMALLER) for name in PRONUNCIATION_LOW
+        },
         metrics=("wer", "per"),
         published_names=("baseline, an ensemble",),
         published=PRONUNCIATION_LOW,
