@@ -124,6 +124,27 @@ PRONUNCIATION_MEDIUM = {
 # fmt: on
 NAMES = ("arabic", "chinese", "japanese", "katakana", "korean", "russian")
 
+SMALLER = {
+    "model.encoder.embeddings.embedding_dim": "64",
+    "model.encoder.hidden_size": "128",
+    "model.encoder.num_layers": "1",
+    "model.decoder.embeddings.embedding_dim": "64",
+    "model.decoder.hidden_size": "192",
+    "model.decoder.attention_size": "96",
+    "training.updates": "800",
+    "training.validation_freq": "400",
+}
+"""Less for 800 words."""
+
+
+def guided(folder: str) -> dict[str, str]:
+    """Settings with which attention is guided by the alignment that the script of the data has made."""
+    return {"data.alignment": f"{folder}/train.align", "training.guided_alignment": "1.0"}
+
+
+MORE = {"training.updates": "2500", "training.validation_freq": "500"}
+"""For 8,000 words."""
+
 LARGER = {
     "model.encoder.embeddings.embedding_dim": "128",
     "model.encoder.hidden_size": "256",
@@ -252,7 +273,10 @@ RECIPES = {
         title="pronunciations in seven languages, 800 words each",
         config="configs/sigmorphon2020_g2p.yaml",
         data="python data_scripts/sigmorphon2021_g2p.py",
-        variants={name: (f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", {}) for name in PRONUNCIATION_LOW},
+        variants={
+            name: (folder := f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", SMALLER | guided(folder))
+            for name in PRONUNCIATION_LOW
+        },
         metrics=("wer", "per"),
         published_names=("baseline, an ensemble",),
         published=PRONUNCIATION_LOW,
@@ -262,7 +286,7 @@ RECIPES = {
         config="configs/sigmorphon2020_g2p.yaml",
         data="python data_scripts/sigmorphon2021_g2p.py",
         variants={
-            name: (f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", {"training.updates": "2500"})
+            name: (folder := f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", MORE | guided(folder))
             for name in PRONUNCIATION_MEDIUM
         },
         metrics=("wer", "per"),

@@ -382,7 +382,7 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
         ({"data.alignment": "x"}, "data.alignment must be a file with training.guided_alignment, and null without"),
         (
             {"model.decoder.copy_source": True, "data.subwords.joint": False},
-            "data.subwords.joint must be true with model.decoder.copy_source: true, got another; set it so",
+            "data.subwords.joint must be true with model.decoder.copy_source: true, got false; set it so",
         ),
         (
             {"model.decoder.copy_source": True, "training.r_drop": 1.0},

@@ -157,17 +157,20 @@ class Settings(Section):
     def _check_copying(self) -> "Settings":
         """Raise ValueError if settings do not fit a decoder that copies."""
         training = self.training
-        clashes = {
-            "data.subwords.joint must be true": not self.data.subwords.joint,
-            "task must be translation": self.task == "lm",
-            "data.src_factors must be empty": bool(self.data.src_factors),
-            "training.r_drop must be 0": training.r_drop,
-            "training.minimum_risk must be 0": training.minimum_risk,
-            "training.scheduled_sampling must be 0": training.scheduled_sampling,
+        needs = {
+            "data.subwords.joint": (self.data.subwords.joint, True),
+            "task": (self.task, "translation"),
+            "data.src_factors": (list(self.data.src_factors), []),
+            "training.r_drop": (training.r_drop, 0),
+            "training.minimum_risk": (training.minimum_risk, 0),
+            "training.scheduled_sampling": (training.scheduled_sampling, 0),
         }
-        wrong = [promise for promise, is_broken in clashes.items() if is_broken]
-        if self.model.decoder.copy_source and wrong:
-            raise ValueError(f"{wrong[0]} with model.decoder.copy_source: true, got another; set it so")
+        for name, (value, wanted) in needs.items() if self.model.decoder.copy_source else ():
+            if value != wanted:
+                raise ValueError(
+                    f"{name} must be {json.dumps(wanted)} with model.decoder.copy_source: true, got "
+                    f"{json.dumps(value)}; set it so"
+                )
         return self
 
     @model_validator(mode="after")

@@ -68,8 +68,9 @@ def test_gradients_are_those_of_the_loss(smoothing, tied, decoder):
 
 def test_the_loss_is_that_of_forced_scores():
     model = model_that_copies(np.float64)
-    batch = make_batch(SOURCES, TARGETS, range(len(SOURCES)))
-    known = force(model, SOURCES, [[*ids, EOS_ID] for ids in TARGETS])
+    sources, targets = SOURCES * 60, TARGETS * 60  # more rows than a chunk of logits
+    batch = make_batch(sources, targets, range(len(sources)))
+    known = force(model, sources, [[*ids, EOS_ID] for ids in targets])
     assert model.loss(batch, threads=1).nll == pytest.approx(-sum(one.log_probs.sum() for one in known), rel=1e-9)
 
 

@@ -57,6 +57,22 @@ def test_means_of_published_figures_are_those_of_the_task():
     assert last.split("\t") == ["mean of 10", "test", "12.00", "2.83", "9.00", "1.0", "500", "18.53", "13.98"]
 
 
+def test_means_over_items_count_every_line_once(tmp_path, monkeypatch):
+    """Three lines of one language and one of the other: (3 * 40 + 80) / 4, and the same for published figures."""
+    monkeypatch.chdir(tmp_path)
+    recipe = RECIPES["inflection-2022-small"].cut_to(["tur_small", "hsi_small"], ["test"])
+    for name, lines in (("tur_small", 3), ("hsi_small", 1)):
+        references = recipe.files(name, "test")[1]
+        references.parent.mkdir(parents=True)
+        references.write_text("a b\n" * lines)
+    rows = [
+        {"variant": name, "part": "test", "system": "1", "accuracy": score, "per": 0.0, "minutes": 1.0, "MB": 500}
+        for name, score in (("tur_small", 40.0), ("hsi_small", 80.0))
+    ]
+    *_, last = run.table(recipe, rows).splitlines()
+    assert last.split("\t") == ["mean of 2", "test", "50.00", "-", "-", "1.0", "500", "25.95"]
+
+
 def test_a_recipe_from_texts_to_files_and_once_only(tmp_path):
     names = [f"fre_{part}.tsv" for part in ("train", "dev", "test")]
     write_tables(tmp_path / "copy", names, "".join(f"{w}\t{' '.join(w)}\n" for w in ("aba", "bab", "ab", "abba") * 3))

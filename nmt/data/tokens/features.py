@@ -24,8 +24,8 @@ def with_features(word: str, features: str) -> str:
 
 
 def featured_lines(lines: Sequence[str], columns: tuple[int, int]) -> list[str]:
-    """Return lines to translate as the model reads them: a word, a tab and its features, or a row of a table like that
-    of training, whose `columns` have words and features. Lines without a tab stay as they are."""
+    """Return lines to translate as the model reads them. A line is a word, a tab and its features, or a row of a table
+    like that of training, whose `columns` have words and features; without a tab it stays as it is."""
     found = []
     for line in lines:
         cells = line.split("\t")

@@ -23,6 +23,10 @@ __all__ = ["chunk_rows", "each_logits", "output_loss", "row_losses", "weighted_g
 
 Array = NDArray[Any]
 
+_MOST_LOGITS, _LEAST_ROWS = 1 << 20, 16
+"""The number of logits that `each_logits` passes on at a time, which its callers copy several times in float64, and the
+least number of rows."""
+
 
 def chunk_rows(packed: np.dtype) -> int:
     """Return the number of rows whose logits are stored at a time, by the dtype of packed weights: as many as a weight
@@ -270,7 +274,8 @@ def each_logits(
         logits += b
         fill(logits, part)
 
-    _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed).each_chunk(with_bias)
+    chunk = min(chunk_rows(W_packed.dtype), max(_LEAST_ROWS, _MOST_LOGITS // max(1, len(b))))
+    _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed).each_chunk(with_bias, chunk)
 
 
 def row_losses(h: Array, W_packed: Array, b: Array, targets: Array, num_threads: int) -> tuple[Array, Array, Array]:
