@@ -1,4 +1,4 @@
-"""How fast does a page of `nmt-export --to web` translate, beside Python on the same machine?
+"""How fast does a page of `nmt-export --to web` translate, compared with Python on the same machine?
 
 Both translate the lines of a text with one thread: Node runs the page's module of WebAssembly, Python the same model at
 the level `generic`, whose vectors have 128 bits as well. The translations must be the same. Then the two take turns;

@@ -49,8 +49,8 @@ def export(
 ) -> None:
     """Export MODEL so that it runs without nmt.
 
-    --to web writes one page that translates in a browser without a server, and sends nothing to anybody: the compiled
-    model, its subwords, beam search, alignments. --to web-module writes a folder with a module for JavaScript,
+    --to web writes one page that translates in a browser without a server, and sends nothing anywhere: the compiled model,
+    its subwords, beam search, alignments. --to web-module writes a folder with a module for JavaScript,
     translator.mjs, for pages of your own and for Node. Both take recurrent translators with subwords of sentencepiece.
 
     --to numpy writes weights.npz, model.json with settings and tokens, and plain_numpy.py: one page of code that needs
