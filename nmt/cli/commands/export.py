@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command, cells_option, checkpoint_option, version_option
 from nmt.cli.options.path_types import InputPath, OutputPlace
 from nmt.errors import ConfigError
@@ -49,7 +48,7 @@ def export(
 ) -> None:
     """Export MODEL so that it runs without nmt.
 
-    --to web writes one page that translates in a browser without a server, and sends nothing to anybody: the compiled
+    --to web writes one page that translates in a browser without a server, and sends nothing anywhere: the compiled
     model, its subwords, beam search, alignments. --to web-module writes a folder with a module for JavaScript,
     translator.mjs, for pages of your own and for Node. Both take recurrent translators with subwords of sentencepiece.
 
@@ -70,16 +69,31 @@ def export(
         nmt-export runs/de-en -o de-en-numpy --to numpy
         nmt-export runs/de-en -o de-en-onnx --to onnx
     """
+    from nmt.cli.lines.streams import tell
     from nmt.storage.saved_model import load_saved_model
 
     if compute_dtype is not None and form not in _WEB:
         raise ConfigError(f"--compute-dtype: must come with --to web or web-module, got --to {form}; leave it out")
+    if output == "-":
+        raise ConfigError("--output: must be a file or a folder to write, got the standard output; name a path")
     out = Path(output)
     check_output(output, "--output") if form == "web" else check_new_folder(out)
     saved = load_saved_model(model_dir, checkpoint, cells=cells)
     if form in _WEB:
-        _export_web(out, form, saved, (model_dir, checkpoint, compute_dtype or "int8"))
-        return
+        from nmt.exporting.web.saving import check_web, compressed_package, save_module, save_page
+
+        check_web(saved)
+        package = compressed_package(model_dir, checkpoint, saved, compute_dtype or "int8")
+        save_page(out, saved, package) if form == "web" else save_module(out, package)
+    else:
+        _export_script(out, form, saved)
+    files = list(out.iterdir()) if out.is_dir() else [out]
+    tell(f"{output}: {sum(file.stat().st_size for file in files):,} bytes as {form}")
+
+
+def _export_script(out: Path, form: str, saved: SavedModel) -> None:
+    """Write a folder with a script in Python."""
+    from nmt.cli.lines.streams import tell
     from nmt.exporting.to_numpy import save_numpy
     from nmt.exporting.to_onnx import save_onnx
 
@@ -88,25 +102,6 @@ def export(
     tell(
         "the exported script reads subwords: tokenize text with the .spm files next to it, spm_encode --model=joint.spm"
     )
-    tell(f"{output}: {_size(out):,} bytes as {form}")
-
-
-def _export_web(out: Path, form: str, saved: SavedModel, how: tuple[str, str | None, str]) -> None:
-    """Write a page or a module; `how`: the model's path as given, the checkpoint, and the type of numbers."""
-    from nmt.exporting.web.saving import check_web, compressed_package, save_module, save_page
-
-    path, checkpoint, compute_dtype = how
-    check_web(saved)
-    package = compressed_package(path, checkpoint, saved, compute_dtype)
-    if form == "web":
-        save_page(out, saved, package)
-    else:
-        save_module(out, package)
-    tell(f"{out}: {_size(out):,} bytes as {form}, in {compute_dtype}")
-
-
-def _size(out: Path) -> int:
-    return sum(file.stat().st_size for file in out.iterdir()) if out.is_dir() else out.stat().st_size
 
 
 if __name__ == "__main__":

@@ -240,7 +240,7 @@ class Description:
         }
 
     def _probe(self, scan: Scan) -> Json | None:
-        """Describe the decoder over known targets, with its attention beside its outputs."""
+        """Describe the decoder over known targets, with its attention appended to its outputs."""
         if not self.model.attends:
             return None
         return self.scan(scan.around(AttentionProbe(scan.cell, MOST_POSITIONS)), "decoder.") | {

@@ -41,6 +41,7 @@ def make_package(path: str, checkpoint: str | None, cells: Sequence[str], comput
         input=json.dumps(asked).encode(),
         stdout=subprocess.PIPE,
         env=os.environ | level,
+        start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the other one
         check=True,
     )
     return done.stdout

@@ -28,7 +28,7 @@ _SERVER_PAGE = Path(__file__).parents[2] / "serve" / "protocols"
 _WORKER = ("engine.js", "subwords.js", "translator.js", "worker.js")
 _PAGE = ("client.js", "page_link.js")
 PACKAGE_NAME = "model.nmtweb"
-# A page that may load nothing, and talk to nobody.
+# The browser keeps the page from loading or sending anything.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval' blob:; worker-src blob:; "
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

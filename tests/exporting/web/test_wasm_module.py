@@ -1,5 +1,9 @@
 """Linked modules of WebAssembly are, byte for byte, what the specification says; the objects are written by hand."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from nmt.exporting.web.wasm_module import Part, link
@@ -82,3 +86,38 @@ def test_a_function_that_is_nowhere_is_imported_if_it_may_be():
 def test_other_bytes_are_refused():
     with pytest.raises(ValueError, match="must begin with its header"):
         link([Part(b"\x7fELF and so on", "f")], ())
+
+
+COMPILED = """
+import sys
+import numpy as np
+from nmt.exporting.web.wasm_module import Part, link
+from nmt.rnn.kernels.machine_code.native import called_by
+from nmt.rnn.kernels.products.product import product_task
+
+waiting, found = [product_task(np.dtype(np.float32), np.dtype(np.int32))], {}
+while waiting:
+    native = waiting.pop()
+    record = native.made()
+    assert record.code.startswith(b"\\0asm") and not native.is_loaded
+    found[native.entry] = Part(record.code, record.facts["entry"], native.symbol)
+    waiting += called_by(record)
+module = link(list(found.values()), ("nmt_allocate", "nmt_free"))
+print(len(found), sorted(module.addresses.values()), module.code[:4] == b"\\0asm")
+"""
+
+
+def test_kernels_are_compiled_for_the_level_wasm_and_linked():
+    """Product, its rows, tiles and rounding call one another, and nothing else but memory."""
+    level = os.environ | {"NMT_CPU": "wasm", "NMT_CPU_UNCHECKED": "1"}
+    done = subprocess.run([sys.executable, "-c", COMPILED], env=level, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "4 [1, 2, 3, 4] True\n"
+
+
+def test_no_process_runs_the_level_wasm_by_mistake():
+    level = os.environ | {"NMT_CPU": "wasm"}
+    level.pop("NMT_CPU_UNCHECKED", None)
+    command = [sys.executable, "-c", "import nmt.rnn.kernels.machine_code.features"]
+    done = subprocess.run(command, env=level, capture_output=True, text=True, check=False)
+    assert done.returncode != 0 and "NMT_CPU: must be one of" in done.stderr

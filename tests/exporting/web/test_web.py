@@ -71,7 +71,7 @@ def test_translations_scores_and_attention_are_those_of_python(tmp_path, name):
 def test_a_module_translates_shows_progress_and_stops(tmp_path):
     folder, out = small(tmp_path / "model", {}), tmp_path / "module"
     done = CliRunner().invoke(export, [str(folder), "--to", "web-module", "-o", str(out)], catch_exceptions=False)
-    assert done.exit_code == 0 and "in int8" in done.output
+    assert done.exit_code == 0 and "bytes as web-module" in done.output
     assert sorted(one.name for one in out.iterdir()) == [
         *("model.nmtweb", "translator.d.mts", "translator.mjs", "worker.mjs"),
     ]
@@ -168,6 +168,7 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path):
         (["--to", "numpy", "--compute-dtype", "int8"], "--compute-dtype: must come with --to web or web-module, got"),
         (["--to", "web-module"], "must be a new folder, got a folder that is not empty"),
         (["--to", "web"], "must be writable, got is a directory"),
+        (["--to", "web", "-o", "-"], "--output: must be a file or a folder to write, got the standard output"),
     ):
         done = CliRunner().invoke(export, [str(folder), "-o", str(tmp_path), *arguments])
         assert done.exit_code != 0
