@@ -28,6 +28,7 @@ DOOR = "__main__"
 SAYS = {
     "cli": "the commands",
     "precompile": "machine code for the wheel",
+    "learning": "single pairs, learnt at once",
     "train": "training loop and checkpoints",
     "serve": "the server",
     "documents": "text around sentences",

@@ -283,3 +283,32 @@ def test_without_the_training_text_it_learns_too(tmp_path, pairs, caplog):
     with LearningTranslator.load(folder) as one:
         assert one.learn(*pairs[0]).pair.state == State.LEARNT
     assert "is not replayed" in caplog.text and "is not scored" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {
+            "tied": "all",
+            "encoder": {"embeddings": {"embedding_dim": 6}},
+            "decoder": {"embeddings": {"embedding_dim": 6}},
+        },
+        {"decoder": {"attention": "none"}, "encoder": {"rnn_type": "gru"}},
+        {"decoder": {"hidden_dropout": 0.3, "embeddings": {"embedding_dim": 5, "dropout": 0.3}}, "joint": False},
+    ],
+    ids=["tied", "no-attention", "dropout"],
+)
+def test_other_models_learn_the_same_twice(tmp_path, pairs, changes):
+    from nmt.storage.saved_model import load_saved_model, save_bundle
+
+    folder = saved_models.write_folder(tmp_path / "model", **changes)
+    save_bundle(tmp_path / "one.nmt", load_saved_model(folder))
+    found = []
+    for model in (folder, tmp_path / "one.nmt"):
+        with LearningTranslator.load(model) as one:
+            numbers = [one.learn(*pair).pair.number for pair in pairs[:6]]
+            one.undo(numbers[2])
+            found.append(parameters(one.translator()))
+            assert found[-1] != parameters(one.base)
+    assert (tmp_path / "one.nmt.learning.sqlite").is_file()
+    assert found[0] == found[1]
