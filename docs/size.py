@@ -16,7 +16,7 @@ BUDGET = {
     "evaluate": 680,  # 60 for the sets of sacrebleu, 20 to check the arguments of nmt.evaluate
     "exporting": 800,
     "importing": 2300,
-    "inference": 1650,  # 140 are Pivot, two models in a row; 30 streams and saving
+    "inference": 1660,  # 140 are Pivot, two models in a row; 30 streams and saving
     "model": 2650,  # 40 for the cells of a file that was edited since it was imported
     "precompile": 400,
     "report": 600,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from nmt.config import Config
     from nmt.errors import NMTError
+    from nmt.evaluate.compare import PairedScore, compare
     from nmt.evaluate.scores import Score
     from nmt.evaluate.scores import score_translations as evaluate
     from nmt.inference.generator import Generator
@@ -29,11 +30,13 @@ _PLACES = {
     "Constraints": "nmt.inference.translation",
     "Generator": "nmt.inference.generator",
     "NMTError": "nmt.errors",
+    "PairedScore": "nmt.evaluate.compare",
     "Pivot": "nmt.inference.pivot",
     "Score": "nmt.evaluate",
     "TrainingResult": "nmt.train.run.trainer",
     "Translation": "nmt.inference.translation",
     "Translator": "nmt.inference.translator",
+    "compare": "nmt.evaluate.compare",
 }
 """The modules of the public names; `evaluate` and `train` are packages that can be called."""
 __all__ = [
@@ -41,12 +44,14 @@ __all__ = [
     "Constraints",
     "Generator",
     "NMTError",
+    "PairedScore",
     "Pivot",
     "Score",
     "TrainingResult",
     "Translation",
     "Translator",
     "__version__",
+    "compare",
     "evaluate",
     "train",
 ]

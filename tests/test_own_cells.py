@@ -391,6 +391,20 @@ MISTAKES = {
         "Bad.step: add: widths must be equal, got 4, 3; check the cell's parameters (AT:{4})",
     ),
     "a parameter that is not there": (stepping("return x @ p.V, s"), "(AT:{3})"),
+    "a method of arrays": (
+        stepping("return s.h * x.mean(), s"),
+        "Bad.step: a value of a step, which is traced once without numbers, has no .mean; there are + - * / "
+        "@, split, concat, sigmoid, tanh, relu, exp, softplus, sqrt, maximum, positive, mean, dot (AT:{3})",
+    ),
+    "a branch": (
+        stepping("return (s.h if s.h <= 0 else x), s"),
+        "Bad.step: a step is traced once without numbers and cannot branch on them; positive(x) is 1 where x > 0 "
+        "(AT:{3})",
+    ),
+    "a parameter of another name": (
+        stepping("return x @ p.V, s"),
+        "step: V must be declared in params, got none of that name among W, x (AT:{3})",
+    ),
     "text for a value": (stepping("return tanh('x'), s"), "tanh: must be given values of the step, got str (AT:{3})"),
     "text for a number": (
         stepping("return s.h + 'x', s"),

@@ -120,7 +120,7 @@ class Scope:
             if not prefix:
                 known = ", ".join(self._values)
                 raise ShapeError(
-                    f"step: {self._prefix}{name} must be a parameter or captured array, got none such among {known}"
+                    f"step: {self._prefix}{name} must be declared in params, got none of that name among {known}"
                 )
             prefix = prefix[: prefix.rstrip(".").rfind(".") + 1]
 
