@@ -60,7 +60,7 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Detail:
-    """How a translation came about, subword by subword.
+    """Details of a translation, subword by subword.
 
     Attributes:
         tokens: Its T subwords, the last of them the end `</s>` unless it was truncated at its maximum length.
