@@ -91,7 +91,6 @@ class Translation:
         detail: The details, if they were requested (`details=True`), otherwise None.
         warnings: Possible faults, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what `lacking` says.
         length: The number of subwords that `log_prob` is the sum of, the end of sentence included.
-        confidence: The geometric mean of the subwords' probabilities, 0 to 1.
     """
 
     text: str
