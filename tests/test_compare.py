@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+import nmt
 from nmt.errors import DataError
 from nmt.evaluate import score_translations, split_references
 from nmt.evaluate.compare import (
@@ -103,6 +104,35 @@ def test_the_sentences_that_differ_most():
     rows = differences(a, b, [references], 2)
     assert [row[0] for row in rows] == [0, 1]
     assert rows[0][1] == pytest.approx(100) and rows[1][2] == pytest.approx(100)
+
+
+def test_the_public_function_takes_what_evaluate_takes():
+    a, b = ["the cat sat", "a dog ran"] * 5, ["the cat sat", "a dog sat"] * 5
+    references = ["the cat sat", "a dog ran off"] * 5
+    found = nmt.compare(a, b, references)
+    assert list(found) == ["bleu", "chrf", "ter"] and isinstance(found["bleu"], nmt.PairedScore)
+    assert found == nmt.compare(iter(a), tuple(b), [references])
+    for name, score in nmt.evaluate(a, references).items():
+        assert found[name].a.score == pytest.approx(score.score) and found[name].a.name == score.name
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "line"),
+    [
+        (("one", ["b"], ["c"]), TypeError, "compare: a must be a list of strings, got one string"),
+        ((["a"], [3], ["c"]), TypeError, "compare: b must be a list of strings, got int at place 0"),
+        ((["a"], ["b"], "c"), TypeError, "compare: references must be a list of strings, got one string"),
+        ((["a"], ["b"], ["c", "d"]), DataError, "both systems and the references must have the same number of lines"),
+        (([], [], []), DataError, "the references must have at least one line"),
+    ],
+)
+def test_what_callers_get_wrong_is_one_line(given, error, line):
+    with pytest.raises(error, match=rf"\A[^\n]*{line}[^\n]*\Z"):
+        nmt.compare(*given)
+    with pytest.raises(DataError, match="evaluation: "):
+        nmt.compare(["a"], ["b"], ["c"], metrics=["blue"])
+    with pytest.raises(DataError, match="tokenize must be one of"):
+        nmt.compare(["a"], ["b"], ["c"], tokenize="12a")
 
 
 def test_texts_that_are_not_tokenised_alike_are_refused():

@@ -51,7 +51,7 @@ def test_one_line_says_what_takes_so_long(at_once):
             assert not told.came.wait(0.1)  # a pipe gets it once
     (line,) = told.texts
     assert line.startswith("compiling machine code, once on this machine: ")
-    assert "2 of about 20 functions, about " in line
+    assert "function 3 of about 20, about " in line
 
 
 def test_what_was_there_is_not_counted_as_work(at_once):
@@ -60,7 +60,7 @@ def test_what_was_there_is_not_counted_as_work(at_once):
         for _ in range(15):
             note_found()
         make(0, told)
-    assert "0 of about 5 functions" in told.texts[0]
+    assert "function 1 of about 5, " in told.texts[0]
 
 
 def test_more_functions_than_were_thought(at_once):

@@ -667,6 +667,14 @@ def test_changes_can_be_written_in_several_ways(changes, tmp_path):
         ({"seed.x": 3}, "changes: seed must be a section of keys and values, got 5"),
         ({"training": 3}, "config: training must be a section"),
         ({"decoding.n_best": 9}, "config: decoding.n_best must be at most beam_size"),
+        (
+            {"model.encoder.rnn_type": Path},
+            r"changes: model.encoder.rnn_type must be .* dotted path .*; write pathlib\S*\.Path",
+        ),
+        (
+            {"model.decoder.rnn_type": type("Mine", (), {"__module__": "__main__"})},
+            ".*; write a class .* file, my_cells.py",
+        ),
         (["training.updates"], "--set training.updates: must be KEY.PATH=VALUE"),
     ],
 )

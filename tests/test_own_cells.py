@@ -24,6 +24,7 @@ from nmt.cli.commands.translate import translate
 from nmt.config import config_from_dict, dump_config, load_config
 from nmt.errors import ConfigError, NMTError, ShapeError
 from nmt.model.parts import cells as model_cells
+from nmt.model.parts import own_cells
 from nmt.model.parts.own_cells import check_allowed, import_allowed_cells, import_cell, import_cells
 from nmt.rnn import Cell, LSTMCell, Scan, State, check, graph, tanh
 from nmt.storage.model_folder import read_checkpoint
@@ -53,6 +54,7 @@ def folder(tmp_path, monkeypatch):
     under names of this file."""
     for name in ("my_cells", "his_cells", "evil"):
         monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(own_cells, "_versions", {})
     known = set(sys.modules)
     elsewhere = [place for place in sys.path if Path(place or ".").resolve() != ROOT]  # a user's own my_cells.py
     monkeypatch.setattr(sys, "path", elsewhere)
@@ -285,10 +287,17 @@ def test_a_cell_whose_file_was_edited_is_a_new_cell(edit, who, folder, monkeypat
     else:
         assert made("my_cells.MyCell").number == 1
     file.write_text(EDITS[edit])
-    if who == "user":
-        os.utime(file, (0, 0))  # what Python keeps of its import counts whole seconds
     assert made("my_cells.MyCell").number == 2
     assert type(made("my_cells.MyCell")) is type(made("my_cells.MyCell")) is sys.modules["my_cells"].MyCell
+
+
+def test_a_file_that_is_older_than_the_process_is_not_imported_twice(folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    file = folder / "my_cells.py"
+    file.write_text(MINE)
+    os.utime(file, (0, 0))
+    mine = import_module("my_cells").MyCell
+    assert type(made("my_cells.MyCell")) is type(made("my_cells.MyCell")) is mine
 
 
 def test_a_file_that_lost_its_cell_or_its_sense_is_an_error(folder):
@@ -391,6 +400,20 @@ MISTAKES = {
         "Bad.step: add: widths must be equal, got 4, 3; check the cell's parameters (AT:{4})",
     ),
     "a parameter that is not there": (stepping("return x @ p.V, s"), "(AT:{3})"),
+    "a method of arrays": (
+        stepping("return s.h * x.mean(), s"),
+        "Bad.step: a value of a step, which is traced once without numbers, has no .mean; there are + - * / "
+        "@, split, concat, sigmoid, tanh, relu, exp, softplus, sqrt, maximum, positive, mean, dot (AT:{3})",
+    ),
+    "a branch": (
+        stepping("return (s.h if s.h <= 0 else x), s"),
+        "Bad.step: a step is traced once without numbers and cannot branch on them; positive(x) is 1 where x > 0 "
+        "(AT:{3})",
+    ),
+    "a parameter of another name": (
+        stepping("return x @ p.V, s"),
+        "step: V must be declared in params, got none of that name among W, x (AT:{3})",
+    ),
     "text for a value": (stepping("return tanh('x'), s"), "tanh: must be given values of the step, got str (AT:{3})"),
     "text for a number": (
         stepping("return s.h + 'x', s"),

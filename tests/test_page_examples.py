@@ -1,12 +1,17 @@
 """Every block of Python in the documents is run: here those that use a model, elsewhere what RUN_ELSEWHERE names."""
 
+import inspect
 import re
+from dataclasses import fields
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import nmt
 from docs import python_page
 from nmt import Translator
+from nmt.inference.translation import Detail
 from nmt.storage.saved_model import load_saved_model
 from tests.saved_models import sentences, write_folder, write_language_folder
 
@@ -72,17 +77,47 @@ def test_the_blocks_of_a_page_run(name, models, monkeypatch, capsys):
 
 def test_the_page_of_python(tmp_path, monkeypatch, capsys):
     """Trains, translates and saves as the page says, on a corpus of its own."""
+    monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.chdir(tmp_path)
     for lang in ("de", "en"):
         (tmp_path / f"train.{lang}").write_text("".join(f"{line}\n" for line in sentences(200)), "utf-8")
     names = {}
     for block in python_blocks(python_page.PAGE):
+        if "matplotlib" in block and find_spec("matplotlib") is None:  # of the extra [site]
+            continue
         exec(compile(block, "docs/python.md", "exec"), names)
     assert (names["config"].training.updates, names["result"].update) == (60, 90)
     assert isinstance(names["one"], str) and len(names["several"]) == 2
     assert (tmp_path / "mine.nmt").is_file()
+    if "detail" in names:
+        assert names["detail"].attention.shape == (len(names["detail"].tokens), len(names["columns"]))
     assert "beam_size must be" in capsys.readouterr().out
 
 
 def test_the_options_on_the_page_of_python_are_those_of_the_table():
     assert python_page.PAGE.read_text("utf-8").endswith(python_page.table()), "run make docs"
+
+
+def test_the_page_of_python_lists_all_arguments_and_fields():
+    """Its tables have every public name, argument of `train` and field of what is returned, and no other."""
+    page = python_page.PAGE.read_text("utf-8")
+    intro = page.partition("## Train")[0]
+    assert {name for name in nmt.__all__ if f"`{name}`" not in intro} == {"__version__"}
+
+    def named_after(head):
+        rows = page.partition(head)[2].partition("\n\n")[0].splitlines()[2:]
+        return [name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+    assert named_after("| argument of `train` ") == list(inspect.signature(nmt.train).parameters)
+    for kind, head in (
+        (nmt.TrainingResult, "returns a `TrainingResult`:\n\n"),
+        (nmt.Translation, "the best first:\n\n"),
+        (Detail, "| field of `Detail` "),
+    ):
+        names = {one.name for one in fields(kind)} | ({"confidence"} if kind is nmt.Translation else set())
+        rows = named_after(head)
+        assert sorted(rows) == sorted(names), kind
+        if kind is not nmt.TrainingResult:
+            assert all(f"        {name}: " in kind.__doc__ for name in names - {"confidence"}), (
+                "help shows each of them"
+            )

@@ -197,7 +197,7 @@ def test_an_empty_text_between_is_told(pivot: Pivot, models: dict[str, Translato
     from nmt.inference.pivot import through
 
     empty, blank = (
-        Translation("", -1.0, -2.0, warnings=("text has an empty translation",), length=1),
+        Translation("", -1.0, -2.0, warnings=("the translation is empty",), length=1),
         Translation("", 0, 0),
     )
     ((found,),) = through([empty], [[blank]])

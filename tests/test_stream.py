@@ -80,6 +80,7 @@ def test_streams_run_at_once(translator):
         ({"sampling": True}, ConfigError, "decoding.sampling: must be .* for a session"),
         ({"shortlist": True}, ConfigError, "shortlist: must be learnt before it is used"),
         ({"n_best": 2}, TypeError, "settings must be those of SearchSettings, got n_best"),
+        ({"greedy": True}, TypeError, "got greedy; did you mean beam_size=1?"),
         ({"beam": 2}, TypeError, "settings must be those of SearchSettings, got beam; did you mean"),
     ],
 )

@@ -43,9 +43,11 @@ def complaint(path: Path, mistake: Any, schema: dict[str, Any]) -> str:
         return f"{dotted(path)} must be given: {node.get('description', describe(node, schema))}"
     got = mistake["input"]
     if path[-1:] == ("rnn_type",) and not isinstance(got, str):
+        importable = isinstance(got, type) and got.__module__ != "__main__"
+        advice = f"{got.__module__}.{got.__qualname__}" if importable else "a class of your own to a file, my_cells.py"
         return (
             f"{dotted(path)} must be the name of a cell, or a dotted path such as my_cells.MyCell, got {shorten(got)}; "
-            "write a class of your own to a file, my_cells.py"
+            f"write {advice}"
         )
     promise = describe(node, schema, all_bounds=_is_huge(got))
     line = f"{dotted(path) or 'the file'} must be {promise}, got {shorten(got)}"

@@ -123,6 +123,7 @@ _NAMES: dict[str, str] = {
     "training.scheduled_sampling": "teacher_forcing_ratio",
     # decoding
     "decoding.beam_size": "beam beams num_beams beam_width",
+    "decoding.beam_size: 1": "greedy greedy_search use_greedy",
     "decoding.n_best": "nbest nbest_size num_return_sequences num_hypotheses",
     "decoding.length_penalty": "lenpen alpha beam_alpha length_penalty_alpha decoding.normalize",
     "decoding.coverage_penalty": "beta stepwise_penalty",

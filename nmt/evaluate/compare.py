@@ -19,7 +19,16 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import DataError
-from nmt.evaluate.scores import Score, make_metric, score_translations
+from nmt.evaluate.scores import (
+    METRICS,
+    NOTHING,
+    References,
+    Score,
+    checked_evaluation,
+    make_metric,
+    score_translations,
+)
+from nmt.system.arguments import checked_texts
 
 Texts = Sequence[Sequence[str | None]]
 """Several references; each is one text."""
@@ -68,37 +77,46 @@ class Bucket:
 def compare(
     a: Sequence[str],
     b: Sequence[str],
-    references: Texts,
+    references: References,
     *,
-    metrics: Sequence[str],
+    metrics: Sequence[str] = METRICS,
     lowercase: bool = False,
     tokenize: str = "13a",
 ) -> dict[str, PairedScore]:
-    """Compute each metric for both systems and test the difference.
+    """Compute each metric for the translations of two systems and test whether their difference is significant, as
+    `nmt-evaluate --compare` does.
 
     Args:
         a, b: Translations of the same lines.
-        references, metrics, lowercase, tokenize: As in `score_translations`.
+        references, metrics, lowercase, tokenize: As in `nmt.evaluate`.
+
+    Returns:
+        Both scores and the p-values of each metric by its name, in the order of `metrics`.
 
     Raises:
-        DataError: The texts differ in length, or are not tokenised alike.
+        DataError: The texts differ in length, are not tokenised alike, there is nothing to score, or a metric or
+            tokenizer is unknown.
+        TypeError: An argument is one string or contains something other than texts.
     """
-    both = {"A": a, "B": b}
+    both = {name: checked_texts("compare", name.lower(), lines) for name, lines in (("A", a), ("B", b))}
+    metrics, texts = checked_evaluation("compare", references, metrics, tokenize)
     for hypotheses in both.values():
-        for text in references:
+        for text in texts:
             if len(hypotheses) != len(text):
                 raise DataError(
                     f"evaluation: both systems and the references must have the same number of lines, got {len(a)}, "
                     f"{len(b)} and "
                     f"{len(text)}; give translations of the same test set"
                 )
-    check_tokenised_alike({**both, "the references": [line for text in references for line in text if line]})
+    if not both["A"]:
+        raise DataError(NOTHING)
+    check_tokenised_alike({**both, "the references": [line for text in texts for line in text if line]})
     found = {}
     for name in metrics:
         metric = make_metric(name, lowercase, tokenize)
-        signature, (first, second) = _bootstrapped(name, metric, both, references)
+        signature, (first, second) = _bootstrapped(name, metric, both, texts)
         scores = [Score(signature[0], float(one.score), signature[1], float(one.ci)) for one in (first, second)]
-        statistics = [np.array(metric._extract_corpus_statistics(list(lines), references)) for lines in both.values()]
+        statistics = [np.array(metric._extract_corpus_statistics(lines, texts)) for lines in both.values()]
         is_same = np.array_equal(statistics[0], statistics[1])
         p_values = 1.0 if is_same else float(second.p_value), _randomised(metric, statistics[0], statistics[1])
         found[name] = PairedScore(scores[0], scores[1], *p_values)

@@ -32,6 +32,8 @@ TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores101", 
 sentencepiece models of `flores101`, `flores200` and `spBLEU-1K` once."""
 _MECAB = {"ja-mecab": "ja", "ko-mecab": "ko"}
 """The extra that a tokenizer needs."""
+NOTHING = "evaluation: the references must have at least one line, got an empty file"
+"""The error if there is nothing to score."""
 RESAMPLES = 1000
 """The number of bootstrap resamples for a confidence interval (Koehn 2004), as in sacrebleu."""
 
@@ -81,15 +83,7 @@ def score_translations(
         TypeError: An argument is one string or contains something other than texts.
     """
     hypotheses = checked_texts("evaluate", "hypotheses", hypotheses)
-    metrics = checked_texts("evaluate", "metrics", metrics)
-    is_list = isinstance(references, Sequence) and not isinstance(references, str)
-    if not is_list or not all(isinstance(one, Sequence | None) for one in references):
-        checked_texts("evaluate", "references", references)  # raises
-    if tokenize not in TOKENIZERS:
-        raise DataError(f"evaluation: tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
-    texts = reference_texts(references)
-    for text in texts:
-        checked_texts("evaluate", "references", [line for line in text if line is not None])
+    metrics, texts = checked_evaluation("evaluate", references, metrics, tokenize)
     for text in texts:
         if len(hypotheses) != len(text):
             raise DataError(
@@ -97,8 +91,25 @@ def score_translations(
                 f"and {len(text)}; give the two sides of the same test set"
             )
     if not hypotheses:
-        raise DataError("evaluation: the references must have at least one line, got an empty file")
+        raise DataError(NOTHING)
     return {name: _score(name, hypotheses, texts, lowercase, tokenize, confidence) for name in metrics}
+
+
+def checked_evaluation(
+    whose: str, references: References, metrics: Sequence[str], tokenize: str
+) -> tuple[list[str], list[list[str | None]]]:
+    """Return the metrics and the texts of references that a caller of `whose` gave. Raises TypeError and DataError, as
+    `score_translations`."""
+    metrics = checked_texts(whose, "metrics", metrics)
+    is_list = isinstance(references, Sequence) and not isinstance(references, str)
+    if not is_list or not all(isinstance(one, Sequence | None) for one in references):
+        checked_texts(whose, "references", references)  # raises
+    if tokenize not in TOKENIZERS:
+        raise DataError(f"evaluation: tokenize must be one of {', '.join(TOKENIZERS)}, got {tokenize!r}")
+    texts = reference_texts(references)
+    for text in texts:
+        checked_texts(whose, "references", [line for line in text if line is not None])
+    return metrics, texts
 
 
 def reference_texts(references: References) -> list[list[str | None]]:

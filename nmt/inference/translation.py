@@ -25,7 +25,7 @@ Found = TypeVar("Found")
 CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is truncated to that length"
 LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
 UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite"
-EMPTY = "text has an empty translation"
+EMPTY = "the translation is empty"
 NOT_A_NUMBER = "a score is not finite"
 _MOST_SHOWN = 8
 
@@ -60,9 +60,17 @@ class Constraints:
 
 @dataclass(frozen=True)
 class Detail:
-    """Details of a translation: its subwords with log-probabilities, the end `</s>` among them where it ended by
-    itself, and their attention [T, S] to the source's subwords and its end. Alignment: pairs of words (source,
-    target), counted from 0. Warnings are for people."""
+    """Details of a translation, subword by subword.
+
+    Attributes:
+        tokens: Its T subwords, the last of them the end `</s>` unless it was truncated at its maximum length.
+        log_probs: Their natural log-probabilities.
+        src_tokens: The subwords of the source, without its end.
+        attention: Weights [T, len(src_tokens) + 1]: row t says what tokens[t] attended to, the last column is the
+            source's end; zeros for a model without attention.
+        alignment: Pairs of words (source, target), counted from 0.
+        warnings: Possible faults, for people.
+    """
 
     tokens: list[str]
     log_probs: list[float]
@@ -74,20 +82,23 @@ class Detail:
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation of one sentence."""
+    """One translation of one sentence.
+
+    Attributes:
+        text: Detokenised, without line breaks.
+        score: The value that the search ranked by: the log-probability after length penalty, bonuses and penalties.
+        log_prob: Sum of the subwords' natural log-probabilities, the end of sentence included.
+        detail: The details, if they were requested (`details=True`), otherwise None.
+        warnings: Possible faults, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what `lacking` says.
+        length: The number of subwords that `log_prob` is the sum of, the end of sentence included.
+    """
 
     text: str
-    """Detokenised, without line breaks."""
     score: float
-    """The value that the search ranked by: the log-probability after the length penalty."""
     log_prob: float
-    """Sum of the subwords' natural log-probabilities, the end of sentence included."""
     detail: Detail | None = field(default=None, repr=False)
-    """The details, if they were requested."""
     warnings: tuple[str, ...] = ()
-    """Possible faults, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what `lacking` says."""
     length: int = 0
-    """The number of subwords that `log_prob` is the sum of, the end of sentence included."""
 
     @property
     def confidence(self) -> float:
@@ -172,8 +183,8 @@ def chosen_settings(decoding: DecodingConfig, settings: SearchSettings) -> Decod
     if unknown := sorted(settings.keys() - known):
         from nmt.config.foreign_names import ours
 
-        meant = (ours(unknown[0], "decoding") or "").removeprefix("decoding.")
-        close = [meant] if meant in known else get_close_matches(unknown[0], known, n=1)
+        meant = (ours(unknown[0], "decoding") or "").removeprefix("decoding.").replace(": ", "=")
+        close = [meant] if meant.partition("=")[0] in known else get_close_matches(unknown[0], known, n=1)
         advice = f"; did you mean {close[0]}?" if close else ""
         raise TypeError(f"Translator: settings must be those of SearchSettings, got {', '.join(unknown)}{advice}")
     given = {key: value for key, value in settings.items() if value is not None}

@@ -8,6 +8,7 @@ buffers and devices. A wrapper (stack, dropout, residual, attention) is a cell a
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from typing import Any
 from nmt.errors import ShapeError
 from nmt.rnn.arguments import share
 from nmt.rnn.graph import Value
+
+LOADED_AT = time.time_ns()
+"""The time since when this process may contain cells: a file that is older has not changed since it was imported."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ class Scope:
             if not prefix:
                 known = ", ".join(self._values)
                 raise ShapeError(
-                    f"step: {self._prefix}{name} must be a parameter or captured array, got none such among {known}"
+                    f"step: {self._prefix}{name} must be declared in params, got none of that name among {known}"
                 )
             prefix = prefix[: prefix.rstrip(".").rfind(".") + 1]
 

@@ -93,6 +93,23 @@ class Value:
             return NotImplemented  # a substitute for a weight computes the product itself
         return self.graph.apply("matmul", self, weight, transposed=False)
 
+    def __getattr__(self, name: str) -> Value:
+        """Raise ShapeError: an author took the value for an array."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ShapeError(
+            f"a value of a step, which is traced once without numbers, has no .{name}; there are + - * / @, split, "
+            "concat, sigmoid, tanh, relu, exp, softplus, sqrt, maximum, positive, mean, dot"
+        )
+
+    def __gt__(self, other: Value | float) -> bool:
+        """Raise ShapeError: an author's step branches on the value."""
+        raise ShapeError(
+            "a step is traced once without numbers and cannot branch on them; positive(x) is 1 where x > 0"
+        )
+
+    __lt__ = __ge__ = __le__ = __gt__
+
 
 class Graph:
     """All values of one traced step, in the order of their creation (which is a topological order)."""

@@ -97,7 +97,7 @@ class _Progress:
         if left <= 0:
             return f"function {made + 1}, {seconds:.0f} s so far"
         each = (seconds + _USUAL_SECONDS * _USUAL_FUNCTIONS) / (made + _USUAL_FUNCTIONS)
-        return f"{made} of about {made + left} functions, about {max(1, round(each * left))} s left"
+        return f"function {made + 1} of about {made + left}, about {max(1, round(each * left))} s left"
 
     def _clear(self) -> None:
         if self._shown:

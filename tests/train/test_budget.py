@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -125,3 +126,15 @@ def test_a_run_that_goes_on_measures_nothing(make_trainer):
     assert shorter.learning_rate_warmup == round(before.learning_rate_warmup / before.max_minutes) > 0
     assert shorter.validation_freq == round(before.validation_freq / before.max_minutes)
     assert [line.partition(",")[0] for line in said] == ["budget: 30m", "budget: 1m"]
+
+
+def test_a_short_run_has_a_curve(make_trainer):
+    """At least twenty lines of progress, and no fewer than the settings ask for; a resumed run keeps their distance."""
+    config = make_trainer(logging_freq=50).config
+    pace = SimpleNamespace(seconds=0.5, spent=3.0, a_pass=10)
+    short, long = (fit_to_budget(config, time, lambda *_: pace, lambda text: None) for time in ("1m", "2h"))
+    assert (short.training.logging_freq, long.training.logging_freq) == (5, 50)
+    short = short.with_changes({"training.updates": 2})
+    Trainer(short).run()
+    again = fit_to_budget(config, "1m", lambda *_: pace, lambda text: None)
+    assert again.training.logging_freq == 5

@@ -109,6 +109,14 @@ def test_one_table(tmp_path: Path) -> None:
         ({"config": "c.yaml", "src": "a"}, "src must be omitted with settings, which name the texts, got 'a'"),
         ({"config": "c.yaml", "dev": "a"}, "dev must be omitted with settings"),
         ({"src": "a", "output": "m", "dev": ["a", "b", "c"]}, "dev must be one or two files, got 3"),
+        (
+            {"src": ["a b"], "output": "m"},
+            r"src, tgt and dev must be paths of files, got \['a b'\]; write texts to files",
+        ),
+        ({"src": "a", "tgt": 3, "output": "m"}, "src, tgt and dev must be paths of files, got 3"),
+        ({"src": "a", "tgt": "b", "output": "m", "dev": 3}, "src, tgt and dev must be paths of files, got 3"),
+        ({"src": __file__, "output": "m"}, f"tgt must be given with {__file__}, a file of sentences, got src alone; "),
+        ({"config": "c.yaml", "budget": 60}, "budget must be a text such as '2h' or '90m', got 60"),
         ({"config": 3}, "config must be a Config, a path or a dict, got int"),
         ({"config": ["c.yaml"]}, "config must be a Config, a path or a dict, got list"),
         ({"config": "c.yaml", "progress": "yes"}, "progress must be True, False or a stream, got 'yes'"),
@@ -144,6 +152,9 @@ def test_files_and_devices_that_are_missing(settings: dict[str, Any], tmp_path: 
         nmt.train(tmp_path / "none.yaml")
     with pytest.raises(DataError, match="none.xx"):
         nmt.train(src=tmp_path / "none.xx", tgt=tmp_path / "none.yy", output=tmp_path / "m")
+    texts = fake_model.write_setup(tmp_path)["data"]["train"]
+    with pytest.raises(ConfigError, match=r"\Anmt\.train: preset must be one of tiny, "):
+        nmt.train(src=f"{texts}.xx", tgt=f"{texts}.yy", output=tmp_path / "m", preset="smal", progress=False)
     with pytest.raises(ConfigError, match="threads must be"):
         nmt.train(settings, threads=0, progress=False)
     with pytest.raises(ConfigError, match="must be a time such as 2h"):

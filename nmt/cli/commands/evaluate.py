@@ -174,6 +174,8 @@ def _check_usage(
     options: dict[str, Any],
 ) -> None:
     """Raise click.UsageError for options that cannot be combined."""
+    if compare and any(file.startswith("--") for file in compare):
+        raise click.UsageError(f"--compare takes two files, A and B, got {' '.join(compare)}.")
     if compare and (hyp is not None or model_dir or options["output"] or options["tsv"]):
         raise click.UsageError(
             "Give either --compare, or --hyp, or MODEL_DIR and --src; -o and --tsv go without --compare."

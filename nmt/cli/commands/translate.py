@@ -86,7 +86,7 @@ _CHUNK_BATCHES = 32
     "--plot-attention",
     kind=OutputFolder(),
     metavar="DIR",
-    text="Also plot the attention of each line, as DIR/LINE.svg.",
+    text="Also plot the attention of each line, as DIR/LINE.svg; the first line is 0.",
 )
 @click.option(
     "--replace-unk", is_flag=True, help="Replace each unknown word by the source word with the most attention."

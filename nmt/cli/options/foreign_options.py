@@ -181,9 +181,10 @@ def _meant(name: str, command: click.Command, known: Collection[str]) -> str | N
     meant = meant_setting(name)
     word = " and " if meant and " and " in meant else " or "
     paths = meant.split(word) if meant else places_of(name.lstrip("-"), config_schema())
-    option = f"--{paths[0].rpartition('.')[2].replace('_', '-')}" if len(paths) == 1 else ""
+    key, _, value = (paths[0] if len(paths) == 1 else "").partition(": ")
+    option = f"--{key.rpartition('.')[2].replace('_', '-')}"
     if option in known:
-        return option
+        return f"{option} {value}".rstrip()
     return word.join(map(_as_override, paths)) if paths and "--set" in known else None
 
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module, reload
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import ConfigError, NMTError
-from nmt.rnn.cell import Cell, belongs
+from nmt.rnn.cell import LOADED_AT, Cell, belongs
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.own_code import make_cell, not_a_maker, own_code
 
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 _imported: dict[str, tuple[str, Callable[[int, int], Cell]]] = {}
 """Imported cells by dotted path, with the setting that names each; no other code finds cells by path."""
-_versions: dict[str, tuple[int, ...]] = {}
+_versions: dict[str, tuple[int, int]] = {}
 """The version of the file that each module of cells was imported from, as `_version` returns it."""
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -108,34 +106,24 @@ def import_cell(path: str, key: str = "rnn_type") -> None:
 
 
 def _is_outdated(module: ModuleType) -> bool:
-    """Return whether a module's file has changed since it was imported, as in a notebook after an edit."""
-    compiled = getattr(module.__spec__, "cached", None)
-    now, loaded = _version(module), _versions.get(module.__name__) or _compiled_version(compiled)
-    if now is None or loaded is None or now[-len(loaded) :] == loaded:
+    """Return whether a module's file has changed since it was imported, as in a notebook after an edit; perhaps also
+    True the first time for one that its user imported and whose file is younger than the class Cell in this process."""
+    now, loaded = _version(module), _versions.get(module.__name__)
+    if now is None or (now == loaded if loaded else now[0] <= LOADED_AT):
         return False
-    with contextlib.suppress(OSError):
-        os.unlink(str(compiled))  # Python takes it for that of the new file if both are as long and of the same second
+    # Python takes the compiled code for that of the new file if both files are as long and of the same second.
+    with contextlib.suppress(OSError, TypeError):
+        os.unlink(getattr(module, "__cached__", ""))
     return True
 
 
-def _version(module: ModuleType) -> tuple[int, ...] | None:
-    """Return the time of change of a module's file in nanoseconds, in seconds, and its size; None if it has no file."""
+def _version(module: ModuleType) -> tuple[int, int] | None:
+    """Return the time of change of a module's file and its size; None if it has no file."""
     try:
         found = os.stat(str(getattr(module, "__file__", None)))
     except OSError:
         return None
-    return found.st_mtime_ns, int(found.st_mtime) & 0xFFFFFFFF, found.st_size
-
-
-def _compiled_version(path: str | None) -> tuple[int, ...] | None:
-    """Return seconds and size of the file that compiled code was made from (PEP 552), None if it does not say so: a
-    user may have imported the module before we did."""
-    try:
-        head = Path(str(path)).read_bytes()[4:16]
-    except OSError:
-        return None
-    flags, seconds, size = struct.unpack("<3I", head)
-    return None if flags else (seconds, size)
+    return found.st_mtime_ns, found.st_size
 
 
 def own_cell(path: str, input_size: int, hidden_size: int) -> Cell:

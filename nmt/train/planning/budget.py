@@ -109,6 +109,7 @@ def fit_to_budget(
             f"{max(0, updates)} of {pace.seconds:.1f} s; give more time, or make model or batches smaller"
         )
     derived = {"validation_freq": max(1, updates // VALIDATIONS), "learning_rate_warmup": updates // WARMUP_SHARE}
+    derived["logging_freq"] = min(config.training.logging_freq, max(1, updates // 20))  # a curve of 20 points at least
     notify(
         f"budget: {budget}; an update takes {pace.seconds:.3g} s here: about {updates:,} updates, "
         f"{derived['learning_rate_warmup']:,} of them to warm up, validated after each {derived['validation_freq']:,}"
@@ -162,6 +163,7 @@ def _refitted(before: dict[str, Any], times: float) -> dict[str, Any]:
     return {
         "validation_freq": max(1, round(freq * times)),
         "learning_rate_warmup": round(warmup * min(1.0, times)),
+        "logging_freq": before["logging_freq"],
     }
 
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from nmt.config import Config, config_from_dict, load_config
 from nmt.config.loading import changed_values
+from nmt.data.corpora.sources import format_of
 from nmt.errors import ConfigError
 from nmt.storage.saved_model import load_saved_model
 from nmt.system.compile_notice import telling_of_compilation
 from nmt.system.notices import tell_nobody
-from nmt.system.paths import named
+from nmt.system.paths import is_file, named, shown
 from nmt.train.distributed.launch import join_ranks
 from nmt.train.log.progress import TrainingLog
 from nmt.train.run.limits import OVER
@@ -75,6 +76,8 @@ def train(
         raise TypeError(f"nmt.train: progress must be True, False or a stream, got {progress!r:.60}")
     if changes is not None and not isinstance(changes, Mapping):
         raise TypeError(f"nmt.train: changes must be a dict, got {type(changes).__name__}")
+    if not isinstance(budget, str | None):
+        raise TypeError(f"nmt.train: budget must be a text such as '2h' or '90m', got {budget!r:.60}")
     whole = dict(changes or {})
     texts = _texts(src, tgt, dev, output) if config is None else None
     if texts is None:
@@ -85,7 +88,7 @@ def train(
     terminal = None if ranks.rank or not progress else sys.stderr if isinstance(progress, bool) else progress
     with ranks.together(), _compilation_shown(terminal), contextlib.closing(TrainingLog(None, terminal)) as log:
         if texts is not None:
-            settings = config_of_texts(*texts, preset, log.line, ranks, changes=whole)
+            settings = config_of_texts(*texts, preset, log.line, ranks, changes=whole, where="nmt.train")
         elif isinstance(config, Config):
             settings = config.with_changes(whole)
         elif isinstance(config, Mapping):
@@ -112,9 +115,10 @@ def config_of_texts(
     *,
     changes: Changes = (),
     write: bool = True,
+    where: str = "nmt-train",
 ) -> Config:
     """Return the settings for training on texts; see `settings_of`. Languages and a model to start from may be among
-    the changes. Called by all ranks."""
+    the changes. Errors begin with `where`. Called by all ranks."""
     sections = changed_values(changes)
     langs = [_text_at(sections, "data", side, "lang") for side in ("src", "tgt")]
     model = _text_at(sections, "training", "load_model")
@@ -129,7 +133,7 @@ def config_of_texts(
     texts = replace(texts, given=(langs[0], langs[1]))
     dev = dev and replace(dev, given=texts.given)
     values = ranks.first_then_others(lambda: settings_of(texts, dev, folder, preset, tell, start=start, write=write))
-    return config_from_dict(values, "nmt-train", changes)
+    return config_from_dict(values, where, changes, tell)
 
 
 def _text_at(values: Mapping[str, Any], *keys: str) -> str | None:
@@ -180,9 +184,19 @@ def _texts(
         got = "neither" if src is None else "src alone"
         raise TypeError(f"nmt.train: must be given settings, or src and output, got {got}")
     files = [src] if tgt is None else [src, tgt]
-    others = [] if dev is None else [dev] if isinstance(dev, str | PathLike) else [*dev]
+    others: list[Any] = [] if dev is None else [*dev] if isinstance(dev, list | tuple) else [dev]
     if len(others) > 2:
         raise TypeError(f"nmt.train: dev must be one or two files, got {len(others)}")
+    for one in (*files, *others):
+        if not isinstance(one, str | PathLike):
+            raise TypeError(
+                f"nmt.train: src, tgt and dev must be paths of files, got {one!r:.60}; write texts to files"
+            )
+    if tgt is None and format_of(str(src)) == "lines" and is_file(Path(src)):
+        raise TypeError(
+            f"nmt.train: tgt must be given with {shown(src)}, a file of sentences, got src alone; src alone is a table "
+            "(.tsv, .jsonl, .parquet), or the prefix of two files"
+        )
     train, held = (Texts(tuple(str(named(one, "nmt.train")) for one in part)) for part in (files, others))
     return train, held if others else None, named(output, "output")
 

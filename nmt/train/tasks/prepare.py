@@ -98,7 +98,7 @@ def check_own(folder: Path) -> None:
 
 
 def _is_filled(entry: os.DirEntry[str]) -> bool:
-    return any(True for _ in os.scandir(entry)) if entry.is_dir() else entry.stat().st_size > 0
+    return any(True for _ in os.scandir(entry)) if entry.is_dir() else entry.stat(follow_symlinks=False).st_size > 0
 
 
 def check_trainable(config: Config) -> None:
