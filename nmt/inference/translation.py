@@ -25,6 +25,7 @@ Found = TypeVar("Found")
 CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is truncated to that length"
 LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
 UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite"
+UNKNOWN = "text has characters or words that the model does not know"
 EMPTY = "text has an empty translation"
 NOT_A_NUMBER = "a score is not finite"
 _MOST_SHOWN = 8
@@ -85,7 +86,7 @@ class Translation:
     detail: Detail | None = field(default=None, repr=False)
     """The details, if they were requested."""
     warnings: tuple[str, ...] = ()
-    """Possible faults, for people: CUT, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what `lacking` says."""
+    """Possible faults, for people: CUT, UNKNOWN, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what `lacking` says."""
     length: int = 0
     """The number of subwords that `log_prob` is the sum of, the end of sentence included."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 _UNNAMED = {"src": "source", "tgt": "target"}
-"""The codes of languages that nmt-train was not told; ISO 639-3 gives them to languages of Sardinia and Palawan."""
+"""The codes of languages without a name; ISO 639-3 gives them to languages of Sardinia and Palawan."""
 
 
 @lru_cache(maxsize=512)

@@ -15,9 +15,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.corpora.sources import Source, format_of, pair_chunks
-from nmt.errors import DataError
+from nmt.errors import CheckpointError, DataError, NMTError
+from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.lines import without_packing
+from nmt.system.paths import exists
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -136,6 +138,7 @@ def settings_of(
     Raises DataError if the texts cannot be read, or are too few to hold some out.
     """
     tell = tell or (lambda line: None)
+    check_settings_there(folder)
     langs = train.langs
     for texts in (train,) if dev is None else (train, dev):
         texts.source.check(langs)
@@ -163,6 +166,19 @@ def settings_of(
         data["subwords"] = {"vocab_size": "auto"}  # the preset's is too large for the smallest texts
     own = {"preset": preset} if start is None else _settings_after(start, tell)
     return own | {"name": folder.resolve().name, "model_dir": str(folder), "data": data}
+
+
+def check_settings_there(folder: Path) -> None:
+    """Raise CheckpointError if a folder without a checkpoint has a config.yaml that is not of nmt-train."""
+    if not exists(folder / CONFIG_NAME) or exists(folder / LAST_NAME):
+        return
+    try:
+        load_folder_config(folder)
+    except NMTError as error:
+        raise CheckpointError(
+            f"{folder}: model_dir must be new or written by nmt-train, got one with a {CONFIG_NAME} of something else "
+            f"({error}); choose another one"
+        ) from None
 
 
 def _settings_after(start: Config, tell: Callable[[str], None]) -> dict[str, Any]:
