@@ -109,7 +109,10 @@ def test_show_config_writes_nothing(run: Run, tmp_path: Path) -> None:
         (["t.tsv"], "-o DIR, a folder for the model, must be given"),
         (["a.de", "a.en", "b.en", "-o", "m"], "takes CONFIG.yaml, SRC TGT or one table, got 3 files"),
         (["c.yaml", "--dev", "d"], "--dev goes with SRC TGT or a table"),
-        (["t.chr.gz", "-o", "m"], "one file must be settings (CONFIG.yaml) or a table (.tsv, .jsonl, .parquet), got t.ch"),
+        (
+            ["t.chr.gz", "-o", "m"],
+            "one file must be settings (CONFIG.yaml) or a table (.tsv, .jsonl, .parquet), got t.ch",
+        ),
         (["t.txt", "-o", "m"], "give the files of SRC and TGT"),
         (["a.de", "a.en", "-o", "m", "--dev", __file__], "--dev must be given twice with SRC TGT"),
         (["a.de", "a.en", "-o", "m", "--seeds", "2"], "--seeds needs a config"),

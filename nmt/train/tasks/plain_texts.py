@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from nmt.config.corpora import UNNAMED
 from nmt.data.corpora.sources import Source, format_of, pair_chunks
 from nmt.errors import CheckpointError, DataError, NMTError
 from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, load_folder_config
@@ -37,8 +38,6 @@ SHARE_OF_RATE = 0.1
 _CHUNK = 4096
 _LANG = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
 _PAIR = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
-UNNAMED = "src", "tgt"
-"""The codes of languages that neither options nor files name."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Texts:
     @property
     def langs(self) -> tuple[str, str]:
         """Return the language codes: those given, else those by which the files are named, else UNNAMED."""
-        named = self._endings or self._pair or UNNAMED
+        named = self._endings or self._pair or tuple(UNNAMED)
         return self.given[0] or named[0], self.given[1] or named[1]
 
     @property
