@@ -46,6 +46,7 @@ def test_a_card_is_written_beside_the_file(folder, tmp_path):
     settings = json.loads(page.split("```json\n")[1].split("```")[0])
     assert settings["model"] == saved.config.model.to_dict()
     assert str(folder.parent) not in page
+    assert page.index("**Licence**") < page.index("```json"), "what people read comes first"
 
 
 def test_scores_become_an_index_that_hubs_read(folder, tmp_path):

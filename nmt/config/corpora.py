@@ -38,6 +38,10 @@ def _plain(value: Any) -> Any:
 
 Column = Annotated[int | str, TextOr(PositiveInt)]
 
+UNNAMED = {"src": "source", "tgt": "target"}
+"""The codes of languages that neither options nor files name, with names for people; ISO 639-3 gives these codes to
+languages of Sardinia and Palawan."""
+
 
 class CorpusConfig(Section):
     """One corpus of several."""

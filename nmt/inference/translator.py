@@ -28,6 +28,7 @@ from nmt.inference.pipeline import (
 )
 from nmt.inference.translation import (
     CUT,
+    UNKNOWN,
     Constraints,
     Detail,
     Translation,
@@ -44,6 +45,7 @@ from nmt.inference.translation import (
 )
 from nmt.rnn.devices import choose_device
 from nmt.search_settings import SearchSettings
+from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.storage.model_folder import subwords_digest
 from nmt.storage.saved_model import (
     BUNDLE_SUFFIX,
@@ -260,7 +262,8 @@ class Translator(TranslationPipeline):
         for index, translations in zip(there, decoded, strict=True):
             if chosen.mbr != "none":
                 translations = ranked_by_agreement(translations, chosen.mbr)
-            more = (*length_warnings(chosen, ids[index]), *self._constraint_warnings(constraints, index))
+            unknown = (UNKNOWN,) if UNK_ID in ids[index] else ()
+            more = (*unknown, *length_warnings(chosen, ids[index]), *self._constraint_warnings(constraints, index))
             results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
         return results
 
@@ -292,7 +295,6 @@ class Translator(TranslationPipeline):
             TypeError: One of them is no text.
         """
         from nmt.decode import force
-        from nmt.special_tokens import EOS_ID
 
         sources, targets = checked_pairs("Translator", sources, targets)
         cut: set[int] = set()

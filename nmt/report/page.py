@@ -12,12 +12,16 @@ from typing import Any
 from nmt.report.runs import Run, as_number
 
 _CHARTS = (
-    ("validation bleu", "BLEU on the validation set", True),
-    ("validation chrf", "chrF on the validation set", False),
-    ("validation ppl", "Perplexity on the validation set", False),
-    ("train nll", "Negative log-likelihood of a training token, in nats", False),
+    ("validation bleu", "BLEU on the validation set: words and phrases as in the references, 0 to 100", True),
+    ("validation chrf", "chrF on the validation set: letters as in the references, 0 to 100", False),
+    (
+        "validation ppl",
+        "Perplexity on the validation set: the number of subwords between which the model wavers, lower is better",
+        False,
+    ),
+    ("train nll", "Negative log-likelihood of a training token, in nats: the logarithm of its perplexity", False),
     ("train loss", "Training loss (smoothed where label smoothing is on)", False),
-    ("train accuracy", "Share of training tokens predicted", False),
+    ("train accuracy", "Accuracy: share of the training tokens that are predicted right", False),
     ("train learning_rate", "Learning rate", False),
     ("train gradient_norm", "Norm of the gradient before clipping", False),
     ("train tgt_tokens_per_second", "Target tokens a second", False),

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import nmt
+from nmt.config.corpora import UNNAMED
 from nmt.data.corpora.sources import sources_of
 from nmt.errors import CheckpointError
 from nmt.system.files import write_bytes, writing
@@ -64,8 +65,8 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
         f"```bash\n{_command(saved)} {shown(bundle.name)}\n```",
         f"## Scores\n\n{rows}",
         "The checkpoint was chosen by these scores; on a text by which nothing was chosen they are lower.",
-        f"## Training\n\n```json\n{_settings(saved)}\n```",
-        _OPEN,
+        _OPEN.strip(),
+        f"## Training\n\n```json\n{_settings(saved)}\n```\n",
     ]
     return "\n\n".join(sections)
 
@@ -82,10 +83,12 @@ def _purpose(saved: SavedModel) -> str:
 
 
 def _languages(saved: SavedModel) -> list[str]:
-    """Return the sides that are named by language codes as in BCP 47, without sides such as letters and sounds."""
+    """Return the sides that are named by language codes as in BCP 47, without sides such as letters and sounds, or
+    without a name."""
     data = saved.config.data
     sides = [data.src.lang, data.tgt.lang] if saved.config.task == "translation" else [data.tgt.lang]
-    return [side for side in sides if re.fullmatch(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", side)]
+    codes = [side for side in sides if re.fullmatch(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?", side)]
+    return [code for code in codes if code not in UNNAMED]
 
 
 def _front(saved: SavedModel) -> dict[str, Any]:

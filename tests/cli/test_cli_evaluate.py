@@ -1,7 +1,9 @@
 """nmt-evaluate: sacrebleu's figures for the right pair of texts, and it says what was compared."""
 
+import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -40,6 +42,31 @@ def test_files_and_json(run: Run, tmp_path: Path) -> None:
     plain = json.loads(run("nmt-evaluate", *files, "--lowercase", "--tokenize", "none").out)
     assert plain["metrics"]["bleu"]["score"] < 99
     assert "tok:none" in plain["metrics"]["bleu"]["signature"]
+
+
+def test_a_table_has_the_source_in_its_first_column_and_the_reference_in_its_second(
+    model: Path, setup: Path, run: Run, tmp_path: Path
+) -> None:
+    sides = [(setup / name).read_text().splitlines() for name in ("test.xx", "test.yy")]
+    table = tmp_path / "test.tsv.gz"
+    with gzip.open(table, "wt") as file:
+        file.writelines(f"{src}\t{ref}\n" for src, ref in zip(*sides, strict=True))
+    result = run("nmt-evaluate", model, "--src", table, "--ref", table)
+    assert result.code == 0 and "100.00" in result.lines[1], result.err
+    refused = run("nmt-evaluate", "--hyp", table, "--ref", table)
+    assert refused.code == 1 and "must be a text with one sentence per line, got a table" in refused.err
+
+
+def test_a_model_of_letters_is_scored_by_wrong_words(model: Path, setup: Path, run: Run, tmp_path: Path) -> None:
+    letters = tmp_path / "letters"
+    shutil.copytree(model, letters)
+    config = letters / "config.yaml"
+    config.write_text(config.read_text().replace("preset: null", "preset: character"))
+    files = ["--src", setup / "test.xx", "--ref", setup / "test.yy"]
+    result = run("nmt-evaluate", letters, *files)
+    assert [line.split()[0] for line in result.lines[1:]] == ["WER", "PER", "accuracy", "chrF2"], result.err
+    given = run("nmt-evaluate", letters, *files, "--metric", "bleu")
+    assert [line.split()[0] for line in given.lines[1:]] == ["BLEU"]
 
 
 MISTAKES = {

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt.cli.commands.shortlist import shortlist
+from nmt.cli.lines.phrases import phrase_pairs
 from nmt.cli.lines.resume import RECORD_SUFFIX, continued_lines
 from nmt.errors import DataError
 from nmt.storage.tensor_file import map_tensors, write_tensors
@@ -252,3 +253,10 @@ def test_samples_are_not_counted_against_the_largest_beam(model: Path, run: Run)
 def test_a_share_that_is_no_number(option: str) -> None:
     result = CliRunner().invoke(shortlist, ["model", option, "nan"])
     assert (result.exit_code, "'nan' is not a finite number" in result.output) == (2, True)
+
+
+def test_glossaries_have_tabs_or_equals_signs(tmp_path):
+    """As on the server's page: a tab, if there is one, or else the first `=`."""
+    file = tmp_path / "g"
+    file.write_text("train\tBahn\nout of = aus\na = b\tc=d\n1+1=2=x\n")
+    assert phrase_pairs(str(file)) == [("train", "Bahn"), ("out of", "aus"), ("a = b", "c=d"), ("1+1", "2=x")]

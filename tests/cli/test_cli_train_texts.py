@@ -160,6 +160,12 @@ def test_show_config_writes_nothing(run: Run, tmp_path: Path) -> None:
             "got 3 files and 1 --dev; give --dev twice, once for each",
         ),
         (["c.yaml", "--dev", "d"], "--dev goes with SRC TGT or a table"),
+        (
+            ["t.chr.gz", "-o", "m"],
+            "one file must be settings (CONFIG.yaml) or a table (.tsv, .jsonl, .parquet), got t.ch",
+        ),
+        (["t.txt", "-o", "m"], "give the files of SRC and TGT"),
+        (["a.de", "a.en", "-o", "m", "--dev", __file__], "--dev must be given twice with SRC TGT"),
         (["a.de", "a.en", "-o", "m", "--seeds", "2"], "--seeds needs a config"),
     ],
 )
@@ -167,6 +173,7 @@ def test_arguments_that_do_not_belong_together(run: Run, arguments: list[str], m
     result = run("nmt-train", *arguments)
     assert result.code == 2
     assert message in result.err
+    assert result.err.count("\n") == 1 and result.err.endswith(" See nmt-train --help.\n")
 
 
 def test_a_folder_may_have_any_name(run: Run, setup: Path, tmp_path: Path) -> None:
@@ -253,3 +260,12 @@ def test_what_a_run_says_is_short(run: Run, tmp_path: Path) -> None:
     assert "preset low-resource: training: " in log and "  preset low-resource: model: " in log
     again = run(*arguments)
     assert "this run was finished before: 50 updates (training.updates); nothing is trained" in again.err
+
+
+def test_a_config_of_something_else_is_refused_before_anything_is_read(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.yaml").write_text("title: my site\n")
+    result = run("nmt-train", *_pair(tmp_path, 40), "-o", tmp_path / "m")
+    assert result.code == 1 and result.err.count("\n") == 1
+    assert "model_dir must be new or written by nmt-train, got one with a config.yaml of something else" in result.err
+    assert [path.name for path in (tmp_path / "m").iterdir()] == ["config.yaml"]

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from nmt.config import SideConfig
 
 
+OF_LETTERS = "wer", "per", "accuracy", "chrf"
+"""The metrics for models that read and write letters: BLEU of single words is theirs that are right, or nothing."""
+
+
 class MetricNames(click.ParamType):
     """A comma-separated list of metrics."""
 
@@ -74,7 +78,7 @@ class MetricNames(click.ParamType):
     "--metric",
     "metrics",
     type=MetricNames(),
-    default=",".join(METRICS),
+    show_default=f"{','.join(METRICS)}; {','.join(OF_LETTERS)} for a model of the preset character",
     help="Metrics, separated by commas: bleu, chrf, chrf++, ter; for texts of one word per line, wer (percentage of "
     "wrong lines), per (edits per 100 tokens), accuracy.",
 )
@@ -118,7 +122,7 @@ def evaluate(
 
     Give MODEL_DIR and --src (which is translated first), or --hyp, or --compare. With a model, references are cleaned
     and lower-cased as the model's config says, since the model cannot write otherwise; standard error says so. Files
-    are UTF-8, plain or .gz, or - for standard input.
+    are UTF-8, plain or .gz, or - for standard input. Of a table (.tsv), --src reads the first column, --ref the second.
 
     --compare tests whether B is better than A by paired bootstrap and by approximate randomisation. It is an error if
     one text is tokenised and the other is not, or if the signatures of --json files differ.
@@ -162,6 +166,7 @@ def evaluate(
         hypotheses = [_translate(model_dir, str(src), shown, options)]
     else:
         hypotheses = shown.read(compare or (str(hyp),))
+    options["metrics"] = options["metrics"] or METRICS
     say(shown.tell(hypotheses))
 
 
@@ -226,6 +231,8 @@ def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -
 
     loading = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells", "lm")}
     translator = Translator.load(model_dir, **loading)
+    if options["metrics"] is None and translator.config.preset == "character":
+        options["metrics"] = OF_LETTERS
     searching = {
         name: options[name] for name in ("beam_size", "length_penalty", "batch_size", "shortlist", "lm_weight")
     }

@@ -238,11 +238,19 @@ def _texts(
     Raises UsageError if the arguments do not belong together.
     """
     from nmt.data.corpora.sources import format_of
+    from nmt.system.lines import without_packing
+    from nmt.system.paths import is_file, shown
 
     if len(inputs) == 1 and format_of(inputs[0]) == "lines":
         if dev:
             raise click.UsageError(
                 "--dev goes with SRC TGT or a table; in a config, data.dev names the validation text."
+            )
+        ending = without_packing(inputs[0]).suffix
+        if without_packing(inputs[0]) != Path(inputs[0]) or ending in (".txt", ".csv", ".xlsx"):
+            raise click.UsageError(
+                f"one file must be settings (CONFIG.yaml) or a table (.tsv, .jsonl, .parquet), got {shown(inputs[0])}; "
+                "give the files of SRC and TGT."
             )
         return None
     if len(inputs) > 2 or len(dev) > 2:
@@ -250,6 +258,8 @@ def _texts(
         raise click.UsageError(
             f"takes CONFIG.yaml, SRC TGT or one table, got {len(inputs)} files and {len(dev)} --dev{twice}."
         )
+    if len(inputs) == 2 and len(dev) == 1 and is_file(Path(dev[0])) and format_of(dev[0]) == "lines":
+        raise click.UsageError(f"--dev must be given twice with SRC TGT, for source and target, got {shown(dev[0])}.")
     if folder is None:
         raise click.UsageError("-o DIR, a folder for the model, must be given with SRC TGT or a table.")
     from nmt.train.tasks.plain_texts import Texts

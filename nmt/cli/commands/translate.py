@@ -105,7 +105,7 @@ _CHUNK_BATCHES = 32
     show_default="none",
     help="A phrase that every translation must contain; may be repeated.",
 )
-@reads("--glossary", text="Preferred translations: one phrase, a tab and its translation per line.")
+@reads("--glossary", text="Preferred translations: PHRASE, a tab or =, and TRANSLATION per line.")
 @reads("--forbid", text="Words or phrases that no translation may contain, one per line.")
 @search_options()
 @reads(

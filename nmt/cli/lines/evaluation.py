@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from nmt.data.corpora.sources import Part, format_of
 from nmt.errors import DataError
 from nmt.evaluate import Score, format_table, score_translations, split_references
 from nmt.evaluate.compare import Bucket, PairedScore, by_frequency, by_length, compare, differences
@@ -33,7 +34,7 @@ class Evaluation:
         cls, refs: Sequence[str], separator: str | None, src: str | None, options: dict[str, Any]
     ) -> Evaluation:
         """Read the files. Raises DataError if one cannot be read, or references differ in length."""
-        texts = [read_text(file) for file in refs]
+        texts = [_read(file, 2) for file in refs]
         for file, text in zip(refs, texts, strict=True):
             if len(text) != len(texts[0]):
                 raise DataError(
@@ -44,11 +45,11 @@ class Evaluation:
         if separator:
             references = split_references(references, separator)
         frequencies = None if options["frequencies"] is None else open_lines(options["frequencies"])
-        return cls(references, [] if src is None else read_text(src), options, frequencies)
+        return cls(references, [] if src is None else _read(src, 1), options, frequencies)
 
     def read(self, files: Sequence[str]) -> list[list[str]]:
         """Return the translations in files. Raises DataError if one has another number of lines than the sources."""
-        found = [read_text(file) for file in files]
+        found = [_read(file) for file in files]
         for file, lines in zip(files, found, strict=True):
             if self.sources and len(lines) != len(self.sources):
                 raise DataError(
@@ -170,3 +171,16 @@ def _bucket_records(buckets: dict[str, list[Bucket]]) -> dict[str, Any]:
             for kind, found in buckets.items()
         }
     }
+
+
+def _read(file: str, column: int | None = None) -> list[str]:
+    """Return the lines of a text, or a column of a table (.tsv), counted from 1; None if it must be a text. Raises
+    DataError."""
+    form = format_of(file)
+    if form == "lines":
+        return read_text(file)
+    if form != "tsv" or column is None:
+        raise DataError(
+            f"{file}: must be a text with one sentence per line, got a table; write its column into a file of its own"
+        )
+    return [str(row[0]) for row in Part(form, (file,), columns=(column,)).rows()]

@@ -11,15 +11,17 @@ def phrases(path: str | None) -> list[str]:
 
 
 def phrase_pairs(path: str | None) -> list[tuple[str, str]]:
-    """Read phrases and their translations, separated by a tab. Raises DataError for any other line."""
+    """Read phrases and their translations, separated by a tab, or by `=` in a line without a tab. Raises DataError for
+    any other line."""
     from nmt.errors import DataError
 
     found = []
     for line in phrases(path):
-        columns = line.split("\t")
-        if len(columns) != 2:
+        columns = [one.strip() for one in (line.split("\t") if "\t" in line else line.split("=", 1))]
+        if len(columns) != 2 or not all(columns):
             raise DataError(
-                f"{path}: a line must be a phrase, a tab and its translation, got {line!r}; correct the line"
+                f"{path}: a line must be a phrase, a tab and its translation, or both with = between, "
+                f"got {line!r}; correct the line"
             )
         found.append((columns[0], columns[1]))
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import math
 import signal
 from collections.abc import Callable, Iterator
@@ -78,7 +77,7 @@ class Command(click.Command):
 
 
 class Refusal(click.ClickException):
-    """An error of the user, printed with click's text in the colours of all messages.
+    """An error of the user, printed as one line in the colours of all messages.
 
     Args:
         error: The exception that click would print.
@@ -90,13 +89,11 @@ class Refusal(click.ClickException):
         self.exit_code = error.exit_code  # type: ignore[misc]  # click reads it of the instance
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it to standard error."""
+        """Print it to standard error: one line, which names --help if an option is wrong."""
         from nmt.cli.lines.streams import tell
 
-        text = io.StringIO()
-        self._error.show(text)
-        for line in text.getvalue().splitlines():
-            tell(line)
+        context = self._error.ctx if isinstance(self._error, click.UsageError) else None
+        tell(f"Error: {self._error.format_message()}" + (f" See {context.command_path} --help." if context else ""))
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ import { Subwords, clean_line } from "./subwords.js";
 
 const TOKENS_PER_SENTENCE = 200, LONGEST_SENTENCE = 1000, MOST_WORDS = 60, LEAST_CAPITALS = 4;
 const CUT = most => "a source of more than " + most + " subwords is truncated to that length";
-const EMPTY = "text has an empty translation", UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite";
+const EMPTY = "the translation is empty", UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite";
 
 // ------------------------------------------------------------ options
 

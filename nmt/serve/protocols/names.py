@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-_UNNAMED = {"src": "source", "tgt": "target"}
-"""The codes of languages that nmt-train was not told; ISO 639-3 gives them to languages of Sardinia and Palawan."""
+from nmt.config.corpora import UNNAMED
 
 
 @lru_cache(maxsize=512)
 def language_name(code: str) -> str:
     """Return the name of a language; the code itself if it has no name, or the library is missing."""
-    if code in _UNNAMED:
-        return _UNNAMED[code]
+    if code in UNNAMED:
+        return UNNAMED[code]
     try:
         from langcodes import Language
         from langcodes.tag_parser import LanguageTagError

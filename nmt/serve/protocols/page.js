@@ -96,6 +96,7 @@ const model = () => models.find(m => m.name === $("model").value);
 let display;
 try { display = new Intl.DisplayNames([navigator.language, "en"], { type: "language" }); } catch (e) { display = null; }
 function language(code, english) {
+  if (code === "src" || code === "tgt") return english; // languages without a name
   try { return display ? display.of(code) : english; } catch (e) { return english; }
 }
 
@@ -193,7 +194,9 @@ async function translate() {
     manner = settings();
     failures = 0;
     const missed = note_terms();
-    say("Translated in " + Math.round(performance.now() - began) + " ms" +
+    const via = model().via, sure = confidence();
+    say("Translated" + (via ? " through " + language(via, via) : "") + " in " + Math.round(performance.now() - began) + " ms" +
+      (sure === null ? "" : ", " + Math.round(100 * sure) + "% sure") +
       (missed ? "; " + plural(missed, "glossary term was", "glossary terms were") + " not followed." : "."));
     draw();
     if (is_open("typing")) complete();
@@ -209,7 +212,19 @@ async function translate() {
   }
 }
 
-const ASPECTS = ["translation", "words", "source_words", "probabilities", "attention"];
+// The mean over the words of all sentences, as the server has it over their subwords; null for a text without sentences.
+function confidence() {
+  let logs = 0, count = 0;
+  for (const p of parts) {
+    if (p.confidence === undefined) continue;
+    const length = (p.words || p.translation.split(/\s+/)).length;
+    logs += length * Math.log(p.confidence);
+    count += length;
+  }
+  return count ? Math.exp(logs / count) : null;
+}
+
+const ASPECTS = ["translation", "confidence", "words", "source_words", "probabilities", "attention"];
 const aspects = p => Object.fromEntries(ASPECTS.map(name => [name, p[name]]));
 function take(p, other) {
   if (!p.first) p.first = aspects(p);
@@ -467,7 +482,7 @@ for (const name of ["keyup", "click"]) $("text").addEventListener(name, () => is
 function glossary_lines() {
   const done = [], open = [];
   for (const line of $("glossary").value.split("\n")) {
-    const at = line.search(/[\t=]/), pair = [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+    const at = line.indexOf(line.includes("\t") ? "\t" : "="), pair = [line.slice(0, at).trim(), line.slice(at + 1).trim()];
     if (at > 0 && pair[0] && pair[1]) done.push(pair);
     else if (line.trim()) open.push(line.trim());
   }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from nmt.config import Config, config_from_dict, load_config
+from nmt.config.corpora import UNNAMED
 from nmt.config.loading import changed_values
 from nmt.data.corpora.sources import format_of
 from nmt.errors import ConfigError
@@ -23,7 +24,7 @@ from nmt.train.distributed.launch import join_ranks
 from nmt.train.log.progress import TrainingLog
 from nmt.train.run.limits import OVER
 from nmt.train.run.trainer import Trainer, TrainingResult
-from nmt.train.tasks.plain_texts import UNNAMED, Texts, settings_of
+from nmt.train.tasks.plain_texts import Texts, settings_of
 
 if TYPE_CHECKING:
     from typing import Any
@@ -128,12 +129,12 @@ def config_of_texts(
             raise ConfigError(
                 f"preset: must be omitted with training.load_model, whose settings are used, got {preset}; omit it"
             )
-        if texts.langs == UNNAMED:
+        if texts.langs == tuple(UNNAMED):
             langs = [given or side.lang for given, side in zip(langs, (start.data.src, start.data.tgt), strict=True)]
     texts = replace(texts, given=(langs[0], langs[1]))
     dev = dev and replace(dev, given=texts.given)
     values = ranks.first_then_others(lambda: settings_of(texts, dev, folder, preset, tell, start=start, write=write))
-    return config_from_dict(values, where, changes, tell)
+    return config_from_dict(values, where, changes)
 
 
 def _text_at(values: Mapping[str, Any], *keys: str) -> str | None:

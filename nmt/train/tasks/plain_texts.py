@@ -16,11 +16,14 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from nmt.config.corpora import UNNAMED
 from nmt.data.corpora.sources import Source, format_of, pair_chunks
 from nmt.data.tokens.features import features_column
-from nmt.errors import DataError
+from nmt.errors import CheckpointError, DataError, NMTError
+from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
+from nmt.system.paths import exists
 from nmt.train.tasks.prepare import check_own
 
 if TYPE_CHECKING:
@@ -39,8 +42,6 @@ SHARE_OF_RATE = 0.1
 _CHUNK = 4096
 _LANG = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
 _PAIR = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
-UNNAMED = "src", "tgt"
-"""The codes of languages that neither options nor files name."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Texts:
     @property
     def langs(self) -> tuple[str, str]:
         """Return the language codes: those given, else those by which the files are named, else UNNAMED."""
-        named = self._endings or self._pair or UNNAMED
+        named = self._endings or self._pair or tuple(UNNAMED)
         return self.given[0] or named[0], self.given[1] or named[1]
 
     @property
@@ -158,6 +159,7 @@ def settings_of(
     tell = tell or (lambda line: None)
     if write:
         check_own(folder)
+    check_settings_there(folder)
     langs = train.langs
     for texts in (train,) if dev is None else (train, dev):
         texts.source.check(langs)
@@ -194,6 +196,19 @@ def settings_of(
         data["subwords"] = {"joint": True}
         values["model"] = {"decoder": {"copy_source": True}}
     return values
+
+
+def check_settings_there(folder: Path) -> None:
+    """Raise CheckpointError if a folder without a checkpoint has a config.yaml that is not of nmt-train."""
+    if not exists(folder / CONFIG_NAME) or exists(folder / LAST_NAME):
+        return
+    try:
+        load_folder_config(folder)
+    except NMTError as error:
+        raise CheckpointError(
+            f"{folder}: model_dir must be new or written by nmt-train, got one with a {CONFIG_NAME} of something else "
+            f"({error}); choose another one"
+        ) from None
 
 
 def _settings_after(start: Config, tell: Callable[[str], None]) -> dict[str, Any]:
