@@ -150,12 +150,15 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
 
 def _unknown_variables() -> list[str]:
     """Return a warning for each variable of the environment that looks like one of this command and is none."""
-    known = [f"NMT_SERVE_{(param.name or '').upper()}" for param in serve.params]
+    prefix = "NMT_SERVE_"
+    known = [(param.name or "").upper() for param in serve.params]
     found = []
     for name in sorted(os.environ):
-        if name.startswith("NMT_SERVE_") and name not in known:
-            close = get_close_matches(name, known, 1)
-            found.append(f"{name}: is no variable of nmt-serve" + (f"; did you mean {close[0]}?" if close else ""))
+        if name.startswith(prefix) and (rest := name.removeprefix(prefix)) not in known:
+            close = get_close_matches(rest, known, 1)
+            found.append(
+                f"{name}: is no variable of nmt-serve" + (f"; did you mean {prefix}{close[0]}?" if close else "")
+            )
     return found
 
 
