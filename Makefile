@@ -135,7 +135,7 @@ dist: $(STAMP)
 	  { echo 'Makefile: two builds of one commit must be the same bytes, they differ' >&2; exit 1; }
 	@mkdir -p dist && cp build/dist/first/* dist/ && cd dist && sha256sum $$(ls ../build/dist/first)
 	@$(PYTHON) -m venv --without-pip build/dist/served
-	$(PIP) --python build/dist/served install --quiet --disable-pip-version-check -c constraints.txt $$(ls build/dist/first/*.whl)[serve]
+	$(PIP) --python build/dist/served install --quiet --disable-pip-version-check -c constraints.txt "$$(ls build/dist/first/*.whl)[serve]"
 	$(PIP) --python build/dist/served uninstall --quiet --yes recurrent-nmt
 	$(BIN)/cyclonedx-py environment build/dist/served --pyproject pyproject.toml --output-reproducible -o dist/sbom.json
 

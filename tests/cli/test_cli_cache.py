@@ -63,3 +63,19 @@ def test_without_a_folder_it_says_so(tmp_path):
     done = run(tmp_path / "file", code=code)
     assert done.returncode == 1
     assert "NMT_CACHE_DIR" in done.stderr
+
+
+def test_a_number_format_is_that_of_a_model(tmp_path):
+    """The code of int8 was not compiled beforehand for a server that uses it."""
+    result = CliRunner().invoke(cache, ["list", "--compute-dtype", "int8"])
+    assert result.exit_code == 1 and "--compute-dtype changes nothing without" in result.stderr
+    run = "from nmt.cli.entry import cache; cache()"
+    environment = {**os.environ, "NMT_CACHE_DIR": str(tmp_path / "cache"), "NMT_SHIPPED_CODE": "0"}
+    model = write_folder(tmp_path / "model")
+
+    def functions(*words):
+        command = [sys.executable, "-c", run, "fill", str(model), *words]
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        return len(list((tmp_path / "cache").rglob("*")))
+
+    assert functions() < functions("--compute-dtype", "int8")

@@ -2,33 +2,35 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from tests.serve import servers  # first: it skips where the extra [serve] is missing
+from nmt.errors import DeviceError
+from tests.serve import servers
 from tests.serve.test_protocols import multipart
 from tests.waiting import until
-
-from nmt.errors import DeviceError  # isort: skip
-from nmt.serve.server import listen_on  # isort: skip
 
 COMMAND = [sys.executable, "-c", "from nmt.cli.entry import serve; serve()"]
 PAIR = {"source": "en", "target": "de"}
 
 
 def test_a_port_is_taken_before_models_are_loaded():
+    from nmt.serve.server import listen_on
+
     with listen_on("127.0.0.1", 0) as place:
         with pytest.raises(DeviceError, match="must be free to listen on, got .*; choose another --host or --port"):
             listen_on("127.0.0.1", place.getsockname()[1])
 
 
 def test_a_port_that_is_lost_between_binding_and_listening_is_a_line(monkeypatch):
-    listen = socket.socket.listen
+    from nmt.serve.server import listen_on
 
     def lost(plug, backlog):
         raise OSError(98, "Address already in use")
@@ -36,7 +38,6 @@ def test_a_port_that_is_lost_between_binding_and_listening_is_a_line(monkeypatch
     monkeypatch.setattr(socket.socket, "listen", lost)
     with pytest.raises(DeviceError, match="must be free to listen on"):
         listen_on("127.0.0.1", 0)
-    assert listen is not lost
 
 
 def test_a_second_server_leaves_the_first_its_port_while_it_loads(folder, tmp_path):
@@ -224,3 +225,12 @@ def test_the_description_is_of_this_server(server, folder, tmp_path):
     assert answers["/translate"] == {"200", "400", "403", "408", "413", "429", "503", "504"}
     assert "404" in set(spec["paths"]["/download_file/{name}"]["get"]["responses"])
     assert set(spec["paths"]["/health"]["get"]["responses"]) == {"200", "400"}
+
+
+def test_the_health_check_of_the_container_follows_its_port(server):
+    text = (Path(__file__).resolve().parents[2] / "deploy" / "Containerfile").read_text("utf-8")
+    (code,) = re.findall(r'^HEALTHCHECK .*python -c "(.*)"$', text, re.M)
+    run = [sys.executable, "-c", code]
+    assert subprocess.run(run, env=os.environ | {"NMT_SERVE_PORT": str(server.port)}, check=False).returncode == 0
+    done = subprocess.run(run, env=os.environ | {"NMT_SERVE_PORT": "1"}, capture_output=True, check=False)
+    assert done.returncode == 1

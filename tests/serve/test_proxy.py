@@ -65,7 +65,7 @@ def test_the_block_passes_on_what_the_server_needs(server, lines, expected, tmp_
         answer = ask("-H", kind, "--data-binary", f"@{tmp_path / 'form'}", f"{there}/mt/translate_file")
         address = json.loads(answer)["translatedFileUrl"]
         assert address.startswith(f"{there}/mt/download_file/")
-        assert ask(address).decode().strip() == expected[lines[0]]
+        assert ask(address).decode().strip() == expected[lines[0]].strip()
     finally:
         proxy.terminate()
         proxy.wait(30)

@@ -60,9 +60,9 @@ _ERRORS = {
 }
 _OPEN = frozenset(
     "/ /docs /page.css /page.js /docs.js /api/models /api/progress /languages /download_file/{name} /frontend/settings "
-    "/MTRestService/Login /translator/models".split()
+    "/suggest /MTRestService/Login /translator/models".split()
 )
-"""What needs no key, besides the group Operation and what is refused."""
+"""What needs no key, besides the group Operation."""
 _TRANSLATES = frozenset(
     "/translate /translate_file /v2/translate /MTRestService/TranslateJson /RPC2 /translator/translate /api/sentences "
     "/api/complete /api/file".split()
@@ -99,7 +99,7 @@ class _Route:
     @property
     def wants_key(self) -> bool:
         """Return whether it answers 403 without a key, on a server with keys."""
-        return not (self.group == "Operation" or self.does.startswith("Refused") or self.path in _OPEN)
+        return self.group != "Operation" and self.path not in _OPEN
 
     def errors(self, method: str, with_keys: bool) -> list[str]:
         """Return the statuses of errors that a method of it may answer."""
