@@ -40,7 +40,7 @@ _PREFLIGHT = {"Access-Control-Max-Age": "86400"}
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 16 * 2**20
 _DEEPL = ("/v2/", "/v3/")
 _WHILE_ENDING = ("/health", "/ready", "/metrics")
-"""What a server that is ending still answers."""
+"""Paths that a server still answers while it ends."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
 
 

@@ -31,7 +31,7 @@ from nmt.serve.settings import ServerSettings
 _PIECE = 256
 """Sentences in a piece of a long text; two pieces wait at a time, and take at most half of the queue."""
 _ROOM_SECONDS = 0.05
-"""How often a file looks for room in the queue."""
+"""Seconds between two looks of a file for room in the queue."""
 _SMALL, _SMALL_MARKUP = 2_000, 200
 """Characters up to which plain texts, and texts with markup, are split in the event loop instead of the box."""
 _FEW_MARKS = 40

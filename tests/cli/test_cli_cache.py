@@ -65,17 +65,13 @@ def test_without_a_folder_it_says_so(tmp_path):
     assert "NMT_CACHE_DIR" in done.stderr
 
 
-def test_a_number_format_is_that_of_a_model(tmp_path):
+def test_a_number_format_is_that_of_a_model(tmp_path, monkeypatch):
     """The code of int8 was not compiled beforehand for a server that uses it."""
-    result = CliRunner().invoke(cache, ["list", "--compute-dtype", "int8"])
-    assert result.exit_code == 1 and "--compute-dtype changes nothing without" in result.stderr
-    run = "from nmt.cli.entry import cache; cache()"
-    environment = {**os.environ, "NMT_CACHE_DIR": str(tmp_path / "cache"), "NMT_SHIPPED_CODE": "0"}
-    model = write_folder(tmp_path / "model")
-
-    def functions(*words):
-        command = [sys.executable, "-c", run, "fill", str(model), *words]
-        subprocess.run(command, env=environment, check=True, capture_output=True)
-        return len(list((tmp_path / "cache").rglob("*")))
-
-    assert functions() < functions("--compute-dtype", "int8")
+    refused = run(tmp_path / "cache", "list", "--compute-dtype", "int8")
+    assert refused.returncode == 1 and "--compute-dtype changes nothing without the models of fill" in refused.stderr
+    monkeypatch.setenv("NMT_SHIPPED_CODE", "0")
+    model, listed = write_folder(tmp_path / "model"), []
+    for words in ((), ("--compute-dtype", "int8")):
+        assert run(tmp_path / "cache", "fill", model, *words).returncode == 0
+        listed.append(len(run(tmp_path / "cache").stdout.splitlines()))
+    assert 0 < listed[0] < listed[1]

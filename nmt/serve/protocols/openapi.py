@@ -62,7 +62,7 @@ _OPEN = frozenset(
     "/ /docs /page.css /page.js /docs.js /api/models /api/progress /languages /download_file/{name} /frontend/settings "
     "/suggest /MTRestService/Login /translator/models".split()
 )
-"""What needs no key, besides the group Operation."""
+"""Paths that need no key, besides the group Operation."""
 _TRANSLATES = frozenset(
     "/translate /translate_file /v2/translate /MTRestService/TranslateJson /RPC2 /translator/translate /api/sentences "
     "/api/complete /api/file".split()
@@ -76,7 +76,7 @@ _KEYS = {
         "description": "The word DeepL-Auth-Key, a space, and the key",
     },
 }
-"""How a key is sent in a header; most routes take it as a field as well."""
+"""Headers for a key; most routes take it as a field as well."""
 
 
 @dataclass(frozen=True)
