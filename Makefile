@@ -124,7 +124,8 @@ wheel: $(STAMP)
 	@ls -l dist/*.whl
 
 # Twice, since anybody must get the same bytes; times in the archives are those of the last commit. The wheel is made from
-# the sdist, and without machine code: that is for `make wheel`.
+# the sdist, and without machine code: that is for `make wheel`. The bill of materials is of what the wheel with [serve]
+# installs; the package itself is its subject, read from pyproject.toml.
 dist: $(STAMP)
 	rm -rf build/dist && mkdir -p build/dist
 	@set -e; epoch=$$(git log -1 --format=%ct); for copy in first second; do \
@@ -133,7 +134,10 @@ dist: $(STAMP)
 	@diff -r build/dist/first build/dist/second || \
 	  { echo 'Makefile: two builds of one commit must be the same bytes, they differ' >&2; exit 1; }
 	@mkdir -p dist && cp build/dist/first/* dist/ && cd dist && sha256sum $$(ls ../build/dist/first)
-	$(BIN)/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --output-reproducible -o dist/sbom.json
+	@$(PYTHON) -m venv --without-pip build/dist/served
+	$(PIP) --python build/dist/served install --quiet --disable-pip-version-check -c constraints.txt "$$(ls build/dist/first/*.whl)[serve]"
+	$(PIP) --python build/dist/served uninstall --quiet --yes recurrent-nmt
+	$(BIN)/cyclonedx-py environment build/dist/served --pyproject pyproject.toml --output-reproducible -o dist/sbom.json
 
 docs: $(STAMP)
 	$(BIN)/python docs/build.py

@@ -52,13 +52,9 @@ def commands_page() -> str:
     """Returns the page of all commands."""
     sections = []
     for name in COMMANDS:
-        context = click.Context(
-            load_command(name),
-            info_name=f"nmt-{name}",
-            terminal_width=HELP_WIDTH,
-            max_content_width=HELP_WIDTH,
-            help_option_names=["-h", "--help"],
-        )
+        command = load_command(name)
+        settings = command.context_settings | {"terminal_width": HELP_WIDTH, "max_content_width": HELP_WIDTH}
+        context = click.Context(command, info_name=f"nmt-{name}", **settings)
         sections.append(f"\n## nmt-{name}\n\n```text\n{context.get_help()}\n```\n")
     return HEADER + "".join(sections)
 

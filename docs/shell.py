@@ -46,7 +46,8 @@ def manual_page(command: click.Command, program: str, others: list[str]) -> str:
         program: What the command is called, such as nmt-train.
         others: Pages that it points to.
     """
-    context = click.Context(command, info_name=program, help_option_names=["-h", "--help"])
+    settings = {"help_option_names": ["-h", "--help"]} | command.context_settings
+    context = click.Context(command, info_name=program, **settings)
     text = inspect.cleandoc(command.help or "")
     summary = " ".join(re.split(r"\n\s*\n", text)[0].split())
     usage = " ".join(command.collect_usage_pieces(context))

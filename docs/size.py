@@ -14,8 +14,8 @@ BUDGET = {
     "doctor": 800,
     "documents": 3650,  # 500 for attributes of HTML, WebVTT, PPTX, OpenDocument, EPUB and Markdown
     "evaluate": 680,  # 60 for the sets of sacrebleu, 20 to check the arguments of nmt.evaluate
-    "exporting": 1900,  # 1,050 for the web: description of a model, linker of WebAssembly, page and module; 35 the lexical
-    # output model
+    "exporting": 1900,  # 1,050 for the web: description of a model, linker of WebAssembly, page and module; 35 the
+    # lexical output model
     "importing": 2300,
     "inference": 1660,  # 140 are Pivot, two models in a row; 30 streams and saving
     "learning": 1350,  # a memory, TMX, learning of single pairs, projects and the rule that guards them
@@ -24,10 +24,10 @@ BUDGET = {
     "precompile": 400,
     "report": 600,
     "rnn": 26100,  # 50 for the level wasm, 50 the gate of copying and logits by chunks
-    "serve": 5250,  # 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 30
-    # languages that the detector does not know
+    "serve": 5450,  # 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 30
+    # languages that the detector does not know; 200 for operators
     "storage": 1400,
-    "system": 1320,  # 10 for help(nmt.train)
+    "system": 1330,  # 10 for help(nmt.train)
     "train": 7650,  # 100 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other
     # runs, 70 for short validations and budgets
     "(top)": 650,  # the table of search settings, which config, decode, inference and cli shared out before

@@ -174,3 +174,27 @@ def test_the_sdist_builds_and_tests_by_itself(archives):
     assert {"LICENSE", "Makefile", "CITATION.cff", "SECURITY.md", "docs/man/nmt.1", "docs/build.py", ".ci/run"} <= names
     assert {"data_scripts/number_words.py", "configs/quickstart.yaml", "tests/test_packaging.py"} <= names
     assert not {name for name in names if name.split("/")[0] in {"runs", "data", "dist", "build", ".venv"}}
+
+
+def test_the_page_of_licences_names_all_that_a_server_installs():
+    requirements = pytest.importorskip("packaging.requirements", reason="needs packaging")
+    from importlib.metadata import PackageNotFoundError, requires
+
+    wanted, found = [(OURS, "serve")], {}
+    while wanted:
+        name, extra = wanted.pop()
+        if (name, extra) in found:
+            continue
+        try:
+            found[name, extra] = requires(name) or []
+        except PackageNotFoundError:
+            pytest.skip(f"{name} is not installed")
+        for one in map(requirements.Requirement, found[name, extra]):
+            if one.marker is None or one.marker.evaluate({"extra": extra}):
+                plain = re.sub(r"[-_.]+", "-", one.name).lower()
+                wanted += [(plain, extra) for extra in ("", *one.extras)]
+    page = (ROOT / "docs" / "licences.md").read_text("utf-8")
+    section = page.partition("### What a server installs")[2].partition("\n## ")[0].lower()
+    names = {name for name, _ in found} - {OURS}
+    assert len(names) > 30 and f"{len(names)} packages" in section
+    assert [name for name in sorted(names) if not re.search(rf"\b{re.escape(name)}\b", section)] == []

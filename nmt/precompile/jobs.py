@@ -89,15 +89,16 @@ def _language_model(layers: int) -> dict[str, Any]:
     return {"task": "lm", "model": {"decoder": decoder}}
 
 
-def fill_for_model(model: Path, threads: int, cells: Sequence[str] = ()) -> None:
-    """Run what a trained model needs to translate or to continue lines, so that its code is compiled and stored."""
+def fill_for_model(model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = ()) -> None:
+    """Run what a trained model needs to translate or to continue lines, so that its code is compiled and stored.
+    `compute_dtype`: that of its config by default."""
     from nmt.storage.saved_model import load_saved_model
 
     is_language_model = load_saved_model(model, None, task=None).config.task == "lm"
     if is_language_model:
-        _generate(model, threads, cells)
+        _generate(model, threads, compute_dtype, cells)
     else:
-        _translate(model, threads, thorough=False, cells=cells)
+        _translate(model, threads, thorough=False, compute_dtype=compute_dtype, cells=cells)
 
 
 def run_job_aside(job: Job, threads: int) -> None:
@@ -144,11 +145,13 @@ def _write_texts(folder: Path) -> Path:
     return stem
 
 
-def _translate(model: Path, threads: int, thorough: bool, cells: Sequence[str] = ()) -> None:
+def _translate(
+    model: Path, threads: int, thorough: bool, compute_dtype: str | None = None, cells: Sequence[str] = ()
+) -> None:
     from nmt import Translator
 
     lines = [" ".join(_WORDS[:n]) for n in range(1, 9)]
-    translator = Translator.load(model, threads=threads, cells=cells)
+    translator = Translator.load(model, threads=threads, compute_dtype=compute_dtype, cells=cells)
     for count in (len(lines), 1):
         for beam_size in (5, 1):
             translator.translate_nbest(lines[:count], beam_size=beam_size)
@@ -161,9 +164,9 @@ def _translate(model: Path, threads: int, thorough: bool, cells: Sequence[str] =
         translator.session(lines[3]).complete("")
 
 
-def _generate(model: Path, threads: int, cells: Sequence[str] = ()) -> None:
+def _generate(model: Path, threads: int, compute_dtype: str | None = None, cells: Sequence[str] = ()) -> None:
     from nmt import Generator
 
-    generator = Generator.load(model, threads=threads, cells=cells)
+    generator = Generator.load(model, threads=threads, compute_dtype=compute_dtype, cells=cells)
     generator.generate(["a", "the red"], samples=2, max_length=8)
     list(generator.score(["a red house", "the dog"]))

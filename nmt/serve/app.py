@@ -49,6 +49,8 @@ _PREFLIGHT = {"Access-Control-Max-Age": "86400"}
 """Browsers remember the answer for a day instead of asking before each request."""
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 16 * 2**20
 _DEEPL = ("/v2/", "/v3/")
+_WHILE_ENDING = ("/health", "/ready", "/metrics")
+"""Paths that a server still answers while it ends."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
 
 
@@ -120,7 +122,8 @@ class Around:
             nonlocal status, started
             if message["type"] == "http.response.start":
                 started, status = True, message["status"]
-                message["headers"] = [*message["headers"], *_CORS, (b"x-request-id", name)]
+                closing = [(b"connection", b"close")] if self._service.is_ending else []
+                message["headers"] = [*message["headers"], *_CORS, *closing, (b"x-request-id", name)]
             await send(message)
 
         measures, tally = self._service.measures, dict[str, int]()
@@ -130,6 +133,8 @@ class Around:
             hosts = sum(name == b"host" for name, _ in scope["headers"])
             if hosts != 1 and (hosts or scope["http_version"] != _HOSTLESS):
                 raise RequestError(400, f"Host: must be given once, got {hosts} of it")
+            if self._service.is_ending and scope["path"] not in _WHILE_ENDING:
+                raise _ending()
             if scope["method"] == "OPTIONS":
                 await Response(status_code=204, headers=_PREFLIGHT)(scope, receive, sending)
             elif (route := _BY_PATH.get((scope["path"], scope["method"]))) is not None:
@@ -139,9 +144,7 @@ class Around:
                 await self._app(scope, receive, sending)
         except asyncio.CancelledError:  # the server is shutting down, and its grace period is over
             if not started:
-                await _refusal(scope, RequestError(503, "server: is ending; try again later", 5))(
-                    scope, receive, sending
-                )
+                await _refusal(scope, _ending())(scope, receive, sending)
         except Exception as error:
             if not isinstance(error, RequestError):
                 _logger.exception("request %s has failed", name.decode())
@@ -156,6 +159,10 @@ class Around:
             measures.answered(route_of(scope), status, seconds)
             texts = scope.get("nmt.texts") if self._service.settings.log_texts else None
             log_request(scope, name.decode(), status, seconds, texts, tally)
+
+
+def _ending() -> RequestError:
+    return RequestError(503, "server: is ending; try again later", 5)
 
 
 def _refusal(scope: Scope, error: Exception) -> Response:
@@ -182,9 +189,13 @@ def route_of(scope: Scope) -> str:
 async def _known_error(request: Request, error: Exception) -> Response:
     """Return the answer to a request that matches no route."""
     status = getattr(error, "status_code", 500)
-    messages = {404: "path: must be one of /docs, got another", 405: "method: must be another one for this path"}
     headers = dict(getattr(error, "headers", None) or {})
-    key = "message" if request.url.path.startswith(_DEEPL) else "error"
+    path, allowed = request.url.path, headers.get("Allow", "").replace("HEAD, ", "").replace(", HEAD", "")
+    messages = {
+        404: f"path: must be one of this server, got {path:.200}; /docs lists them",
+        405: f"method: must be {allowed.replace(', ', ' or ')} for {path:.200}, got {request.method}; see /docs",
+    }
+    key = "message" if path.startswith(_DEEPL) else "error"
     return CompactJSON({key: messages.get(status, str(error))}, status_code=status, headers=headers)
 
 
@@ -245,6 +256,8 @@ async def _reloading(service: Service) -> None:
         came.clear()
         try:
             await service.reload()
+            service.measures.reloads["success"].inc()
             _logger.info("models and keys are reloaded")
         except NMTError as error:
+            service.measures.reloads["failure"].inc()
             _logger.error("reloading the models failed, the old ones stay in use: %s", error)

@@ -64,6 +64,15 @@ class Ask:
         return hashlib.sha256(repr(self.glossary).encode()).digest() if self.glossary else b""
 
 
+@dataclass
+class Entry:
+    """Whether a request has got into the queue. Its first sentences are judged by how many wait, the others follow
+    them, so that nothing that has begun is refused. `waits`: whether it waits for room instead of being refused."""
+
+    is_in: bool = False
+    waits: bool = False
+
+
 class _Outbox:
     """Finished requests on their way to the event loop that waits for them. The loop is woken once for all requests
     since it last emptied the outbox: each wake-up is a system call, during which a search waits."""
@@ -219,13 +228,13 @@ class Engine:
         ask: Ask | None = None,
         client: str = "",
         *,
-        accepted: bool = False,
+        entry: Entry | None = None,
         is_bulk: bool = False,
         terms_in: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of each sentence, best first, at least one each. Cancelling it removes the sentences
-        from the search. `accepted`: the sentences continue a request that has already started; `is_bulk`: they belong
-        to a long text, even if there are few; `terms_in`: for each the text that contains the phrases of the glossary,
+        from the search. `entry`: that of the request, if it has more sentences than these; `is_bulk`: they belong to a
+        long text, even if there are few; `terms_in`: for each the text that contains the phrases of the glossary,
         the sentences by default.
 
         Raises FullError: Too many wait. ClosedError: The engine is closed. NMTError: The model cannot do what is asked.
@@ -251,7 +260,9 @@ class Engine:
             learnt = learnt_for(self.translator, self._chosen, False, [ids[n] for n in there])
             for ticket, length in zip(tickets, learnt.get("expected_lengths", ()), strict=False):
                 ticket.expected = float(length)
-        (self._queue if live else self._side).put(client, tickets, accepted=accepted)
+        entry = entry or Entry()
+        (self._queue if live else self._side).put(client, tickets, accepted=entry.is_in)
+        entry.is_in = True
         try:
             await job.future
         except asyncio.CancelledError:

@@ -97,9 +97,9 @@ def _tell_uncaught(kind: type[BaseException], error: BaseException | None, trace
     _logger.error("not caught: %s", kind.__name__, exc_info=(kind, error, trace))
 
 
-def begin_log(*, requests: bool = True) -> None:
+def begin_log(*, requests: bool = True) -> QueueListener:
     """Set up the log on stderr for the server and its libraries, including Python's warnings and uncaught errors of
-    threads; every line is JSON."""
+    threads; every line is JSON. Return the thread that writes it."""
     handler, listener = log_handler(sys.stderr)
     atexit.register(listener.stop)
     for name in ("nmt", "uvicorn", "uvicorn.error"):
@@ -116,6 +116,7 @@ def begin_log(*, requests: bool = True) -> None:
     threading.excepthook = lambda given: _tell_uncaught(given.exc_type, given.exc_value, given.exc_traceback)
     sys.unraisablehook = lambda given: _tell_uncaught(given.exc_type, given.exc_value, given.exc_traceback)
     _access.disabled = not requests
+    return listener
 
 
 def log_request(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+if TYPE_CHECKING:
+    from nmt.serve.models import ServedModel
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
@@ -32,10 +35,22 @@ class Measures:
         self._hits = Counter("nmt_cache_hits", "Sentences answered without a search.", registry=of)
         self._misses = Counter("nmt_cache_misses", "Sentences searched for.", registry=of)
         Gauge("nmt_cache_bytes", "Bytes of the cache of translations.", registry=of).set_function(cached)
-        self.models = Gauge("nmt_models", "Models loaded.", registry=of)
+        self._count = Gauge("nmt_models", "Models loaded.", registry=of)
+        about = ["model", "source", "target", "fingerprint", "compute_dtype", "parameters"]
+        self._models = Gauge("nmt_model_info", "A model in use: 1.", about, registry=of)
+        reloads = Counter("nmt_reloads", "Times that models and keys were loaded again.", ["result"], registry=of)
+        self.reloads = {result: reloads.labels(result) for result in ("success", "failure")}
         Gauge("nmt_sentences_waiting", "Sentences that wait for a place in a search.", registry=of).set_function(
             waiting
         )
+
+    def loaded(self, models: Sequence[ServedModel]) -> None:
+        """Record the models in use."""
+        self._count.set(len(models))
+        self._models.clear()
+        for one in models:
+            about = {"model": one.name, "source": one.source, "target": one.target, **one.identity}
+            self._models.labels(**about).set(1)
 
     def answered(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request and its duration."""

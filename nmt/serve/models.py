@@ -26,6 +26,11 @@ from nmt.system.paths import is_file
 
 _logger = logging.getLogger("nmt.serve")
 
+WARM_UP = "nmt-serve-warm-up"
+"""The name of the threads that compile the code of less common requests."""
+_FINGERPRINT = 12
+"""Hexadecimal digits of a model's fingerprint that are shown."""
+
 
 _GENERATIONS = count()
 
@@ -33,7 +38,8 @@ _GENERATIONS = count()
 @dataclass(frozen=True)
 class ServedModel:
     """A loaded model, or two in a row, `via` a third language. `scores`: validation scores saved by training;
-    `generation`: a number unique to this load, even among models of the same name."""
+    `fingerprint`: of everything that translations depend on (`ModelFacts.digest`); `generation`: a number unique to
+    this load, even among models of the same name."""
 
     name: str
     source: str
@@ -45,6 +51,7 @@ class ServedModel:
     parameters: int
     compute_dtype: str
     via: str | None = None
+    fingerprint: str = ""
     generation: int = field(default_factory=lambda: next(_GENERATIONS))
 
     @property
@@ -57,9 +64,17 @@ class ServedModel:
             "validation": self.scores,
             "signature": bleu_signature() if "bleu" in self.scores else None,
             "updates": self.updates,
+            "via": self.via,
+            **self.identity,
+        }
+
+    @property
+    def identity(self) -> dict[str, str | int]:
+        """Return what tells this model from others of its name."""
+        return {
+            "fingerprint": self.fingerprint,
             "parameters": self.parameters,
             "compute_dtype": self.compute_dtype,
-            "via": self.via,
         }
 
 
@@ -138,6 +153,7 @@ def _pivots(models: Sequence[ServedModel]) -> Iterator[ServedModel]:
             parameters=first.parameters + last.parameters,
             compute_dtype=last.compute_dtype,
             via=last.source,
+            fingerprint=f"{first.fingerprint}+{last.fingerprint}",
         )
 
 
@@ -155,16 +171,14 @@ def load_models(settings: ServerSettings) -> Models:
     for path in settings.models:  # a wrong path is an error before work begins
         if not is_file(path):
             check_folder(path)
-    _logger.info(
-        "loading %d models; where this version has not run on this machine before, their code is compiled first, "
-        "which takes some 20 s",
-        len(settings.models),
-    )
+    count = len(settings.models)
+    _logger.info("loading %s", "1 model" if count == 1 else f"{count} models")
     found: list[ServedModel] = []
     for path in settings.models:
         began = time.monotonic()
         found.append(_load(path, settings, {one.name for one in found}))
-        _logger.info("loaded %s in %.1f s", found[-1].name, time.monotonic() - began)
+        fields = {"model": found[-1].name, **found[-1].identity, "path": str(path)}
+        _logger.info("loaded %s in %.1f s", found[-1].name, time.monotonic() - began, extra={"fields": fields})
     models = Models(found, pivots=settings.pivot)
     pairs = [f"{one.source} to {one.target} by {one.name}" for one in models.all[len(found) :]]
     if pairs:
@@ -200,7 +214,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
     (loaded,) = translator.loaded
     scores = loaded.scores
     translator.translate_nbest(["."])  # gives warnings, which do not concern anybody here
-    Thread(target=_warm_up, args=(translator,), name="nmt-serve-warm-up", daemon=True).start()
+    Thread(target=_warm_up, args=(translator,), name=WARM_UP, daemon=True).start()
     engine = Engine(
         translator,
         threads=settings.threads,
@@ -217,4 +231,5 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         updates=int(scores["update"] or 0),
         parameters=loaded.parameters,
         compute_dtype=resolved_dtype(settings.compute_dtype or config.compute_dtype),
+        fingerprint=loaded.digest[:_FINGERPRINT],
     )

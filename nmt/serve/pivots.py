@@ -8,7 +8,7 @@ from functools import cached_property
 
 from nmt.inference.pivot import Pivot, through
 from nmt.inference.translation import Translation
-from nmt.serve.engine import Ask, Engine
+from nmt.serve.engine import Ask, Engine, Entry
 
 
 class PivotEngine:
@@ -34,18 +34,16 @@ class PivotEngine:
         ask: Ask | None = None,
         client: str = "",
         *,
-        accepted: bool = False,
+        entry: Entry | None = None,
         is_bulk: bool = False,
         terms_in: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of each sentence; see `Engine.translate`. Glossary phrases are those in the source,
         and preferred by the last model."""
         ask, terms_in = ask or Ask(), sentences if terms_in is None else terms_in
-        found = await self._first.translate(
-            sentences, Ask(details=ask.details), client, accepted=accepted, is_bulk=is_bulk
-        )
+        found = await self._first.translate(sentences, Ask(details=ask.details), client, entry=entry, is_bulk=is_bulk)
         between = [translations[0] for translations in found]
         last = await self._last.translate(
-            [one.text for one in between], ask, client, accepted=True, is_bulk=is_bulk, terms_in=terms_in
+            [one.text for one in between], ask, client, entry=Entry(is_in=True), is_bulk=is_bulk, terms_in=terms_in
         )
         return await asyncio.to_thread(through, between, last) if ask.details else through(between, last)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
@@ -16,8 +20,10 @@ from nmt.errors import DeviceError
 from nmt.serve.app import make_app
 from nmt.serve.limits.http_protocol import GuardedProtocol, bound_connections
 from nmt.serve.log import begin_log
+from nmt.serve.models import WARM_UP
 from nmt.serve.service import Service
 from nmt.serve.settings import ServerSettings
+from nmt.system.compile_notice import telling_of_compilation
 from nmt.system.files import explain
 from nmt.system.heap import keep_little
 
@@ -35,7 +41,8 @@ waits for it. Python's default of 0.005 is as long as some decoder steps."""
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server that reports its address, marks the service as ending, and does not re-raise signals."""
+    """A uvicorn server that reports its address, listens until current requests are answered, and does not re-raise
+    signals."""
 
     def __init__(self, config: uvicorn.Config, service: Service, address: str) -> None:
         super().__init__(config)
@@ -46,19 +53,27 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         _logger.info("listening on %s", self._address)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer current requests. New connections are accepted meanwhile, so that a load balancer learns from /ready
+        that the server is ending. Then stop listening."""
+        self._service.is_ending = True
+        begun, end = set(self.server_state.tasks), time.monotonic() + _GRACE
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        while begun and not self.force_exit and time.monotonic() < end:
+            _, begun = await asyncio.wait(begun, timeout=0.1)
+        self.config.timeout_graceful_shutdown = max(1, int(end - time.monotonic()))
+        await super().shutdown(sockets)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Shut down on SIGTERM and SIGINT after answering current requests; on a second SIGINT at once."""
         loop = asyncio.get_running_loop()
         numbers = (signal.SIGINT, signal.SIGTERM)
 
-        def end(number: int) -> None:
-            self._service.is_ending = True
-            self.handle_exit(number, None)
-
         former = {number: signal.getsignal(number) for number in numbers}
         for number in numbers:
-            loop.add_signal_handler(number, end, number)
+            loop.add_signal_handler(number, self.handle_exit, number, None)
         try:
             yield
         finally:
@@ -67,8 +82,9 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address. Raises DeviceError."""
+def listen_on(host: str, port: int, backlog: int = 100) -> socket.socket:
+    """Return a socket that listens on the address, so that no other process can. Connections wait, up to `backlog`,
+    until the event loop accepts them. Raises DeviceError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With an explicit protocol, asyncio sets TCP_NODELAY on each connection. Without it an answer's second packet waits
     # for the client's acknowledgement of the first, 40 ms on Linux.
@@ -76,21 +92,30 @@ def bind(host: str, port: int) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
+        found.listen(backlog)
     except (OSError, OverflowError) as error:
         found.close()
+        if isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EADDRNOTAVAIL:
+            raise DeviceError(
+                f"--host: must be an address of this machine, got {host} ({explain(error)}); 127.0.0.1 is for this "
+                "machine alone, 0.0.0.0 for all networks"
+            ) from None
         raise DeviceError(
             f"{host}:{port}: must be free to listen on, got {explain(error)}; choose another --host or --port"
         ) from None
     return found
 
 
-def serve(settings: ServerSettings) -> None:
-    """Load the models, then answer requests until SIGTERM or SIGINT. Raises NMTError."""
+def serve(settings: ServerSettings, warnings: Iterable[str] = ()) -> None:
+    """Log the warnings, load the models, then answer requests until SIGTERM or SIGINT. Raises NMTError."""
     keep_little()
-    begin_log()
+    listener = begin_log()
+    for text in warnings:
+        _logger.warning("%s", text)
     sys.setswitchinterval(_SWITCH_SECONDS)
-    # The address is bound first, so that a second server started by mistake fails before models are loaded.
-    with bind(settings.host, settings.port) as place:
+    # It listens first, so that a second server started by mistake fails before models are loaded.
+    backlog = bound_connections()
+    with listen_on(settings.host, settings.port, backlog) as place, telling_of_compilation(_log_notice, changing=False):
         service = Service.begin(settings)
         config = uvicorn.Config(
             make_app(service),
@@ -100,9 +125,16 @@ def serve(settings: ServerSettings) -> None:
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=_GRACE,
             http=GuardedProtocol,
-            backlog=bound_connections(),
+            backlog=backlog,
         )
         host, port = place.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         asyncio.run(_Server(config, service, f"http://{shown}:{port}").serve(sockets=[place]))
         _logger.info("ended")
+    if any(thread.name == WARM_UP for thread in threading.enumerate()):
+        listener.stop()
+        os._exit(0)  # the thread may be in LLVM, which aborts when the interpreter ends
+
+
+def _log_notice(text: str, end: str) -> None:
+    _logger.info("%s", text)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import TYPE_CHECKING
 
 from nmt.documents import Passage, read_passage
@@ -17,7 +16,7 @@ from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
 from nmt.serve.box.text_work import Answer, joined
 from nmt.serve.detection import Detector
-from nmt.serve.engine import BULK, Ask
+from nmt.serve.engine import BULK, Ask, Entry
 from nmt.serve.errors import RequestError
 from nmt.serve.files import Files
 from nmt.serve.limits.bodies import Bodies
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
     from nmt.serve.learning import Learning
 
 _PIECE = 256
-"""Sentences in a piece of a long text; two pieces wait at a time."""
+"""Sentences in a piece of a long text; two pieces wait at a time, and take at most half of the queue."""
+_ROOM_SECONDS = 0.05
+"""Seconds between two looks of a file for room in the queue."""
 _SMALL, _SMALL_MARKUP = 2_000, 200
 """Characters up to which plain texts, and texts with markup, are split in the event loop instead of the box."""
 _FEW_MARKS = 40
@@ -87,7 +88,7 @@ class Service:
         self.bodies = Bodies(self.settings.limits)
         self.cache = SentenceCache(self.settings.cache)
         self.measures = Measures(lambda: self.models.waiting, lambda: self.cache.size)
-        self.measures.models.set(len(self.models.loaded))
+        self.measures.loaded(self.models.loaded)
 
     @classmethod
     def begin(cls, settings: ServerSettings) -> Service:
@@ -112,7 +113,7 @@ class Service:
         or get new ones where those are closed already."""
         self.models = models
         self.sessions.renew({one.generation for one in models.all})
-        self.measures.models.set(len(models.loaded))
+        self.measures.loaded(models.loaded)
 
     async def close(self) -> None:
         """Finish all accepted requests, then stop models and memories."""
@@ -211,11 +212,12 @@ class Service:
         """Return a model's translations for the rows of a `Cut`, with details for those that need them. Raises
         RequestError."""
         found: list[list[Translation]] = [[]] * len(rows)
+        entry = Entry()
         for details in (False, True):
             chosen = [n for n, (needed, _) in enumerate(rows) if needed == details]
             if chosen:
                 texts = [rows[n][1] for n in chosen]
-                answers = await self.in_pieces(model, texts, replace(ask, details=details), client)
+                answers = await self.in_pieces(model, texts, replace(ask, details=details), client, entry)
                 for n, translations in zip(chosen, answers, strict=True):
                     found[n] = translations
         return found
@@ -240,21 +242,24 @@ class Service:
         sentences: list[str],
         ask: Ask,
         client: str,
+        entry: Entry | None = None,
         take: Callable[[int, list[list[Translation]]], Awaitable[None]] | None = None,
     ) -> list[list[Translation]]:
         """Return a model's translations. A long text is sent in pieces, two at a time, so that little memory is held
-        for a request that may be cancelled, and other requests need not wait until all of it is tokenized. `take`:
-        called with each piece and its offset; pieces are then not kept. Raises RequestError.
+        for a request that may be cancelled, and other requests need not wait until all of it is tokenized. `entry`:
+        that of the request, if it has more sentences than these; `take`: called with each piece and its offset; pieces
+        are then not kept. Raises RequestError.
         """
-        is_bulk = len(sentences) >= BULK
-        if len(sentences) <= _PIECE and take is None:
-            return await self._translate(model, sentences, ask, client, count(), is_bulk)
-        turn, searches = asyncio.Semaphore(2), count()
+        is_bulk, entry = len(sentences) >= BULK, entry or Entry()
+        size = max(1, min(_PIECE, self.settings.limits.waiting // 4))
+        if len(sentences) <= size and take is None:
+            return await self._translate(model, sentences, ask, client, entry, is_bulk)
+        turn = asyncio.Semaphore(2)
 
         async def translate(at: int) -> list[list[Translation]]:
             async with turn:
-                piece = sentences[at : at + _PIECE]
-                found = await self._translate(model, piece, ask, client, searches, is_bulk)
+                piece = sentences[at : at + size]
+                found = await self._translate(model, piece, ask, client, entry, is_bulk)
                 if take is None:
                     return found
                 await take(at, found)
@@ -262,7 +267,7 @@ class Service:
 
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(translate(at)) for at in range(0, len(sentences), _PIECE)]
+                tasks = [group.create_task(translate(at)) for at in range(0, len(sentences), size)]
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         return [one for task in tasks for one in task.result()]
@@ -273,11 +278,11 @@ class Service:
         sentences: list[str],
         ask: Ask,
         client: str,
-        searches: Iterator[int],
+        entry: Entry,
         is_bulk: bool,
     ) -> list[list[Translation]]:
         """Return the translations of the current model: from the cache, or of its engine, which gets equal sentences
-        once. `searches` numbers those of the request: it starts with the first one. Raises RequestError."""
+        once. Raises RequestError."""
         try:
             while True:
                 current = self._current(model)
@@ -292,9 +297,7 @@ class Service:
                     await _pause(len(found))
                 try:
                     if missing:
-                        answers = await current.engine.translate(
-                            missing, ask, client, accepted=next(searches) > 0, is_bulk=is_bulk
-                        )
+                        answers = await current.engine.translate(missing, ask, client, entry=entry, is_bulk=is_bulk)
                         for number, (one, translations) in enumerate(zip(missing, answers, strict=True), start=1):
                             found[one] = translations
                             self.cache.put(options, one, translations)
@@ -304,6 +307,10 @@ class Service:
                 except ClosedError:
                     if current is self._current(model):  # the models were not reloaded
                         raise RequestError(503, "server: is ending; try again later", 5) from None
+                except FullError:
+                    if not entry.waits:
+                        raise
+                    await asyncio.sleep(_ROOM_SECONDS)
         except FullError:
             raise RequestError(503, "server: has more to translate than may wait; try again later", 5) from None
         except MemoryError:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nmt.errors import DataError
 from nmt.system.lines import read_text
+from nmt.system.paths import exists
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ def hash_of(key: str) -> str:
 def read_keys(path: str, default: int) -> dict[str, int]:
     """Return the requests per minute by the hash of each key in a file: one key per line, with a tab and its limit if
     that differs from `default`. Raises DataError."""
+    if not exists(Path(path)):
+        raise DataError(f"{path}: must be a file with a key a line, got no such file; make it, or omit --keys")
     found: dict[str, int] = {}
     for number, line in enumerate(read_text(path), start=1):
         key, _, limit = line.strip().partition("\t")

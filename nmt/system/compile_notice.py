@@ -31,10 +31,11 @@ class _Progress:
     Args:
         tell: Writes a text and its ending to standard error.
         functions: Approximate number of functions that the command needs.
+        changes: Whether a terminal gets a line that changes.
     """
 
-    def __init__(self, tell: Callable[[str, str], None], functions: int) -> None:
-        self._tell, self._functions = tell, functions
+    def __init__(self, tell: Callable[[str, str], None], functions: int, changes: bool) -> None:
+        self._tell, self._functions, self._changes = tell, functions, changes
         self._lock = forkable(threading.Lock())
         self._ended = threading.Event()
         self._found = self._first = self._depth = 0
@@ -84,7 +85,7 @@ class _Progress:
         if seconds < _QUIET_SECONDS:
             return
         text = f"compiling machine code, {self._how}: {self._state(seconds)}"
-        if is_live(sys.stderr):
+        if self._changes and is_live(sys.stderr):
             self._tell(live(text), "")
             self._shown = True
         elif not self._reported:
@@ -110,15 +111,18 @@ _progress: list[_Progress] = []
 
 
 @contextmanager
-def telling_of_compilation(tell: Callable[[str, str], None], functions: int) -> Iterator[None]:
-    """Report on standard error what is compiled within the block: one line, or on a terminal a changing line with the
-    progress. Nothing is printed if it takes less than a second.
+def telling_of_compilation(
+    tell: Callable[[str, str], None], functions: int = 30, *, changing: bool = True
+) -> Iterator[None]:
+    """Report what is compiled within the block: one line, or on a terminal a changing line with the progress.
+    Nothing is reported if it takes less than a second.
 
     Args:
         tell: Writes a text and its ending, like `nmt.cli.lines.streams.tell`.
         functions: Approximate number of compiled functions that the work needs.
+        changing: Whether a terminal gets a line that changes.
     """
-    progress = _Progress(tell, functions)
+    progress = _Progress(tell, functions, changing)
     _progress.append(progress)
     try:
         yield

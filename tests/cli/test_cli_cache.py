@@ -63,3 +63,15 @@ def test_without_a_folder_it_says_so(tmp_path):
     done = run(tmp_path / "file", code=code)
     assert done.returncode == 1
     assert "NMT_CACHE_DIR" in done.stderr
+
+
+def test_a_number_format_is_that_of_a_model(tmp_path, monkeypatch):
+    """The code of int8 was not compiled beforehand for a server that uses it."""
+    refused = run(tmp_path / "cache", "list", "--compute-dtype", "int8")
+    assert refused.returncode == 1 and "--compute-dtype changes nothing without the models of fill" in refused.stderr
+    monkeypatch.setenv("NMT_SHIPPED_CODE", "0")
+    model, listed = write_folder(tmp_path / "model"), []
+    for words in ((), ("--compute-dtype", "int8")):
+        assert run(tmp_path / "cache", "fill", model, *words).returncode == 0
+        listed.append(len(run(tmp_path / "cache").stdout.splitlines()))
+    assert 0 < listed[0] < listed[1]

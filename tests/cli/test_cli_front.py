@@ -160,3 +160,13 @@ def test_bash_completes_by_the_file_that_the_wheel_brings(tmp_path):
     path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True, env=path)
     assert done.stdout.split() == ["quantize"], done.stderr
+
+
+def test_the_page_of_commands_shows_what_help_shows():
+    """Defaults were missing, since the page was made without the settings of the commands."""
+    page = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    width = {"terminal_width": 96, "max_content_width": 96}
+    for name in COMMANDS:
+        (section,) = re.findall(rf"^## nmt-{name}\n\n```text\n(.*?)\n```$", page, re.M | re.S)
+        shown = CliRunner().invoke(load_command(name), ["--help"], prog_name=f"nmt-{name}", **width)
+        assert section == shown.output.rstrip("\n"), name

@@ -31,10 +31,11 @@ class FakeEngine:
     def __init__(self, name, error=None):
         self.name, self.error, self.calls, self.at_once, self.most = name, error, [], 0, 0
 
-    async def translate(self, sentences, ask, client, **more):
-        self.calls.append((len(sentences), more))
-        if self.error is not None and (self.error is not FullError or not more["accepted"]):
+    async def translate(self, sentences, ask, client, *, entry, **more):
+        self.calls.append((len(sentences), more | {"accepted": entry.is_in}))
+        if self.error is not None and (self.error is not FullError or not entry.is_in):
             raise self.error
+        entry.is_in = True
         self.at_once += len(sentences)
         self.most = max(self.most, self.at_once)
         await asyncio.sleep(0)
@@ -141,11 +142,11 @@ def test_long_texts_are_looked_at_beside_the_loop(monkeypatch):
 
 def test_answers_do_not_wait_for_acknowledgements():
     """Found by the benchmark: each answer took 40 ms longer, whatever the model."""
-    from nmt.serve.server import bind
+    from nmt.serve.server import listen_on
 
     async def delays():
         found = asyncio.get_running_loop().create_future()
-        place = bind("127.0.0.1", 0)
+        place = listen_on("127.0.0.1", 0)
 
         def connected(reader, writer):
             plug = writer.get_extra_info("socket")

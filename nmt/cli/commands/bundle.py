@@ -20,7 +20,7 @@ def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> N
 
     The file is a safetensors container: it contains no code, and any other program can read its arrays. Commands that
     take a model folder also take the file. Parameters are mapped into memory, so loading is quick and processes share
-    them.
+    them; nmt-serve reads them instead, so that the file can be replaced while it runs.
 
     With --card a Markdown page is written next to it: languages, task, scores and settings, for people and for model
     hubs. Nothing is uploaded. Add what the model cannot know, such as its licence, yourself.

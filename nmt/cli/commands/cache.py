@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from nmt.cli.options.command import Command, cells_option, threads_option, version_option
+from nmt.cli.options.command import Command, cells_option, compute_dtype_option, threads_option, version_option
 from nmt.cli.options.path_types import InputPath
 
 
@@ -16,9 +16,12 @@ from nmt.cli.options.path_types import InputPath
 @click.argument("work", type=click.Choice(["list", "clear", "fill"]), default="list")
 @click.argument("models", metavar="[MODEL_DIR]...", nargs=-1, type=InputPath())
 @threads_option()
+@compute_dtype_option()
 @cells_option()
 @version_option()
-def cache(work: str, models: tuple[str, ...], threads: int | None, cells: tuple[str, ...]) -> None:
+def cache(
+    work: str, models: tuple[str, ...], threads: int | None, compute_dtype: str | None, cells: tuple[str, ...]
+) -> None:
     """Show, empty or fill the store of compiled machine code.
 
     The code a model needs is compiled on first use and kept for later processes, in NMT_CACHE_DIR or the user's cache
@@ -35,6 +38,7 @@ def cache(work: str, models: tuple[str, ...], threads: int | None, cells: tuple[
     Examples:
         nmt-cache
         nmt-cache fill runs/de-en
+        nmt-cache fill de-en.nmt --compute-dtype int8
     """
     from nmt.errors import NMTError
     from nmt.rnn.kernels.machine_code.store import store
@@ -43,6 +47,8 @@ def cache(work: str, models: tuple[str, ...], threads: int | None, cells: tuple[
     kept = store()
     if models and work != "fill":
         raise NMTError(f"nmt-cache {work}: must have no model, got {models[0]}; only fill takes some")
+    if compute_dtype is not None and not models:
+        raise NMTError("--compute-dtype changes nothing without the models of fill; give MODEL_DIR, or omit it")
     if kept.folder is None:
         raise NMTError(
             "nmt-cache: there must be a folder for machine code, got none; set NMT_CACHE_DIR to one of yours"
@@ -55,7 +61,7 @@ def cache(work: str, models: tuple[str, ...], threads: int | None, cells: tuple[
     if work == "clear":
         _clear(kept.folder)
     elif work == "fill":
-        _fill(models, threads, cells)
+        _fill(models, threads, compute_dtype, cells)
     else:
         _show()
 
@@ -85,7 +91,7 @@ def _clear(folder: Path) -> None:
     tell(f"{folder}: {len(files) - left} functions removed" + (f", {left} could not be" if left else ""))
 
 
-def _fill(models: tuple[str, ...], threads: int | None, cells: tuple[str, ...]) -> None:
+def _fill(models: tuple[str, ...], threads: int | None, compute_dtype: str | None, cells: tuple[str, ...]) -> None:
     from functools import partial
     from time import perf_counter
 
@@ -95,7 +101,7 @@ def _fill(models: tuple[str, ...], threads: int | None, cells: tuple[str, ...]) 
 
     count = threads or default_threads()
     work: list[tuple[str, Callable[[], None]]]
-    work = [(path, partial(fill_for_model, Path(path), count, cells)) for path in models]
+    work = [(path, partial(fill_for_model, Path(path), count, compute_dtype, cells)) for path in models]
     work = work or [(job.name, partial(run_job_aside, job, count)) for job in standard_jobs()]
     begun = perf_counter()
     for n, (name, compile_all) in enumerate(work, 1):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nmt.cli.options.command import (
+    ByteSize,
     Command,
     FiniteRange,
     cells_option,
@@ -47,7 +50,7 @@ from nmt.cli.options.path_types import InputPath
 @click.option(
     "--cache",
     metavar="BYTES",
-    type=click.IntRange(0),
+    type=ByteSize(0),
     default=64 * 2**20,
     help="Memory for translations of sentences that came before; 0 turns it off.",
 )
@@ -64,14 +67,14 @@ from nmt.cli.options.path_types import InputPath
 @click.option(
     "--max-body",
     metavar="BYTES",
-    type=click.IntRange(1),
+    type=ByteSize(1),
     default=2 * 2**20,
     help="Size limit of a request without a file.",
 )
 @click.option(
     "--max-file",
     metavar="BYTES",
-    type=click.IntRange(1),
+    type=ByteSize(1),
     default=20 * 2**20,
     help="Size limit of a request with a file.",
 )
@@ -147,8 +150,23 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
             limits=limits,
             keys=options["keys"],
             learn=options["learn"],
-        )
+        ),
+        _unknown_variables(),
     )
+
+
+def _unknown_variables() -> list[str]:
+    """Return a warning for each variable of the environment that looks like one of this command and is none."""
+    prefix = "NMT_SERVE_"
+    known = [(param.name or "").upper() for param in serve.params]
+    found = []
+    for name in sorted(os.environ):
+        if name.startswith(prefix) and (rest := name.removeprefix(prefix)) not in known:
+            close = get_close_matches(rest, known, 1)
+            found.append(
+                f"{name}: is no variable of nmt-serve" + (f"; did you mean {prefix}{close[0]}?" if close else "")
+            )
+    return found
 
 
 def _check_libraries() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import re
 import signal
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import click
 
@@ -54,7 +55,12 @@ class Command(click.Command):
                 once = isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count)
                 if once and order.count(param) > 1:
                     raise click.UsageError(f"{max(param.opts, key=len)} must be given once, got it twice.", ctx)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.BadParameter as error:
+            if (name := _variable_of(error.param, ctx)) is None:
+                raise
+            raise click.BadParameter(error.message, ctx, param_hint=name) from None
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         """Parse the arguments; --help and --version print here."""
@@ -74,6 +80,15 @@ class Command(click.Command):
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+
+def _variable_of(param: click.Parameter | None, ctx: click.Context) -> str | None:
+    """Return the variable of the environment that a parameter's value came from, None if it came from elsewhere."""
+    if param is None or param.name is None:
+        return None
+    if ctx.get_parameter_source(param.name) is not click.core.ParameterSource.ENVIRONMENT:
+        return None
+    return param.envvar if isinstance(param.envvar, str) else f"{ctx.auto_envvar_prefix}_{param.name.upper()}"
 
 
 class Refusal(click.ClickException):
@@ -186,6 +201,24 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
+
+
+class ByteSize(click.IntRange):
+    """A number of bytes: a whole number, also with a unit, as in 64M (MiB) or 2GB (10^9)."""
+
+    _UNITS: ClassVar[dict[str, int]] = {
+        **{unit: 2 ** (10 * n) for n, letter in enumerate("KMG", 1) for unit in (letter, f"{letter}iB")},
+        **{f"{letter}B": 10 ** (3 * n) for n, letter in enumerate("KMG", 1)},
+    }
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of bytes."""
+        if isinstance(value, str) and not value.lstrip("-").isdecimal():
+            found = re.fullmatch(rf"(\d+) ?({'|'.join(self._UNITS)})", value)
+            if found is None:
+                self.fail(f"{value!r} is not a number of bytes, such as 67108864, 64M or 2G.", param, ctx)
+            value = int(found[1]) * self._UNITS[found[2]]
+        return int(super().convert(value, param, ctx))
 
 
 def checkpoint_option() -> Callable[[Any], Any]:

@@ -68,6 +68,11 @@ _HINTS: dict[str, str | tuple[str, ...]] = {
     "--hypotheses": "--hyp",
     "--reference": "--ref",
     "--references": "--ref",
+    "--req-limit": "--requests-per-minute",
+    "--char-limit": "--max-characters",
+    "--batch-limit": "--max-texts",
+    "--alternatives-limit": "--max-alternatives",
+    "--api-keys": "--keys",
 }
 """Options of other toolkits that are no aliases, with what to write here: the first that the command has."""
 

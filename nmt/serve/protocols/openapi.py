@@ -52,7 +52,35 @@ _BODIES = {
     ),
     "/translator/translate": ("application/json", '[{"id": 0, "src": "Good morning."}]'),
 }
-_ERRORS = {"400": "A mistake", "403": "No key", "429": "Too often", "503": "Too much waits"}
+_ERRORS = {
+    "400": "A mistake in the request",
+    "403": "No key of this server",
+    "404": "No such thing, or no longer",
+    "408": "The body came too slowly",
+    "413": "The body is too long",
+    "429": "Too many requests; see Retry-After",
+    "503": "Too much waits, or the server is ending; see Retry-After",
+    "504": "It took too long",
+}
+_OPEN = frozenset(
+    "/ /docs /page.css /page.js /docs.js /api/models /api/progress /languages /download_file/{name} /frontend/settings "
+    "/suggest /MTRestService/Login /translator/models".split()
+)
+"""Paths that need no key, besides the group Operation."""
+_TRANSLATES = frozenset(
+    "/translate /translate_file /v2/translate /MTRestService/TranslateJson /RPC2 /translator/translate /api/sentences "
+    "/api/complete /api/file".split()
+)
+_KEYS = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "deepl": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "The word DeepL-Auth-Key, a space, and the key",
+    },
+}
+"""Headers for a key; most routes take it as a field as well."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +99,25 @@ class _Route:
     def kind(self) -> str:
         """Return the media type of the request body."""
         return "multipart/form-data" if "file" in self.needed else _BODIES.get(self.path, ("application/json", ""))[0]
+
+    @property
+    def wants_key(self) -> bool:
+        """Return whether it answers 403 without a key, on a server with keys."""
+        return self.group != "Operation" and self.path not in _OPEN
+
+    def errors(self, method: str, with_keys: bool) -> list[str]:
+        """Return the statuses of errors that a method of it may answer."""
+        may = {
+            "400": True,
+            "403": (self.wants_key and with_keys) or self.path == "/suggest",
+            "404": "{" in self.path and not self.does.startswith("Refused") or "glossary_id" in self.more,
+            "408": method in ("post", "put", "patch"),
+            "413": method in ("post", "put", "patch"),
+            "429": self.wants_key,
+            "503": self.path not in ("/health", "/metrics"),
+            "504": self.path in _TRANSLATES,
+        }
+        return [status for status, holds in may.items() if holds]
 
 
 @cache
@@ -91,17 +138,19 @@ def _read(text: str) -> Iterator[_Route]:
             yield _Route(tuple(methods.split(",")), re.sub(r":\w+}", "}", path), given, other, does, answer, group)
 
 
-def openapi() -> dict[str, Any]:
-    """Return the OpenAPI description."""
+def openapi(address: str, with_keys: bool) -> dict[str, Any]:
+    """Return the OpenAPI description of the server at an address, with or without keys."""
     from nmt import __version__
 
     paths: dict[str, Any] = {}
     for one in _routes():
-        paths.setdefault(one.path, {}).update({method: _described(one, method) for method in one.methods})
-    return {"openapi": "3.1.0", "info": {"title": "nmt-serve", "version": __version__}, "paths": paths}
+        paths.setdefault(one.path, {}).update({method: _described(one, method, with_keys) for method in one.methods})
+    about = {"title": "nmt-serve", "version": __version__}
+    keys = {"components": {"securitySchemes": _KEYS}} if with_keys else {}
+    return {"openapi": "3.1.0", "info": about, "servers": [{"url": address}], "paths": paths, **keys}
 
 
-def _described(one: _Route, method: str) -> dict[str, Any]:
+def _described(one: _Route, method: str, with_keys: bool) -> dict[str, Any]:
     """Return the description of one method of a path."""
     in_path = re.findall(r"{(\w+)}", one.path)
     parameters = [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in in_path]
@@ -120,7 +169,9 @@ def _described(one: _Route, method: str) -> dict[str, Any]:
         operation["requestBody"] = {"required": True, "content": {one.kind: {"example": _BODIES[one.path][1]}}}
     if parameters:
         operation["parameters"] = parameters
-    answers = {"200": one.answer} | _ERRORS
+    if with_keys and one.wants_key:
+        operation["security"] = [{name: []} for name in _KEYS]
+    answers = {"200": one.answer} | {status: _ERRORS[status] for status in one.errors(method, with_keys)}
     return operation | {"responses": {status: {"description": meaning} for status, meaning in answers.items()}}
 
 

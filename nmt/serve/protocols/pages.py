@@ -37,7 +37,7 @@ def _file(name: str, media_type: str) -> Route:
 
 async def specification(request: Request) -> Response:
     """Answer GET /spec: the OpenAPI description."""
-    return CompactJSON(openapi())
+    return CompactJSON(openapi(public_address(request), service_of(request).gate.wants_keys))
 
 
 async def documentation(request: Request) -> Response:

@@ -4,6 +4,7 @@ Compiling holds the interpreter lock, so threads would only take turns. Code tha
 `offer`; nothing happens until this process has to compile something. Then it starts one helper process, which compiles
 what was offered. The last offers are compiled first: this process needs them last, so it rarely has to wait for them.
 Meanwhile this process compiles the functions that it reaches, and takes back requests that the helper has not started.
+The helper ends when it has had nothing to do for some seconds, and another one starts when it is needed.
 Without a store to exchange code, without a second core, or without a helper process, every function is compiled by the
 process that needs it. NMT_COMPILE_AHEAD=0 turns the helper off.
 """
@@ -32,9 +33,11 @@ from nmt.system.interruption import forkable
 
 _FIRST = (
     "import json, sys; sys.path[:] = json.loads(sys.stdin.readline()); "
-    "from nmt.rnn.kernels.machine_code.ahead import serve; serve()"
+    "from nmt.rnn.kernels.machine_code.ahead import serve; serve({})"
 )
 _POLL_SECONDS = 0.01
+_IDLE_SECONDS = 10.0
+"""Seconds without work after which a helper ends: it takes 180 MB."""
 MOST_SECONDS = 60.0
 """The longest wait for a function that the helper has started; the slowest take some seconds on a busy machine."""
 
@@ -54,7 +57,10 @@ class _Helper:
     def __init__(self, path: list[str]) -> None:
         nowhere = subprocess.DEVNULL
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _FIRST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=nowhere
+            [sys.executable, "-P", "-c", _FIRST.format(_IDLE_SECONDS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=nowhere,
         )
         self.asked: dict[str, Native] = {}
         self.begun: set[str] = set()
@@ -73,6 +79,7 @@ class _Helper:
         stream: IO[bytes] = self.process.stdout  # type: ignore[assignment]
         for line in stream:
             self.begun.add(line.decode().strip())
+        self.process.wait()  # it has ended
 
     def ask(self, native: Native) -> None:
         """Request that the helper compile a function."""
@@ -103,6 +110,8 @@ def _compile_ahead(native: Native) -> None:
     if not _offers:
         return
     with _starting:
+        if _others and _others[0].process.poll() == 0:  # it had nothing to do
+            _others.clear()
         if not _others and not _start_helper():
             _offers.clear()
         while _offers:
@@ -140,10 +149,8 @@ def _is_available(native: Native) -> bool:
 
 def _wait_for_helper(native: Native) -> None:
     """Wait while the helper compiles this function."""
-    if not _others:
-        return
-    other, name = _others[0], str(native.code_name)
-    if name not in other.asked or store().has(name) or other.take_back(name):
+    other, name = next(iter(_others), None), str(native.code_name)
+    if other is None or name not in other.asked or store().has(name) or other.take_back(name):
         return
     until = monotonic() + MOST_SECONDS
     with making_code():
@@ -159,9 +166,9 @@ def _wait_for_helper(native: Native) -> None:
                 return
 
 
-def serve() -> None:
+def serve(idle_seconds: float) -> None:
     """Run the helper process: compile the functions named on standard input, and print the name of each when it
-    starts."""
+    starts. It ends after `idle_seconds` without work."""
     waiting: dict[str, Any] = {}
     ended: list[bool] = []
 
@@ -175,7 +182,8 @@ def serve() -> None:
         ended.append(True)
 
     Thread(target=listen, daemon=True).start()
-    while not ended:  # at the end of the input the parent no longer waits
+    at_work = monotonic()
+    while not ended and monotonic() - at_work < idle_seconds:  # at the end of the input the parent no longer waits
         try:
             name = next(iter(waiting))
             recipe = waiting.pop(name)
@@ -185,6 +193,7 @@ def serve() -> None:
         if not store().has(name):
             print(name, flush=True)
             _ = native_of(recipe).address
+        at_work = monotonic()
 
 
 def _reset() -> None:
