@@ -25,11 +25,11 @@ def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> No
     only NumPy, translates greedily and scores. It is slow, and meant to be read as an explanation of the model. It
     supports recurrent models of LSTM or GRU cells, in float32.
 
-    Both formats read and write tokens, as produced by the .spm files written next to them: spm_encode
-    --model=joint.spm.
-
     --to onnx writes encoder.onnx (a batch of sources), decoder.onnx (one step of the decoder) and run_onnx.py, one page
-    of code that translates with them in ONNX Runtime. It needs the extra [onnx].
+    of code that translates with them in ONNX Runtime (pip install onnxruntime). Writing needs the extra [onnx].
+
+    Both scripts read and write subwords separated by spaces, as the library sentencepiece makes them from the .spm
+    files written next to them; run_onnx.py --text does that itself if the library is installed.
 
     \b
     Examples:
@@ -44,9 +44,10 @@ def export(model_dir: str, output: str, form: str, checkpoint: str | None) -> No
     out = Path(output)
     save = {"numpy": save_numpy, "onnx": save_onnx}[form]
     save(out, load_saved_model(model_dir, checkpoint))
-    tell(
-        "the exported script reads subwords: tokenize text with the .spm files next to it, spm_encode --model=joint.spm"
-    )
+    joint = "joint.spm" if (out / "joint.spm").exists() else "src.spm"
+    cut = f"SentencePieceProcessor(model_file={joint!r}).encode(line, out_type=str) of the library sentencepiece"
+    reads = "python run_onnx.py --text reads text, if sentencepiece is installed; otherwise it and its output are"
+    tell(f"{reads if form == 'onnx' else 'plain_numpy.py reads and writes'} subwords, separated by spaces: {cut}")
     tell(f"{output}: {sum(file.stat().st_size for file in out.iterdir()):,} bytes as {form}")
 
 

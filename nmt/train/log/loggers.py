@@ -250,8 +250,8 @@ def _library(name: str, extra: str) -> Any:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the first line of a library's error."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return the first line of a library's error, without the full stop of its sentence."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
 def _not_started(name: str, error: Exception, advice: str) -> ConfigError:

@@ -135,6 +135,19 @@ def settings_of(
     return {"preset": preset, "name": folder.resolve().name, "model_dir": str(folder), "data": data}
 
 
+def write_settings(
+    train: Texts, dev: Texts | None, folder: Path, preset: str | None, tell: Callable[[str], None]
+) -> str:
+    """Write the settings for training on texts (see `settings_of`) into `folder`, for a sweep; return their file."""
+    from nmt.config.yaml_text import format_yaml
+
+    file = folder / "sweep.yaml"
+    content = format_yaml(settings_of(train, dev, folder, preset, tell)).encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(file, content)
+    return str(file)
+
+
 def _survey(pairs: Iterator[tuple[str, str]], random: Random) -> Survey:
     """Return the facts about a corpus that is read once (the sample by Vitter's algorithm R, 1985)."""
     sample: list[tuple[str, str]] = []
