@@ -29,6 +29,7 @@ OF_SYSTEMS = {
         "curl",
         "echo",
         "eval",
+        "export",
         "for",
         "head",
         "mkdir",
@@ -41,7 +42,7 @@ OF_SYSTEMS = {
         "sort",
         "source",
     ),
-    *("srun", "tail", "xargs"),
+    *("srun", "tail", "timeout", "xargs"),
     ".venv/bin/pre-commit",
 }
 # Files that a page tells its reader to write; tests below write and run them.

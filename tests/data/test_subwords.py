@@ -324,7 +324,7 @@ def test_load_sides_joint_separate_and_given(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "advice"),
     [
-        ("mine.vocab", "<unk>\t0\n▁a\t-1.5\n", r"got a list of pieces; give .*mine\.model, beside it"),
+        ("mine.vocab", "<unk>\t0\n▁a\t-1.5\n", r"got a list of pieces; give .*mine\.model, next to it"),
         ("codes.bpe", "#version: 0.2\na b\n", "got codes of subword-nmt; leave it out"),
         ("text", "something\n", "something else"),
         ("missing.model", None, "cannot be read"),

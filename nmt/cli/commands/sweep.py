@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from nmt.cli.options.command import Command, Setting, quiet_option, version_option
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
-
-if TYPE_CHECKING:
-    from nmt.train.sweep import Job
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -78,6 +73,7 @@ def sweep(
     """
     from nmt.cli.commands.train import _texts
     from nmt.cli.lines.streams import tell
+    from nmt.cli.lines.sweeps import run_sweep
     from nmt.rnn.cores import default_threads
     from nmt.train.sweep import parse_grid, plan
     from nmt.train.tasks.plain_texts import write_settings
@@ -90,30 +86,6 @@ def sweep(
     options = [word for text in overrides for word in ("--set", text)]
     options += ["--threads", str(threads or max(1, default_threads() // jobs))]
     run_sweep(config_file, folder, planned, options, processes=jobs)
-
-
-def run_sweep(config_file: str, folder: Path, jobs: list[Job], options: list[str], *, processes: int) -> None:
-    """Run the planned jobs and print the table. Exits with code 1 if a run failed, 128 + n after signal n."""
-    from nmt.cli.lines.streams import say, tell
-    from nmt.system.terminal import is_live, live
-    from nmt.train.sweep import Sweep, summary
-
-    shows = is_live(sys.stderr)
-
-    def tell_anew(text: str) -> None:
-        if shows:
-            tell(live(""), end="")
-        tell(text)
-
-    work = Sweep(config_file, folder, jobs, [sys.executable, "-m", "nmt.cli.commands.train"], options)
-    ended_by = work.run(processes, tell_anew, (lambda text: tell(live(text), end="")) if shows else None)
-    if shows:
-        tell(live(""), end="")
-    say(summary(jobs))
-    if ended_by is not None:
-        sys.exit(128 + ended_by)
-    if any(job.error for job in jobs):
-        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -255,4 +255,6 @@ def reason_of(error: Exception) -> str:
 
 
 def _not_started(name: str, error: Exception, advice: str) -> ConfigError:
-    return ConfigError(f"training.loggers: {name} must be able to start a run, got {reason_of(error)}; {advice}")
+    """Return the error with the first sentence of a library's; the next ones are its own advice."""
+    reason = reason_of(error).partition(". ")[0]
+    return ConfigError(f"training.loggers: {name} must be able to start a run, got {reason}; {advice}")
