@@ -227,6 +227,7 @@ ANSWERS = [
     ("train", "--bpe-codes", "leave it out: nmt learns its subwords from plain text; "),
     ("train", "--src_vocab", "leave it out: nmt learns its subwords from plain text; "),
     ("translate", "--remove-bpe", "leave it out: the output is plain text"),
+    ("translate", "--tgt_lang", "leave it out: a model has its languages"),
     ("translate", "--inputs", "did you mean INPUT without an option?"),
     ("translate", "-s", "did you mean INPUT without an option?"),
     ("translate", "-n", "did you mean --n-best?"),

@@ -82,10 +82,15 @@ _ANSWERS: dict[str, dict[str, str]] = {
             "choose a new folder: a run is never overwritten; or delete that folder first",
         ),
     },
-    "translate": dict.fromkeys(
-        ("--remove-bpe", "--post-process", "--detokenize", "--detok", "--bpe", "--bpe-codes", "--tokenizer"),
-        "leave it out: the output is plain text",
-    ),
+    "translate": {
+        **dict.fromkeys(
+            ("--remove-bpe", "--post-process", "--detokenize", "--detok", "--bpe", "--bpe-codes", "--tokenizer"),
+            "leave it out: the output is plain text",
+        ),
+        **dict.fromkeys(
+            ("--src-lang", "--tgt-lang", "--source-lang", "--target-lang"), "leave it out: a model has its languages"
+        ),
+    },
     "average": {"--inputs": "MODEL_DIR is given without an option, and --last or --best chooses its checkpoints"},
     "quantize": dict.fromkeys(
         ("--out-type", "--quantization", "--dtype", "--gemm-type"), "leave it out: the matrices become int8"
