@@ -263,8 +263,9 @@ def test_what_to_do_instead_of_an_option_of_another_toolkit(command, option, mea
     [
         ("evaluate", ("model", "test.de", "test.en"), "--src FILE and --ref FILE name the texts, got test.de test.en"),
         ("score", ("model", "test.de", "test.en"), "--src FILE and --tgt FILE name the texts, got test.de test.en"),
-        ("quantize", ("model", "small"), "-o DIR names the folder to write, got small"),
-        ("average", ("model", "small"), "-o DIR names the folder to write, got small"),
+        ("quantize", ("model", "small"), "-o DIR names the output, got small"),
+        ("generate", ("model", "prompts", "out"), "-o FILE names the output, got out"),
+        ("average", ("model", "small"), "-o DIR names the output, got small"),
     ],
 )
 def test_files_that_need_an_option_are_answered_by_it(command, words, meant):

@@ -78,11 +78,12 @@ def sweep(
     from nmt.train.sweep import parse_grid, plan
     from nmt.train.tasks.plain_texts import write_settings
 
+    parsed = parse_grid(grid)
     texts = _texts(inputs, output, dev)
     config_file = inputs[0] if texts is None else write_settings(*texts, preset, tell)
     if texts is None and preset is not None:
         overrides = (f"preset={preset}", *overrides)
-    folder, planned = plan(config_file, overrides, parse_grid(grid), seeds, None if output is None else Path(output))
+    folder, planned = plan(config_file, overrides, parsed, seeds, None if output is None else Path(output))
     options = [word for text in overrides for word in ("--set", text)]
     options += ["--threads", str(threads or max(1, default_threads() // jobs))]
     run_sweep(config_file, folder, planned, options, processes=jobs)

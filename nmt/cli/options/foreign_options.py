@@ -161,12 +161,15 @@ def nearest(error: click.NoSuchOption, ctx: click.Context) -> click.NoSuchOption
     return click.NoSuchOption(error.option_name, possibilities=close, ctx=ctx)
 
 
-def about_extra(words: Sequence[str], known: Collection[str]) -> str | None:
+def about_extra(words: Sequence[str], command: click.Command, known: Collection[str]) -> str | None:
     """Return the message about arguments that the command does not take but has options for, or None."""
     for options in ("--src FILE", "--ref FILE"), ("--src FILE", "--tgt FILE"):
         if all(option.split()[0] in known for option in options):
             return f"{' and '.join(options)} name the texts, got {' '.join(words)} without an option."
-    return f"-o DIR names the folder to write, got {' '.join(words)} without it." if "-o" in known else None
+    for parameter in command.params:
+        if "-o" in parameter.opts:
+            return f"-o {parameter.metavar} names the output, got {' '.join(words)} without an option."
+    return None
 
 
 def _meant(name: str, command: click.Command, known: Collection[str]) -> str | None:
