@@ -27,7 +27,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench test-gpu bench-gpu docs pictures size site wheel dist clean
+.PHONY: help setup install demo test check format bench test-gpu bench-gpu docs pictures size site wheel dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
@@ -43,10 +43,14 @@ help:
 	@echo 'make pictures   draw docs/pictures from the code, by Graphviz'
 	@echo 'make size    lines of nmt by folder, compared with the budget that a test enforces'
 	@echo 'make site    the documentation as a site, build/site/html/index.html; every link in it is checked'
+	@echo 'make install    the same as make setup'
 	@echo 'make setup   make $(VENV) and install into it the package with EXTRAS ($(EXTRAS))'
 	@echo 'make clean   remove the demo, caches and build output; keeps $(VENV), data and other models'
 
 setup: $(STAMP)
+
+# The name that other projects give it.
+install: setup
 
 $(BASE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

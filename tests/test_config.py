@@ -702,3 +702,21 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
     (tmp_path / "c.yaml").write_text("former")
     config.save(str(tmp_path / "c.yaml"))
     assert [one.name for one in tmp_path.iterdir()] == ["c.yaml"] and Config.load(tmp_path / "c.yaml")
+
+
+def test_several_unknown_settings_are_all_named():
+    values = {"training": {"lr": 1, "optim": "adam"}, "data": {"foo": 1}, "seed": -1}
+    with pytest.raises(ConfigError) as caught:
+        config_from_dict(values)
+    line = str(caught.value)
+    assert "training.lr is not a setting; did you mean training.learning_rate? And " in line
+    assert "training.optim is not a setting; did you mean training.optimizer?" in line
+    assert "data.foo is not a setting; known here: " in line
+    assert "more mistake" in line and "\n" not in line
+
+
+def test_a_list_given_as_text_is_answered_by_its_form():
+    with pytest.raises(
+        ConfigError, match=r"training\.loggers .*got 'wandb,tensorboard'; write loggers: \[wandb,tensorboard\]"
+    ):
+        config_from_dict({**MINIMAL, "training": {"loggers": "wandb,tensorboard"}})

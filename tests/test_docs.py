@@ -29,6 +29,7 @@ OF_SYSTEMS = {
         "curl",
         "echo",
         "eval",
+        "export",
         "for",
         "head",
         "mkdir",
@@ -41,7 +42,7 @@ OF_SYSTEMS = {
         "sort",
         "source",
     ),
-    *("srun", "tail", "xargs"),
+    *("srun", "tail", "timeout", "xargs"),
     *("cyclonedx-py", "grep", "install", "ln", "mv", "python3", "runuser", "systemctl", "useradd"),
     ".venv/bin/pre-commit",
 }

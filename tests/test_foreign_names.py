@@ -227,6 +227,7 @@ ANSWERS = [
     ("train", "--bpe-codes", "leave it out: nmt learns its subwords from plain text; "),
     ("train", "--src_vocab", "leave it out: nmt learns its subwords from plain text; "),
     ("translate", "--remove-bpe", "leave it out: the output is plain text"),
+    ("translate", "--tgt_lang", "leave it out: a model has its languages"),
     ("translate", "--inputs", "did you mean INPUT without an option?"),
     ("translate", "-s", "did you mean INPUT without an option?"),
     ("translate", "-n", "did you mean --n-best?"),
@@ -262,8 +263,9 @@ def test_what_to_do_instead_of_an_option_of_another_toolkit(command, option, mea
     [
         ("evaluate", ("model", "test.de", "test.en"), "--src FILE and --ref FILE name the texts, got test.de test.en"),
         ("score", ("model", "test.de", "test.en"), "--src FILE and --tgt FILE name the texts, got test.de test.en"),
-        ("quantize", ("model", "small"), "-o DIR names the folder to write, got small"),
-        ("average", ("model", "small"), "-o DIR names the folder to write, got small"),
+        ("quantize", ("model", "small"), "-o DIR names the output, got small"),
+        ("generate", ("model", "prompts", "out"), "-o FILE names the output, got out"),
+        ("average", ("model", "small"), "-o DIR names the output, got small"),
     ],
 )
 def test_files_that_need_an_option_are_answered_by_it(command, words, meant):

@@ -10,18 +10,23 @@ from nmt.config.foreign_names import NOT_HERE, ours
 from nmt.config.section import MOST
 
 Path = tuple[str | int, ...]
+_MOST_UNKNOWN = 5
+"""Unknown keys that one error names."""
 
 
 def complain(error: ValidationError, schema: dict[str, Any]) -> tuple[Path, str]:
     """Return the error to report first, as (path of the key, one line that starts with that path).
 
-    An unknown key comes first: it is often a misspelt key that is then also reported as missing.
+    Unknown keys come first: they are often misspelt keys that are then also reported as missing. All are named.
     """
     found = error.errors(include_url=False)
+    unknown = [one for one in found if one["type"] == "extra_forbidden"][:_MOST_UNKNOWN]
     first = min(found, key=lambda one: one["type"] not in ("invalid_key", "extra_forbidden"))
     path: Path = first["loc"]
-    line = complaint(path, first, schema)
-    others = len(found) - 1
+    told = unknown if first in unknown else [first]
+    clauses = [complaint(one["loc"], one, schema) for one in told]
+    line = "".join(clause + (" And " if clause.endswith("?") else ". And ") for clause in clauses[:-1]) + clauses[-1]
+    others = len(found) - len(told)
     if others:
         line += f" (and {others} more mistake{'s' if others > 1 else ''})"
     return path, line
@@ -68,6 +73,8 @@ def _advice(path: Path, got: Any, node: dict[str, Any]) -> str:
             f"; write {key}: data/{key}, the prefix of two files such as data/{key}.de and data/{key}.en, or a list of "
             f"corpora, {key}: [{{path: data/{key}}}, {{path: more.tsv}}]"
         )
+    if isinstance(got, str) and node.get("type") == "array":
+        return f"; write {path[-1]}: [{got}]"
     if isinstance(got, int | float) and node.get("type") == "string":
         return f'; put it into quotes: "{shorten(got)}"'
     return ""

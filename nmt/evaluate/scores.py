@@ -215,6 +215,7 @@ def make_metric(name: str, lowercase: bool, tokenize: str) -> Any:
 def not_downloaded(what: str, error: OSError) -> DataError:
     """Return the error for files that sacrebleu could not download."""
     reason = getattr(error, "reason", None) or error
+    reason = getattr(reason, "strerror", None) or reason
     return DataError(
         f"evaluation: {what} must be downloaded by sacrebleu once, got {reason}; connect to the network, or copy "
         "~/.sacrebleu from a machine that has it"

@@ -2,6 +2,7 @@
 ONNX Runtime.
 
     echo "a b c" | python run_onnx.py      # tokens of the source, separated by spaces, to tokens of the target
+    python run_onnx.py --text < test.de    # text to text; this needs the library sentencepiece too
 
 encoder.onnx takes tokens [S, B] and lengths [B], and returns `keys` and `values` for attention and the decoder's first
 states; states that it does not return start at zero. decoder.onnx takes the last tokens [B] and the states, and returns
@@ -90,15 +91,31 @@ class Model:
 _GRAPHS = ("encoder", "decoder")
 
 
+def _processor(side: str) -> Any:
+    """Return the subwords of a side, read by the library sentencepiece."""
+    import sentencepiece
+
+    folder = Path(__file__).parent
+    joint = folder / "joint.spm"
+    return sentencepiece.SentencePieceProcessor(model_file=str(joint if joint.exists() else folder / f"{side}.spm"))
+
+
 def main() -> None:
-    """Translate lines of tokens from standard input."""
-    model = Model(Path(__file__).parent)
+    """Translate lines from standard input: of tokens, or with --text of text."""
+    folder, is_text = Path(__file__).parent, sys.argv[1:] == ["--text"]
+    model = Model(folder)
     places = {unit: n for n, unit in enumerate(model.units["src"])}
+    read, write = map(_processor, ("src", "tgt")) if is_text else (None, None)
     for line in sys.stdin:
+        if read is not None and write is not None:
+            tokens = [places.get(piece, UNK) for piece in read.encode(line.rstrip("\r\n"), out_type=str)]
+            said = model.translate([tokens])[0] if tokens else []
+            print(write.decode([model.units["tgt"][token] for token in said]))
+            continue
         units = [unit for unit in line.rstrip("\r\n").split(" ") if unit]  # other white space may be part of a token
         if sum(unit not in places for unit in units) * 2 > len(units):
             print(
-                f"warning: few subwords of the model in {line.strip()!r}; tokenize with the .spm files first",
+                f"warning: few subwords of the model in {line.strip()!r}; give --text to translate text",
                 file=sys.stderr,
             )
         tokens = [places.get(unit, UNK) for unit in units]

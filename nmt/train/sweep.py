@@ -263,6 +263,9 @@ def plan(
         except ConfigError as error:
             if not chosen:
                 raise
+            for key, value in chosen.items():
+                if str(error).startswith(at := f"--set {key}={value}: "):
+                    raise ConfigError(f"--grid {key}={value}: {str(error).removeprefix(at)}") from None
             named = " ".join(f"{key}={value}" for key, value in chosen.items())
             raise ConfigError(f"--grid: the combination {named} must be possible, got {error}") from None
 
@@ -317,9 +320,14 @@ def _metric_names(jobs: Sequence[Job]) -> list[str]:
 def _mean(values: Sequence[float]) -> str:
     if not values:
         return "-"
-    deviation = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+    deviation = f" ± {_digits(statistics.stdev(values))}" if len(values) > 1 else ""
     mean = statistics.mean(values)
-    return f"{mean:.2f}{deviation}" if math.isfinite(mean) else "-"
+    return f"{_digits(mean)}{deviation}" if math.isfinite(mean) else "-"
+
+
+def _digits(value: float) -> str:
+    """Return a number with two decimals, or three significant digits if it is below 1."""
+    return f"{value:.2f}" if abs(value) >= 1 or not value else f"{value:.3g}"
 
 
 def _name(values: dict[str, str]) -> str:

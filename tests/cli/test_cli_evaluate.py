@@ -8,9 +8,12 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from nmt.errors import DataError
+from nmt.evaluate.public_sets import public_set_files
 from tests.cli.conftest import Run
 
 
@@ -187,6 +190,22 @@ def test_a_public_test_set_brings_source_and_references(tmp_path: Path) -> None:
     assert json.loads(found.stdout)["metrics"]["chrf"]["score"] == pytest.approx(100)
 
 
+def test_a_public_test_set_is_read_in_the_other_direction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sacrebleu.dataset import DATASETS
+
+    files = {"en-de": ("t.en", ["t.de", "more.de"])}
+    found = SimpleNamespace(
+        langpairs=files, get_source_file=lambda pair: files[pair][0], get_reference_files=lambda pair: files[pair][1]
+    )
+    monkeypatch.setitem(DATASETS, "own", found)
+    said: list[str] = []
+    assert public_set_files("own:en-de", said.append) == ("t.en", ["t.de", "more.de"]) and not said
+    assert public_set_files("own:de-en", said.append) == ("t.de", ["t.en"])
+    assert said[0].startswith("warning: own has en-de alone")
+    with pytest.raises(DataError, match="with a pair of en-de, got no pair; use one of them"):
+        public_set_files("own")
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -205,4 +224,5 @@ def test_what_is_not_there_is_one_line(options: list[str], expected: str, tmp_pa
     found = evaluated(public_set(tmp_path), "--hyp", str(tmp_path / "hyp"), *given)
     assert found.returncode == 1 and found.stdout == ""
     (line,) = [line for line in found.stderr.splitlines() if not line.startswith("sacreBLEU: ")]
+    assert "Errno" not in line
     assert line.startswith("Error: ") and expected in line

@@ -333,7 +333,7 @@ def test_tokens_that_the_model_lacks_are_joined_as_words(kind, size):
 @pytest.mark.parametrize(
     ("name", "content", "advice"),
     [
-        ("mine.vocab", "<unk>\t0\n▁a\t-1.5\n", r"got a list of pieces; give .*mine\.model, beside it"),
+        ("mine.vocab", "<unk>\t0\n▁a\t-1.5\n", r"got a list of pieces; give .*mine\.model, next to it"),
         ("codes.bpe", "#version: 0.2\na b\n", "got codes of subword-nmt; leave it out"),
         ("text", "something\n", "something else"),
         ("missing.model", None, "cannot be read"),

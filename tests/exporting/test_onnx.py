@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from nmt import Translator
 from nmt.errors import CheckpointError
 from nmt.inference.pipeline import source_ids, target_ids
 from nmt.storage.saved_model import load_saved_model
@@ -15,7 +16,7 @@ from tests.importing.marian_files import Marian
 from tests.importing.test_e2k import METADATA, WORDS
 from tests.importing.test_e2k import arrays as e2k_arrays
 from tests.importing.test_toolkits import PAIRS, Joey, OpenNMT
-from tests.saved_models import write_folder
+from tests.saved_models import sentences, write_folder
 
 pytest.importorskip("onnx", reason="needs the extra [onnx]")
 pytest.importorskip("onnxruntime", reason="needs ONNX Runtime")
@@ -56,6 +57,18 @@ def test_the_folder_runs_by_itself(tmp_path):
     done = subprocess.run(page, input="no cat .\n\n", capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == [*translator.translate(["no cat ."], beam_size=1), ""]
     assert "import nmt" not in (tmp_path / "out" / "run_onnx.py").read_text()
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_page_reads_text_if_sentencepiece_is_there(tmp_path, joint):
+    folder = write_folder(tmp_path / "model", joint=joint)
+    save_onnx(tmp_path / "out", load_saved_model(folder))
+    lines = sentences(3, seed=4)
+    page = [sys.executable, str(tmp_path / "out" / "run_onnx.py"), "--text"]
+    done = subprocess.run(
+        page, input="".join(f"{line}\n" for line in lines), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == Translator.load(folder, threads=1).translate(lines, beam_size=1)
 
 
 def test_what_the_graphs_do_not_know_is_one_line(tmp_path):

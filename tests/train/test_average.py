@@ -98,3 +98,10 @@ def test_mistakes(folder, tmp_path):
         average_checkpoints([other])
     with pytest.raises(CheckpointError, match="no such file"):
         average_checkpoints([tmp_path / "nothing"])
+
+
+def test_a_run_that_kept_none_is_told_of_the_two_that_are_there(make_trainer):
+    trainer = make_trainer(epochs=1)
+    trainer.run()
+    with pytest.raises(CheckpointError, match="got 0; name those that are there, --checkpoint best --ch"):
+        newest_checkpoints(trainer.folder, 5)

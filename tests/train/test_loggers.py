@@ -10,7 +10,7 @@ import pytest
 
 from nmt.config import config_from_dict
 from nmt.errors import ConfigError, NMTError
-from nmt.train.log.loggers import Logger, Run
+from nmt.train.log.loggers import Logger, Run, _not_started
 from nmt.train.log.progress import TrainingLog
 from nmt.train.run.trainer import Trainer
 from tests.train import fake_model
@@ -227,3 +227,12 @@ def test_earlier_settings_are_read(tmp_path: Path) -> None:
     settings["training"] |= {"tensorboard": True, "loggers": ["wandb"]}
     with pytest.raises(NMTError, match="training.tensorboard must not be given with loggers"):
         config_from_dict(settings)
+
+
+def test_a_librarys_own_advice_is_left_out() -> None:
+    error = ValueError("api_key not configured (no-tty). call wandb.login(key=[your_api_key])")
+    line = str(_not_started("wandb", error, "run wandb login, or set WANDB_MODE=offline"))
+    assert line == (
+        "training.loggers: wandb must be able to start a run, got api_key not configured (no-tty); "
+        "run wandb login, or set WANDB_MODE=offline"
+    )

@@ -13,7 +13,8 @@ import yaml
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import lock_alone
-from nmt.train.sweep import Sweep, _last_words, _reason, parse_grid, plan, summary
+from nmt.train.sweep import Sweep, _last_words, _mean, _reason, parse_grid, plan, summary
+from nmt.train.tasks.plain_texts import Texts, write_settings
 from tests.train import fake_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,6 +54,31 @@ def test_grids_are_read_and_combined(config: str) -> None:
         make(config, ["training.epoch=1,2"])
     with pytest.raises(ConfigError, match="leave one out"):
         make(config, ["seed=1,2"], seeds=2)
+
+
+def test_a_mistake_in_the_grid_is_named_once(config: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make(config, ["training.epoch=1,2"])
+    assert str(caught.value).startswith("--grid training.epoch=1: training.epoch is not a setting; did you mean")
+
+
+def test_small_scores_keep_their_digits() -> None:
+    assert _mean([0.4]) == "0.4" and _mean([0.0044, 0.0052]) == "0.0048 ± 0.000566"
+    assert _mean([27.431, 27.5]) == "27.47 ± 0.0488" and _mean([0.0]) == "0.00"
+
+
+def test_two_texts_are_swept_as_a_config_is(tmp_path: Path) -> None:
+    fake_model.write_setup(tmp_path)
+    texts = Texts((str(tmp_path / "train.xx"), str(tmp_path / "train.yy")))
+    said: list[str] = []
+    path = write_settings(texts, None, tmp_path / "s", None, said.append)
+    folder, jobs = plan(path, ("training.updates=20",), parse_grid(["training.learning_rate=0.3,0.1"]), 1, None)
+    assert folder == tmp_path / "s" and len(jobs) == 2 and any("held out" in line for line in said)
+    assert jobs[0].config["data"]["dev"] == str(tmp_path / "s" / "dev")
+    sweep = Sweep(path, folder, jobs, COMMAND, ["--set", "training.updates=20"])
+    assert sweep.run(1, said.append) is None
+    assert all(job.result for job in jobs), [job.error for job in jobs]
+    assert write_settings(texts, None, tmp_path / "s", None, said.append) == path, "the same text is held out"
 
 
 def test_a_sweep_runs_everything_once_and_goes_on(config: str) -> None:
@@ -128,7 +154,7 @@ def test_only_combinations_have_to_be_possible_and_the_impossible_one_is_named(c
 
 def test_examples_of_grids_are_settings() -> None:
     pages = [ROOT / "docs" / "report.md", ROOT / "nmt" / "cli" / "commands" / "sweep.py"]
-    found = [words for page in pages for words in re.findall(r"^ *nmt-sweep (\S+) (.*)$", page.read_text(), re.M)]
+    found = [words for page in pages for words in re.findall(r"^ *nmt-sweep (\S+\.yaml) (.*)$", page.read_text(), re.M)]
     assert len(found) == 4
     for path, options in found:
         grid = [option.split()[0] for option in options.split("--grid ")[1:]]

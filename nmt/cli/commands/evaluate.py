@@ -57,7 +57,7 @@ class MetricNames(click.ParamType):
     type=InputPath(),
     metavar="FILE",
     multiple=True,
-    help="Reference translations, one per line; may be repeated.  [required]",
+    help="Reference translations, one per line; may be repeated. Not with --test-set or two .json files.",
 )
 @click.option("--ref-separator", metavar="TEXT", help="Separator of several references in one line of --ref.")
 @click.option(
@@ -135,7 +135,7 @@ def evaluate(
         nmt-evaluate runs/de-en --test-set wmt14:de-en
     """
     from nmt.cli.lines.evaluation import Evaluation
-    from nmt.cli.lines.streams import check_apart, say
+    from nmt.cli.lines.streams import check_apart, say, tell
     from nmt.storage.model_folder import model_files
 
     if (test_set := options["test_set"]) is not None:
@@ -143,7 +143,7 @@ def evaluate(
 
         if src is not None or ref:
             raise click.UsageError("--test-set brings --src and --ref: give either.")
-        src, references = public_set_files(test_set)
+        src, references = public_set_files(test_set, tell)
         ref = tuple(references)
     _check_usage(model_dir, src, hyp, compare, ref, options)
     if compare and not ref:
@@ -192,7 +192,7 @@ def _check_usage(
     if options["frequencies"] is not None and not options["buckets"]:
         raise click.UsageError("--frequencies goes with --buckets.")
     if not ref and not (compare and all(file.endswith(".json") for file in compare)):
-        raise click.UsageError("Missing option '--ref'.")
+        raise click.UsageError("Missing option '--ref', or --test-set NAME:PAIR.")
 
 
 def _side_by_side(files: tuple[str, str], as_json: bool) -> str:

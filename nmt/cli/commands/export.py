@@ -57,10 +57,10 @@ def export(
     supports recurrent models of LSTM or GRU cells, in float32.
 
     --to onnx writes encoder.onnx (a batch of sources), decoder.onnx (one step of the decoder) and run_onnx.py, one page
-    of code that translates with them in ONNX Runtime. It needs the extra [onnx].
+    of code that translates with them in ONNX Runtime (pip install onnxruntime). Writing needs the extra [onnx].
 
-    The formats numpy and onnx read and write tokens, as produced by the .spm files written next to them: spm_encode
-    --model=joint.spm.
+    Both scripts read and write subwords separated by spaces, as the library sentencepiece makes them from the .spm
+    files written next to them; run_onnx.py --text does that itself if the library is installed.
 
     \b
     Examples:
@@ -99,9 +99,10 @@ def _export_script(out: Path, form: str, saved: SavedModel) -> None:
 
     save = {"numpy": save_numpy, "onnx": save_onnx}[form]
     save(out, saved)
-    tell(
-        "the exported script reads subwords: tokenize text with the .spm files next to it, spm_encode --model=joint.spm"
-    )
+    joint = "joint.spm" if (out / "joint.spm").exists() else "src.spm"
+    cut = f"SentencePieceProcessor(model_file={joint!r}).encode(line, out_type=str) of the library sentencepiece"
+    reads = "python run_onnx.py --text reads text, if sentencepiece is installed; otherwise it and its output are"
+    tell(f"{reads if form == 'onnx' else 'plain_numpy.py reads and writes'} subwords, separated by spaces: {cut}")
 
 
 if __name__ == "__main__":

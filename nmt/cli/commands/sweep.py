@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.options.command import Command, version_option
-from nmt.cli.options.path_types import InputPath, OutputFolder, writes
-
-if TYPE_CHECKING:
-    from nmt.train.sweep import Job
+from nmt.cli.options.command import Command, Setting, quiet_option, version_option
+from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
-@click.argument("config_file", metavar="CONFIG.yaml", type=InputPath())
+@click.argument("inputs", metavar="CONFIG.yaml | SRC TGT | PAIRS.tsv", nargs=-1, required=True, type=InputPath())
 @click.option(
     "--grid",
     metavar="KEY.PATH=V1,V2,...",
@@ -46,19 +41,24 @@ if TYPE_CHECKING:
     kind=OutputFolder(),
     metavar="DIR",
     show_default="model_dir of the config",
-    text="Folder for the runs.",
+    text="Folder for the runs; required with SRC TGT or a table.",
 )
+@reads("--dev", multiple=True, show_default=False, text="Validation text for SRC TGT, as for nmt-train.")
+@click.option("--preset", type=Setting("preset", "NAME"), show_default=False, help="Start from this preset.")
+@quiet_option()
 @version_option()
 def sweep(
-    config_file: str,
+    inputs: tuple[str, ...],
     grid: tuple[str, ...],
     overrides: tuple[str, ...],
     seeds: int,
     jobs: int,
     threads: int | None,
     output: str | None,
+    dev: tuple[str, ...],
+    preset: str | None,
 ) -> None:
-    """Train CONFIG.yaml with every combination of some settings, and compare the results.
+    """Train CONFIG.yaml, or SRC TGT, with every combination of some settings, and compare the results.
 
     Each run has its own folder in DIR, named after its settings. Run the same command again to continue: finished runs
     are not repeated, and an interrupted run is resumed. Ctrl-C lets current runs save first. Standard output gets a
@@ -69,38 +69,24 @@ def sweep(
     Examples:
         nmt-sweep configs/quickstart.yaml --grid training.learning_rate=1e-3,3e-3 --seeds 3
         nmt-sweep configs/quickstart.yaml --grid model.decoder.dropout=0.1,0.3 --jobs 2 -o runs/dropout
+        nmt-sweep train.en train.de -o runs/en-de --grid model.decoder.dropout=0.1,0.3 --seeds 3
     """
+    from nmt.cli.commands.train import _texts
+    from nmt.cli.lines.streams import tell
+    from nmt.cli.lines.sweeps import run_sweep
     from nmt.rnn.cores import default_threads
     from nmt.train.sweep import parse_grid, plan
+    from nmt.train.tasks.plain_texts import write_settings
 
-    folder, planned = plan(config_file, overrides, parse_grid(grid), seeds, None if output is None else Path(output))
+    parsed = parse_grid(grid)
+    texts = _texts(inputs, output, dev)
+    config_file = inputs[0] if texts is None else write_settings(*texts, preset, tell)
+    if texts is None and preset is not None:
+        overrides = (f"preset={preset}", *overrides)
+    folder, planned = plan(config_file, overrides, parsed, seeds, None if output is None else Path(output))
     options = [word for text in overrides for word in ("--set", text)]
     options += ["--threads", str(threads or max(1, default_threads() // jobs))]
     run_sweep(config_file, folder, planned, options, processes=jobs)
-
-
-def run_sweep(config_file: str, folder: Path, jobs: list[Job], options: list[str], *, processes: int) -> None:
-    """Run the planned jobs and print the table. Exits with code 1 if a run failed, 128 + n after signal n."""
-    from nmt.cli.lines.streams import say, tell
-    from nmt.system.terminal import is_live, live
-    from nmt.train.sweep import Sweep, summary
-
-    shows = is_live(sys.stderr)
-
-    def tell_anew(text: str) -> None:
-        if shows:
-            tell(live(""), end="")
-        tell(text)
-
-    work = Sweep(config_file, folder, jobs, [sys.executable, "-m", "nmt.cli.commands.train"], options)
-    ended_by = work.run(processes, tell_anew, (lambda text: tell(live(text), end="")) if shows else None)
-    if shows:
-        tell(live(""), end="")
-    say(summary(jobs))
-    if ended_by is not None:
-        sys.exit(128 + ended_by)
-    if any(job.error for job in jobs):
-        sys.exit(1)
 
 
 if __name__ == "__main__":

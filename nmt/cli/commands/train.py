@@ -305,7 +305,7 @@ def _train_seeds(
     config_file: str, overrides: tuple[str, ...], seeds: int, threads: int | None, device: str | None
 ) -> None:
     """Train with several seeds, one after another, and print the results."""
-    from nmt.cli.commands.sweep import run_sweep
+    from nmt.cli.lines.sweeps import run_sweep
     from nmt.train.sweep import plan
 
     folder, jobs = plan(config_file, overrides, [], seeds, None)

@@ -49,7 +49,7 @@ class Command(click.Command):
                 if clause is None:
                     raise nearest(error, ctx) from None
                 raise click.UsageError(f"No such option {error.option_name!r}; {clause}", ctx) from None
-            if extra and (about := about_extra(extra, known)):
+            if extra and (about := about_extra(extra, self, known)):
                 raise click.UsageError(about, ctx)
             for param in order:
                 once = isinstance(param, click.Option) and not (param.multiple or param.is_flag or param.count)

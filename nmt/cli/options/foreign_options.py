@@ -87,10 +87,15 @@ _ANSWERS: dict[str, dict[str, str]] = {
             "choose a new folder: a run is never overwritten; or delete that folder first",
         ),
     },
-    "translate": dict.fromkeys(
-        ("--remove-bpe", "--post-process", "--detokenize", "--detok", "--bpe", "--bpe-codes", "--tokenizer"),
-        "leave it out: the output is plain text",
-    ),
+    "translate": {
+        **dict.fromkeys(
+            ("--remove-bpe", "--post-process", "--detokenize", "--detok", "--bpe", "--bpe-codes", "--tokenizer"),
+            "leave it out: the output is plain text",
+        ),
+        **dict.fromkeys(
+            ("--src-lang", "--tgt-lang", "--source-lang", "--target-lang"), "leave it out: a model has its languages"
+        ),
+    },
     "average": {"--inputs": "MODEL_DIR is given without an option, and --last or --best chooses its checkpoints"},
     "quantize": dict.fromkeys(
         ("--out-type", "--quantization", "--dtype", "--gemm-type"), "leave it out: the matrices become int8"
@@ -161,12 +166,15 @@ def nearest(error: click.NoSuchOption, ctx: click.Context) -> click.NoSuchOption
     return click.NoSuchOption(error.option_name, possibilities=close, ctx=ctx)
 
 
-def about_extra(words: Sequence[str], known: Collection[str]) -> str | None:
+def about_extra(words: Sequence[str], command: click.Command, known: Collection[str]) -> str | None:
     """Return the message about arguments that the command does not take but has options for, or None."""
     for options in ("--src FILE", "--ref FILE"), ("--src FILE", "--tgt FILE"):
         if all(option.split()[0] in known for option in options):
             return f"{' and '.join(options)} name the texts, got {' '.join(words)} without an option."
-    return f"-o DIR names the folder to write, got {' '.join(words)} without it." if "-o" in known else None
+    for parameter in command.params:
+        if "-o" in parameter.opts:
+            return f"-o {parameter.metavar} names the output, got {' '.join(words)} without an option."
+    return None
 
 
 def _meant(name: str, command: click.Command, known: Collection[str]) -> str | None:

@@ -121,23 +121,26 @@ def length_ratios(src: np.ndarray, tgt: np.ndarray, usual: float) -> np.ndarray:
 def has_bpe(block: TextBlock) -> np.ndarray:
     """Return the lines with words that subword-nmt has cut, `hel@@ lo`, bool [N]."""
     codes, at, space = block.codes, ord("@"), ord(" ")
-    cut = (codes[1:-2] == at) & (codes[2:-1] == at) & (codes[3:] == space)
-    places = np.flatnonzero(cut & (codes[:-3] != space) & (codes[:-3] != at))
+    places = np.flatnonzero(codes[1:-2] == at)  # of the letter before the first @
+    places = places[(codes[places + 2] == at) & (codes[places + 3] == space)]
+    places = places[(codes[places] != space) & (codes[places] != at)]
     return block.marks(places[block.follows(places) & block.follows(places + 1) & block.follows(places + 2)])
 
 
 def has_pieces(block: TextBlock) -> np.ndarray:
     """Return the lines with the sign that begins a word for sentencepiece, U+2581, before a letter, bool [N]."""
-    codes = block.codes
-    places = np.flatnonzero((codes[:-1] == 0x2581) & (block.script[1:] != 0))
+    places = np.flatnonzero(block.codes[:-1] == 0x2581)
+    places = places[block.script[places + 1] != 0] if len(places) else places
     return block.marks(places[block.follows(places)])
 
 
 def has_joiners(block: TextBlock) -> np.ndarray:
     """Return the lines with the joiner of OpenNMT's tokenizer, U+FFED, at a word, bool [N]."""
-    codes, space = block.codes, ord(" ")
-    at_word = (codes[:-1] == 0xFFED) & (codes[1:] != space) | (codes[1:] == 0xFFED) & (codes[:-1] != space)
-    places = np.flatnonzero(at_word)
+    codes, joiner, space = block.codes, 0xFFED, ord(" ")
+    signs = np.flatnonzero(codes == joiner)
+    places = np.concatenate([signs, signs - 1])  # of two characters, one of which is the joiner
+    places = places[(places >= 0) & (places < len(codes) - 1)]
+    places = places[(codes[places] != space) & (codes[places + 1] != space)]
     return block.marks(places[block.follows(places)])
 
 

@@ -294,7 +294,7 @@ def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcesso
     except RuntimeError:
         got = f"{len(model_bytes)} bytes of something else or a part of one; copy it again or train without it"
         if where.endswith(".vocab"):
-            got = f"a list of pieces; give {where.removesuffix('.vocab')}.model, beside it"
+            got = f"a list of pieces; give {where.removesuffix('.vocab')}.model, next to it"
         elif model_bytes.startswith(b"#version"):
             got = "codes of subword-nmt; leave it out, and nmt learns subwords from plain text"
         raise DataError(problem + got) from None

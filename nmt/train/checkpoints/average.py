@@ -49,9 +49,9 @@ def best_checkpoints(folder: Path, count: int) -> list[Path]:
 def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path]:
     """Return the newest `count` checkpoints of a kind. Raises CheckpointError if there are fewer."""
     if len(found) < count:
+        advice = "ask for fewer" if len(found) > 1 else "name those that are there, --checkpoint best --checkpoint last"
         raise CheckpointError(
-            f"{folder}: must contain {count} checkpoints {kind}-UPDATE.safetensors, got {len(found)}; ask for fewer, "
-            "or "
+            f"{folder}: must contain {count} checkpoints {kind}-UPDATE.safetensors, got {len(found)}; {advice}, or "
             f"train with training.keep_{kind}_ckpts: {count}"
         )
     return found[:count]

@@ -250,9 +250,11 @@ def _library(name: str, extra: str) -> Any:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the first line of a library's error."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Return the first line of a library's error, without the full stop of its sentence."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(". ")
 
 
 def _not_started(name: str, error: Exception, advice: str) -> ConfigError:
-    return ConfigError(f"training.loggers: {name} must be able to start a run, got {reason_of(error)}; {advice}")
+    """Return the error with the first sentence of a library's; the next ones are its own advice."""
+    reason = reason_of(error).partition(". ")[0]
+    return ConfigError(f"training.loggers: {name} must be able to start a run, got {reason}; {advice}")

@@ -228,6 +228,19 @@ def _settings_after(start: Config, tell: Callable[[str], None]) -> dict[str, Any
     return {"training": training, "decoding": {"beam_size": start.decoding.beam_size}}
 
 
+def write_settings(
+    train: Texts, dev: Texts | None, folder: Path, preset: str | None, tell: Callable[[str], None]
+) -> str:
+    """Write the settings for training on texts (see `settings_of`) into `folder`, for a sweep; return their file."""
+    from nmt.config.yaml_text import format_yaml
+
+    file = folder / "sweep.yaml"
+    content = format_yaml(settings_of(train, dev, folder, preset, tell)).encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(file, content)
+    return str(file)
+
+
 def _survey(pairs: Iterator[tuple[str, str]], random: Random, has_features: bool) -> Survey:
     """Return the facts about a corpus that is read once (the sample by Vitter's algorithm R, 1985)."""
     sample: list[tuple[str, str]] = []
