@@ -73,12 +73,6 @@ class Learning:
             )
         return self._of[name], project
 
-    def check_room(self, learning: LearningTranslator, project: str) -> None:
-        """Raise RequestError if there are too many projects for another one."""
-        known = learning.projects
-        if project not in known and len(known) >= _MOST_PROJECTS:
-            raise RequestError(400, f"project: must be one of {_MOST_PROJECTS}, got another one; choose one of those")
-
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of work with a memory, done in the thread that learns. Raises RequestError."""
         if self._waiting >= _MOST_WAITING:
@@ -106,3 +100,10 @@ class Learning:
             self._publish(self._models)
         if former is not None:  # it ends its requests first
             Thread(target=former.close, name="nmt-serve-former", daemon=True).start()
+
+
+def check_room(learning: LearningTranslator, project: str) -> None:
+    """Raise RequestError if there are too many projects for another one. Waits for the turn to learn."""
+    known = learning.projects
+    if project not in known and len(known) >= _MOST_PROJECTS:
+        raise RequestError(400, f"project: must be one of {_MOST_PROJECTS}, got another one; choose one of those")

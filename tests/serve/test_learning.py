@@ -75,13 +75,26 @@ def test_a_model_in_a_row_uses_what_its_parts_have_learnt(learns):
     assert status == 400 and "two in a row" in message
 
 
+def test_projects_are_limited_in_number():
+    from types import SimpleNamespace
+
+    from nmt.serve.errors import RequestError
+    from nmt.serve.learning import check_room
+
+    full = SimpleNamespace(projects=[str(number) for number in range(50)])
+    check_room(full, "7")
+    with pytest.raises(RequestError, match="must be one of 50"):
+        check_room(full, "new")
+
+
 def test_suggest_of_libretranslate(learns):
     assert learns.json("/frontend/settings")["suggestions"] is True
     body = {"q": LINES[8], "s": LINES[9], **PAIR}
     assert learns.json("/suggest", body) == {"success": True}
     recent = learns.json("/api/learning?source=en&target=de")["recent"][0]
     assert (recent["source"], recent["target"]) == (LINES[8], LINES[9])
-    assert recent["who"] == "127.0.0.1"
+    assert recent["who"] == ""  # no address, and nothing of a key
+    assert b"innerHTML" not in learns.ask("/learn.js")[2]
 
 
 def test_a_server_without_it_refuses(server):

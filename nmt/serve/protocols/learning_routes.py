@@ -12,7 +12,7 @@ from starlette.routing import Route
 from nmt.learning.learning_translator import LearningTranslator
 from nmt.learning.memory import Pair
 from nmt.serve.errors import RequestError
-from nmt.serve.learning import MARK
+from nmt.serve.learning import MARK, check_room
 from nmt.serve.models import ServedModel
 from nmt.serve.protocols.libretranslate import enter, learn_pair, learning_of, service_of
 from nmt.serve.web import CompactJSON, count_field, name_field, read_fields, text_field
@@ -25,9 +25,9 @@ async def learn(request: Request) -> Response:
     """Answer POST /api/learn: learn that `translation` is a good one of `q`."""
     service = service_of(request)
     fields = await read_fields(request, service)
-    client = enter(request, fields)
+    enter(request, fields)
     pair = text_field(fields, "q"), text_field(fields, "translation")
-    model, found = await learn_pair(service, fields, client, pair)
+    model, found = await learn_pair(service, fields, pair)
     name = model.name.partition(MARK)[0]
     return CompactJSON(
         _shown(found.pair)
@@ -62,9 +62,13 @@ async def resume(request: Request) -> Response:
     enter(request, fields)
     learning = learning_of(service)
     translator, project = learning.place(await _model(request, fields), text_field(fields, "project", ""))
-    learning.check_room(translator, project)
-    await learning.run(lambda: translator.resume(project))
-    return CompactJSON(await learning.run(lambda: _state(translator, project)))
+
+    def work() -> dict[str, Any]:
+        check_room(translator, project)
+        translator.resume(project)
+        return _state(translator, project)
+
+    return CompactJSON(await learning.run(work))
 
 
 async def state(request: Request) -> Response:

@@ -17,6 +17,7 @@ from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish
 from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.files import attachment
+from nmt.serve.learning import Learning, check_room
 from nmt.serve.models import ServedModel
 from nmt.serve.protocols.names import language_name
 from nmt.serve.service import Service, Wanted
@@ -37,7 +38,6 @@ from nmt.serve.web import (
 
 if TYPE_CHECKING:
     from nmt.learning.learning_translator import Learnt
-    from nmt.serve.learning import Learning
 
 _SAMPLE = 5000
 """Characters of a text used to detect its language."""
@@ -182,25 +182,26 @@ async def suggest(request: Request) -> Response:
     """Answer POST /suggest: `s` is a better translation of `q`, and is learnt; see `learn_pair`."""
     service = service_of(request)
     fields = await read_fields(request, service)
-    client = enter(request, fields)
-    await learn_pair(service, fields, client, (text_field(fields, "q"), text_field(fields, "s")))
+    enter(request, fields)
+    await learn_pair(service, fields, (text_field(fields, "q"), text_field(fields, "s")))
     return CompactJSON({"success": True})
 
 
-async def learn_pair(
-    service: Service, fields: Mapping[str, Any], client: str, pair: tuple[str, str]
-) -> tuple[ServedModel, Learnt]:
+async def learn_pair(service: Service, fields: Mapping[str, Any], pair: tuple[str, str]) -> tuple[ServedModel, Learnt]:
     """Let the model of a request's languages learn a pair; return it and what became of the pair. `project` names a
-    project, `who` the person; without, it is the client's address, or a part of the key's hash. Raises RequestError."""
+    project, `who` the person. Raises RequestError."""
     learning = learning_of(service)
     model, _ = await service.pair(
         text_field(fields, "source", "auto"), text_field(fields, "target"), [pair[0]], name_field(fields, "model")
     )
-    who = text_field(fields, "who", "") or client[:16]
+    who = text_field(fields, "who", "")
     translator, project = learning.place(model, text_field(fields, "project", ""))
-    learning.check_room(translator, project)
-    learnt = await learning.run(lambda: translator.learn(*pair, project=project, who=who))
-    return model, learnt
+
+    def work() -> Learnt:
+        check_room(translator, project)
+        return translator.learn(*pair, project=project, who=who)
+
+    return model, await learning.run(work)
 
 
 def learning_of(service: Service) -> Learning:
