@@ -79,6 +79,7 @@ def saved(page, link):
 def test_typing_and_words(page, server, lines, expected):
     write(page, server, lines[0])
     assert words(page.inner_text("#result")) == words(expected[lines[0]])
+    wait(page, "#status", r"^Translated in \d+ ms, \d+% sure\.$")
     page.hover("#result .w >> nth=0")
     assert "% sure" in page.inner_text("#shown") and page.locator("#shown .lit").count() >= 1
     page.focus("#result")
@@ -190,7 +191,7 @@ def test_the_glossary_speaks_beside_its_field(page, server):
     wait(page, "#termsnote", "Not finished yet: kara")
     page.wait_for_timeout(900)
     assert asked == [] and page.inner_text("#result") == before
-    page.fill("#glossary", "kara = losu\nmiti")
+    page.fill("#glossary", "kara\tlosu\nmiti")
     playwright.expect(page.locator("#result")).to_contain_text("losu")
     wait(page, "#termsnote", "1 term in use.Not finished yet: miti")
     # A word that the subwords cannot write is a term that cannot be followed.
@@ -376,3 +377,13 @@ def test_everybody_can_read_the_api(page, server):
     page.wait_for_selector(".example button")
     assert mistakes(page) == [] and page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert page.errors == [] and page.hosts == {server.url.split("/")[2]}
+
+
+def test_a_third_language_is_named(page, tmp_path):
+    models = model_folder(tmp_path / "a", "de", "en"), model_folder(tmp_path / "b", "en", "fr", "last", seed=5)
+    with running(*models, "--no-split") as one:
+        page.goto(one.url + "/")
+        page.wait_for_selector("#source option", state="attached")
+        page.select_option("#target", "fr")
+        page.fill("#text", "kara losu miti")
+        wait(page, "#status", r"^Translated through English in \d+ ms, \d+% sure\.$")

@@ -137,7 +137,7 @@ def settings_of(
     Raises DataError if the texts cannot be read, or are too few to hold some out.
     """
     tell = tell or (lambda line: None)
-    check_settings_there(folder)
+    _check_settings_there(folder)
     langs = train.langs
     for texts in (train,) if dev is None else (train, dev):
         texts.source.check(langs)
@@ -167,7 +167,7 @@ def settings_of(
     return own | {"name": folder.resolve().name, "model_dir": str(folder), "data": data}
 
 
-def check_settings_there(folder: Path) -> None:
+def _check_settings_there(folder: Path) -> None:
     """Raise CheckpointError if a folder without a checkpoint has a config.yaml that is not of nmt-train."""
     if not exists(folder / CONFIG_NAME) or exists(folder / LAST_NAME):
         return
