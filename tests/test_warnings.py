@@ -18,7 +18,16 @@ from nmt.cli.commands.translate import translate
 from nmt.decode import SearchOptions
 from nmt.errors import DataError
 from nmt.inference.pipeline import source_ids
-from nmt.inference.translation import CUT, EMPTY, LENGTHENED, NOT_A_NUMBER, UNSAYABLE, Constraints, length_warnings
+from nmt.inference.translation import (
+    CUT,
+    EMPTY,
+    LENGTHENED,
+    NOT_A_NUMBER,
+    UNKNOWN,
+    UNSAYABLE,
+    Constraints,
+    length_warnings,
+)
 from nmt.storage.saved_model import load_saved_model
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.system.notices import Notices
@@ -119,6 +128,14 @@ def test_an_empty_translation(folder):
     translator = Translator.load(folder)
     found = [one[0] for one in translator.translate_nbest(["kara losu", "", "\u200b"])]
     assert [(one.text, one.warnings) for one in found] == [("", (EMPTY,)), ("", ()), ("", ())]
+
+
+def test_characters_that_the_model_does_not_know(folder, tmp_path):
+    translator = Translator.load(folder)
+    found = [UNKNOWN in one[0].warnings for one in translator.translate_nbest(["kara losu", "ᎣᏏᏲ", "kara 中", ""])]
+    assert found == [False, True, True, False]
+    (tmp_path / "s").write_text("kara\nᎣᏏᏲ\n")
+    assert f"{UNKNOWN} (line 2)" in call(translate, folder, tmp_path / "s").stderr
 
 
 def test_nothing_can_be_said(folder, monkeypatch):

@@ -213,7 +213,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
         raise ConfigError(f"{path}: must have a shortlist for --shortlist, got none; run nmt-shortlist {path}")
     (loaded,) = translator.loaded
     scores = loaded.scores
-    translator.translate_nbest(["."])  # gives warnings, which do not concern anybody here
+    translator.translate_nbest(["."])  # unlike `translate`, it logs no warning about this text
     Thread(target=_warm_up, args=(translator,), name=WARM_UP, daemon=True).start()
     engine = Engine(
         translator,

@@ -87,6 +87,7 @@ def saved(page, link):
 def test_typing_and_words(page, server, lines, expected):
     write(page, server, lines[0])
     assert words(page.inner_text("#result")) == words(expected[lines[0]])
+    wait(page, "#status", r"^Translated in \d+ ms, \d+% sure\.$")
     page.hover("#result .w >> nth=0")
     assert "% sure" in page.inner_text("#shown") and page.locator("#shown .lit").count() >= 1
     page.focus("#result")
@@ -198,7 +199,7 @@ def test_the_glossary_speaks_beside_its_field(page, server):
     wait(page, "#termsnote", "Not finished yet: kara")
     page.wait_for_timeout(900)
     assert asked == [] and page.inner_text("#result") == before
-    page.fill("#glossary", "kara = losu\nmiti")
+    page.fill("#glossary", "kara\tlosu\nmiti")
     playwright.expect(page.locator("#result")).to_contain_text("losu")
     wait(page, "#termsnote", "1 term in use.Not finished yet: miti")
     # A word that the subwords cannot write is a term that cannot be followed.
@@ -433,3 +434,13 @@ def test_matches_and_what_cannot_be_learnt(page, learns, lines):
 def test_a_server_that_learns_nothing_has_no_tab_for_it(page, server, lines):
     write(page, server, lines[0])
     assert page.locator("#tab-learn").is_hidden()
+
+
+def test_a_third_language_is_named(page, tmp_path):
+    models = model_folder(tmp_path / "a", "de", "en"), model_folder(tmp_path / "b", "en", "fr", "last", seed=5)
+    with running(*models, "--no-split") as one:
+        page.goto(one.url + "/")
+        page.wait_for_selector("#source option", state="attached")
+        page.select_option("#target", "fr")
+        page.fill("#text", "kara losu miti")
+        wait(page, "#status", r"^Translated through English in \d+ ms, \d+% sure\.$")

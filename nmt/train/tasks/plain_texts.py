@@ -159,7 +159,7 @@ def settings_of(
     tell = tell or (lambda line: None)
     if write:
         check_own(folder)
-    check_settings_there(folder)
+    _check_settings_there(folder)
     langs = train.langs
     for texts in (train,) if dev is None else (train, dev):
         texts.source.check(langs)
@@ -198,7 +198,7 @@ def settings_of(
     return values
 
 
-def check_settings_there(folder: Path) -> None:
+def _check_settings_there(folder: Path) -> None:
     """Raise CheckpointError if a folder without a checkpoint has a config.yaml that is not of nmt-train."""
     if not exists(folder / CONFIG_NAME) or exists(folder / LAST_NAME):
         return
