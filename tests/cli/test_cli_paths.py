@@ -22,6 +22,7 @@ from nmt.cli.front import load_command
 from nmt.cli.options.path_types import (
     InputPath,
     NewFolder,
+    NewPlace,
     OutputFile,
     OutputFolder,
     OutputPlace,
@@ -76,6 +77,7 @@ BAD = {
     OutputPrefix: ["folder/", "new/", "none/x"],
     OutputFolder: ["text", "text/"],
     NewFolder: ["text", "folder", "model", "text/"],
+    NewPlace: ["text", "folder", "model", "text/"],
 }
 FORBIDDEN = {
     InputPath: ["closed/text", "secret"],
@@ -84,6 +86,7 @@ FORBIDDEN = {
     OutputPrefix: ["closed/x", "protected/x"],
     OutputFolder: ["closed/x", "protected/x"],
     NewFolder: ["closed/x", "protected/x"],
+    NewPlace: ["closed/x", "protected/x"],
 }
 """The same for who may not ignore modes."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nmt.cli.options.command import Command, cells_option, checkpoint_option, version_option
-from nmt.cli.options.path_types import InputPath, OutputPlace
+from nmt.cli.options.path_types import InputPath, NewPlace
 from nmt.errors import ConfigError
 from nmt.system.paths import check_new_folder, check_output
 
@@ -23,7 +23,7 @@ _WEB = ("web", "web-module")
 @click.option(
     "-o",
     "--output",
-    type=OutputPlace(),
+    type=NewPlace(),
     metavar="PATH",
     required=True,
     help="New folder for the exported model; for web, the page to write.",

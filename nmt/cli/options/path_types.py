@@ -70,6 +70,13 @@ class NewFolder(PathType):
     takes_streams = False
 
 
+class NewPlace(PathType):
+    """A folder to create or a file to write, whichever other options ask for; the command checks which."""
+
+    check = staticmethod(paths.named)
+    takes_streams = False
+
+
 def reads(*names: str, text: str, metavar: str = "FILE", **more: Any) -> Callable[[Any], Any]:
     """Return an option that names a path to read."""
     return click.option(*names, type=InputPath(), metavar=metavar, help=text, **more)

@@ -164,13 +164,18 @@ def test_subwords_of_another_kind_are_refused(tmp_path):
 
 def test_options_that_do_not_go_together_are_one_line(tmp_path):
     folder = write_folder(tmp_path / "model")
-    for arguments, message in (
-        (["--to", "numpy", "--compute-dtype", "int8"], "--compute-dtype: must come with --to web or web-module, got"),
-        (["--to", "web-module"], "must be a new folder, got a folder that is not empty"),
-        (["--to", "web"], "must be writable, got is a directory"),
-        (["--to", "web", "-o", "-"], "--output: must be a file or a folder to write, got the standard output"),
+    place = str(tmp_path)
+    for out, arguments, message in (
+        (
+            place,
+            ["--to", "numpy", "--compute-dtype", "int8"],
+            "--compute-dtype: must come with --to web or web-module, got",
+        ),
+        (place, ["--to", "web-module"], "must be a new folder, got a folder that is not empty"),
+        (place, ["--to", "web"], "must be writable, got is a directory"),
+        ("-", ["--to", "web"], "--output: must be a file or a folder to write, got the standard output"),
     ):
-        done = CliRunner().invoke(export, [str(folder), "-o", str(tmp_path), *arguments])
+        done = CliRunner().invoke(export, [str(folder), "-o", out, *arguments])
         assert done.exit_code != 0
         assert message in done.output and done.output.count("\n") == 1
 
