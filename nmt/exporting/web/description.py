@@ -182,6 +182,7 @@ class Description:
             "source": self._table("src"),
             "target": self._table("tgt"),
             "encoder": {"layers": layers, "residual": encoder.residual},
+            "lexical": model.config.decoder.lexical,
             "bridge": self._bridge(),
             "decoder": self._decoder(decoder),
             "probe": self._probe(decoder),

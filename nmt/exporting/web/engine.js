@@ -235,7 +235,7 @@ export class Engine {
   encode(ids) {
     const { facts, memory } = this, source = [...facts.before, ...ids, ...facts.after], S = source.length;
     let x = this.embed("source", source), width = facts.source.size[1];
-    const final = [];
+    const final = [], words = { at: x, size: width };
     facts.encoder.layers.forEach((scans, layer) => {
       const found = scans.map((scan, n) => this.scan(scan, x, S, { reverse: n === 1 })), sizes = scans.map(scan => scan.size);
       let y = found[0].y;
@@ -256,7 +256,8 @@ export class Engine {
       const from = final[layer][state];
       states[name] = scan ? this.scan(scan, from.at, 1).y : from.at;
     }
-    return { memory: x, states, S, M: width };
+    if (!facts.lexical) return { memory: x, states, S, M: width };
+    return { memory: this.beside([x, words.at], [width, words.size], S), states, S, M: width + words.size };
   }
 
   beside(parts, sizes, rows) {

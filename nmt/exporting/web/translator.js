@@ -5,6 +5,7 @@ import { Subwords, clean_line } from "./subwords.js";
 
 const TOKENS_PER_SENTENCE = 200, LONGEST_SENTENCE = 1000, MOST_WORDS = 60, LEAST_CAPITALS = 4;
 const CUT = most => "a source of more than " + most + " subwords is truncated to that length";
+const UNKNOWN = "text has characters or words that the model does not know";
 const EMPTY = "the translation is empty", UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite";
 
 // ------------------------------------------------------------ options
@@ -157,7 +158,9 @@ export class Translator {
       const found = await this.search(sources, options, step);
       for (let b = 0; b < block.length; b++) {
         const n = block[b], pieces = cuts[n].pieces.slice(0, most);
-        results[n] = found[b].map(one => this.translation(one, cuts[n].ids.length > most ? [CUT(most)] : []));
+        const unknown = cuts[n].ids.slice(0, most).includes(UNK_ID) ? [UNKNOWN] : [];
+        const about = [...(cuts[n].ids.length > most ? [CUT(most)] : []), ...unknown];
+        results[n] = found[b].map(one => this.translation(one, about));
         if (!found[b].length) results[n] = [{ ...this.blank(), confidence: 0, warnings: [UNSAYABLE] }];
         if (!options.details) continue;
         for (let k = 0; k < found[b].length; k++) Object.assign(results[n][k], this.detail(sources[b], pieces, found[b][k]));

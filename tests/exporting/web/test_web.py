@@ -24,6 +24,7 @@ TIED = {"conditional": True, "embeddings": {"embedding_dim": 6}}
 MODELS = {
     "lstm in float32": ("float32", {"decoder": {"init_from": "mean"}}),
     "gru in int8": ("int8", {"encoder": GRU, "decoder": GRU | TIED, "tied": "softmax"}),
+    "lexical": ("int8", {"decoder": {"lexical": True, "init_from": "mean"}}),
     "no attention": ("int8", {"encoder": {"bidirectional": False}, "decoder": {"attention": "none"}}),
 }
 TRANSLATE = """
