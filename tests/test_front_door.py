@@ -45,7 +45,7 @@ def test_messages_that_are_explained_are_those_of_the_code():
 
 def test_the_migration_page_names_settings_and_options_that_exist():
     schema = config_schema()
-    known = set(schema_paths(schema, schema)) | options_of("translate")
+    known = set(schema_paths(schema, schema)) | options_of("translate") | options_of("evaluate")
     firsts = {re.findall("`([^`]+)`", first)[0] for first, *_ in rows("migration.md") if first.startswith("`")}
     ours = {name.split()[0] for name in firsts if not name.startswith(("nmt-", "train.", "patience", "max_", "check"))}
     assert len(ours) > 35 and ours <= known
