@@ -23,7 +23,7 @@ class SideConfig(Section):
     )
     lowercase: bool = Field(
         default=False,
-        description="Lower-case the text. On the target side translations come out lower-cased.",
+        description="Lower-case the text, except for Cherokee. On the target side translations come out lower-cased.",
     )
     normalize: Literal["none", "nfc", "nfkc", "pieces"] = Field(
         default="nfc",
