@@ -5,8 +5,6 @@ import pytest
 
 from tests import saved_models
 
-pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
-
 
 def parameters(translator):
     """The bytes of all parameters of a translator's model, by name."""

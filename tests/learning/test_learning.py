@@ -12,6 +12,8 @@ from nmt.learning.trainer import SHARE, Recipe
 from tests import saved_models
 from tests.learning.conftest import parameters
 
+pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
+
 MUCH = Recipe(rate=1.0, updates=100, replayed=0, neighbours=0)
 """Enough for models of six units that know nothing."""
 

@@ -406,6 +406,8 @@ def test_corrections_are_learnt_and_taken_back(page, learns, lines):
     wait(page, "#memory li .note + p", re.escape(words(lines[3])))
     assert page.input_value("#model") == f"small@{project}"
     wait(page, "#learnstate", "1 pair learnt of 1")
+    wait(page, "#status", "^Translated")
+    page.wait_for_timeout(500)  # until the colours of a former translation are gone
     assert mistakes(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.click("#memory button")

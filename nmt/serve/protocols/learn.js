@@ -125,7 +125,7 @@ function show_change(p, { before, wanted, ms }) {
   was.dir = "auto";
   const same = p.translation === wanted ? "The model now says what you confirmed."
     : p.translation === before ? "The model is not sure enough yet to say it; confirm it again, or go on."
-      : "The model has come closer to what you confirmed.";
+      : "The translation has changed, but is not yet what you confirmed; confirm it again, or go on.";
   $("learnt").replaceChildren(el("p", "Learnt in " + number(ms) + " ms. " + same), was, now);
   if (!corrected || corrected.source !== p.source) return;
   $("correction").value = p.translation;
@@ -148,10 +148,11 @@ async function renew_learning() {
   if ($("key").value) query.set("api_key", $("key").value);
   try {
     const found = await ask("api/learning?" + query), last = found.checks[0];
+    const rise = last ? last.rise.toFixed(2).replace("-0.00", "0.00") : "";
     const warns = found.state === "learning" ? undefined : "warn";
     $("learnstate").replaceChildren(el("strong", "The model is " + WORDS[found.state] + ".", warns), " " +
       plural(found.learnt, "pair", "pairs") + " learnt of " + number(found.pairs) + " in the memory. " +
-      (last ? "Other texts: loss " + (last.rise < 0 ? "" : "+") + last.rise.toFixed(2) + " per word piece" +
+      (last ? "Other texts: loss " + (rise.startsWith("-") ? "" : "+") + rise + " per word piece" +
         (last.action ? " (" + last.action + ")" : "") + "." : "Other texts are scored after the first ten pairs."));
     $("resume").hidden = found.state === "learning";
     $("projects").replaceChildren(...found.projects.filter(Boolean).map(name => Object.assign(el("option"), { value: name })));
