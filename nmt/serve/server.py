@@ -56,10 +56,11 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer current requests. New connections are accepted meanwhile, so that a load balancer learns from /ready
         that the server is ending. Then stop listening."""
-        self._service.is_ending = True
         begun, end = set(self.server_state.tasks), time.monotonic() + _GRACE
         for connection in list(self.server_state.connections):
             connection.shutdown()
+        await asyncio.sleep(0)  # requests that have just come begin
+        self._service.is_ending = True
         while begun and not self.force_exit and time.monotonic() < end:
             _, begun = await asyncio.wait(begun, timeout=0.1)
         self.config.timeout_graceful_shutdown = max(1, int(end - time.monotonic()))

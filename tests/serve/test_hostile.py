@@ -267,8 +267,10 @@ def test_under_load_every_request_that_was_accepted_is_answered(folder, lines):
                     n += 1
                     connection.request("POST", "/translate", long if n % 20 == 0 else body[n % len(body)], kind)
                     answer = connection.getresponse()
-                    content = answer.read()
-                    json.loads(content)
+                    content = json.loads(answer.read())
+                    if answer.status == 503:  # of a new connection, while the server ends
+                        assert content == {"error": "server: is ending; try again later"}
+                        return
                     answered.append(answer.status)
             except (http.client.RemoteDisconnected, ConnectionError):
                 pass  # closed between two requests
@@ -285,4 +287,4 @@ def test_under_load_every_request_that_was_accepted_is_answered(folder, lines):
         told = [json.loads(line) for line in server.log]
         statuses = [one["status"] for one in told if one.get("path", one.get("route")) == "/translate"]
         assert broken == [] and set(answered) == {200}
-        assert statuses == [200] * len(answered)
+        assert [status for status in statuses if status != 503] == [200] * len(answered)

@@ -217,7 +217,8 @@ def test_the_description_is_of_this_server(server, folder, tmp_path):
             for method, operation in methods.items():
                 kinds = operation.get("requestBody", {}).get("content", {})
                 form = (b"--b--\r\n", {"Content-Type": "multipart/form-data; boundary=b"})
-                given = form if "multipart/form-data" in kinds else (None, None)
+                example = next((kind["example"].encode() for kind in kinds.values() if "example" in kind), None)
+                given = form if "multipart/form-data" in kinds else (example, None)
                 status, _, content = strict.ask(path.replace("{", "").replace("}", ""), *given, method=method.upper())
                 is_kept_out = (status == 403 or b"api_key: must be a key" in content) and path != "/suggest"
                 assert is_kept_out == ("security" in operation), (method, path, status)

@@ -52,7 +52,7 @@ from nmt.cli.options.path_types import InputPath
     metavar="BYTES",
     type=ByteSize(0),
     default=64 * 2**20,
-    help="Memory for translations of sentences that came before; 0 turns it off.",
+    help="Memory for translations of sentences that came before, such as 64M; 0 turns it off.",
 )
 @click.option(
     "--keys",
@@ -82,7 +82,7 @@ from nmt.cli.options.path_types import InputPath
     "--max-waiting",
     type=click.IntRange(1),
     default=20_000,
-    help="Sentences that may wait in the queue; further requests get a 503.",
+    help="Sentences that may wait in the queue; further requests get a 503, and files wait.",
 )
 @click.option(
     "--timeout", metavar="SECONDS", type=FiniteRange(0), default=300.0, help="Time limit of a request; 0 is no limit."
