@@ -24,7 +24,7 @@ from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists
-from nmt.train.tasks.prepare import check_own
+from nmt.train.tasks.prepare import SWEEP_NAME, check_own
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -185,17 +185,21 @@ def settings_of(
     elif write:
         there = [str(file) for file in files] if dev is None else dev.files
         tell(f"validation text: {' and '.join(there)}{', which are there already' if dev is None else ''}")
-    data: dict[str, Any] = {"train": train.setting(), "src": {"lang": langs[0]}, "tgt": {"lang": langs[1]}}
+    own = {"preset": preset} if start is None else _settings_after(start, tell)
+    return own | {"name": folder.resolve().name, "model_dir": str(folder)} | _sections(train, dev, folder, preset)
+
+
+def _sections(train: Texts, dev: Texts | None, folder: Path, preset: str | None) -> dict[str, Any]:
+    """Return the settings that follow from the texts: the section data, and what the preset lacks for them."""
+    src, tgt = train.langs
+    data: dict[str, Any] = {"train": train.setting(), "src": {"lang": src}, "tgt": {"lang": tgt}}
     data |= {"dev": str(folder / "dev"), "filter": {"overlap": "exact"}} if dev is None else {"dev": dev.setting()}
     if preset == "low-resource":
         data["subwords"] = {"vocab_size": "auto"}  # the preset's is too large for the smallest texts
-    own = {"preset": preset} if start is None else _settings_after(start, tell)
-    values = own | {"name": folder.resolve().name, "model_dir": str(folder), "data": data}
-    if train.features is not None and preset == "character":
-        # Most letters of a form are those of its word.
-        data["subwords"] = {"joint": True}
-        values["model"] = {"decoder": {"copy_source": True}}
-    return values
+    if train.features is None or preset != "character":
+        return {"data": data}
+    # Most letters of a form are those of its word.
+    return {"data": data | {"subwords": {"joint": True}}, "model": {"decoder": {"copy_source": True}}}
 
 
 def _check_settings_there(folder: Path) -> None:
@@ -234,7 +238,7 @@ def write_settings(
     """Write the settings for training on texts (see `settings_of`) into `folder`, for a sweep; return their file."""
     from nmt.config.yaml_text import format_yaml
 
-    file = folder / "sweep.yaml"
+    file = folder / SWEEP_NAME
     content = format_yaml(settings_of(train, dev, folder, preset, tell)).encode()
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(file, content)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from nmt.rnn.device import Device
 
 
+SWEEP_NAME = "sweep.yaml"
+"""The settings of a sweep over texts without a config, in the folder of its runs."""
 _OF_A_START = re.compile(r"config\.yaml|(joint|src|tgt)\.spm|dev\.[^.]+|\..*|.*\.(log|out|err)|lost\+found")
 """Files that a model folder may contain before its run."""
 
@@ -83,7 +85,7 @@ def own_folder(folder: Path) -> Iterator[None]:
 def check_own(folder: Path) -> None:
     """Raise CheckpointError if a folder contains other files and no run. Files of a run that did not begin,
     hidden and empty files and what a shell or a batch system logs may be there."""
-    if exists(folder / LOG_NAME) or checkpoint_names(folder):
+    if any(exists(folder / name) for name in (LOG_NAME, SWEEP_NAME)) or checkpoint_names(folder):
         return
     try:
         there = [one for one in os.scandir(folder) if not _OF_A_START.fullmatch(one.name)]
