@@ -54,7 +54,7 @@ NEEDED = {
     "import": {"source": "model", "output": "new"},
     "export": {"model_dir": "model", "output": "new", "form": "numpy"},
     "report": {"folders": "model", "output": "new"},
-    "sweep": {"config_file": "c.yaml"},
+    "sweep": {"inputs": "c.yaml"},
     "backtranslate": {"model_dir": "model", "text": "text", "prefix": "new"},
 }
 BESIDE = {
@@ -65,6 +65,7 @@ BESIDE = {
     ("shortlist", "src"): {"tgt": "text"},
     ("shortlist", "tgt"): {"src": "text"},
     ("train", "dev"): {"inputs": "pairs.tsv", "folder": "new"},
+    ("sweep", "dev"): {"inputs": "pairs.tsv", "output": "new"},
     "dev_src": {"dev_tgt": "text"},
     "dev_tgt": {"dev_src": "text"},
 }

@@ -75,6 +75,6 @@ def test_the_command_line_comes_before_the_environment(served):
     assert served["models"] == ("b.nmt",) and served["port"] == 1
 
 
-def test_a_variable_that_cannot_be_is_an_error_that_names_the_option(served):
+def test_a_variable_that_cannot_be_is_an_error_that_names_it(served):
     done = CliRunner().invoke(load_command("serve"), ["b.nmt"], env={"NMT_SERVE_PORT": "many"})
-    assert done.exit_code == 2 and "--port" in done.output and "many" in done.output
+    assert done.exit_code == 2 and "NMT_SERVE_PORT" in done.output and "many" in done.output

@@ -97,7 +97,7 @@ def test_a_run_that_is_over_is_not_trained_on(make_trainer, monkeypatch):
     now = itertools.count(0, 0.05)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     config = make_trainer().config
-    fitted = fit_to_budget(config, "60s", lambda *_: Pace(0.25, 0.5), lambda text: None)
+    fitted = fit_to_budget(config, "60s", lambda *_: Pace(0.25, 0.5, 40), lambda text: None)
     ended = Trainer(fitted).run()
     for _ in range(2):
         said = io.StringIO()

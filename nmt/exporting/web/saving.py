@@ -92,12 +92,14 @@ def bundled(names: tuple[str, ...], *, exports: bool = False) -> str:
 
 def page_of(compressed: bytes, title: str) -> str:
     """Return the page: the server's, without what needs a server, and with everything in one file."""
-    page, style, script = ((_SERVER_PAGE / f"page.{end}").read_text("utf-8") for end in ("html", "css", "js"))
+    names = "page.html", "page.css", "page.js", "learn.js"
+    page, style, *scripts_of_page = ((_SERVER_PAGE / name).read_text("utf-8") for name in names)
     package = base64.b64encode(compressed).decode()
     scripts = (
         f'<script type="text/plain" id="package">{package}</script>\n'
         f'<script type="text/plain" id="worker">{_inline(bundled(_WORKER))}</script>\n'
-        f"<script>(() => {{\n{_inline(bundled(_PAGE))}}})();\n</script>\n<script>\n{_inline(script)}</script>\n"
+        f"<script>(() => {{\n{_inline(bundled(_PAGE))}}})();\n</script>\n"
+        + "".join(f"<script>\n{_inline(script)}</script>\n" for script in scripts_of_page)
     )
     changes = {
         '<link rel="stylesheet" href="page.css">\n': f"<style>\n{style}</style>\n",

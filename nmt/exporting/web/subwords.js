@@ -9,6 +9,12 @@ const SPACE = "▁", UNKNOWN = 2, CONTROL = 3, USER = 4, UNUSED = 5, BYTE = 6, N
 const NOT_TEXT = /[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff▁ ]+/gu, NOT_PIECES = /[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff ]+/gu;
 const INVISIBLE = new RegExp("^[\\s\\x00-\\x1f\\x7f-\\x9f\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f" +
   "\\u202a-\\u202e\\u2060-\\u206f\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufff8\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]*$", "u");
+// Everyday Cherokee has capitals alone, and everyday Georgian none (nmt/data/tokens/letter_case.py).
+const CHEROKEE = "\\u13a0-\\u13ff\\uab70-\\uabbf", GEORGIAN = "\\u10a0-\\u10ff\\u1c90-\\u1cbf\\u2d00-\\u2d2f";
+const NOT_CHEROKEE = new RegExp("[^" + CHEROKEE + "]+", "g"), TWO_CASES = new RegExp("[^" + CHEROKEE + GEORGIAN + "]+", "g");
+export const is_cherokee = text => new RegExp("[" + CHEROKEE + "]").test(text);
+export const lowered = text => text.replace(NOT_CHEROKEE, part => part.toLowerCase());
+export const capitals_of = text => text.replace(TWO_CASES, part => part.toUpperCase());
 const FORMS = { nfc: "NFC", nfkc: "NFKC" };
 
 // Return a line as the model reads it: normalised, with runs of spaces and control characters replaced by one space, and
@@ -17,7 +23,7 @@ export function clean_line(text, lowercase, normalize) {
   const form = FORMS[normalize];
   if (form) text = text.normalize(form);
   if (lowercase) {
-    text = text.toLowerCase();
+    text = lowered(text);
     if (form) text = text.normalize(form);
   }
   text = text.replace(normalize === "pieces" ? NOT_PIECES : NOT_TEXT, " ").replace(/^ +| +$/g, "");

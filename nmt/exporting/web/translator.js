@@ -1,11 +1,11 @@
 // Translates lines and texts with a package: what inference/translator.py and the server's page do, in JavaScript.
 
 import { Engine, EOS_ID, UNK_ID, BOS_ID } from "./engine.js";
-import { Subwords, clean_line } from "./subwords.js";
+import { Subwords, capitals_of, clean_line, is_cherokee, lowered } from "./subwords.js";
 
 const TOKENS_PER_SENTENCE = 200, LONGEST_SENTENCE = 1000, MOST_WORDS = 60, LEAST_CAPITALS = 4;
 const CUT = most => "a source of more than " + most + " subwords is truncated to that length";
-const UNKNOWN = "text has characters or words that the model does not know";
+const UNKNOWN_TEXT = "text has characters or words that the model does not know";
 const EMPTY = "the translation is empty", UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite";
 
 // ------------------------------------------------------------ options
@@ -118,11 +118,14 @@ export function passage_of(text, language) {
 }
 
 // A sentence in capitals is translated in lower case, and its translation is written in capitals.
-const is_capitals = text => !/\p{Ll}/u.test(text) && (text.match(/\p{Lu}/gu) || []).length >= LEAST_CAPITALS;
-function asked(text) {
+export function is_capitals(text) {
+  const letters = text.match(/[\p{Lu}\p{Ll}\p{Lt}\p{Lo}]/gu) || [];
+  return letters.length >= LEAST_CAPITALS && letters.every(one => /\p{Uppercase}/u.test(one)) && !is_cherokee(text);
+}
+export function asked(text) {
   if (!is_capitals(text)) return text;
-  const lower = text.toLowerCase(), at = lower.search(/\p{L}/u);
-  return lower.slice(0, at) + lower.slice(at).replace(/^./u, first => first.toUpperCase());
+  const lower = lowered(text), at = lower.search(/\p{L}/u);
+  return lower.slice(0, at) + lower.slice(at).replace(/^./u, capitals_of);
 }
 
 // ------------------------------------------------------------ the translator
@@ -158,7 +161,7 @@ export class Translator {
       const found = await this.search(sources, options, step);
       for (let b = 0; b < block.length; b++) {
         const n = block[b], pieces = cuts[n].pieces.slice(0, most);
-        const unknown = cuts[n].ids.slice(0, most).includes(UNK_ID) ? [UNKNOWN] : [];
+        const unknown = cuts[n].ids.slice(0, most).includes(UNK_ID) ? [UNKNOWN_TEXT] : [];
         const about = [...(cuts[n].ids.length > most ? [CUT(most)] : []), ...unknown];
         results[n] = found[b].map(one => this.translation(one, about));
         if (!found[b].length) results[n] = [{ ...this.blank(), confidence: 0, warnings: [UNSAYABLE] }];
@@ -224,7 +227,7 @@ export class Translator {
     return { parts };
   }
   shown(source, one) {
-    const capitals = is_capitals(source), translation = capitals ? one.text.toUpperCase() : one.text;
+    const capitals = is_capitals(source), translation = capitals ? capitals_of(one.text) : one.text;
     const found = { translation, confidence: Math.round(one.confidence * 1e4) / 1e4 };
     const words = translation.split(/\s+/).filter(Boolean), source_words = source.split(/\s+/).filter(Boolean);
     if (!one.attention || !words.length || Math.max(words.length, source_words.length) > MOST_WORDS) return found;

@@ -63,8 +63,8 @@ _ERRORS = {
     "504": "It took too long",
 }
 _OPEN = frozenset(
-    "/ /docs /page.css /page.js /docs.js /api/models /api/progress /languages /download_file/{name} /frontend/settings "
-    "/suggest /MTRestService/Login /translator/models".split()
+    "/ /docs /page.css /page.js /learn.js /docs.js /api/models /api/progress /languages /download_file/{name} "
+    "/frontend/settings /suggest /MTRestService/Login /translator/models".split()
 )
 """Paths that need no key, besides the group Operation."""
 _TRANSLATES = frozenset(

@@ -522,7 +522,7 @@ $("glossary").addEventListener("input", () => {
 
 // ------------------------------------------------------------ tabs
 
-const TABS = [...document.querySelectorAll("[role=tab]:not([hidden])")];
+const TABS = [...document.querySelectorAll("[role=tab]")];
 const is_open = name => !$(name).hidden;
 function show(name, focus) {
   for (const tab of TABS) {

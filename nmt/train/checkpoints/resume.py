@@ -55,6 +55,7 @@ _LOUD = ("seed", "data.*")
 class Changes:
     """The settings that differ from those in the checkpoint, grouped by their effect."""
 
+    keys: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """`changed since the checkpoint: training.epochs: 10 -> 20`, one line for each."""
     batches: bool = False
@@ -127,6 +128,7 @@ def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, 
                 "set it back, or choose another model_dir to train from the start"
             )
         loud = "warning: " if one.matches(*_LOUD) else ""
+        changes.keys.append(one.key)
         changes.notes.append(f"{loud}changed since the checkpoint: {one.key}: {before} -> {now}")
         if one.key == "data.train":
             changes.texts = _paths(one.before), _paths(one.now)

@@ -160,7 +160,7 @@ class Trainer:
                     log.line(f"settings: {self.folder / CONFIG_NAME}")
                 elapsed_before = saved.state.elapsed if saved else 0.0
                 with self._stop:
-                    changed = saved.changes.notes if saved else []
+                    changed = saved.changes.keys if saved else []
                     result = self._train(Loop(parts, elapsed_before, self._stop_after), log, task, changed)
                 ranks.end()
                 return result
@@ -270,16 +270,15 @@ class Trainer:
         )
 
     def _train(self, loop: Loop, log: TrainingLog, task: Task, changed: Sequence[str]) -> TrainingResult:
-        """Run the loop until it ends or a signal stops it; then score the test set, if there is one. `changed` are
-        lines about the settings that differ from those of the run that is resumed."""
+        """Run the loop until it ends or a signal stops it; then score the test set, if there is one. `changed`: the
+        settings that differ from those of the run that is resumed."""
         state, begun_at = loop.state, loop.state.update
         test_scores: dict[str, Score] = {}
         # Only now, when a signal no longer ends the run at once: a program that waits for events may send one.
         log.event("start", **self._facts)
         try:
             reason = loop.run()
-            names = [note.partition(":")[0] for note in changed]
-            keys = [name for name in names if name not in reason and not name.startswith(_OF_USE)]
+            keys = [name for name in changed if name not in reason and not name.startswith(_OF_USE)]
             if state.update == begun_at > 0:
                 if keys:
                     reason = f"already finished, {reason}; changed settings had no effect ({', '.join(keys)})"

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,14 @@ from click.testing import CliRunner
 
 from nmt import Translator
 from nmt.cli.commands.export import export
+from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered
 from nmt.data.tokens.vocabulary import Vocabulary
+from nmt.documents import read_passage
 from nmt.errors import CheckpointError
 from nmt.exporting.web.package import make_package
 from nmt.exporting.web.saving import bundled, check_web, page_of
 from nmt.storage.saved_model import load_saved_model
-from tests.exporting.web.hosts import needs_node, run_script
+from tests.exporting.web.hosts import NODE, needs_node, run_script
 from tests.saved_models import sentences, write_folder
 
 LINES = [*sentences(40, seed=3), "", "   ", "ka  ra ☃ lo", "x" * 40, "kara " * 60]
@@ -120,7 +123,7 @@ def test_a_page_asks_nobody_for_anything():
     assert not re.search(r"\b(src|href)=\"(?!data:)", page)
     assert "fetch(" not in re.sub(r"answer = await fetch\(path, sent\)|await fetch\(one\.url", "", page)
     assert "default-src 'none'" in page and "connect-src" not in page
-    assert page.count("<script") == page.count("</script>") == 4
+    assert page.count("<script") == page.count("</script>") == 5
     assert "data-server" not in page and "API" not in page.split("<style")[0] and page.count(" hidden>Glossary") == 1
     assert "<title>Translate de - en</title>" in page
 
@@ -132,6 +135,43 @@ def test_bundles_have_neither_imports_nor_two_things_of_one_name():
         declared = re.findall(r"^(?:const|let|class|function|async function) (\w+)", text, re.MULTILINE)
         assert len(declared) == len(set(declared)) > 3
     assert "export async function load" in bundled(("client.js", "module.js"), exports=True)
+
+
+@needs_node
+@pytest.mark.parametrize(
+    "names", [("engine.js", "subwords.js", "translator.js", "worker.js"), ("client.js", "page_link.js")]
+)
+def test_bundles_are_programs(tmp_path, names):
+    (tmp_path / "bundle.js").write_text(f'"use strict";\n{bundled(names)}', "utf-8")
+    done = subprocess.run([NODE, "--check", tmp_path / "bundle.js"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_node
+def test_capitals_are_those_of_python(tmp_path):
+    """Everyday Cherokee is written in capitals of Unicode, and everyday Georgian in small letters."""
+    script = """
+import { asked, is_capitals } from "./translator.js";
+import { capitals_of, lowered } from "./subwords.js";
+found = given[0].map(text => [is_capitals(text), asked(text), lowered(text), capitals_of(text)]);"""
+    lines = [
+        "ᎣᏏᏲ ᏙᎯᏧ",
+        "ᎣᏏᏲ NASA",
+        "HELLO WORLD",
+        "Hello WORLD",
+        "USA",
+        "გამარჯობა",
+        "ᲒᲐᲛᲐᲠᲯᲝᲑᲐ",
+        "日本 NASA 日本",
+        "ПРИВЕТ, МИР",
+        "",
+    ]
+    expected = []
+    for line in lines:
+        (sentence,) = read_passage(line).sentences or [None]
+        asked = line if sentence is None else sentence.asked
+        expected.append([is_in_capitals(line), asked, lowered(line), capitals_of(line)])
+    assert run_script(tmp_path, script, lines) == expected
 
 
 def refused(folder, match):

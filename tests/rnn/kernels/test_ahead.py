@@ -139,12 +139,12 @@ def test_the_other_process_ends_when_it_has_nothing_to_do_and_begins_again(tmp_p
     use = """
 import resource
 ahead._IDLE_SECONDS = 0.2
-ahead.offer(lambda: [_product_task(F4, F4)])
+ahead.offer(lambda: [product_task(F4, F4)])
 assert norm.address > 0
 first = ahead._others[0].process
 first.wait(60)
 state = [first.returncode, ahead._others[0].process is first]
-ahead.offer(lambda: [_product_task(F4, np.dtype("f8"))])
+ahead.offer(lambda: [product_task(F4, np.dtype("f8"))])
 assert update.dropout_mask.native(("float32 1", "float64", "uint64", "uint64")).address > 0
 print(*state, ahead._others[0].process is first)
 """

@@ -34,7 +34,7 @@ class Compiled(event.Listener):
         (packing.pack_transposed, (MATRIX, I8, I8, VECTOR)),
         (packing.pack_bf16, (MATRIX, I8, I8, "uint32 1")),
         (packing.pack_int8, ("int8 2", VECTOR, I8, I8, "int32 1")),
-        (search._store_chunks, (MATRIX, VECTOR, VECTOR, MATRIX, MATRIX, MATRIX)),
+        (search.store_chunks, (MATRIX, VECTOR, VECTOR, MATRIX, MATRIX, MATRIX)),
         (candidates._store_logits, (MATRIX, VECTOR, I8, MATRIX)),
     ],
     ids=lambda value: getattr(getattr(value, "function", None), "__name__", ""),
