@@ -494,6 +494,7 @@ def test_what_is_not_yaml_or_not_a_file_is_one_line(tmp_path):
     assert "got 'hello'" in line_of(write(tmp_path, "hello"))
     assert "line 2: the key 'seed' is given twice" in line_of(write(tmp_path, "seed: 1\nseed: 2\n"))
     assert "must be YAML: line 2" in line_of(write(tmp_path, "a: [1,\n  {"))
+    assert line_of(write(tmp_path, "word\tform\nword\tform\n")).endswith("; a table must be named .tsv")
     latin = tmp_path / "latin.yaml"
     latin.write_bytes("name: Müller".encode("latin-1"))
     assert "must be UTF-8 text, got the byte 0xfc" in line_of(latin)

@@ -80,7 +80,8 @@ def load_config(
     try:
         values = parse_yaml(text)
     except ValueError as error:
-        raise ConfigError(f"{where}: must be YAML: {error}") from None
+        advice = "; a table must be named .tsv" if "\t" in text.partition("\n")[0] else ""
+        raise ConfigError(f"{where}: must be YAML: {error}{advice}") from None
     if not isinstance(values, dict):
         got = "an empty file" if values is None else shorten(values)
         raise ConfigError(f"{where}: must contain sections of keys and values, got {got}; see configs/reference.yaml")

@@ -71,7 +71,7 @@ def test_held_out_pairs_are_not_learned(tmp_path: Path) -> None:
     [
         ("word{0}\tw o r d", 30, "character"),
         ("a line {0}\tb", 30, "low-resource"),
-        ("a line {0}\tb", 10_000, "captions"),
+        ("a line {0}\tb", 15_000, "captions"),
     ],
 )
 def test_preset_by_the_text(tmp_path: Path, row: str, count: int, preset: str) -> None:

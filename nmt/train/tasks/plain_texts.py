@@ -33,7 +33,7 @@ MOST_HELD_OUT = 1000
 """Largest number of pairs that are held out for validation."""
 SHARE_HELD_OUT = 0.05
 """Share of the pairs that are held out, if that is fewer."""
-FEW_PAIRS = 10_000
+FEW_PAIRS = 15_000
 """Number of pairs below which the preset is low-resource; from here on it is captions."""
 SHARE_OF_WORDS = 0.9
 """Share of source lines without a space from which the corpus is a word list, for the preset character."""
