@@ -13,7 +13,6 @@ from nmt.learning.learning_translator import LearningTranslator
 from nmt.learning.memory import Pair
 from nmt.serve.errors import RequestError
 from nmt.serve.learning import MARK, check_room
-from nmt.serve.models import ServedModel
 from nmt.serve.protocols.libretranslate import enter, learn_pair, learning_of, service_of
 from nmt.serve.web import CompactJSON, count_field, name_field, read_fields, text_field
 
@@ -45,7 +44,7 @@ async def undo(request: Request) -> Response:
     fields = await read_fields(request, service)
     enter(request, fields)
     learning, number = learning_of(service), count_field(fields, "number")
-    translator, project = learning.place(await _model(request, fields), text_field(fields, "project", ""))
+    translator, project = await _place(request, fields)
 
     def work() -> Pair:
         if translator.memory.pair(number).project != project:
@@ -61,7 +60,7 @@ async def resume(request: Request) -> Response:
     fields = await read_fields(request, service)
     enter(request, fields)
     learning = learning_of(service)
-    translator, project = learning.place(await _model(request, fields), text_field(fields, "project", ""))
+    translator, project = await _place(request, fields)
 
     def work() -> dict[str, Any]:
         check_room(translator, project)
@@ -77,7 +76,7 @@ async def state(request: Request) -> Response:
     fields = await read_fields(request, service)
     enter(request, fields)
     learning = learning_of(service)
-    translator, project = learning.place(await _model(request, fields), text_field(fields, "project", ""))
+    translator, project = await _place(request, fields)
     return CompactJSON(await learning.run(lambda: _state(translator, project)))
 
 
@@ -88,18 +87,18 @@ async def matches(request: Request) -> Response:
     enter(request, fields)
     text, learning = text_field(fields, "q"), learning_of(service)
     service.check([text])
-    translator, project = learning.place(await _model(request, fields), text_field(fields, "project", ""))
+    translator, project = await _place(request, fields)
     found = await learning.run(lambda: translator.matches(text, project=project, least=_LEAST, most=_MOST_MATCHES))
     return CompactJSON({"matches": [_shown(one.pair) | {"similarity": one.similarity} for one in found]})
 
 
-async def _model(request: Request, fields: Mapping[str, Any]) -> ServedModel:
-    """Return the model of a request's languages. Raises RequestError."""
+async def _place(request: Request, fields: Mapping[str, Any]) -> tuple[LearningTranslator, str]:
+    """Return the learning translator of a request's languages, and its project. Raises RequestError."""
     service = service_of(request)
     model, _ = await service.pair(
         text_field(fields, "source"), text_field(fields, "target"), [], name_field(fields, "model")
     )
-    return model
+    return learning_of(service).place(model, text_field(fields, "project", ""))
 
 
 def _state(translator: LearningTranslator, project: str) -> dict[str, Any]:
