@@ -18,18 +18,21 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmt.config import Config, load_config
+from nmt.config.yaml_text import format_yaml
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
 from nmt.train.log.progress import format_seconds
+from nmt.train.tasks.prepare import SWEEP_NAME
 
 if TYPE_CHECKING:
-    from nmt.config import Config
+    from nmt.train.tasks.plain_texts import Chosen
 
 RECORD_NAME = "sweep.json"
 TABLE_NAME = "sweep.tsv"
@@ -244,22 +247,32 @@ class Sweep:
             raise CheckpointError(f"{self.folder}: must be writable, got {explain(error)}; {remedy(error)}") from None
 
 
+def write_settings(chosen: Chosen, folder: Path, tell: Callable[[str], None]) -> str:
+    """Write the settings for training on texts and the held-out text into the folder of a sweep; return the settings'
+    file."""
+    chosen.write(tell)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(file := folder / SWEEP_NAME, format_yaml(chosen.values).encode())
+    return str(file)
+
+
 def plan(
-    config_file: str, overrides: Sequence[str], grid: Grid, seeds: int, folder: Path | None
+    config: str | Mapping[str, Any], overrides: Sequence[str], grid: Grid, seeds: int, folder: Path | None
 ) -> tuple[Path, list[Job]]:
     """Return the folder of the sweep and its runs: every combination of the grid's values, with each of `seeds` seeds,
     all checked. Raises ConfigError if a combination is not valid.
 
     Args:
+        config: The file of the settings, or the settings.
         seeds: Number of runs of each combination, with the config's seed and those that follow it.
         folder: The folder for the runs' folders; None uses the config's model_dir.
     """
-    from nmt.config import load_config
 
     def checked(chosen: dict[str, str]) -> Config:
         """Return the settings of a combination. Without the grid, the config alone need not be valid."""
         try:
-            return load_config(config_file, [*overrides, *(f"{key}={value}" for key, value in chosen.items())])
+            changes = [*overrides, *(f"{key}={value}" for key, value in chosen.items())]
+            return load_config(config, changes) if isinstance(config, str) else Config.from_dict(config, changes)
         except ConfigError as error:
             if not chosen:
                 raise

@@ -13,6 +13,9 @@ from tests.cli.conftest import Run
 from tests.train import fake_model
 
 
+SMALL = ["--set", "training.early_stopping_metric=loss", "--set", "data.subwords.vocab_size=auto"]
+
+
 def _lines(path: Path, lines: list[str]) -> Path:
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
@@ -55,7 +58,10 @@ def test_held_out_pairs_are_not_learned(tmp_path: Path) -> None:
     pairs = [f"common\tc {number}" for number in range(50)] + [f"rare {number}\tr {number}" for number in range(150)]
     table = str(_lines(tmp_path / "t.tsv", pairs))
     told: list[str] = []
-    values = settings_of(Texts((table,)), None, tmp_path / "m", None, told.append)
+    chosen = settings_of(Texts((table,)), None, tmp_path / "m", None, told.append)
+    assert not (tmp_path / "m").exists(), "nothing is written yet"
+    chosen.write(told.append)
+    values = chosen.values
     held_out = [(tmp_path / "m" / f"dev.{lang}").read_text().splitlines() for lang in ("src", "tgt")]
     rows = ["\t".join(pair) for pair in zip(*held_out, strict=True)]
     assert len(rows) == len(set(held_out[0])) == 10
@@ -76,8 +82,8 @@ def test_held_out_pairs_are_not_learned(tmp_path: Path) -> None:
 )
 def test_preset_by_the_text(tmp_path: Path, row: str, count: int, preset: str) -> None:
     table = str(_lines(tmp_path / "t.tsv", [row.format(number) for number in range(count)]))
-    assert settings_of(Texts((table,)), None, tmp_path / "m", None)["preset"] == preset
-    assert settings_of(Texts((table,)), None, tmp_path / "m", "tiny")["preset"] == "tiny", "a given one stays"
+    assert settings_of(Texts((table,)), None, tmp_path / "m", None).values["preset"] == preset
+    assert settings_of(Texts((table,)), None, tmp_path / "m", "tiny").values["preset"] == "tiny", "a given one stays"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,9 @@ def test_preset_by_the_text(tmp_path: Path, row: str, count: int, preset: str) -
 def test_tables_of_inflection_are_recognised(tmp_path: Path, row: str, column: int | None) -> None:
     table = str(_lines(tmp_path / "t.tsv", [row.format(number) for number in range(40)]))
     told: list[str] = []
-    values = settings_of(Texts((table,)), None, tmp_path / "m", None, told.append)
+    chosen = settings_of(Texts((table,)), None, tmp_path / "m", None, told.append)
+    chosen.write()
+    values = chosen.values
     (train,) = values["data"]["train"]
     assert train.get("features_column") == column
     if column is not None:
@@ -128,7 +136,7 @@ PAST = {"PST": "ed", "PRS": "s", "NFIN": ""}
 
 def test_given_validation_text(tmp_path: Path) -> None:
     train, dev = _pair(tmp_path, 30), _pair(tmp_path, 5, ("d.txt", "e.txt"))
-    values = settings_of(Texts(train), Texts(dev), tmp_path / "m", None)
+    values = settings_of(Texts(train), Texts(dev), tmp_path / "m", None).values
     assert values["data"]["dev"] == [{"path": dev[0], "tgt_path": dev[1]}]
     assert "filter" not in values["data"]
     assert not (tmp_path / "m").exists()
@@ -188,18 +196,67 @@ def test_a_folder_may_have_any_name(run: Run, setup: Path, tmp_path: Path) -> No
 def test_a_corpus_is_read_only_for_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = _pair(tmp_path, 40)
     first = settings_of(Texts(files), None, tmp_path / "m", "tiny")
+    first.write()
 
     def pairs(self: Texts, langs: object) -> None:
         raise AssertionError("nothing is open")
 
     monkeypatch.setattr(Texts, "pairs", pairs)
-    assert settings_of(Texts(files), None, tmp_path / "m", "tiny") == first
+    assert settings_of(Texts(files), None, tmp_path / "m", "tiny").values == first.values
 
 
 def test_validation_text_that_is_missing_ends_it_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.src"):
         settings_of(Texts((*_pair(tmp_path, 40, ("a.txt", "b.txt")),)), Texts(("nowhere",)), tmp_path / "m", None)
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ("nmt-train", ["--set", "training.max_steps=5"]),
+        ("nmt-sweep", ["--grid", "training.learning_rat=1,2"]),
+        ("nmt-sweep", ["--grid", "training.learning_rate=fast"]),
+    ],
+)
+def test_a_refused_command_writes_nothing(run: Run, tmp_path: Path, command: str, wrong: list[str]) -> None:
+    result = run(command, *_pair(tmp_path, 40), "-o", tmp_path / "m", *wrong)
+    assert result.code == 1 and "Error: --" in result.err, result.err
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_run_without_dev_keeps_the_validation_text_it_began_with(run: Run, tmp_path: Path) -> None:
+    """Lines held out now would be lines that it has learned."""
+    fake_model.write_setup(tmp_path)
+    sides = [str(tmp_path / f"train.{side}") for side in ("xx", "yy")]
+    dev = [word for side in ("xx", "yy") for word in ("--dev", str(tmp_path / f"dev.{side}"))]
+    model = tmp_path / "m"
+    begin = ["nmt-train", *sides, "-o", model, "--preset", "tiny", *SMALL]
+    assert run(*begin, *dev, "--set", "training.updates=4").code == 0
+    best = (model / "best.safetensors").read_bytes()
+    result = run(*begin, "--set", "training.updates=4")
+    assert result.code == 0, result.err
+    assert f"validation text: {tmp_path}/dev, that of the run so far" in result.err
+    assert "nothing is trained" in result.err and (model / "best.safetensors").read_bytes() == best
+    result = run(*begin, "--set", "training.updates=8")
+    assert result.code == 0 and "the validation text is another" not in result.err, result.err
+    assert not (model / "dev.xx").exists()
+
+
+def test_a_run_keeps_the_text_that_it_held_out(run: Run, tmp_path: Path) -> None:
+    """Also where that text is named, and where the folder has moved."""
+    fake_model.write_setup(tmp_path)
+    sides = [str(tmp_path / f"train.{side}") for side in ("xx", "yy")]
+    small = ["--preset", "tiny", *SMALL, "--set", "training.updates=4"]
+    assert run("nmt-train", *sides, "-o", tmp_path / "m", *small).code == 0
+    model = (tmp_path / "m").rename(tmp_path / "moved")
+    best = (model / "best.safetensors").read_bytes()
+    dev = [word for side in ("xx", "yy") for word in ("--dev", model / f"dev.{side}")]
+    for more in ([], dev):
+        result = run("nmt-train", *sides, "-o", model, *small, *more)
+        assert result.code == 0, result.err
+        assert "finished" in result.err and (model / "best.safetensors").read_bytes() == best
+        assert f"validation text: {model}/dev.xx and {model}/dev.yy, which are there already" in result.err
 
 
 def test_missing_file_is_one_line(run: Run, tmp_path: Path) -> None:

@@ -222,10 +222,12 @@ def main(arguments: list[str]) -> None:
     """Run a command, whose name comes first, with the fake model; `modules` must be in place."""
     from nmt.cli.commands.evaluate import evaluate
     from nmt.cli.commands.score import score
+    from nmt.cli.commands.sweep import sweep
     from nmt.cli.commands.train import train
     from nmt.cli.commands.translate import translate
 
     commands = {"nmt-train": train, "nmt-translate": translate, "nmt-score": score, "nmt-evaluate": evaluate}
+    commands["nmt-sweep"] = sweep
     sys.argv = arguments
     commands[arguments[0]](prog_name=arguments[0])
 

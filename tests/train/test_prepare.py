@@ -83,7 +83,8 @@ def test_folders_that_a_run_may_begin_in(tmp_path: Path) -> None:
     assert nmt.train(values, progress=False).update == 3  # begun, but never saved
     files = str(tmp_path / "train.xx"), str(tmp_path / "train.yy")
     begun = settings_of(Texts(files), None, tmp_path / "texts", "low-resource")
-    sides_of_dry_run(config_from_dict(begun), print, keep=True)  # as --budget does before its run
+    begun.write()
+    sides_of_dry_run(config_from_dict(begun.values), print, keep=True)  # as --budget does before its run
     there = names(tmp_path / "texts")
     assert {"dev.xx", "config.yaml"} <= there.keys() and "train.log" not in there
     changes = {"training.updates": 2}

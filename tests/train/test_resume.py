@@ -500,14 +500,25 @@ def test_the_best_score_is_of_the_present_validation_text(make_trainer: Make, tm
     assert "warning: the validation text is another one now" in (trainer.folder / "train.log").read_text()
 
 
-def test_a_finished_run_is_scored_on_the_new_validation_text(make_trainer: Make, tmp_path: Path) -> None:
-    first = make_trainer(epochs=2).run()
-    trainer = make_trainer(epochs=2)
+@pytest.mark.parametrize("limit", [{"epochs": 2}, {"early_stopping_patience": 1, "early_stopping_metric": "bleu"}])
+def test_a_finished_run_refuses_another_validation_text(
+    make_trainer: Make, tmp_path: Path, limit: dict[str, Any]
+) -> None:
+    """Its best checkpoint was chosen by the text that it had, and stays."""
+    first = make_trainer(**limit).run()
+    assert first.best_path is not None
+    before = {path.name: path.read_bytes() for path in first.folder.iterdir() if path.name != "train.log"}
+    fake_model.write_corpus(tmp_path, "other", 20, seed=5)
+    trainer = make_trainer({"data": {"dev": str(tmp_path / "other")}}, **limit)
+    with pytest.raises(CheckpointError) as caught:
+        trainer.run()
+    words = f"{first.folder}: has finished ("
+    assert str(caught.value).startswith(words) and f"{tmp_path}/dev, got {tmp_path}/other; " in str(caught.value)
+    trainer = make_trainer(**limit)
     fake_model.write_corpus(tmp_path, "dev", 20, seed=5)
-    second = trainer.run()
-    assert second.update == first.update
-    assert second.best_update == first.update
-    assert second.best_scores != first.best_scores
+    with pytest.raises(CheckpointError, match="got another text there; give the same one"):
+        trainer.run()
+    assert {path.name: path.read_bytes() for path in first.folder.iterdir() if path.name != "train.log"} == before
 
 
 def test_a_moved_validation_text_keeps_the_best(make_trainer: Make, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import yaml
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import lock_alone
-from nmt.train.sweep import Sweep, _last_words, _mean, _reason, parse_grid, plan, summary
-from nmt.train.tasks.plain_texts import Texts, write_settings
+from nmt.train.sweep import Sweep, _last_words, _mean, _reason, parse_grid, plan, summary, write_settings
+from nmt.train.tasks.plain_texts import Texts, settings_of
 from tests.train import fake_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,14 +71,19 @@ def test_two_texts_are_swept_as_a_config_is(tmp_path: Path) -> None:
     fake_model.write_setup(tmp_path)
     texts = Texts((str(tmp_path / "train.xx"), str(tmp_path / "train.yy")))
     said: list[str] = []
-    path = write_settings(texts, None, tmp_path / "s", None, said.append)
-    folder, jobs = plan(path, ("training.updates=20",), parse_grid(["training.learning_rate=0.3,0.1"]), 1, None)
+    chosen = settings_of(texts, None, tmp_path / "s", None, said.append)
+    folder, jobs = plan(
+        chosen.values, ("training.updates=20",), parse_grid(["training.learning_rate=0.3,0.1"]), 1, None
+    )
+    assert not folder.exists(), "the grid is checked before anything is written"
+    path = write_settings(chosen, folder, said.append)
     assert folder == tmp_path / "s" and len(jobs) == 2 and any("held out" in line for line in said)
     assert jobs[0].config["data"]["dev"] == str(tmp_path / "s" / "dev")
     sweep = Sweep(path, folder, jobs, COMMAND, ["--set", "training.updates=20"])
     assert sweep.run(1, said.append) is None
     assert all(job.result for job in jobs), [job.error for job in jobs]
-    assert write_settings(texts, None, tmp_path / "s", None, said.append) == path, "the same text is held out"
+    again = settings_of(texts, None, tmp_path / "s", None, said.append)
+    assert again.held_out is None and again.values == chosen.values, "the same text is held out"
 
 
 def test_a_sweep_runs_everything_once_and_goes_on(config: str) -> None:

@@ -75,15 +75,17 @@ def sweep(
     from nmt.cli.lines.streams import tell
     from nmt.cli.lines.sweeps import run_sweep
     from nmt.rnn.cores import default_threads
-    from nmt.train.sweep import parse_grid, plan
-    from nmt.train.tasks.plain_texts import write_settings
+    from nmt.train.sweep import parse_grid, plan, write_settings
+    from nmt.train.tasks.plain_texts import settings_of
 
     parsed = parse_grid(grid)
     texts = _texts(inputs, output, dev)
-    config_file = inputs[0] if texts is None else write_settings(*texts, preset, tell)
-    if texts is None and preset is not None:
+    own = None if texts is None else settings_of(*texts, preset, tell)
+    if own is None and preset is not None:
         overrides = (f"preset={preset}", *overrides)
-    folder, planned = plan(config_file, overrides, parsed, seeds, None if output is None else Path(output))
+    config = inputs[0] if own is None else own.values
+    folder, planned = plan(config, overrides, parsed, seeds, None if output is None else Path(output))
+    config_file = inputs[0] if own is None else write_settings(own, folder, tell)
     options = [word for text in overrides for word in ("--set", text)]
     options += ["--threads", str(threads or max(1, default_threads() // jobs))]
     run_sweep(config_file, folder, planned, options, processes=jobs)

@@ -62,6 +62,8 @@ class Changes:
     """Whether the batches differ: a position within the epoch is then meaningless."""
     texts: tuple[str, str] | None = None
     """The former and the present data.train, if they differ."""
+    dev: tuple[str, str] | None = None
+    """The former and the present data.dev, if they differ."""
     selection: bool = False
     """Whether other pairs of the same text may have been selected."""
     schedule: bool = False
@@ -132,6 +134,8 @@ def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, 
         changes.notes.append(f"{loud}changed since the checkpoint: {one.key}: {before} -> {now}")
         if one.key == "data.train":
             changes.texts = _paths(one.before), _paths(one.now)
+        if one.key == "data.dev":
+            changes.dev = _paths(one.before), _paths(one.now)
         changes.batches |= one.matches(*_BATCHES)
         changes.selection |= one.matches(*_SELECTION)
         changes.schedule |= one.key == _SCHEDULE

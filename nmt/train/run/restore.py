@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError
-from nmt.storage.model_folder import PARAMS_PREFIX, set_params, subwords_digest
+from nmt.storage.model_folder import BEST_NAME, PARAMS_PREFIX, set_params, subwords_digest
 from nmt.train.checkpoints.resume import SavedRun, read_saved_run
 from nmt.train.log.progress import TrainingLog, format_seconds
+from nmt.train.run.limits import stop_reason
 
 if TYPE_CHECKING:
     from nmt.train.checkpoints.checkpoint import Checkpoint
@@ -61,14 +62,31 @@ def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
         state.position, state.dealt = 0, []
         log.line(f"warning: the training batches are others now: epoch {state.epoch} starts again")
     if not _are_same(state.dev, parts.task.dev_fingerprint):
+        _check_unfinished(parts, saved)
         state.forget_best()
-        log.line("warning: the validation text is another one now: the search for the best checkpoint begins again")
+        log.line(
+            "warning: the validation text is another one now: the search for the best checkpoint begins again, and the "
+            f"next validation replaces {BEST_NAME}"
+        )
     best = f", best {metric} {state.best_scores[metric]:.2f}" if state.best_update else ""
     log.line(
         f"resuming from {saved.path}: epoch {state.epoch}, update {state.update}, "
         f"{format_seconds(state.elapsed)} so far{best}"
     )
     log.event("resume", epoch=state.epoch, update=state.update)
+
+
+def _check_unfinished(parts: Parts, saved: SavedRun) -> None:
+    """Raise CheckpointError if the run has finished: another validation text would replace its best checkpoint."""
+    state, folder = parts.state, saved.path.parent
+    seconds = {"elapsed": state.elapsed, "validation_seconds": state.validation_seconds}
+    reason = stop_reason(state, parts.settings, parts.schedule, **seconds)
+    if reason is not None:
+        before, now = saved.changes.dev or (name_of(parts.config.data.dev), "another text there")
+        raise CheckpointError(
+            f"{folder}: has finished ({reason}) with the validation text {before}, got {now}; give the same one, or "
+            f"measure its model on another text with nmt-translate and nmt-evaluate"
+        )
 
 
 def _restore_arrays(parts: Parts, saved: SavedRun) -> None:

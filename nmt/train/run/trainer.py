@@ -211,8 +211,6 @@ class Trainer:
             log.line(line)
         decay = config.training.ema_decay
         average = MovingAverage(model, decay) if decay else None
-        if self._ranks.rank == 0:
-            task.save_statistics(self.folder)
         plan = make_plan(config, state, model, optimizer, task, threads, self._ranks, log.line)
         trained = Trained(config, model, optimizer, plan.schedule, state, average)
         parts = Parts(
@@ -253,6 +251,8 @@ class Trainer:
             parts.checkpoints.begin()
         else:
             restore(parts, saved, log)
+        if self._ranks.rank == 0:
+            task.save_statistics(self.folder)
         plan.dealing.resume(state)
         state.corpus, state.dev = task.fingerprint, task.dev_fingerprint
         return parts

@@ -133,8 +133,14 @@ def config_of_texts(
             langs = [given or side.lang for given, side in zip(langs, (start.data.src, start.data.tgt), strict=True)]
     texts = replace(texts, given=(langs[0], langs[1]))
     dev = dev and replace(dev, given=texts.given)
-    values = ranks.first_then_others(lambda: settings_of(texts, dev, folder, preset, tell, start=start, write=write))
-    return config_from_dict(values, where, changes)
+
+    def chosen() -> Config:
+        own = settings_of(texts, dev, folder, preset, tell, start=start, write=write)
+        config = config_from_dict(own.values, where, changes)
+        own.write(tell)
+        return config
+
+    return ranks.first_then_others(chosen)
 
 
 def _text_at(values: Mapping[str, Any], *keys: str) -> str | None:

@@ -17,14 +17,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nmt.config.corpora import UNNAMED
-from nmt.data.corpora.sources import Source, format_of, pair_chunks
+from nmt.data.corpora.sources import Source, format_of, name_of, pair_chunks
 from nmt.data.tokens.features import features_column
-from nmt.errors import CheckpointError, DataError, NMTError
-from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, load_folder_config
+from nmt.errors import DataError
+from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists
-from nmt.train.tasks.prepare import SWEEP_NAME, check_own
+from nmt.train.tasks.prepare import check_own
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -131,6 +131,30 @@ class Survey:
         return "low-resource" if self.pairs < FEW_PAIRS else "captions"
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The settings for a training on texts, and the validation text that belongs to them.
+
+    values: The settings, as `nmt.config.config_from_dict` takes them. files: Two files for the held-out text.
+    held_out: The pairs to write there; None if there is nothing to write.
+    """
+
+    values: dict[str, Any]
+    files: list[Path]
+    held_out: list[tuple[str, str]] | None
+
+    def write(self, tell: Callable[[str], None] | None = None) -> None:
+        """Write the held-out text, if there is one."""
+        if self.held_out is None:
+            return
+        self.files[0].parent.mkdir(parents=True, exist_ok=True)
+        for file, lines in zip(self.files, zip(*self.held_out, strict=True), strict=True):
+            write_bytes(file, "".join(f"{line}\n" for line in lines).encode())
+        if tell is not None:
+            files = f"{self.files[0]} and {self.files[1]}"
+            tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}")
+
+
 def settings_of(
     train: Texts,
     dev: Texts | None,
@@ -140,10 +164,11 @@ def settings_of(
     *,
     start: Config | None = None,
     write: bool = True,
-) -> dict[str, Any]:
-    """Return the settings for training on the texts `train` into `folder`, as `nmt.config.config_from_dict` takes them.
+) -> Chosen:
+    """Return the settings for training on the texts `train` into `folder`. Nothing is written; see `Chosen.write`.
 
-    Without `dev`, a twentieth of the pairs, at most MOST_HELD_OUT, is held out: written to `folder`/dev.LANG and kept
+    Without `dev`, a run that has a checkpoint keeps its validation text, since another one could be in what it has
+    learned. For a new run, a twentieth of the pairs, at most MOST_HELD_OUT, is held out for `folder`/dev.LANG, and kept
     out of the training text by data.filter.overlap. Files that are there already, from a run that was interrupted, are
     used as they are.
 
@@ -151,7 +176,7 @@ def settings_of(
         preset: Name of a preset; None chooses one.
         tell: Called with a line for each choice.
         start: The settings of the model that the training starts from; they take the place of a preset.
-        write: Whether to write the held-out text; False only names the files.
+        write: Whether the held-out text will be written; False only names the files.
 
     Raises DataError if the texts cannot be read, or are too few to hold some out, and CheckpointError if the folder
     contains other files.
@@ -159,13 +184,13 @@ def settings_of(
     tell = tell or (lambda line: None)
     if write:
         check_own(folder)
-    _check_settings_there(folder)
     langs = train.langs
     for texts in (train,) if dev is None else (train, dev):
         texts.source.check(langs)
     train, dev = train.recognised(), None if dev is None else dev.recognised()
     files = [folder / f"dev.{lang}" for lang in langs]
-    holds_out = write and dev is None and not all(file.is_file() for file in files)
+    validation, named = _validation(dev, folder, files)
+    holds_out = write and validation is None
     # A corpus is read only for what is still open.
     survey, chooses = None, preset is None and start is None
     if chooses or holds_out:
@@ -176,43 +201,46 @@ def settings_of(
         if train.features is not None:
             kind += f" with features in column {train.features}"
         tell(f"{survey.pairs:,} pairs of {kind}: preset {preset}; --preset chooses another")
-    if holds_out and survey is not None:
-        held_out = _held_out(train, survey)
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, lines in zip(files, zip(*held_out, strict=True), strict=True):
-            write_bytes(file, "".join(f"{line}\n" for line in lines).encode())
-        tell(f"no --dev: {len(held_out):,} pairs held out for validation, in {files[0]} and {files[1]}")
-    elif write:
-        there = [str(file) for file in files] if dev is None else dev.files
-        tell(f"validation text: {' and '.join(there)}{', which are there already' if dev is None else ''}")
+    held_out = _held_out(train, survey) if holds_out and survey is not None else None
+    if write and validation is not None:
+        tell(f"validation text: {named}")
     own = {"preset": preset} if start is None else _settings_after(start, tell)
-    return own | {"name": folder.resolve().name, "model_dir": str(folder)} | _sections(train, dev, folder, preset)
+    values = own | {"name": folder.resolve().name, "model_dir": str(folder)}
+    return Chosen(values | _sections(train, validation or _of_held_out(folder), preset), files, held_out)
 
 
-def _sections(train: Texts, dev: Texts | None, folder: Path, preset: str | None) -> dict[str, Any]:
+def _of_held_out(folder: Path) -> dict[str, Any]:
+    """Return the settings for a validation text that is held out."""
+    return {"dev": str(folder / "dev"), "filter": {"overlap": "exact"}}
+
+
+def _validation(dev: Texts | None, folder: Path, files: list[Path]) -> tuple[dict[str, Any] | None, str]:
+    """Return the settings for the validation text, as values of the section data, and its name; None if it is still to
+    be held out."""
+    if dev is not None and [Path(file) for file in dev.files] != files:
+        return {"dev": dev.setting()}, " and ".join(dev.files)
+    if exists(folder / LAST_NAME):
+        saved = load_folder_config(folder)
+        if saved.data.dev != str(Path(saved.model_dir) / "dev"):
+            data = saved.to_dict()["data"]
+            kept = {"dev": data["dev"], "filter": {"overlap": data["filter"]["overlap"]}}
+            return kept, f"{name_of(saved.data.dev)}, that of the run so far"
+    elif not all(file.is_file() for file in files):
+        return None, ""
+    return _of_held_out(folder), f"{files[0]} and {files[1]}, which are there already"
+
+
+def _sections(train: Texts, validation: dict[str, Any], preset: str | None) -> dict[str, Any]:
     """Return the settings that follow from the texts: the section data, and what the preset lacks for them."""
     src, tgt = train.langs
     data: dict[str, Any] = {"train": train.setting(), "src": {"lang": src}, "tgt": {"lang": tgt}}
-    data |= {"dev": str(folder / "dev"), "filter": {"overlap": "exact"}} if dev is None else {"dev": dev.setting()}
+    data |= validation
     if preset == "low-resource":
         data["subwords"] = {"vocab_size": "auto"}  # the preset's is too large for the smallest texts
     if train.features is None or preset != "character":
         return {"data": data}
     # Most letters of a form are those of its word.
     return {"data": data | {"subwords": {"joint": True}}, "model": {"decoder": {"copy_source": True}}}
-
-
-def _check_settings_there(folder: Path) -> None:
-    """Raise CheckpointError if a folder without a checkpoint has a config.yaml that is not of nmt-train."""
-    if not exists(folder / CONFIG_NAME) or exists(folder / LAST_NAME):
-        return
-    try:
-        load_folder_config(folder)
-    except NMTError as error:
-        raise CheckpointError(
-            f"{folder}: model_dir must be new or written by nmt-train, got one with a {CONFIG_NAME} of something else "
-            f"({error}); choose another one"
-        ) from None
 
 
 def _settings_after(start: Config, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -230,19 +258,6 @@ def _settings_after(start: Config, tell: Callable[[str], None]) -> dict[str, Any
         **dict.fromkeys(("learning_rate_warmup", "updates", "validation_freq"), "auto"),
     }
     return {"training": training, "decoding": {"beam_size": start.decoding.beam_size}}
-
-
-def write_settings(
-    train: Texts, dev: Texts | None, folder: Path, preset: str | None, tell: Callable[[str], None]
-) -> str:
-    """Write the settings for training on texts (see `settings_of`) into `folder`, for a sweep; return their file."""
-    from nmt.config.yaml_text import format_yaml
-
-    file = folder / SWEEP_NAME
-    content = format_yaml(settings_of(train, dev, folder, preset, tell)).encode()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(file, content)
-    return str(file)
 
 
 def _survey(pairs: Iterator[tuple[str, str]], random: Random, has_features: bool) -> Survey:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.errors import CheckpointError, ConfigError
+from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.model.parts.own_cells import named_cells
 from nmt.storage.model_folder import (
     BEGUN_NAME,
@@ -83,8 +83,8 @@ def own_folder(folder: Path) -> Iterator[None]:
 
 
 def check_own(folder: Path) -> None:
-    """Raise CheckpointError if a folder contains other files and no run. Files of a run that did not begin,
-    hidden and empty files and what a shell or a batch system logs may be there."""
+    """Raise CheckpointError if a folder contains other files and no run, or a config.yaml that is not of nmt-train.
+    Files of a run that did not begin, hidden and empty files and what a shell or a batch system logs may be there."""
     if any(exists(folder / name) for name in (LOG_NAME, SWEEP_NAME)) or checkpoint_names(folder):
         return
     try:
@@ -97,6 +97,14 @@ def check_own(folder: Path) -> None:
             f"{folder}: model_dir must be new or written by nmt-train, got one with {others[0]} and no run; choose "
             "another one"
         )
+    if exists(folder / CONFIG_NAME) and not exists(folder / LAST_NAME):
+        try:
+            load_folder_config(folder)
+        except NMTError as error:
+            raise CheckpointError(
+                f"{folder}: model_dir must be new or written by nmt-train, got one with a {CONFIG_NAME} of something "
+                f"else ({error}); choose another one"
+            ) from None
 
 
 def _is_filled(entry: os.DirEntry[str]) -> bool:
