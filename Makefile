@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 PIP ?= $(BIN)/python -m pip
 PYTEST_ARGS ?=
 EXTRAS ?= dev
+# Extras may be separated by commas or by spaces.
+comma := ,
+space := $(subst x,,x x)
 GPU_PYTHON ?= $(PYTHON)
 OUT ?= build/gpu
 # What a GPU is tested with: its own tests, and of the others the cases that name it.
@@ -61,7 +64,7 @@ $(BASE): pyproject.toml
 	@touch $@
 
 $(STAMP): $(BASE)
-	$(PIP) install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
+	$(PIP) install --quiet --disable-pip-version-check -e '.[$(subst $(space),$(comma),$(strip $(EXTRAS)))]'
 	@touch $@
 
 # test.de stands for the whole corpus; the script writes all files in under a second.

@@ -199,7 +199,9 @@ OPTIONS = [
     ("train", "--lr", "--set training.learning_rate=..."),
     ("train", "--max-tokens", "--set training.batch_size=..."),
     ("train", "--batch-size", "--set training.batch_size=... or --set decoding.batch_size=..."),
-    ("train", "--save-dir", "--set model_dir=..."),
+    ("train", "--save-dir", "-o DIR"),
+    ("translate", "--load-in-8bit", "--compute-dtype int8"),
+    ("bundle", "-o", "MODEL.nmt without an option"),
     ("train", "--max-update", "--set training.updates=..."),
     ("train", "--cpu-threads", "--threads"),
     ("serve", "--model", "MODEL without an option"),
@@ -246,6 +248,10 @@ ANSWERS = [
     ("evaluate", "-i", "did you mean --hyp?"),
     ("evaluate", "-r", "did you mean --ref?"),
     ("score", "-t", "did you mean --tgt?"),
+    ("train", "-data", "give SRC TGT, or a CONFIG.yaml that names the texts"),
+    ("train", "-verbose", "leave it out: progress is shown, and -q turns it off"),
+    ("evaluate", "-b", "--json writes the scores for programs. See"),
+    ("sweep", "--budget", "--set training.max_minutes=... limits each run"),
 ]
 
 
@@ -339,7 +345,7 @@ def test_words_after_two_dashes_are_no_options(monkeypatch):
 
 
 def test_hints_name_options_and_arguments_that_exist():
-    names = "translate", "evaluate", "train", "serve", "score", "average", "export", "quantize", "sweep"
+    names = "translate", "evaluate", "train", "serve", "score", "average", "export", "quantize", "sweep", "bundle"
     every = set().union(*map(options_of, names))
     hints = [hint for one in _HINTS.values() for hint in ((one,) if isinstance(one, str) else one)]
     assert {hint.partition(" ")[0] for hint in hints} <= every
@@ -348,7 +354,7 @@ def test_hints_name_options_and_arguments_that_exist():
         assert named <= options_of(command) and not answers.keys() & options_of(command)
     arguments = {
         metavar
-        for name in ("train", "translate", "serve", "import")
+        for name in ("train", "translate", "serve", "import", "bundle")
         for param in load_command(name).params
         if param.param_type_name == "argument"
         for metavar in param.metavar.split(" | ")

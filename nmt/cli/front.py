@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 from nmt.cli.entry import COMMANDS
-from nmt.cli.options.command import Command, version_option
+from nmt.cli.options.command import Command
 
 
 def load_command(name: str) -> click.Command:
@@ -64,7 +64,6 @@ class Front(Command, click.Group):
 
 
 @click.command(cls=Front, context_settings={"max_content_width": 100})
-@version_option()
 def front() -> None:
     """Train, use and measure small recurrent translation models.
 

@@ -9,13 +9,14 @@ states; states that it does not return start at zero. decoder.onnx takes the las
 the log-probabilities [B, V] of the next tokens and the new states.
 """
 
+import argparse
+import importlib.util
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 BEFORE_AND_AFTER: dict[str, tuple[list[int], list[int]]] = {
@@ -30,6 +31,8 @@ class Model:
 
     def __init__(self, folder: str | Path, threads: int = 0) -> None:
         """Load a model. folder: The folder of the files. threads: 0 lets ONNX Runtime choose."""
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         made = [onnxruntime.InferenceSession(str(Path(folder) / f"{name}.onnx"), options) for name in _GRAPHS]
@@ -102,8 +105,13 @@ def _processor(side: str) -> Any:
 
 def main() -> None:
     """Translate lines from standard input: of tokens, or with --text of text."""
-    folder, is_text = Path(__file__).parent, sys.argv[1:] == ["--text"]
-    model = Model(folder)
+    parser = argparse.ArgumentParser(description="Translate lines from standard input, greedily.")
+    parser.add_argument("--text", action="store_true", help="lines are text, not tokens; needs sentencepiece")
+    is_text = parser.parse_args().text
+    for library in ["onnxruntime", *(["sentencepiece"] if is_text else [])]:
+        if importlib.util.find_spec(library) is None:
+            sys.exit(f"run_onnx.py: needs the library {library}: pip install {library}")
+    model = Model(Path(__file__).parent)
     places = {unit: n for n, unit in enumerate(model.units["src"])}
     read, write = map(_processor, ("src", "tgt")) if is_text else (None, None)
     for line in sys.stdin:

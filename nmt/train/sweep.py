@@ -22,17 +22,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmt.config import Config, load_config
-from nmt.config.yaml_text import format_yaml
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
 from nmt.train.log.progress import format_seconds
-from nmt.train.tasks.prepare import SWEEP_NAME
-
-if TYPE_CHECKING:
-    from nmt.train.tasks.plain_texts import Chosen
 
 RECORD_NAME = "sweep.json"
 TABLE_NAME = "sweep.tsv"
@@ -55,7 +50,8 @@ def parse_grid(texts: Sequence[str]) -> list[tuple[str, list[str]]]:
         key, equals, values = text.partition("=")
         parts = _split(values)
         if not equals or not key.strip() or not all(parts):
-            raise ConfigError(f"--grid {text}: must be KEY.PATH=V1,V2; for example training.learning_rate=1e-3,2e-3")
+            example = "training.learning_rate=1e-3,2e-3"
+            raise ConfigError(f"--grid {text}: must be KEY.PATH=V1,V2 without spaces, as in {example}")
         if key.strip() in found:
             raise ConfigError(f"--grid {text}: each key must be given once, got {key.strip()} again; join its values")
         found[key.strip()] = list(dict.fromkeys(parts))
@@ -245,15 +241,6 @@ class Sweep:
             write_bytes(self.folder / TABLE_NAME, (columns(self.jobs) + "\n").encode())
         except OSError as error:
             raise CheckpointError(f"{self.folder}: must be writable, got {explain(error)}; {remedy(error)}") from None
-
-
-def write_settings(chosen: Chosen, folder: Path, tell: Callable[[str], None]) -> str:
-    """Write the settings for training on texts and the held-out text into the folder of a sweep; return the settings'
-    file."""
-    chosen.write(tell)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(file := folder / SWEEP_NAME, format_yaml(chosen.values).encode())
-    return str(file)
 
 
 def plan(

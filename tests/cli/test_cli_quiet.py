@@ -7,13 +7,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from nmt.cli.front import load_command
+from nmt.cli.front import COMMANDS, front, load_command
 from nmt.cli.lines.streams import quietly, tell
-from nmt.cli.options.command import Command, quiet_option
+from nmt.cli.options.command import Command
 
 
 @click.command(cls=Command)
-@quiet_option()
 def chatty():
     """Say what a command says."""
     tell("progress: 3 lines")
@@ -41,8 +40,13 @@ def test_errors_are_shown_and_the_stream_is_given_back(monkeypatch):
         assert sys.stderr is stream
 
 
-@pytest.mark.parametrize("name", ["train", "translate", "score", "evaluate", "generate", "backtranslate"])
-def test_commands_with_progress_can_be_quiet(name):
+def test_the_front_command_is_quiet_for_all():
+    done = CliRunner().invoke(front, ["-q", "average", "nowhere", "-o", "x", "--last", "1"])
+    assert done.stderr.startswith("Error: nowhere") and done.exit_code == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_can_be_quiet(name):
     assert "--quiet" in {option for param in load_command(name).params for option in param.opts}
 
 

@@ -12,7 +12,6 @@ from nmt.train.tasks.plain_texts import Texts, settings_of
 from tests.cli.conftest import Run
 from tests.train import fake_model
 
-
 SMALL = ["--set", "training.early_stopping_metric=loss", "--set", "data.subwords.vocab_size=auto"]
 
 

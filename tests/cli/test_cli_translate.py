@@ -109,6 +109,7 @@ MISTAKES = {
     "not a model": (["{setup}"], 1, "without config.yaml"),
     "no input": (["{model}", "nowhere.txt"], 1, "nowhere.txt: must be a text file"),
     "a folder": (["{model}", "{setup}"], 2, "Tables, folders and shards need -o"),
+    "a model as text": (["{model}", "{model}"], 2, "must be a text to translate, got the model"),
     "no output folder": (["{model}", "-o", "nowhere/out"], 1, "nowhere/out: must be writable"),
     "n-best over beam": (
         ["{model}", "--n-best", "3", "--beam-size", "2"],

@@ -9,7 +9,7 @@ import pytest
 
 from nmt.errors import ConfigError
 from nmt.train.log import progress
-from nmt.train.planning.budget import COOLDOWN, Pace, fit_to_budget, seconds_of
+from nmt.train.planning.budget import COOLDOWN, Pace, _kept_minutes, fit_to_budget, seconds_of
 from nmt.train.run.trainer import Trainer
 
 
@@ -23,7 +23,7 @@ def test_times_as_people_write_them(text, seconds):
 
 @pytest.mark.parametrize("text", ["", "2", "h", "2 hours", "2h x", "-2h", "10s", "1w"])
 def test_what_is_no_time(text):
-    with pytest.raises(ConfigError, match=r"^--budget: must be"):
+    with pytest.raises(ConfigError, match=r"^budget: must be"):
         seconds_of(text)
 
 
@@ -126,6 +126,12 @@ def test_a_run_that_goes_on_measures_nothing(make_trainer):
     assert shorter.learning_rate_warmup == round(before.learning_rate_warmup / before.max_minutes) > 0
     assert shorter.validation_freq == round(before.validation_freq / before.max_minutes)
     assert [line.partition(",")[0] for line in said] == ["budget: 30m", "budget: 1m"]
+
+
+@pytest.mark.parametrize(("wanted", "before", "kept"), [(120, 1, 2), (60, 0.8, 0.8), (600, 9, 9), (60, 2, 1)])
+def test_another_budget_is_told_from_the_same(wanted, before, kept):
+    """That of a run is its own less the time for measuring: twice as much is another one."""
+    assert _kept_minutes(wanted, before) == kept
 
 
 def test_a_short_run_has_a_curve(make_trainer):

@@ -483,7 +483,7 @@ def test_the_text_may_be_filtered_in_another_way(make_trainer: Make) -> None:
     trainer = make_trainer({"data": {"filter": {"duplicates": True}}}, updates=5)
     trainer.run()
     log = (trainer.folder / "train.log").read_text()
-    assert "warning: the training batches are others now: epoch 1 starts again" in log
+    assert "warning: the training batches have changed: epoch 1 starts again" in log
 
 
 @pytest.mark.parametrize("place", ["moved", "the same"])
@@ -497,7 +497,7 @@ def test_the_best_score_is_of_the_present_validation_text(make_trainer: Make, tm
     second = trainer.run()
     assert second.best_scores["bleu"] < first.best_scores["bleu"]
     assert second.best_update > first.update
-    assert "warning: the validation text is another one now" in (trainer.folder / "train.log").read_text()
+    assert "warning: the validation text has changed" in (trainer.folder / "train.log").read_text()
 
 
 @pytest.mark.parametrize("limit", [{"epochs": 2}, {"early_stopping_patience": 1, "early_stopping_metric": "bleu"}])
@@ -534,7 +534,7 @@ def test_another_seed_is_a_warning(make_trainer: Make) -> None:
     trainer.run()
     log = (trainer.folder / "train.log").read_text()
     assert "warning: changed since the checkpoint: seed: 42 -> 7" in log
-    assert "warning: the training batches are others now: epoch 1 starts again" in log
+    assert "warning: the training batches have changed: epoch 1 starts again" in log
     assert "  changed since the checkpoint: training.updates: 3 -> 4" in log
 
 

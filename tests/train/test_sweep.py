@@ -13,7 +13,7 @@ import yaml
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import lock_alone
-from nmt.train.sweep import Sweep, _last_words, _mean, _reason, parse_grid, plan, summary, write_settings
+from nmt.train.sweep import Sweep, _last_words, _mean, _reason, parse_grid, plan, summary
 from nmt.train.tasks.plain_texts import Texts, settings_of
 from tests.train import fake_model
 
@@ -76,7 +76,7 @@ def test_two_texts_are_swept_as_a_config_is(tmp_path: Path) -> None:
         chosen.values, ("training.updates=20",), parse_grid(["training.learning_rate=0.3,0.1"]), 1, None
     )
     assert not folder.exists(), "the grid is checked before anything is written"
-    path = write_settings(chosen, folder, said.append)
+    path = chosen.write_for_sweep(folder, said.append)
     assert folder == tmp_path / "s" and len(jobs) == 2 and any("held out" in line for line in said)
     assert jobs[0].config["data"]["dev"] == str(tmp_path / "s" / "dev")
     sweep = Sweep(path, folder, jobs, COMMAND, ["--set", "training.updates=20"])

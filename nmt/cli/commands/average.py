@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nmt.cli.options.command import Command, version_option
+from nmt.cli.options.command import Command
 from nmt.cli.options.path_types import InputPath, NewFolder
 
 
@@ -26,7 +26,6 @@ from nmt.cli.options.path_types import InputPath, NewFolder
     show_default="none",
     help="Average this checkpoint, such as best-600 or a file; may be repeated.",
 )
-@version_option()
 def average(model_dir: str, output: str, last: int | None, best: int | None, files: tuple[str, ...]) -> None:
     """Average checkpoints of MODEL_DIR into a new model folder.
 

@@ -13,9 +13,7 @@ from nmt.cli.options.command import (
     cells_option,
     compute_dtype_option,
     device_option,
-    quiet_option,
     threads_option,
-    version_option,
 )
 from nmt.cli.options.path_types import InputPath, OutputPrefix
 from nmt.cli.options.search_options import search_option, search_options, words_of
@@ -44,8 +42,6 @@ _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 @device_option()
 @compute_dtype_option()
 @cells_option()
-@quiet_option()
-@version_option()
 def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: Any) -> None:
     """Translate TEXT with the model in MODEL_DIR into training pairs: PREFIX.SRC and PREFIX.TGT, named by the model's
     languages.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from nmt.cli.options.command import Command, checkpoint_option, version_option
+from nmt.cli.options.command import Command, checkpoint_option
 from nmt.cli.options.path_types import InputPath, OutputPlace
 
 
@@ -13,7 +13,6 @@ from nmt.cli.options.path_types import InputPath, OutputPlace
 @click.argument("output", metavar="MODEL.nmt", type=OutputPlace())
 @checkpoint_option()
 @click.option("--card", is_flag=True, help="Also write a model card, MODEL.md, as used on model hubs.")
-@version_option()
 def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> None:
     """Write the model in MODEL_DIR as one file for translation: parameters, settings, subwords, the shortlist and
     length statistics if there are any, and its scores on the validation text. An existing file is not overwritten.

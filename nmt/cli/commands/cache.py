@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from nmt.cli.options.command import Command, cells_option, compute_dtype_option, threads_option, version_option
+from nmt.cli.options.command import Command, cells_option, compute_dtype_option, threads_option
 from nmt.cli.options.path_types import InputPath
 
 
@@ -18,7 +18,6 @@ from nmt.cli.options.path_types import InputPath
 @threads_option()
 @compute_dtype_option()
 @cells_option()
-@version_option()
 def cache(
     work: str, models: tuple[str, ...], threads: int | None, compute_dtype: str | None, cells: tuple[str, ...]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.options.command import Command, cells_option, checkpoint_option, version_option
+from nmt.cli.options.command import Command, cells_option, checkpoint_option
 from nmt.cli.options.path_types import InputPath, NewPlace
 from nmt.errors import ConfigError
 from nmt.system.paths import check_new_folder, check_output
@@ -37,7 +37,6 @@ _WEB = ("web", "web-module")
 )
 @checkpoint_option()
 @cells_option()
-@version_option()
 def export(
     model_dir: str,
     output: str,

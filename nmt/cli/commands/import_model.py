@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nmt.cli.options.command import Command, version_option
+from nmt.cli.options.command import Command
 from nmt.cli.options.path_types import InputPath, NewFolder
 
 
@@ -17,7 +17,6 @@ from nmt.cli.options.path_types import InputPath, NewFolder
 @click.option("--member", metavar="NAME", help="File to import from a folder or wheel with several.")
 @click.option("--src-lang", metavar="NAME", default="src", help="Name of the source language.")
 @click.option("--tgt-lang", metavar="NAME", default="tgt", help="Name of the target language.")
-@version_option()
 def import_model(source: str, output: str, kind: str | None, member: str | None, src_lang: str, tgt_lang: str) -> None:
     """Import a model trained with another system from a file, a folder, or the wheel of a package.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nmt.cli.options.command import Command, cells_option, checkpoint_option, version_option
+from nmt.cli.options.command import Command, cells_option, checkpoint_option
 from nmt.cli.options.path_types import InputPath, NewFolder
 
 
@@ -17,7 +17,6 @@ from nmt.cli.options.path_types import InputPath, NewFolder
 )
 @checkpoint_option()
 @cells_option()
-@version_option()
 def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[str, ...]) -> None:
     """Write the model in MODEL_DIR with int8 matrices: a quarter of the size, several times as fast.
 

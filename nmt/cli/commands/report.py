@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.options.command import Command, cells_option, version_option
+from nmt.cli.options.command import Command, cells_option
 from nmt.cli.options.path_types import InputPath, OutputFile
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     help="Number of sample sentences to plot attention for, with each run's best model; 0 loads no model.",
 )
 @cells_option()
-@version_option()
 def report(folders: tuple[str, ...], output: str, title: str, attention: int, cells: tuple[str, ...]) -> None:
     """Write a page about the runs in MODEL_DIR...: curves, scores with intervals, translations.
 

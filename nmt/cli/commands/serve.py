@@ -17,7 +17,6 @@ from nmt.cli.options.command import (
     checkpoint_option,
     compute_dtype_option,
     threads_option,
-    version_option,
 )
 from nmt.cli.options.path_types import InputPath
 
@@ -96,7 +95,6 @@ from nmt.cli.options.path_types import InputPath
 )
 @click.option("--log-texts", is_flag=True, help="Also write source texts to the log.")
 @cells_option()
-@version_option()
 def serve(models: tuple[str, ...], **options: Any) -> None:
     """Serve translations over HTTP with MODELs: folders of nmt-train or files of nmt-bundle.
 

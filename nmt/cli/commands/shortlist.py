@@ -15,9 +15,7 @@ from nmt.cli.options.command import (
     FiniteRange,
     cells_option,
     compute_dtype_option,
-    quiet_option,
     threads_option,
-    version_option,
 )
 from nmt.cli.options.path_types import InputPath, reads
 
@@ -77,10 +75,8 @@ Ids = tuple[list[list[int]], list[list[int]]]
     help="Maximum percentage of the model's own output on the second text that the shortlist may miss.",
 )
 @compute_dtype_option()
-@quiet_option()
 @threads_option()
 @cells_option()
-@version_option()
 def shortlist(model_dir: str, **options: Any) -> None:
     """Learn a shortlist of output words for the model in MODEL_DIR, and save it there for nmt-translate --shortlist.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nmt.cli.options.command import Command, Setting, quiet_option, version_option
+from nmt.cli.options.command import Command, Setting
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 
 
@@ -45,8 +45,6 @@ from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 )
 @reads("--dev", multiple=True, show_default=False, text="Validation text for SRC TGT, as for nmt-train.")
 @click.option("--preset", type=Setting("preset", "NAME"), show_default=False, help="Start from this preset.")
-@quiet_option()
-@version_option()
 def sweep(
     inputs: tuple[str, ...],
     grid: tuple[str, ...],
@@ -75,7 +73,7 @@ def sweep(
     from nmt.cli.lines.streams import tell
     from nmt.cli.lines.sweeps import run_sweep
     from nmt.rnn.cores import default_threads
-    from nmt.train.sweep import parse_grid, plan, write_settings
+    from nmt.train.sweep import parse_grid, plan
     from nmt.train.tasks.plain_texts import settings_of
 
     parsed = parse_grid(grid)
@@ -85,7 +83,7 @@ def sweep(
         overrides = (f"preset={preset}", *overrides)
     config = inputs[0] if own is None else own.values
     folder, planned = plan(config, overrides, parsed, seeds, None if output is None else Path(output))
-    config_file = inputs[0] if own is None else write_settings(own, folder, tell)
+    config_file = inputs[0] if own is None else own.write_for_sweep(folder, tell)
     options = [word for text in overrides for word in ("--set", text)]
     options += ["--threads", str(threads or max(1, default_threads() // jobs))]
     run_sweep(config_file, folder, planned, options, processes=jobs)

@@ -13,9 +13,7 @@ from nmt.cli.options.command import (
     Setting,
     WholeSetting,
     device_option,
-    quiet_option,
     threads_option,
-    version_option,
 )
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 
@@ -131,8 +129,6 @@ if TYPE_CHECKING:
     help="Train 2 N updates (N: 5) in a temporary folder, with and without a break; exit code 1 if any bit differs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --check-data: print JSON.")
-@quiet_option()
-@version_option()
 def train(
     inputs: tuple[str, ...],
     folder: str | None,

@@ -206,7 +206,7 @@ def _translate_document(job: _Job, model_dir: str, source: str, options: dict[st
 def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str, Any]) -> None:
     """Translate whole files."""
     from nmt.batch import Rows, translate_rows
-    from nmt.cli.lines.corpora import Work, translate_all
+    from nmt.cli.lines.corpora import Work, check_no_models, translate_all
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import identity
     from nmt.cli.lines.tables import Columns
@@ -218,6 +218,7 @@ def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str
     wrong = [f"--{name.replace('_', '-')}" for name in _LINES_ONLY if options[name]]
     if wrong:
         raise click.UsageError(f"{wrong[0]} is for lines of one text, not for tables, folders and shards.")
+    check_no_models(inputs)
     if options["output"] == "-":
         given = "Tables, folders and shards need" if len(inputs) < 2 else f"{len(inputs)} files to translate need"
         raise click.UsageError(f"{given} -o, the file or folder to write to.")

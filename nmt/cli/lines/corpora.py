@@ -18,6 +18,7 @@ import click
 from nmt.cli.lines.streams import check_apart, tell, write_errors
 from nmt.cli.lines.tables import FORMATS, Columns, Part, Translate, count_rows, format_of, translate_part
 from nmt.errors import DataError
+from nmt.storage.model_folder import CONFIG_NAME
 from nmt.system.files import explain, read_small, write_bytes
 from nmt.system.paths import (
     check_folder,
@@ -49,6 +50,13 @@ class Shard(click.ParamType):
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
             self.fail(f"{value!r} must be I/N with I from 1 to N, as in 1/8 and 8/8.", param, ctx)
         return int(found[1]) - 1, int(found[2])
+
+
+def check_no_models(inputs: Sequence[str]) -> None:
+    """Raise UsageError if an input is a model folder, as where an ensemble is meant."""
+    for name in inputs:
+        if exists(Path(name) / CONFIG_NAME):
+            raise click.UsageError(f"must be a text to translate, got the model {name}; --ensemble adds models.")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ QUIET = "nmt.quiet"
 
 
 class Command(click.Command):
-    """A click command that prints an NMTError as `Error: ...` and exits with 1; bugs keep their traceback.
+    """A click command that prints an NMTError as `Error: ...` and exits with 1; bugs keep their traceback. It has the
+    options --quiet and --version.
 
     Exit codes: 0 done, 1 an error in the user's data or settings, 2 a wrong option, 128 + n ended by signal n: 130 by
     SIGINT, 143 by SIGTERM, 141 if the reader of standard output closed it.
@@ -34,6 +35,7 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, functions: int = 30, **extra: Any) -> None:
         super().__init__(*arguments, **extra)
         self._functions = functions
+        self.params += [_quiet_option(), _version_option()]
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -108,7 +110,11 @@ class Refusal(click.ClickException):
         from nmt.cli.lines.streams import tell
 
         context = self._error.ctx if isinstance(self._error, click.UsageError) else None
-        tell(f"Error: {self._error.format_message()}" + (f" See {context.command_path} --help." if context else ""))
+        message = self._error.format_message()
+        if isinstance(self._error, click.MissingParameter):
+            message = " ".join(message.split())  # its choices are a line each
+        stop = "" if message.endswith((".", "?")) else "."
+        tell(f"Error: {message}" + (f"{stop} See {context.command_path} --help." if context else ""))
 
 
 @contextlib.contextmanager
@@ -241,7 +247,7 @@ def cells_option() -> Callable[[Any], Any]:
     )
 
 
-def version_option() -> Callable[[Any], Any]:
+def _version_option() -> click.Option:
     """Return the `--version` option; the version is looked up only when requested."""
 
     def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -252,8 +258,8 @@ def version_option() -> Callable[[Any], Any]:
         click.echo(f"{ctx.command_path} {nmt.__version__}")
         ctx.exit()
 
-    return click.option(
-        "--version",
+    return click.Option(
+        ["--version"],
         is_flag=True,
         expose_value=False,
         allow_from_autoenv=False,
@@ -263,15 +269,14 @@ def version_option() -> Callable[[Any], Any]:
     )
 
 
-def quiet_option() -> Callable[[Any], Any]:
-    """Return the `--quiet` option of commands that show progress; `Command` obeys it."""
+def _quiet_option() -> click.Option:
+    """Return the `--quiet` option; `Command` obeys it."""
 
     def remember(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        ctx.meta[QUIET] = value
+        ctx.meta[QUIET] = value or ctx.meta.get(QUIET, False)  # that of `nmt -q COMMAND` is given on
 
-    return click.option(
-        "-q",
-        "--quiet",
+    return click.Option(
+        ["-q", "--quiet"],
         is_flag=True,
         expose_value=False,
         callback=remember,
@@ -310,15 +315,12 @@ def compute_dtype_option() -> Callable[[Any], Any]:
 
 
 def running_options() -> Callable[[Any], Any]:
-    """Return the options of all commands that run a model: number format, threads, device, cells, `--quiet` and
-    `--version`."""
+    """Return the options of all commands that run a model: number format, threads, device, cells."""
     options = (
         compute_dtype_option(),
         threads_option(),
         device_option(),
         cells_option(),
-        quiet_option(),
-        version_option(),
     )
     return together(*options)
 

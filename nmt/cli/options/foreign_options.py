@@ -26,7 +26,7 @@ _HINTS: dict[str, str | tuple[str, ...]] = {
     ),
     **dict.fromkeys(("--cpu", "--use-cpu"), "--device cpu"),
     **dict.fromkeys(("--fp16", "--half", "--bf16"), "--compute-dtype bfloat16"),
-    "--int8": "--compute-dtype int8",
+    **dict.fromkeys(("--int8", "--load-in-8bit", "--gemm-type"), "--compute-dtype int8"),
     "--cpu-threads": "--threads",
     "--num-threads": "--threads",
     "--workers": "--threads",
@@ -76,10 +76,13 @@ _HINTS: dict[str, str | tuple[str, ...]] = {
 }
 """Options of other toolkits that are no aliases, with what to write here: the first that the command has."""
 
+_VERBOSE = "--verbose", "--progress", "--show-progress"
+_SHOWS = "leave it out: progress is shown, and -q turns it off"
 _RESUMES = "run the same command again: it resumes"
 _FROM = f"{_RESUMES}; --set training.load_model=DIR starts a new run from a trained model"
 _ANSWERS: dict[str, dict[str, str]] = {
     "train": {
+        **dict.fromkeys(("--data", "--data-dir"), "give SRC TGT, or a CONFIG.yaml that names the texts"),
         **dict.fromkeys(("--resume", "--continue", "--auto-resume"), _RESUMES),
         **dict.fromkeys(("--train-from", "--restore-file", "--resume-from-checkpoint"), _FROM),
         **dict.fromkeys(
@@ -96,6 +99,8 @@ _ANSWERS: dict[str, dict[str, str]] = {
             ("--src-lang", "--tgt-lang", "--source-lang", "--target-lang"), "leave it out: a model has its languages"
         ),
     },
+    "sweep": {"--budget": "--set training.max_minutes=... limits each run"},
+    "evaluate": {**dict.fromkeys(("-b", "--score-only"), "--json writes the scores for programs")},
     "average": {"--inputs": "MODEL_DIR is given without an option, and --last or --best chooses its checkpoints"},
     "quantize": dict.fromkeys(
         ("--out-type", "--quantization", "--dtype", "--gemm-type"), "leave it out: the matrices become int8"
@@ -107,6 +112,7 @@ _ARGUMENTS = {
     "CONFIG.yaml": ("--config", "-c", "--cfg"),
     "SRC TGT": ("--train-sets", "--src", "--train-src", "--source"),
     "MODEL_DIR": ("--model", "-m", "--model-dir", "--path", "--checkpoint-path", "--model-name-or-path"),
+    "MODEL.nmt": ("-o", "--output", "--out"),
     "MODEL...": ("--model", "-m", "--models", "--load-only"),
     "[INPUT]...": ("--src", "-s", "--source", "--input", "--inputs", "-i", "--input-file"),
     "SOURCE": ("--model", "--input"),
@@ -131,7 +137,8 @@ def _resolved(word: str, known: Collection[str]) -> str:
     name, equals, value = word.partition("=")
     if _ONE_DASH.fullmatch(name):
         long = "-" + name.replace("_", "-")
-        foreign = long in ALIASES or long in _HINTS or any(long in names for names in _ARGUMENTS.values())
+        tables: list[Collection[str]] = [ALIASES, _HINTS, *_ANSWERS.values(), *_ARGUMENTS.values(), _VERBOSE]
+        foreign = any(long in names for names in tables)
         name = long if long in known or foreign or meant_setting(long) else name
         word = name + equals + value
     ours = ALIASES.get(name)
@@ -148,7 +155,7 @@ def advice(name: str, command: click.Command, known: Collection[str]) -> str | N
         known: The command's own options.
     """
     plain = "--" + name.lstrip("-").replace("_", "-") if len(name) > 2 else name
-    answer = _ANSWERS.get(str(command.name), {}).get(plain)
+    answer = _ANSWERS.get(str(command.name), {}).get(plain) or (_SHOWS if plain in _VERBOSE else None)
     if answer is None and "--set" in known:
         from nmt.config.foreign_names import NOT_HERE
 
@@ -195,6 +202,8 @@ def _meant(name: str, command: click.Command, known: Collection[str]) -> str | N
     word = " and " if meant and " and " in meant else " or "
     paths = meant.split(word) if meant else places_of(name.lstrip("-"), config_schema())
     key, _, value = (paths[0] if len(paths) == 1 else "").partition(": ")
+    if key == "model_dir" and "-o" in known:
+        return "-o DIR"
     option = f"--{key.rpartition('.')[2].replace('_', '-')}"
     if option in known:
         return f"{option} {value}".rstrip()

@@ -64,7 +64,7 @@ _ERRORS = {
 }
 _OPEN = frozenset(
     "/ /docs /page.css /page.js /learn.js /docs.js /api/models /api/progress /languages /download_file/{name} "
-    "/frontend/settings /suggest /MTRestService/Login /translator/models".split()
+    "/frontend/settings /MTRestService/Login /translator/models".split()
 )
 """Paths that need no key, besides the group Operation."""
 _TRANSLATES = frozenset(

@@ -55,10 +55,10 @@ def seconds_of(budget: str) -> float:
     """
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smhd])", budget)
     if not parts or "".join(f"{n}{unit}" for n, unit in parts) != re.sub(r"\s", "", budget):
-        raise ConfigError(f"--budget: must be a time such as 2h, 90m or 1h30m, got {budget!r}")
+        raise ConfigError(f"budget: must be a time such as 2h, 90m or 1h30m, got {budget!r}")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if seconds < _LEAST_SECONDS:
-        raise ConfigError(f"--budget: must be at least {_LEAST_SECONDS:g}s, got {budget}; a shorter run learns nothing")
+        raise ConfigError(f"budget: must be at least {_LEAST_SECONDS:g}s, got {budget}; a shorter run learns nothing")
     return seconds
 
 
@@ -105,7 +105,7 @@ def fit_to_budget(
     updates = int(_TRAINING_SHARE * left / pace.seconds)
     if updates < 2 * VALIDATIONS:
         raise ConfigError(
-            f"--budget: must allow at least {2 * VALIDATIONS} updates, got {budget}, in which this machine does "
+            f"budget: must allow at least {2 * VALIDATIONS} updates, got {budget}, in which this machine does "
             f"{max(0, updates)} of {pace.seconds:.1f} s; give more time, or make model or batches smaller"
         )
     derived = {"validation_freq": max(1, updates // VALIDATIONS), "learning_rate_warmup": updates // WARMUP_SHARE}
@@ -153,7 +153,8 @@ def _kept_minutes(wanted: float, before: float) -> float:
     """Return the minutes of a resumed run: those it already had (the same budget less the time for measuring), or those
     of a new budget."""
     minutes = wanted / 60
-    is_same = before <= minutes and minutes - before <= max(_MEASURED_SHARE * minutes, 10.0) / 2
+    most_measured = min(max(_MEASURED_SHARE * minutes, 10.0) / 2, minutes / 3)
+    is_same = 0 <= minutes - before <= most_measured
     return before if is_same else minutes
 
 

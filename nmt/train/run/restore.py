@@ -60,12 +60,12 @@ def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
         log.line(note)
     if saved.changes.batches or not _are_same(state.corpus, parts.task.fingerprint):
         state.position, state.dealt = 0, []
-        log.line(f"warning: the training batches are others now: epoch {state.epoch} starts again")
+        log.line(f"warning: the training batches have changed: epoch {state.epoch} starts again")
     if not _are_same(state.dev, parts.task.dev_fingerprint):
         _check_unfinished(parts, saved)
         state.forget_best()
         log.line(
-            "warning: the validation text is another one now: the search for the best checkpoint begins again, and the "
+            "warning: the validation text has changed: the search for the best checkpoint begins again, and the "
             f"next validation replaces {BEST_NAME}"
         )
     best = f", best {metric} {state.best_scores[metric]:.2f}" if state.best_update else ""

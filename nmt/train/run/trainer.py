@@ -290,9 +290,11 @@ class Trainer:
             log.line(f"finished: {reason}; {loop.parts.watch.summary()}; at most {format_bytes(peak)} of memory")
             log.event("end", update=state.update, reason=reason, elapsed=state.elapsed, peak_memory=peak)
             if state.best_update:
+                pairs, read = task.dev_size[0], state.validation_pairs
+                sample = f" on {read:,} of {pairs:,} validation pairs" if 0 < read < pairs else ""
                 log.line(
                     f"best checkpoint {self.folder / BEST_NAME}: update {state.best_update}, "
-                    f"{format_scores(state.best_scores)}"
+                    f"{format_scores(state.best_scores)}{sample}"
                 )
             if self.config.data.test is not None:
                 test_scores = self._score_test(loop.parts, task, log)

@@ -17,6 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nmt.config.corpora import UNNAMED
+from nmt.config.yaml_text import format_yaml
 from nmt.data.corpora.sources import Source, format_of, name_of, pair_chunks
 from nmt.data.tokens.features import features_column
 from nmt.errors import DataError
@@ -24,7 +25,7 @@ from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists
-from nmt.train.tasks.prepare import check_own
+from nmt.train.tasks.prepare import SWEEP_NAME, check_own
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -154,6 +155,13 @@ class Chosen:
             files = f"{self.files[0]} and {self.files[1]}"
             tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}")
 
+    def write_for_sweep(self, folder: Path, tell: Callable[[str], None]) -> str:
+        """Write the settings and the held-out text into the folder of a sweep; return the settings' file."""
+        self.write(tell)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_bytes(file := folder / SWEEP_NAME, format_yaml(self.values).encode())
+        return str(file)
+
 
 def settings_of(
     train: Texts,
@@ -206,7 +214,11 @@ def settings_of(
         tell(f"validation text: {named}")
     own = {"preset": preset} if start is None else _settings_after(start, tell)
     values = own | {"name": folder.resolve().name, "model_dir": str(folder)}
-    return Chosen(values | _sections(train, validation or _of_held_out(folder), preset), files, held_out)
+    sections = _sections(train, validation or _of_held_out(folder), preset)
+    if start is not None:
+        for side, theirs in zip(("src", "tgt"), (start.data.src, start.data.tgt), strict=True):
+            sections["data"][side]["max_length"] = theirs.max_length
+    return Chosen(values | sections, files, held_out)
 
 
 def _of_held_out(folder: Path) -> dict[str, Any]:
