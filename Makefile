@@ -30,12 +30,13 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check format bench test-gpu bench-gpu docs pictures size site wheel dist clean
+.PHONY: help setup install demo test check witness format bench test-gpu bench-gpu docs pictures size site wheel dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
 	@echo 'make test    install all that developers need, run every test'
 	@echo 'make check   lint, format, types, who imports whom; what the code writes of itself into docs/ is of today'
+	@echo 'make witness  run the tests of the engine behind fences, and commands whose system calls fail (an hour)'
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
@@ -93,6 +94,13 @@ check: $(STAMP)
 	@before=$$(git diff -- docs configs | cksum); $(BIN)/python docs/build.py; \
 	  [ "$$before" = "$$(git diff -- docs configs | cksum)" ] || \
 	  { echo 'make check: generated documents were out of date and have been updated; commit them' >&2; exit 1; }
+
+# What ends a process that reads or writes beyond an array, and what lets each system call of a command fail; needs cc.
+MOST ?= 40
+witness: $(STAMP)
+	NMT_FENCE=end $(BIN)/python -m pytest -q -n auto tests/rnn tests/decode tests/model $(PYTEST_ARGS)
+	NMT_FENCE=begin $(BIN)/python -m pytest -q -n auto tests/rnn tests/decode tests/model $(PYTEST_ARGS)
+	$(BIN)/python -m tests.witness.faults --most $(MOST)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

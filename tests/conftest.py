@@ -12,3 +12,9 @@ if hasattr(signal, "SIGHUP"):
 for number, handler in _DEFAULTS.items():
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+# NMT_FENCE=end or begin: the system ends a process that reads or writes beyond an array; see tests/witness/fence.py.
+if side := os.environ.get("NMT_FENCE"):
+    from tests.witness.fence import Side, raise_fences
+
+    raise_fences(Side(side))

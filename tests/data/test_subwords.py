@@ -1,5 +1,6 @@
 """Subwords: the same model every time, text that comes back, specials that never become text."""
 
+import errno
 import io
 import os
 import subprocess
@@ -345,3 +346,22 @@ def test_files_that_are_no_model_are_told_apart(tmp_path, name, content, advice)
     with pytest.raises(DataError, match=advice) as caught:
         subwords_from_file(tmp_path / name)
     assert "must be a sentencepiece model, or a .spm file of a model folder" in str(caught.value)
+
+
+def test_lines_are_cut_also_where_the_system_starts_no_threads(monkeypatch):
+    """sentencepiece starts threads for many lines."""
+    subwords = train_subwords(LINES_FOR_THREADS, type="bpe", vocab_size=40)
+    expected = subwords.encode(LINES_FOR_THREADS)
+
+    class Lonely:
+        def encode(self, lines, out_type, num_threads=None):
+            if num_threads is not None:
+                raise RuntimeError(os.strerror(errno.EAGAIN))
+            return processor.encode(lines, out_type=out_type)
+
+    processor = subwords._processor
+    monkeypatch.setattr(subwords, "_processor", Lonely())
+    assert subwords.encode(LINES_FOR_THREADS) == expected
+
+
+LINES_FOR_THREADS = [f"a line {number} of many" for number in range(200)]

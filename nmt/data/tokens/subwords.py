@@ -1,6 +1,8 @@
 """Convert text to subword ids and back (sentencepiece), with fixed ids for the four special tokens."""
 
+import errno
 import io
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -113,15 +115,24 @@ class Subwords:
         """Return the ids of each sentence, without BOS and EOS. Unknown characters become UNK_ID."""
         if not sentences:
             return []
-        rows: list[list[int]]
-        if len(sentences) < _FEW_SENTENCES:
+        rows = self._encoded_by_threads(sentences) if len(sentences) >= _FEW_SENTENCES else None
+        if rows is None:
             rows = [self._processor.encode(sentence, out_type=int) for sentence in sentences]
-        else:
-            threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
-            rows = self._processor.encode(list(sentences), out_type=int, num_threads=threads)
         if self._is_own_order:
             return rows
         return [self._from_model[row].tolist() for row in rows]
+
+    def _encoded_by_threads(self, sentences: Sequence[str]) -> list[list[int]] | None:
+        """Return the library's ids of each sentence, made by several threads; None if the system starts no more
+        threads."""
+        threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
+        try:
+            rows: list[list[int]] = self._processor.encode(list(sentences), out_type=int, num_threads=threads)
+        except RuntimeError as error:
+            if str(error) != os.strerror(errno.EAGAIN):
+                raise
+            return None
+        return rows
 
     @property
     def units_of_text(self) -> Units:
