@@ -36,7 +36,7 @@ help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
 	@echo 'make test    install all that developers need, run every test'
 	@echo 'make check   lint, format, types, who imports whom; what the code writes of itself into docs/ is of today'
-	@echo 'make witness  run the tests of the engine behind fences, and commands whose system calls fail (an hour)'
+	@echo 'make witness  run the tests of the engine behind fences, commands whose system calls fail, random cells (an hour)'
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
@@ -97,10 +97,13 @@ check: $(STAMP)
 
 # What ends a process that reads or writes beyond an array, and what lets each system call of a command fail; needs cc.
 MOST ?= 40
+SEED ?= 1000
+CELLS ?= 500
 witness: $(STAMP)
 	NMT_FENCE=end $(BIN)/python -m pytest -q -n auto tests/rnn tests/decode tests/model $(PYTEST_ARGS)
 	NMT_FENCE=begin $(BIN)/python -m pytest -q -n auto tests/rnn tests/decode tests/model $(PYTEST_ARGS)
 	$(BIN)/python -m tests.witness.faults --most $(MOST)
+	$(BIN)/python -m tests.witness.cells --first $(SEED) --count $(CELLS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

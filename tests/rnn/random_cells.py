@@ -154,6 +154,9 @@ def check(cell, device=None):
     _same("training", _host(_outputs(result), device), _outputs(meant))
     _same("gradients", _host(_gradients(found, shares), device), _gradients(slopes, slopes.params))
 
+    _check_differences(cell, slopes, masks=_host(masks, device), sources=sources, d_y=d_y, d_final=d_final,
+                       at=(params, {"x": x}, initial, captured))  # fmt: skip
+
     whole = _host(_outputs(run(everyone)), device)
     _same("inference", whole, _outputs(interpreter.forward(cell, params, x, initial, **given)))
     stepper = Stepper(scan, weights)
@@ -162,6 +165,28 @@ def check(cell, device=None):
         for name, array in _host(_outputs(run(rows)), device).items():
             among = np.ascontiguousarray(whole[name][..., rows, :])
             assert array.tobytes() == among.tobytes(), f"{name}: other bits in another batch"
+
+
+def _check_differences(cell, slopes, *, masks, sources, d_y, d_final, at):
+    """Hold the interpreter's gradients against the slope of the loss in one random direction, by differences."""
+    rng = np.random.default_rng(1)
+    direction = [{k: rng.normal(size=a.shape) for k, a in group.items()} for group in at]
+
+    def loss(step):
+        moved = [{k: a + step * d[k] for k, a in group.items()} for group, d in zip(at, direction, strict=True)]
+        params, (x,), initial, captured = moved[0], moved[1].values(), moved[2], moved[3]
+        options = {"lengths": LENGTHS, "masks": masks, "captured": captured, "source_lengths": sources}
+        result = interpreter.forward(cell, params, x, initial, **options)
+        return (result.y * d_y).sum() + sum((result.final[k] * d).sum() for k, d in d_final.items())
+
+    found = sum((a * d[k]).sum() for group, d in zip(
+        (slopes.params, {"x": slopes.x}, slopes.initial, slopes.captured), direction, strict=True
+    ) for k, a in group.items())  # fmt: skip
+    step = 1e-5
+    by_differences = (loss(step) - loss(-step)) / (2 * step)
+    # The error of the difference: third derivatives times step ** 2, and rounding of the loss divided by the step.
+    most = 1e-6 * (1 + abs(by_differences))
+    assert abs(found - by_differences) < most, f"gradients by differences: {found} instead of {by_differences}"
 
 
 def _moved(arrays, device):
