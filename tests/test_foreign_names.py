@@ -249,6 +249,7 @@ ANSWERS = [
     ("evaluate", "-r", "did you mean --ref?"),
     ("score", "-t", "did you mean --tgt?"),
     ("train", "-data", "give SRC TGT, or a CONFIG.yaml that names the texts"),
+    ("train", "-valid_src", "did you mean --dev?"),
     ("train", "-verbose", "leave it out: progress is shown, and -q turns it off"),
     ("evaluate", "-b", "--json writes the scores for programs. See"),
     ("sweep", "--budget", "--set training.max_minutes=... limits each run"),

@@ -20,7 +20,8 @@ _NAMES: dict[str, str] = {
     # data
     "data.train": "train_sets train_set train_file train_files trainpref training_data prepared_data data_bin",
     "data.dev": (
-        "valid valid_set valid_sets validation validation_file validation_source validation_target validpref devset"
+        "valid valid_data valid_src valid_tgt valid_set valid_sets validation validation_file validation_source "
+        "validation_target validpref devset"
     ),
     "data.test": "testpref test_file test_set",
     "data.src.lang": "src_lang source_lang source_language",

@@ -131,7 +131,7 @@ class Sweep:
                     done = sum(one.result is not None or bool(one.error) for one in self.jobs)
                     pace = (time.monotonic() - began) / max(1, done - done_before)
                     left = format_seconds(pace * (len(self.jobs) - done))
-                    what = job.error or "done"
+                    what = job.error or ("done" if job.result else "stopped")
                     notify(f"sweep: ended {job.folder.name}: {what}; {done} of {len(self.jobs)}, left {left}")
                 if self._signal is not None and not self._running:
                     return self._signal
@@ -175,7 +175,7 @@ class Sweep:
                 job.result = _result(_log(job, "out").read_text("utf-8", "replace"))
                 job.result["minutes"] = round((time.monotonic() - began) / 60, 3)
                 job.error = ""
-            else:
+            elif self._signal is None or code not in (128 + signal.SIGINT, 128 + signal.SIGTERM):
                 job.error = _reason(_log(job, "err")) or f"exit code {code}"
             yield job
 

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from nmt.cli.commands.bundle import bundle
 from nmt.cli.commands.evaluate import evaluate
+from nmt.cli.commands.export import export
 from nmt.cli.commands.quantize import quantize
 from nmt.cli.commands.report import report
 from nmt.cli.commands.score import score
@@ -131,6 +132,7 @@ def test_a_report_is_not_written_over_what_is_no_page(name, place):
     before = (place / name).read_bytes()
     (place / "model" / "metrics.jsonl").write_text('{"event": "start"}\n')
     call(place, report, "model", "-o", name, code=1)
+    call(place, export, "model", "--to", "web", "-o", name, code=1)
     assert (place / name).read_bytes() == before
     call(place, report, "model", "-o", "page.html", "--attention", "0")
     call(place, report, "model", "-o", "page.html", "--attention", "0")

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from nmt.config import config_from_dict
-from nmt.errors import DataError
+from nmt.errors import CheckpointError, DataError
 from nmt.train.tasks.plain_texts import Texts, settings_of
 from tests.cli.conftest import Run
 from tests.train import fake_model
@@ -172,6 +172,7 @@ def test_show_config_writes_nothing(run: Run, tmp_path: Path) -> None:
             "one file must be settings (CONFIG.yaml) or a table (.tsv, .jsonl, .parquet), got t.ch",
         ),
         (["t.txt", "-o", "m"], "give the files of SRC and TGT"),
+        (["bible.chr", "-o", "m"], "give the files of SRC and TGT"),
         (["a.de", "a.en", "-o", "m", "--dev", __file__], "--dev must be given twice with SRC TGT"),
         (["a.de", "a.en", "-o", "m", "--seeds", "2"], "--seeds needs a config"),
     ],
@@ -192,16 +193,14 @@ def test_a_folder_may_have_any_name(run: Run, setup: Path, tmp_path: Path) -> No
     assert result.code == 0, result.err
 
 
-def test_a_corpus_is_read_only_for_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_text_of_another_corpus_is_refused(tmp_path: Path) -> None:
+    """It may be left from a run that did not begin; that of the same corpus is the same."""
     files = _pair(tmp_path, 40)
-    first = settings_of(Texts(files), None, tmp_path / "m", "tiny")
-    first.write()
-
-    def pairs(self: Texts, langs: object) -> None:
-        raise AssertionError("nothing is open")
-
-    monkeypatch.setattr(Texts, "pairs", pairs)
-    assert settings_of(Texts(files), None, tmp_path / "m", "tiny").values == first.values
+    settings_of(Texts(files), None, tmp_path / "m", "tiny").write()
+    settings_of(Texts(files), None, tmp_path / "m", "tiny").write()
+    others = _pair(tmp_path, 60, ("other.de", "other.en"))
+    with pytest.raises(CheckpointError, match=r"m/dev\.de: must be text held out of this training text, got other"):
+        settings_of(Texts(others), None, tmp_path / "m", "tiny").write()
 
 
 def test_validation_text_that_is_missing_ends_it_before_anything_is_written(tmp_path: Path) -> None:
@@ -216,11 +215,12 @@ def test_validation_text_that_is_missing_ends_it_before_anything_is_written(tmp_
         ("nmt-train", ["--set", "training.max_steps=5"]),
         ("nmt-sweep", ["--grid", "training.learning_rat=1,2"]),
         ("nmt-sweep", ["--grid", "training.learning_rate=fast"]),
+        ("nmt-train", ["--budget", "soon"]),
     ],
 )
 def test_a_refused_command_writes_nothing(run: Run, tmp_path: Path, command: str, wrong: list[str]) -> None:
     result = run(command, *_pair(tmp_path, 40), "-o", tmp_path / "m", *wrong)
-    assert result.code == 1 and "Error: --" in result.err, result.err
+    assert result.code == 1 and "Error: " in result.err, result.err
     assert not (tmp_path / "m").exists()
 
 
@@ -230,8 +230,8 @@ def test_a_run_without_dev_keeps_the_validation_text_it_began_with(run: Run, tmp
     sides = [str(tmp_path / f"train.{side}") for side in ("xx", "yy")]
     dev = [word for side in ("xx", "yy") for word in ("--dev", str(tmp_path / f"dev.{side}"))]
     model = tmp_path / "m"
-    begin = ["nmt-train", *sides, "-o", model, "--preset", "tiny", *SMALL]
-    assert run(*begin, *dev, "--set", "training.updates=4").code == 0
+    begin = ["nmt-train", *sides, "-o", model, *SMALL]
+    assert run(*begin, "--preset", "tiny", *dev, "--set", "training.updates=4").code == 0
     best = (model / "best.safetensors").read_bytes()
     result = run(*begin, "--set", "training.updates=4")
     assert result.code == 0, result.err
@@ -293,13 +293,15 @@ def test_languages_of_two_files_may_be_named(tmp_path: Path) -> None:
 
 
 def test_the_validation_text_is_named_always(run: Run, tmp_path: Path) -> None:
-    """Files of the user's own by the names of those that are held out are used, and that is said."""
+    """Files of the user's own by the names of those that are held out are used if they are named."""
     files = _pair(tmp_path, 40)
     own = tmp_path / "own"
     own.mkdir()
     _pair(own, 5, ("dev.de", "dev.en"))
-    result = run("nmt-train", *files, "-o", own, "--check-data")
+    dev = [word for side in ("de", "en") for word in ("--dev", own / f"dev.{side}")]
+    result = run("nmt-train", *files, "-o", own, "--check-data", *dev)
     assert f"validation text: {own}/dev.de and {own}/dev.en, which are there already" in result.err
+    assert "name it with --dev" in run("nmt-train", *files, "-o", own, "--check-data").err
     given = run("nmt-train", *files, "-o", tmp_path / "m", "--check-data", "--dev", files[0], "--dev", files[1])
     assert f"validation text: {files[0]} and {files[1]}" in given.err
 

@@ -486,13 +486,22 @@ def test_the_text_may_be_filtered_in_another_way(make_trainer: Make) -> None:
     assert "warning: the training batches have changed: epoch 1 starts again" in log
 
 
-@pytest.mark.parametrize("place", ["moved", "the same"])
-def test_the_best_score_is_of_the_present_validation_text(make_trainer: Make, tmp_path: Path, place: str) -> None:
+def test_another_text_under_the_name_of_the_validation_text_is_refused(make_trainer: Make, tmp_path: Path) -> None:
+    """A relative path may name another text in another folder."""
+    first = make_trainer(epochs=1).run()
+    best = (first.folder / "best.safetensors").read_bytes()
+    trainer = make_trainer(epochs=2)
+    fake_model.write_corpus(tmp_path, "dev", 20, seed=5)
+    with pytest.raises(CheckpointError, match="must go on with the validation text that it began with, .*/dev, got"):
+        trainer.run()
+    assert (first.folder / "best.safetensors").read_bytes() == best
+
+
+def test_the_best_score_is_of_the_present_validation_text(make_trainer: Make, tmp_path: Path) -> None:
     first = make_trainer(epochs=4, early_stopping_metric="bleu").run()
-    changes = {"data": {"dev": str(tmp_path / "hard")}} if place == "moved" else {}
-    trainer = make_trainer(changes, epochs=5, early_stopping_metric="bleu")
-    fake_model.write_corpus(tmp_path, "hard" if place == "moved" else "dev", 20, seed=5)
-    hard = tmp_path / ("hard.yy" if place == "moved" else "dev.yy")
+    trainer = make_trainer({"data": {"dev": str(tmp_path / "hard")}}, epochs=5, early_stopping_metric="bleu")
+    fake_model.write_corpus(tmp_path, "hard", 20, seed=5)
+    hard = tmp_path / "hard.yy"
     hard.write_text("".join(f"z1 {line}" for line in hard.read_text().splitlines(keepends=True)))
     second = trainer.run()
     assert second.best_scores["bleu"] < first.best_scores["bleu"]
@@ -512,7 +521,7 @@ def test_a_finished_run_refuses_another_validation_text(
     trainer = make_trainer({"data": {"dev": str(tmp_path / "other")}}, **limit)
     with pytest.raises(CheckpointError) as caught:
         trainer.run()
-    words = f"{first.folder}: has finished ("
+    words = f"{first.folder}: is finished ("
     assert str(caught.value).startswith(words) and f"{tmp_path}/dev, got {tmp_path}/other; " in str(caught.value)
     trainer = make_trainer(**limit)
     fake_model.write_corpus(tmp_path, "dev", 20, seed=5)

@@ -68,7 +68,7 @@ def export(
         nmt-export runs/de-en -o de-en-numpy --to numpy
         nmt-export runs/de-en -o de-en-onnx --to onnx
     """
-    from nmt.cli.lines.streams import tell
+    from nmt.cli.lines.streams import check_page, tell
     from nmt.storage.saved_model import load_saved_model
 
     if compute_dtype is not None and form not in _WEB:
@@ -76,7 +76,11 @@ def export(
     if output == "-":
         raise ConfigError("--output: must be a file or a folder to write, got the standard output; name a path")
     out = Path(output)
-    check_output(output, "--output") if form == "web" else check_new_folder(out)
+    if form == "web":
+        check_output(output, "--output")
+        check_page(output, "an earlier page")
+    else:
+        check_new_folder(out)
     saved = load_saved_model(model_dir, checkpoint, cells=cells)
     if form in _WEB:
         from nmt.exporting.web.saving import check_web, compressed_package, save_module, save_page

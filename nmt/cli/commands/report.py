@@ -45,10 +45,10 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int, ce
         nmt-report runs/base runs/wide runs/deep -o comparison.html
         nmt-report runs/mine --cells my_cells
     """
-    from nmt.cli.lines.streams import output_lines, tell
+    from nmt.cli.lines.streams import check_page, output_lines, tell
     from nmt.report import read_run, report_page
 
-    _check_page(output)
+    check_page(output, "an earlier report")
     runs = [read_run(Path(folder)) for folder in dict.fromkeys(folders)]
     pictures = {run.name: _pictures(run, attention, cells) for run in runs}
     page = report_page(runs, pictures, title)
@@ -56,23 +56,6 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int, ce
         writer.write(page.rstrip("\n"))
     if output != "-":
         tell(f"{output}: {len(runs)} run{'s' if len(runs) > 1 else ''}, {len(page.encode()):,} bytes")
-
-
-def _check_page(output: str) -> None:
-    """Raise DataError if the output file exists and is not an HTML page, for example a config."""
-    from nmt.errors import DataError
-    from nmt.system.files import explain
-    from nmt.system.paths import is_file, shown
-
-    try:
-        if output == "-" or not is_file(Path(output)):
-            return
-        with Path(output).open("rb") as file:
-            start = file.read(64).lstrip().lower()
-    except OSError as error:
-        raise DataError(f"{shown(output)}: must be writable, got {explain(error)}; choose another place") from None
-    if start and not start.startswith(b"<!doctype html"):
-        raise DataError(f"{shown(output)}: must be new or an earlier report, got another file; choose another name")
 
 
 def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:

@@ -188,9 +188,12 @@ def train(
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
     from nmt.train.distributed.launch import join_ranks  # imported late because it is slow to load
+    from nmt.train.planning.budget import seconds_of
 
     keep_little()
     texts = _texts(inputs, folder, dev)
+    if budget is not None:
+        seconds_of(budget)  # raises before anything is read
     if texts is not None and seeds is not None:
         raise click.UsageError("--seeds needs a config: --show-config prints one for these texts.")
     own: dict[str, str | int | None] = {"seed": seed}
@@ -243,7 +246,7 @@ def _texts(
                 "--dev goes with SRC TGT or a table; in a config, data.dev names the validation text."
             )
         ending = without_packing(inputs[0]).suffix
-        if without_packing(inputs[0]) != Path(inputs[0]) or ending in (".txt", ".csv", ".xlsx"):
+        if without_packing(inputs[0]) != Path(inputs[0]) or ending not in (".yaml", ".yml", ".json", ""):
             raise click.UsageError(
                 f"one file must be settings (CONFIG.yaml) or a table (.tsv, .jsonl, .parquet), got {shown(inputs[0])}; "
                 "give the files of SRC and TGT."

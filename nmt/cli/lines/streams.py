@@ -18,6 +18,7 @@ from nmt.overriding import override
 from nmt.system.files import explain, remedy, replacing
 from nmt.system.lines import STDIN, Lines, source_name
 from nmt.system.notices import Notices
+from nmt.system.paths import is_file, shown
 from nmt.system.terminal import coloured
 
 STDOUT = "-"
@@ -171,6 +172,22 @@ def write_errors(name: str) -> Iterator[None]:
         if isinstance(error, BrokenPipeError):
             raise
         raise DataError(f"{name}: must be writable, got {explain(error)}; {remedy(error)}") from error
+
+
+def check_page(output: str, earlier: str) -> None:
+    """Raise DataError if a file to write exists and is not an HTML page, for example a config or a text.
+
+    earlier: What may be replaced, `an earlier report`.
+    """
+    try:
+        if output == STDOUT or not is_file(Path(output)):
+            return
+        with Path(output).open("rb") as file:
+            start = file.read(64).lstrip().lower()
+    except OSError as error:
+        raise DataError(f"{shown(output)}: must be writable, got {explain(error)}; choose another place") from None
+    if start and not start.startswith(b"<!doctype html"):
+        raise DataError(f"{shown(output)}: must be new or {earlier}, got another file; choose another name")
 
 
 def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path]]) -> None:

@@ -129,7 +129,8 @@ def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, 
                 f"{path}: {one.key} must stay {before} for this checkpoint, got {now}; "
                 "set it back, or choose another model_dir to train from the start"
             )
-        loud = "warning: " if one.matches(*_LOUD) else ""
+        has_no_end = one.key == "training.max_minutes" and one.now is None
+        loud = "warning: " if has_no_end or one.matches(*_LOUD) else ""
         changes.keys.append(one.key)
         changes.notes.append(f"{loud}changed since the checkpoint: {one.key}: {before} -> {now}")
         if one.key == "data.train":

@@ -104,9 +104,11 @@ def fit_to_budget(
     left = seconds - pace.spent
     updates = int(_TRAINING_SHARE * left / pace.seconds)
     if updates < 2 * VALIDATIONS:
+        needed = pace.spent + 2 * VALIDATIONS * pace.seconds / _TRAINING_SHARE
         raise ConfigError(
-            f"budget: must allow at least {2 * VALIDATIONS} updates, got {budget}, in which this machine does "
-            f"{max(0, updates)} of {pace.seconds:.1f} s; give more time, or make model or batches smaller"
+            f"budget: must allow at least {2 * VALIDATIONS} updates, got {budget}: here an update takes "
+            f"{pace.seconds:.1f} s and the preparation {pace.spent:.0f} s; give at least {-int(-needed // 60)}m, or "
+            "make model or batches smaller"
         )
     derived = {"validation_freq": max(1, updates // VALIDATIONS), "learning_rate_warmup": updates // WARMUP_SHARE}
     derived["logging_freq"] = min(config.training.logging_freq, max(1, updates // 20))  # a curve of 20 points at least

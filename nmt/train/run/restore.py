@@ -62,7 +62,7 @@ def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
         state.position, state.dealt = 0, []
         log.line(f"warning: the training batches have changed: epoch {state.epoch} starts again")
     if not _are_same(state.dev, parts.task.dev_fingerprint):
-        _check_unfinished(parts, saved)
+        _check_new_validation(parts, saved)
         state.forget_best()
         log.line(
             "warning: the validation text has changed: the search for the best checkpoint begins again, and the "
@@ -76,16 +76,22 @@ def restore(parts: Parts, saved: SavedRun, log: TrainingLog) -> None:
     log.event("resume", epoch=state.epoch, update=state.update)
 
 
-def _check_unfinished(parts: Parts, saved: SavedRun) -> None:
-    """Raise CheckpointError if the run has finished: another validation text would replace its best checkpoint."""
-    state, folder = parts.state, saved.path.parent
+def _check_new_validation(parts: Parts, saved: SavedRun) -> None:
+    """Raise CheckpointError if another validation text would replace the best checkpoint unasked: that of a run that
+    has finished, or by a text under the same name."""
+    state, folder, name = parts.state, saved.path.parent, name_of(parts.config.data.dev)
     seconds = {"elapsed": state.elapsed, "validation_seconds": state.validation_seconds}
     reason = stop_reason(state, parts.settings, parts.schedule, **seconds)
     if reason is not None:
-        before, now = saved.changes.dev or (name_of(parts.config.data.dev), "another text there")
+        before, now = saved.changes.dev or (name, "another text there")
         raise CheckpointError(
-            f"{folder}: has finished ({reason}) with the validation text {before}, got {now}; give the same one, or "
-            f"measure its model on another text with nmt-translate and nmt-evaluate"
+            f"{folder}: is finished ({reason}), with the validation text {before}, got {now}; give the same one, or "
+            f"measure its model on another text with nmt-evaluate"
+        )
+    if saved.changes.dev is None:
+        raise CheckpointError(
+            f"{folder}: must go on with the validation text that it began with, {name}, got another text there; is "
+            "this another folder? Give the path of the same text, or another text another name"
         )
 
 

@@ -22,6 +22,7 @@ from nmt.system.notices import tell_nobody
 from nmt.system.paths import is_file, named, shown
 from nmt.train.distributed.launch import join_ranks
 from nmt.train.log.progress import TrainingLog
+from nmt.train.planning.budget import seconds_of
 from nmt.train.run.limits import OVER
 from nmt.train.run.trainer import Trainer, TrainingResult
 from nmt.train.tasks.plain_texts import Texts, settings_of
@@ -79,6 +80,8 @@ def train(
         raise TypeError(f"nmt.train: changes must be a dict, got {type(changes).__name__}")
     if not isinstance(budget, str | None):
         raise TypeError(f"nmt.train: budget must be a text such as '2h' or '90m', got {budget!r:.60}")
+    if budget is not None:
+        seconds_of(budget)  # raises before anything is read
     whole = dict(changes or {})
     texts = _texts(src, tgt, dev, output) if config is None else None
     if texts is None:

@@ -20,7 +20,7 @@ from nmt.config.corpora import UNNAMED
 from nmt.config.yaml_text import format_yaml
 from nmt.data.corpora.sources import Source, format_of, name_of, pair_chunks
 from nmt.data.tokens.features import features_column
-from nmt.errors import DataError
+from nmt.errors import CheckpointError, DataError
 from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
@@ -145,12 +145,18 @@ class Chosen:
     held_out: list[tuple[str, str]] | None
 
     def write(self, tell: Callable[[str], None] | None = None) -> None:
-        """Write the held-out text, if there is one."""
+        """Write the held-out text, if there is one. Raises CheckpointError if other text is there."""
         if self.held_out is None:
             return
         self.files[0].parent.mkdir(parents=True, exist_ok=True)
         for file, lines in zip(self.files, zip(*self.held_out, strict=True), strict=True):
-            write_bytes(file, "".join(f"{line}\n" for line in lines).encode())
+            content = "".join(f"{line}\n" for line in lines).encode()
+            if exists(file) and file.read_bytes() != content:
+                raise CheckpointError(
+                    f"{file}: must be text held out of this training text, got other text; remove it, or name it "
+                    "with --dev"
+                )
+            write_bytes(file, content)
         if tell is not None:
             files = f"{self.files[0]} and {self.files[1]}"
             tell(f"no --dev: {len(self.held_out):,} pairs held out for validation, in {files}")
@@ -177,8 +183,7 @@ def settings_of(
 
     Without `dev`, a run that has a checkpoint keeps its validation text, since another one could be in what it has
     learned. For a new run, a twentieth of the pairs, at most MOST_HELD_OUT, is held out for `folder`/dev.LANG, and kept
-    out of the training text by data.filter.overlap. Files that are there already, from a run that was interrupted, are
-    used as they are.
+    out of the training text by data.filter.overlap.
 
     Args:
         preset: Name of a preset; None chooses one.
@@ -197,8 +202,11 @@ def settings_of(
         texts.source.check(langs)
     train, dev = train.recognised(), None if dev is None else dev.recognised()
     files = [folder / f"dev.{lang}" for lang in langs]
-    validation, named = _validation(dev, folder, files)
+    saved = load_folder_config(folder) if exists(folder / LAST_NAME) else None
+    validation, named = _validation(dev, folder, files, saved)
     holds_out = write and validation is None
+    if preset is None and saved is not None and start is None:
+        preset = saved.preset
     # A corpus is read only for what is still open.
     survey, chooses = None, preset is None and start is None
     if chooses or holds_out:
@@ -226,19 +234,19 @@ def _of_held_out(folder: Path) -> dict[str, Any]:
     return {"dev": str(folder / "dev"), "filter": {"overlap": "exact"}}
 
 
-def _validation(dev: Texts | None, folder: Path, files: list[Path]) -> tuple[dict[str, Any] | None, str]:
-    """Return the settings for the validation text, as values of the section data, and its name; None if it is still to
-    be held out."""
+def _validation(
+    dev: Texts | None, folder: Path, files: list[Path], saved: Config | None
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the settings for the validation text, as values of the section data, and its name; None if it is to be
+    held out. saved: The settings of the run in `folder`, if it has a checkpoint."""
     if dev is not None and [Path(file) for file in dev.files] != files:
         return {"dev": dev.setting()}, " and ".join(dev.files)
-    if exists(folder / LAST_NAME):
-        saved = load_folder_config(folder)
-        if saved.data.dev != str(Path(saved.model_dir) / "dev"):
-            data = saved.to_dict()["data"]
-            kept = {"dev": data["dev"], "filter": {"overlap": data["filter"]["overlap"]}}
-            return kept, f"{name_of(saved.data.dev)}, that of the run so far"
-    elif not all(file.is_file() for file in files):
+    if saved is None and dev is None:
         return None, ""
+    if saved is not None and saved.data.dev != str(Path(saved.model_dir) / "dev"):
+        data = saved.to_dict()["data"]
+        kept = {"dev": data["dev"], "filter": {"overlap": data["filter"]["overlap"]}}
+        return kept, f"{name_of(saved.data.dev)}, that of the run so far"
     return _of_held_out(folder), f"{files[0]} and {files[1]}, which are there already"
 
 
