@@ -108,7 +108,7 @@ class PlanWriter:
 
     def _step(self, step: Json, slots: dict[str, int], indices: dict[str, str]) -> str:
         if "product" in step:
-            names = ("after", "wide", "width", "offset")
+            names = ("after", "width", "wide", "offset")
             source, target = _slot(slots, step["source"]), _slot(slots, step["target"])
             own = [step[name] for name in names]
             into = [target, *(step[name] for name in ("target_width", "K", "N"))]
