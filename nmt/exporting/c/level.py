@@ -40,7 +40,9 @@ def _write(asked: dict[str, Any]) -> dict[str, str]:
     saved, folder = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"]), Path(asked["folder"])
     described = Description(saved.build(asked["compute_dtype"]))
     writer = PlanWriter(described)
-    subwords = [subword_tables(one, f"~{side}") for side, one in (("src", saved.src_subwords), ("tgt", saved.tgt_subwords))]
+    source, target = saved.src_subwords, saved.tgt_subwords
+    subwords = [subword_tables(source, "~src")]
+    subwords += [subword_tables(target, "~tgt") if target.model_bytes != source.model_bytes else subwords[0]]
     arrays = described.arrays | subwords[0][1] | subwords[1][1]
     content, places = _content({name: arrays[name] for name in sorted(arrays)})
     names = [native.symbol or f"nmt_function_{n}" for n, native in enumerate(described.functions)]

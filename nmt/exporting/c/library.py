@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -105,15 +106,17 @@ def check_library(saved: SavedModel) -> None:
             raise CheckpointError(f"{saved.path}: the {side}'s subwords must be unigram or bpe for C, got {why}")
 
 
-def save_library(out: Path, path: str, checkpoint: str | None, saved: SavedModel, compute_dtype: str) -> None:
+def save_library(
+    out: Path, path: str, checkpoint: str | None, saved: SavedModel, compute_dtype: str, only: Sequence[str] = ()
+) -> None:
     """Write a new folder with libraries, a header, an example and the model's file; `path` and `checkpoint` are those of
-    `load_saved_model`. Raises ConfigError without a compiler."""
+    `load_saved_model`. only: levels to include, all where empty. Raises ConfigError without a compiler."""
     check_new_folder(out)
     compiler = Compiler()
     levels = {
         name: condition
         for name, condition in _LEVELS[compiler.machine].items()
-        if compute_dtype == "int8" or name not in _OF_INT8
+        if (name in only if only else compute_dtype == "int8" or name not in _OF_INT8)
     }
     with writing(out), TemporaryDirectory(prefix="nmt-") as work, new_folder(out) as folder:
         asked = {"path": path, "checkpoint": checkpoint, "cells": list(saved.cells), "compute_dtype": compute_dtype}
