@@ -36,7 +36,8 @@ from nmt.rnn.kernels.search import beam_table, best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.stepper import Stepper
-from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, Place, SearchValues, beyond
+from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchValues, beyond
+from nmt.search_settings import Place as SearchPlace
 from nmt.special_tokens import boundary_ids
 
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ def check_exported(saved: SavedModel, goal: str) -> None:
             raise CheckpointError(
                 f"{saved.path}: the {side}'s subwords must be a sentencepiece model for {goal}, got {why}"
             )
-    asked = beyond(Place.LOOP, decoding)
+    asked = beyond(SearchPlace.LOOP, decoding)
     asked += [name for name, off in (("mbr", "none"), ("lm", None)) if getattr(decoding, name) != off]
     asked += ["word_reward_bounded"] if decoding.word_reward_bounded and decoding.word_reward else []
     if asked:

@@ -1,4 +1,4 @@
-"""Compile the functions of a model for a level of processors that this process does not run, in a process of its own."""
+"""Compile the functions of a model for a level of processors that this process does not run."""
 
 from __future__ import annotations
 

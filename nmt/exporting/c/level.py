@@ -66,7 +66,7 @@ def _content(arrays: dict[str, np.ndarray]) -> tuple[bytes, dict[str, int]]:
     for name, array in arrays.items():
         places[name] = len(content)
         content += array.tobytes() + bytes(-array.nbytes % _LINE)
-    content[:_LINE] = (_START + hashlib.sha256(content).hexdigest()[: _LINE - len(_START) - 1].encode() + b"\n").ljust(_LINE)
+    content[:_LINE] = (_START + hashlib.sha256(content).hexdigest().encode())[: _LINE - 1] + b"\n"
     return bytes(content), places
 
 
@@ -84,7 +84,7 @@ def _model(config: Config, content: bytes, subwords: list[str]) -> str:
     both = zip(("source", "target"), subwords, strict=True)
     return "".join(
         [
-            f'#define MODEL_ID "{content[: _LINE - 1].decode().rstrip()}"\n#define MODEL_BYTES {len(content)}\n',
+            f'#define MODEL_ID "{content[: _LINE - 1].decode()}"\n#define MODEL_BYTES {len(content)}\n',
             f"#define DEFAULTS {defaults}\n",
             f"enum {{MOST_SOURCE = {MAX_SOURCE_SUBWORDS}, ",
             f"FIRST_TOKEN = {UNK_ID if decoding.generate_unk else BOS_ID}}};\n",

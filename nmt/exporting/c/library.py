@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shlex
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.exporting.c.level import MODEL_NAME
@@ -29,7 +30,7 @@ _SHARED = ("text_tables.h", "model.h", MODEL_NAME)
 """What is the same for all levels."""
 HEADER, EXAMPLE = "translator.h", "example.c"
 
-_V3 = "F(\"avx2\") && F(\"fma\") && F(\"bmi\") && F(\"bmi2\")"
+_V3 = " && ".join(f'F("{feature}")' for feature in ("avx2", "fma", "bmi", "bmi2"))
 _V4 = " && ".join([_V3, *(f'F("avx512{part}")' for part in ("f", "bw", "cd", "dq", "vl"))])
 _LEVELS = {
     "x86_64": {
@@ -65,9 +66,14 @@ class Compiler:
 
     def __init__(self) -> None:
         self.command = shlex.split(os.environ.get("CC") or "cc")
-        self.machine = self._ask("-dumpmachine").split("-")[0]
-        if self.machine not in _LEVELS:
-            raise ConfigError(f"--to c: must have a compiler for {' or '.join(_LEVELS)}, got one for {self.machine}")
+        target = self._ask("-dumpmachine")
+        self.machine = target.split("-")[0]
+        here = "aarch64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
+        if "linux" not in target or self.machine not in ("aarch64", here):
+            raise ConfigError(
+                f"--to c: must have a compiler for Linux on {' or '.join(sorted({'aarch64', here}))}, got one for "
+                f"{target}; name another in the variable CC"
+            )
         self.objcopy, self.ar = (self._ask(f"-print-prog-name={name}") for name in ("objcopy", "ar"))
 
     def _ask(self, option: str) -> str:
@@ -109,8 +115,8 @@ def check_library(saved: SavedModel) -> None:
 def save_library(
     out: Path, path: str, checkpoint: str | None, saved: SavedModel, compute_dtype: str, only: Sequence[str] = ()
 ) -> None:
-    """Write a new folder with libraries, a header, an example and the model's file; `path` and `checkpoint` are those of
-    `load_saved_model`. only: levels to include, all where empty. Raises ConfigError without a compiler."""
+    """Write a new folder with libraries, a header, an example and the model's file; `path` and `checkpoint` are those
+    of `load_saved_model`. only: levels to include, all where empty. Raises ConfigError without a compiler."""
     check_new_folder(out)
     compiler = Compiler()
     levels = {
@@ -119,7 +125,12 @@ def save_library(
         if (name in only if only else compute_dtype == "int8" or name not in _OF_INT8)
     }
     with writing(out), TemporaryDirectory(prefix="nmt-") as work, new_folder(out) as folder:
-        asked = {"path": path, "checkpoint": checkpoint, "cells": list(saved.cells), "compute_dtype": compute_dtype}
+        asked: dict[str, Any] = {
+            "path": path,
+            "checkpoint": checkpoint,
+            "cells": list(saved.cells),
+            "compute_dtype": compute_dtype,
+        }
         objects = [_level(compiler, Path(work), name, asked) for name in levels]
         whole = _host(compiler, Path(work), levels, objects)
         compiler.call(compiler.ar, "rcs", folder / "libtranslator.a", whole)
@@ -131,7 +142,7 @@ def save_library(
         write_bytes(folder / MODEL_NAME, (Path(work) / next(iter(levels)) / MODEL_NAME).read_bytes(), sync=True)
 
 
-def _level(compiler: Compiler, work: Path, level: str, asked: dict[str, object]) -> Path:
+def _level(compiler: Compiler, work: Path, level: str, asked: dict[str, Any]) -> Path:
     """Compile the functions of a level, and link them with the host's part to one object that has one symbol."""
     folder = work / level
     folder.mkdir()

@@ -79,10 +79,12 @@ class PlanWriter:
         return name
 
     def _weight(self, one: Json) -> str:
-        scales = one.get("scales")
-        count = self.described.arrays[scales].size if scales else 0
-        code, numbers = self.function(one["code"]), self.array(one["numbers"])
-        return braced([code, numbers, self.array(scales), count, one["start"], one["stop"], one["size"], *one["shape"]])
+        count = self.described.arrays[one["scales"]].size if "scales" in one else 0
+        sizes = (one["start"], one["stop"], one["size"], *one["shape"])
+        return braced([self.function(one["code"]), *self._matrix(one), count, *sizes])
+
+    def _matrix(self, one: Json) -> tuple[int, int]:
+        return self.array(one["numbers"]), self.array(one.get("scales"))
 
     # ------------------------------------------------------------ plans
 
@@ -150,14 +152,15 @@ class PlanWriter:
         for name, route in bridge["routes"].items():
             layer, state = route["layer"], route["state"]
             number = list(layers[layer][0]["states"]).index(state) if layer < len(layers) else 0
-            routes.append(braced([states.index(name), layer, number, self.scan(route["scan"]) if route["scan"] else "NULL"]))
+            scan = self.scan(route["scan"]) if route["scan"] else "NULL"
+            routes.append(braced([states.index(name), layer, number, scan]))
         encoder = [braced(self.scan(scan) for scan in scans) for scans in layers]
         tables = [facts[side] for side in ("source", "target")]
         if tables[0]["table"] != tables[1]["table"]:
             raise RuntimeError("both tables of embeddings have one kind")
         most = max(1, *(len(scan["states"]) for scans in layers for scan in scans))
         embeddings = [
-            [self.function(one["code"]), *one["size"][::-1], self.array(one["numbers"]), self.array(one.get("scales"))]
+            braced([self.function(one["code"]), *one["size"][::-1], *self._matrix(one), repr(one["scale"])])
             for one in tables
         ]
         return [
@@ -174,58 +177,58 @@ class PlanWriter:
             *(table("int64_t", name, [*facts[name], 0]) for name in ("before", "after")),
             f"static const scan *const encoder[LAYERS][DIRECTIONS] = {braced(encoder)};\n",
             table("route", "routes", [*routes, _END]),
-            table("table", "embeddings", [braced([*e, repr(t["scale"])]) for e, t in zip(embeddings, tables, strict=True)]),
+            table("table", "embeddings", embeddings),
             _places("EMBEDDING", {"scales": 0} | tables[0]["table"]),
         ]
 
     def _search(self) -> list[str]:
-        facts, decoder, output = self.facts, self.facts["decoder"], self.facts["output"]
+        facts, decoder = self.facts, self.facts["decoder"]
         parts, memory = decoder["parts"], ArrayKind.CAPTURED.of("memory")
-        fixed, steps = {memory: 0}, dict[str, int]()
-        constant = self.plan(decoder["constant"], fixed)
-        computed = {name: fixed[place] for name, (place, *_) in (decoder["constant"] or {"outputs": {}})["outputs"].items()}
-        kinds = {"inputs": "WORD", "states": "PARENT"}
-        shared = [(name, parts[kind]) for kind in kinds if parts[kind] for name in parts[kind]["outputs"]]
-        indices = {
-            ArrayKind.INDEX.of(name): kind for part, kind in kinds.items() if parts[part] for name in parts[part]["outputs"]
-        }
-        for name, _ in shared:
-            _slot(steps, name)
-        sources = {memory: -1} | computed
-        stored = [braced([sources[name], _slot(steps, name), *one]) for name, one in decoder["stored"].items()]
-        stacks = [ArrayKind.STATE.of(name) for name in decoder["states"]]
-        states = [braced([_slot(steps, stack), size, -1]) for stack, size in zip(stacks, decoder["states"].values(), strict=True)]
-        gathered = [braced([-1 if name == "x" else stacks.index(name), _slot(steps, name)]) for name in decoder["gathered"]]
-        place, _, _, is_stack = parts["step"]["outputs"]["y"]
-        step = self.plan(parts["step"], steps, indices)
         if any(len(part["steps"]) != 1 or "product" in part["steps"][0] for part in parts.values() if part):
             raise RuntimeError("each part of a step is one function")
+        fixed, steps = {memory: 0}, dict[str, int]()
+        constant = self.plan(decoder["constant"], fixed)
+        outputs = decoder["constant"]["outputs"] if decoder["constant"] else {}
+        sources = {memory: -1} | {name: fixed[place] for name, (place, *_) in outputs.items()}
+        kinds = {"inputs": "WORD", "states": "PARENT"}
+        shared = {name: kind for part, kind in kinds.items() if parts[part] for name in parts[part]["outputs"]}
+        for name in shared:
+            _slot(steps, name)
+        stored = [braced([sources[name], _slot(steps, name), *one]) for name, one in decoder["stored"].items()]
+        stacks = [ArrayKind.STATE.of(name) for name in decoder["states"]]
+        sizes = zip(stacks, decoder["states"].values(), strict=True)
+        states = [braced([_slot(steps, stack), size, -1]) for stack, size in sizes]
+        read = [(-1 if name == "x" else stacks.index(name), name) for name in decoder["gathered"]]
+        gathered = [braced([state, _slot(steps, name)]) for state, name in read]
+        step = self.plan(parts["step"], steps, {ArrayKind.INDEX.of(name): kind for name, kind in shared.items()})
+        place, _, _, is_stack = parts["step"]["outputs"]["y"]
         columns = {"row": ("room",), "slot": ("num_slots",), "hypothesis": ("num_slots", "beam_size")}
         return [
             f"static const plan *const CONSTANT = {constant}, *const STEP = {step};\n",
-            _numbers(
-                CONSTANT_MEMORY=0,
-                NUM_STATES=len(states),
-                STEP_Y=steps[place],
-                STEP_Y_IS_STACK=is_stack,
-                CAPTURES=bool(decoder["captured"]),
-                VOCABULARY=self.described.arrays[output["bias"]].size,
-                OUTPUT_INPUTS=decoder["size"],
-                OUTPUT_ROUNDED=output["words"] if facts["quads"] else 0,
-                OUTPUT_CHUNK=output["chunk"],
-                OUTPUT_WEIGHT=self.weight(output["weight"]),
-                OUTPUT_BIAS=self.array(output["bias"]),
-                OUTPUT_CODE=self.function(output["code"]),
-                SEARCH_CODE=self.function(facts["search"]["code"]),
-            ),
+            _numbers(CONSTANT_MEMORY=0, NUM_STATES=len(states), STEP_Y=steps[place], STEP_Y_IS_STACK=is_stack),
+            _numbers(CAPTURES=bool(decoder["captured"]), SEARCH_CODE=self.function(facts["search"]["code"])),
+            *self._output(facts["output"]),
             table("stored", "of_sentences", [*stored, _END]),
             table("state", "states", states),
             table("gathered", "directly", [*gathered, _END]),
             self._parts(parts, stacks, steps),
             _places("SEARCH", facts["search"]["table"]),
             _places("PART", facts["part"]),
-            _places("OUTPUT", output["table"]),
             *(table("int", f"search_by_{name}", _fields(shape)) for name, shape in columns.items()),
+        ]
+
+    def _output(self, output: Json) -> list[str]:
+        return [
+            _numbers(
+                VOCABULARY=self.described.arrays[output["bias"]].size,
+                OUTPUT_INPUTS=self.facts["decoder"]["size"],
+                OUTPUT_ROUNDED=output["words"] if self.facts["quads"] else 0,
+                OUTPUT_CHUNK=output["chunk"],
+                OUTPUT_WEIGHT=self.weight(output["weight"]),
+                OUTPUT_BIAS=self.array(output["bias"]),
+                OUTPUT_CODE=self.function(output["code"]),
+            ),
+            _places("OUTPUT", output["table"]),
         ]
 
     def _parts(self, parts: Json, stacks: list[str], steps: dict[str, int]) -> str:
@@ -262,4 +265,5 @@ def _places(prefix: str, places: dict[str, int]) -> str:
 
 def _fields(shape: tuple[str, ...]) -> list[int]:
     """Return the places of the search's arrays of 8-byte numbers of a shape."""
-    return [SEARCH.places[one.name] for one in SEARCH.fields if one.shape == shape and one.element in ("int64", "float64")]
+    wide = ("int64", "float64")
+    return [SEARCH.places[one.name] for one in SEARCH.fields if one.shape == shape and one.element in wide]

@@ -23,7 +23,7 @@ _CHARACTERS = [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n <= 0
 
 
 def text_tables(normalize: str) -> str:
-    """Return text_tables.h for a setting of data.src.normalize: sets of characters as ranges, and Unicode's normal form.
+    """Return text_tables.h for a setting of data.src.normalize: sets of characters as ranges, and the normal form.
 
     A table of uint32 has rising rows and ends with a row of zeros.
     """
@@ -53,7 +53,9 @@ def _normal_form(form: str | None) -> list[str]:
             pairs.append((int(pair[0], 16), int(pair[1], 16), number))
         if first == sys.maxunicode and (full != character or unicodedata.combining(character)):
             first = number
-    classes = [(ord(one), unicodedata.combining(one)) for one in _CHARACTERS if unicodedata.combining(one)] if form else []
+    classes = (
+        [(ord(one), unicodedata.combining(one)) for one in _CHARACTERS if unicodedata.combining(one)] if form else []
+    )
     # Nothing below U+0300 changes in form C: what is composed there already stays.
     first = max(first, 0x300) if form == "NFC" else first
     return [
@@ -78,7 +80,7 @@ def _ranges(is_in: Callable[[str], Any]) -> list[tuple[int, int]]:
 
 
 def obstacle_here(subwords: Subwords) -> str:
-    """Return what a sentencepiece model has that text.c does not know, in words; an empty string if there is nothing."""
+    """Return what a sentencepiece model has that text.c does not know, in words; an empty string for nothing."""
     facts, arrays = tables_of(subwords, "it")
     if facts["kind"] not in ("unigram", "bpe"):
         return f"one of kind {facts['kind']}"
@@ -87,8 +89,8 @@ def obstacle_here(subwords: Subwords) -> str:
 
 def subword_tables(subwords: Subwords, name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the fields of a model's struct `subwords`, where the name of an array stands for its place, and the arrays
-    of `tables_of` with more: all pieces as one text, where each starts, their order by bytes; the numbers of symbols, the
-    longest first, and of the pieces by our ids."""
+    of `tables_of` with more: all pieces as one text, where each starts, their order by bytes; the numbers of symbols,
+    the longest first, and of the pieces by our ids."""
     facts, arrays = tables_of(subwords, name)
     pieces = [piece.encode() for piece in facts["pieces"]]
     scores, types, ids = (arrays[f"{name}.{key}"] for key in ("scores", "types", "ids"))

@@ -67,7 +67,9 @@ def run_driver(driver, lines, *, level="generic", beam=4, n_best=4, threads=1, b
 def of_python(folder, compute_dtype, lines, level="generic", **settings):
     given = json.dumps([str(folder), compute_dtype, [line.hex() for line in lines], settings])
     environment = os.environ | {"NMT_CPU": level}
-    done = subprocess.run([sys.executable, "-c", PYTHON], input=given, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PYTHON], input=given, env=environment, capture_output=True, text=True, check=True
+    )
     counts, rows = json.loads(done.stdout)
     return counts, rows
 
@@ -123,6 +125,23 @@ def test_the_command_writes_an_example_that_translates(tmp_path):
     needed = subprocess.run(["ldd", "libtranslator.so"], capture_output=True, text=True, check=True, cwd=out).stdout
     libraries = {line.split()[0].rpartition("/")[2].split(".")[0] for line in needed.strip().splitlines()}
     assert libraries <= {"linux-vdso", "libc", "libm", "ld-linux-x86-64", "ld-linux-aarch64"}
+
+
+@needs_cc
+@pytest.mark.parametrize("command", [["go", "build", "-o", "use", "use.go"], ["rustc", "-L", ".", "use.rs"]])
+def test_other_languages_call_it(tmp_path, command):
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"needs {command[0]}")
+    folder, out = small(tmp_path / "model", {}), tmp_path / "out"
+    driver = built(folder, out)
+    (out / "libtranslator.so").unlink()  # so that the other one is linked
+    shutil.copy(HERE / command[-1], out)
+    environment = os.environ | {"GO111MODULE": "off", "GOCACHE": str(tmp_path / "cache")}
+    subprocess.run(command, env=environment, check=True, cwd=out)
+    lines = [line.encode() for line in sentences(20)]
+    done = subprocess.run(["./use"], input=b"\n".join(lines), capture_output=True, check=True, cwd=out)
+    _, rows = run_driver(driver, lines, beam=5, n_best=1)
+    assert done.stdout.decode().split("\n")[:-1] == [row[2] for row in rows]
 
 
 @needs_cc
@@ -182,7 +201,10 @@ def test_what_a_library_cannot_have_is_one_line(tmp_path):
     cases = [
         ({"side": {"lowercase": True}}, "data.src.lowercase must be false for C, got true"),
         ({"subwords": "word"}, "the source's subwords must be unigram or bpe for C, got one of kind word"),
-        ({"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}}, "model.encoder.type must be recurrent for C"),
+        (
+            {"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
+            "model.encoder.type must be recurrent for C",
+        ),
     ]
     for n, (settings, message) in enumerate(cases):
         with pytest.raises(CheckpointError, match=message):
