@@ -3,6 +3,7 @@ what cannot be is a code and one line."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from nmt import Translator
 from nmt.cli.commands.export import export
 from nmt.errors import CheckpointError
 from nmt.exporting.c.library import check_library, save_library
@@ -114,14 +116,22 @@ def test_the_command_writes_an_example_that_translates(tmp_path):
     out = tmp_path / "out"
     names = ["example.c", "libtranslator.a", "libtranslator.so", "model.bin", "translator.h"]
     assert sorted(one.name for one in out.iterdir()) == names
-    lines = b"kara losu\n\nmiti"
-    static = [CC, "example.c", "libtranslator.a", "-lm", "-o", "static"]
+    page = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text("utf-8")
+    (build,) = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
+    done = subprocess.run(["bash", "-e", "-c", build], capture_output=True, text=True, check=True, cwd=out)
+    translator = Translator.load(folder, threads=1, compute_dtype="int8")
+    assert done.stdout == f"{translator.translate('Guten Morgen!')}\n"
     shared = [CC, "example.c", "-L.", "-ltranslator", "-Wl,-rpath,$ORIGIN", "-o", "shared"]
-    found = []
-    for command in (static, shared):
-        subprocess.run(command, check=True, cwd=out)
-        found.append(subprocess.run([f"./{command[-1]}"], input=lines, capture_output=True, check=True, cwd=out).stdout)
-    assert found[0] == found[1] and found[0].count(b"\n") == 3
+    subprocess.run(shared, check=True, cwd=out)
+    command = {"input": b"kara losu\n\nmiti", "capture_output": True, "check": True, "cwd": out}
+    assert subprocess.run(["./shared"], **command).stdout == subprocess.run(["./translate"], **command).stdout
+    (code,) = re.findall(r"^```c\n(.*?)^```", page, re.M | re.S)
+    head, _, body = code.partition("\n")
+    (out / "page.c").write_text(f"#include <stdio.h>\n#include <stdlib.h>\n{head}\nint main(void) {{\n{body}}}\n")
+    subprocess.run([CC, "-Wall", "-Werror", "page.c", "libtranslator.a", "-lm", "-o", "page"], check=True, cwd=out)
+    (best, *_) = translator.translate_nbest(["Guten Morgen!"], n_best=3)[0]
+    printed = subprocess.run(["./page"], capture_output=True, text=True, check=True, cwd=out).stdout.split("\n")
+    assert printed[0] == f"{best.score:f} {best.text}" and len(printed) > 2
     needed = subprocess.run(["ldd", "libtranslator.so"], capture_output=True, text=True, check=True, cwd=out).stdout
     libraries = {line.split()[0].rpartition("/")[2].split(".")[0] for line in needed.strip().splitlines()}
     assert libraries <= {"linux-vdso", "libc", "libm", "ld-linux-x86-64", "ld-linux-aarch64"}
