@@ -85,21 +85,28 @@ def export(
     out = Path(output)
     check_output(output, "--output") if form == "web" else check_new_folder(out)
     saved = load_saved_model(model_dir, checkpoint, cells=cells)
-    if form in _WEB:
-        from nmt.exporting.web.saving import check_web, compressed_package, save_module, save_page
-
-        check_web(saved)
-        package = compressed_package(model_dir, checkpoint, saved, compute_dtype or "int8")
-        save_page(out, saved, package) if form == "web" else save_module(out, package)
-    elif form == "c":
-        from nmt.exporting.c.library import check_library, save_library
-
-        check_library(saved)
-        save_library(out, model_dir, checkpoint, saved, compute_dtype or "int8")
+    if form in _COMPILED:
+        _export_compiled(out, form, (model_dir, checkpoint, saved, compute_dtype or "int8"))
     else:
         _export_script(out, form, saved)
     files = list(out.iterdir()) if out.is_dir() else [out]
     tell(f"{output}: {sum(file.stat().st_size for file in files):,} bytes as {form}")
+
+
+def _export_compiled(out: Path, form: str, given: tuple[str, str | None, SavedModel, str]) -> None:
+    """Write a page, a module or a library; `given`: the path, the checkpoint, the model, the type of products."""
+    saved = given[2]
+    if form == "c":
+        from nmt.exporting.c.library import check_library, save_library
+
+        check_library(saved)
+        save_library(out, *given)
+        return
+    from nmt.exporting.web.saving import check_web, compressed_package, save_module, save_page
+
+    check_web(saved)
+    package = compressed_package(*given)
+    save_page(out, saved, package) if form == "web" else save_module(out, package)
 
 
 def _export_script(out: Path, form: str, saved: SavedModel) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _HERE = Path(__file__).parent
 _FLAGS = ("-std=c11", "-O2", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra")
 _SHARED = ("text_tables.h", "model.h", MODEL_NAME)
-"""What is the same for all levels."""
+"""Files that are the same for all levels."""
 HEADER, EXAMPLE = "translator.h", "example.c"
 
 _V3 = " && ".join(f'F("{feature}")' for feature in ("avx2", "fma", "bmi", "bmi2"))
