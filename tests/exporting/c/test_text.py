@@ -9,7 +9,7 @@ import pytest
 
 import nmt.exporting.c as c
 from nmt.data.corpora.corpus import clean_line
-from nmt.data.tokens.subwords import Subwords
+from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.exporting.c.level import _content, _subwords
 from nmt.exporting.c.text_writer import obstacle_here, subword_tables, text_tables
 from tests.exporting.web.test_subwords import HOSTILE, OPTIONS, noise, trained
@@ -62,6 +62,7 @@ def wild(count):
 @pytest.mark.parametrize("normalize", ["nfc", "nfkc", "none", "pieces"])
 def test_all_kinds_of_models_give_the_ids_and_the_text(tmp_path, normalize):
     models: dict[str, Subwords] = {name: trained(OPTIONS[name]) for name in KINDS}
+    models["letters twice"] = train_subwords(["aaa aaaa aa baa aaab", "bbb abab aab"] * 9, type="bpe", vocab_size=16)
     tables = {name: subword_tables(one, f"m{n}") for n, (name, one) in enumerate(models.items())}
     content, places = _content({name: array for _, arrays in tables.values() for name, array in arrays.items()})
     rows = ", ".join(_subwords(fields, places) for fields, _ in tables.values())
@@ -83,6 +84,7 @@ def test_all_kinds_of_models_give_the_ids_and_the_text(tmp_path, normalize):
     places = [f"-I{tmp_path}", f"-I{HOST}", str(HERE / "words.c"), str(HOST / "text.c")]
     subprocess.run([CC, *flags, *places, "-o", str(tmp_path / "words")], check=True)
     own = [line.encode("utf-8", "surrogatepass") for line in (*HOSTILE, *noise(300))]
+    own += [b"b" + n * b"a" + b"b" for n in range(12)]  # merges that overlap
     lines = [line.replace(b"\n", b" ") for line in (*(s.encode() for s in sentences(200, seed=4)), *own, *wild(200))]
     read = [clean_line(line.decode("utf-8", "replace"), normalize=normalize) for line in lines]
     for n, (name, model) in enumerate(models.items()):
