@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nmt.storage.saved_model import SavedModel
 
 _WEB = ("web", "web-module")
+_COMPILED = (*_WEB, "c")
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -28,12 +29,12 @@ _WEB = ("web", "web-module")
     required=True,
     help="New folder for the exported model; for web, the page to write.",
 )
-@click.option("--to", "form", type=click.Choice(["numpy", "onnx", *_WEB]), required=True, help="Export format.")
+@click.option("--to", "form", type=click.Choice(["numpy", "onnx", *_COMPILED]), required=True, help="Export format.")
 @click.option(
     "--compute-dtype",
     type=click.Choice(["float32", "int8"]),
     show_default="int8",
-    help="For web and web-module: numbers of the matrices and their products; int8 makes a page a quarter as large.",
+    help="For web, web-module and c: numbers of the matrices and their products; int8 makes a page a quarter as large.",
 )
 @checkpoint_option()
 @cells_option()
@@ -51,6 +52,10 @@ def export(
     model, its subwords, beam search, alignments. --to web-module writes a folder with a module for JavaScript,
     translator.mjs, for pages of your own and for Node. Both take recurrent translators with subwords of sentencepiece.
 
+    --to c writes a folder with a library for programs in C or any language that calls C: libtranslator.a and .so,
+    translator.h, the model's file and an example. It needs only libc and libm, and takes the models that the web takes.
+    Building it takes a C compiler, cc or the one that the variable CC names, which may compile for aarch64.
+
     --to numpy writes weights.npz, model.json with settings and tokens, and plain_numpy.py: one page of code that needs
     only NumPy, translates greedily and scores. It is slow, and meant to be read as an explanation of the model. It
     supports recurrent models of LSTM or GRU cells, in float32.
@@ -65,14 +70,15 @@ def export(
     Examples:
         nmt-export runs/de-en -o translator.html --to web
         nmt-export runs/de-en -o de-en-web --to web-module
+        nmt-export runs/de-en -o de-en-c --to c
         nmt-export runs/de-en -o de-en-numpy --to numpy
         nmt-export runs/de-en -o de-en-onnx --to onnx
     """
     from nmt.cli.lines.streams import check_page, tell
     from nmt.storage.saved_model import load_saved_model
 
-    if compute_dtype is not None and form not in _WEB:
-        raise ConfigError(f"--compute-dtype: must come with --to web or web-module, got --to {form}; leave it out")
+    if compute_dtype is not None and form not in _COMPILED:
+        raise ConfigError(f"--compute-dtype: must come with --to web, web-module or c, got --to {form}; leave it out")
     if output == "-":
         raise ConfigError("--output: must be a file or a folder to write, got the standard output; name a path")
     out = Path(output)
@@ -82,16 +88,28 @@ def export(
     else:
         check_new_folder(out)
     saved = load_saved_model(model_dir, checkpoint, cells=cells)
-    if form in _WEB:
-        from nmt.exporting.web.saving import check_web, compressed_package, save_module, save_page
-
-        check_web(saved)
-        package = compressed_package(model_dir, checkpoint, saved, compute_dtype or "int8")
-        save_page(out, saved, package) if form == "web" else save_module(out, package)
+    if form in _COMPILED:
+        _export_compiled(out, form, (model_dir, checkpoint, saved, compute_dtype or "int8"))
     else:
         _export_script(out, form, saved)
     files = list(out.iterdir()) if out.is_dir() else [out]
     tell(f"{output}: {sum(file.stat().st_size for file in files):,} bytes as {form}")
+
+
+def _export_compiled(out: Path, form: str, given: tuple[str, str | None, SavedModel, str]) -> None:
+    """Write a page, a module or a library; `given`: the path, the checkpoint, the model, the type of products."""
+    saved = given[2]
+    if form == "c":
+        from nmt.exporting.c.library import check_library, save_library
+
+        check_library(saved)
+        save_library(out, *given)
+        return
+    from nmt.exporting.web.saving import check_web, compressed_package, save_module, save_page
+
+    check_web(saved)
+    package = compressed_package(*given)
+    save_page(out, saved, package) if form == "web" else save_module(out, package)
 
 
 def _export_script(out: Path, form: str, saved: SavedModel) -> None:

@@ -27,22 +27,22 @@ CHUNK = 16_384
 # Control characters and everything that other programs treat as a line end, lone surrogates (not text), and
 # the sign sentencepiece writes for a space. Format characters (joiners of emoji and of Persian,
 # direction marks) and no-break spaces are text and stay.
-_NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581 ]+")
+NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581 ]+")
 # Without any of these, and without two spaces in a row, nothing needs replacing: a search takes a tenth of the time.
 _UNCLEAN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u2581]|  ")
 # The same for text that consists of sentencepiece pieces already, in which its sign for a space is text.
-_NOT_PIECES = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff ]+")
+NOT_PIECES = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff ]+")
 
 # A line of only these characters is invisible: white space, and what Unicode tells fonts without a glyph to ignore
 # (Default_Ignorable_Code_Point: zero-width spaces, joiners, fillers, direction marks, variation signs).
-_INVISIBLE_SIGN = (
+INVISIBLE_SIGN = (
     "[\\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_INVISIBLE, _INVISIBLE_START = re.compile(f"{_INVISIBLE_SIGN}*"), re.compile(_INVISIBLE_SIGN)
+_INVISIBLE, _INVISIBLE_START = re.compile(f"{INVISIBLE_SIGN}*"), re.compile(INVISIBLE_SIGN)
 
 _Form = Literal["NFC", "NFKC"]
-_FORMS: dict[str, _Form | None] = {"none": None, "pieces": None, "nfc": "NFC", "nfkc": "NFKC"}
+FORMS: dict[str, _Form | None] = {"none": None, "pieces": None, "nfc": "NFC", "nfkc": "NFKC"}
 
 
 def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> str:
@@ -52,7 +52,7 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
     `normalize` is none, nfc, nfkc, or pieces, which keeps sentencepiece's sign for a space. The result has no line
     break of any kind and no space at either end. It is empty if nothing in the text is visible.
     """
-    form = _FORMS[normalize]
+    form = FORMS[normalize]
     if form is not None:
         text = unicodedata.normalize(form, text)
     if lowercase:
@@ -60,9 +60,9 @@ def clean_line(text: str, lowercase: bool = False, normalize: str = "nfc") -> st
         if form is not None:  # lower-casing can separate a letter from its accent
             text = unicodedata.normalize(form, text)
     if normalize == "pieces":
-        text = _NOT_PIECES.sub(" ", text).strip(" ")
+        text = NOT_PIECES.sub(" ", text).strip(" ")
     else:
-        text = (_NOT_TEXT.sub(" ", text) if _UNCLEAN.search(text) else text).strip(" ")
+        text = (NOT_TEXT.sub(" ", text) if _UNCLEAN.search(text) else text).strip(" ")
     return "" if _INVISIBLE.fullmatch(text) else text
 
 
@@ -70,7 +70,7 @@ def clean_lines(lines: Sequence[str], lowercase: bool = False, normalize: str = 
     """Return the lines, each as `clean_line` returns it. All are normalised together; only lines that need more are
     handled one by one, and `str.isprintable` finds them ten times as fast as a regular expression."""
     whole = "\n".join(lines)
-    form = _FORMS[normalize]
+    form = FORMS[normalize]
     if form is None or whole.count("\n") != max(0, len(lines) - 1):
         return [clean_line(line, lowercase, normalize) for line in lines]
     text = unicodedata.normalize(form, whole)

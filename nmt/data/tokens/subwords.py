@@ -38,7 +38,7 @@ _SENTENCES_A_THREAD = 256
 # Below this number of sentences, the threads that sentencepiece starts for each list take longer than the work.
 _FEW_SENTENCES = 16
 # Characters that must not reach a line of output (byte pieces can spell any of them).
-_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SILENT = 5
 
 
@@ -154,7 +154,7 @@ class Subwords:
             texts = [self._processor.decode(row) for row in kept]
         else:
             texts = self._processor.decode(kept)
-        return [_BREAKS.sub(" ", text) for text in texts]
+        return [BREAKS.sub(" ", text) for text in texts]
 
     def cut(self, sentences: Sequence[str]) -> list[list[str]]:
         """Return the tokens of each sentence, one for each id of `encode`; unknown ones as written."""
@@ -172,7 +172,7 @@ class Subwords:
         """Return the text of tokens as `pieces` returns them; anything that is not a token of the model is copied."""
         # sentencepiece keeps the sign for a space in a piece that it does not know.
         text = str(self._processor.decode_pieces(list(pieces))).replace(SPACE, " ").removeprefix(" ")
-        return _BREAKS.sub(" ", text)
+        return BREAKS.sub(" ", text)
 
     def score(self, unit: int) -> float:
         """Return the score of a token: its log probability for unigram, its negative merge rank for bpe."""

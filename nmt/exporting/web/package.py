@@ -8,8 +8,6 @@ of processors: `python -m nmt.exporting.web.package`.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt.exporting.web.subword_tables import tables_of
+from nmt.exporting.elsewhere import compiled, run_for_level
+from nmt.exporting.subword_tables import tables_of
 from nmt.exporting.web.wasm_module import Module, Part, link
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
-from nmt.system.terminal import is_live
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -35,21 +33,12 @@ def make_package(path: str, checkpoint: str | None, cells: Sequence[str], comput
     """Return the package of a model, made by another process for the level `wasm`; `checkpoint` and `cells` are those
     of `load_saved_model`."""
     asked = {"path": path, "checkpoint": checkpoint, "cells": list(cells), "compute_dtype": compute_dtype}
-    level = {"NMT_CPU": "wasm", "NMT_CPU_UNCHECKED": "1", "NMT_COMPILE_AHEAD": "0", "NMT_SHIPPED_CODE": "0"}
-    done = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=json.dumps(asked).encode(),
-        stdout=subprocess.PIPE,
-        env=os.environ | level,
-        start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the other one
-        check=True,
-    )
-    return done.stdout
+    return run_for_level(__name__, "wasm", asked)
 
 
 def _package_here(asked: dict[str, Any]) -> bytes:
     """Return the package, in a process of the level `wasm`."""
-    from nmt.exporting.web.description import Description
+    from nmt.exporting.description import Description
     from nmt.storage.saved_model import load_saved_model
 
     saved = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"])
@@ -85,22 +74,9 @@ def _settings(config: Config) -> dict[str, Any]:
 
 
 def _module(natives: list[Native]) -> Module:
-    """Compile functions and all that they call, and link them. Progress is shown on a terminal."""
-    from nmt.rnn.kernels.machine_code.native import called_by
-
-    waiting, found = list(natives), dict[str, Part]()
-    shown = is_live(sys.stderr)
-    while waiting:
-        native = waiting.pop()
-        if native.entry not in found:
-            record = native.made()
-            found[native.entry] = Part(record.code, record.facts["entry"], native.symbol)
-            waiting += called_by(record)
-            if shown:
-                print(f"\rcompiling for WebAssembly: {len(found)} functions", end="", file=sys.stderr, flush=True)
-    if shown:
-        print(file=sys.stderr)
-    return link([found[entry] for entry in sorted(found)], _IMPORTS)
+    """Compile functions and all that they call, and link them."""
+    found = compiled(natives, "WebAssembly")
+    return link([Part(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS)
 
 
 def pack(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:

@@ -11,12 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.errors import CheckpointError
-from nmt.exporting.page import check_recurrent
-from nmt.exporting.web.description import check_described
+from nmt.exporting.description import check_exported
 from nmt.exporting.web.package import make_package
-from nmt.exporting.web.subword_tables import obstacle_of
-from nmt.search_settings import ROWS, Place, SearchValues, beyond
 from nmt.system.files import new_folder, replacing, write_bytes, writing
 from nmt.system.paths import check_new_folder
 
@@ -38,23 +34,7 @@ _NO_SCRIPT = '<noscript><div class="plain"><div class="card"><p>This page needs 
 
 def check_web(saved: SavedModel) -> None:
     """Raise CheckpointError if a model cannot be exported for the web."""
-    decoding = SearchValues(**{name: getattr(saved.config.decoding, name) for name in ROWS})
-    check_recurrent(saved, "the web")
-    for side, subwords in (("source", saved.src_subwords), ("target", saved.tgt_subwords)):
-        if why := obstacle_of(subwords):
-            raise CheckpointError(
-                f"{saved.path}: the {side}'s subwords must be a sentencepiece model for the web, got {why}"
-            )
-    asked = beyond(Place.LOOP, decoding)
-    asked += [name for name, off in (("mbr", "none"), ("lm", None)) if getattr(decoding, name) != off]
-    asked += ["word_reward_bounded"] if decoding.word_reward_bounded and decoding.word_reward else []
-    if asked:
-        name = asked[0]
-        default, value = ROWS[name].default, getattr(decoding, name)
-        raise CheckpointError(
-            f"{saved.path}: decoding.{name} must be {default} for the web, got {value}; change it in a copy"
-        )
-    check_described(saved.build("float32"), str(saved.path))
+    check_exported(saved, "the web")
 
 
 def save_page(out: Path, saved: SavedModel, compressed: bytes) -> None:

@@ -10,8 +10,8 @@ import sentencepiece
 from nmt.data.corpora.corpus import clean_line
 from nmt.data.tokens.subwords import Subwords, train_subwords
 from nmt.data.tokens.vocabulary import Vocabulary
+from nmt.exporting.subword_tables import obstacle_of, tables_of
 from nmt.exporting.web.package import START, pack
-from nmt.exporting.web.subword_tables import obstacle_of, tables_of
 from tests.exporting.web.hosts import needs_node, run_script
 from tests.saved_models import sentences
 

@@ -210,7 +210,7 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path):
         (
             place,
             ["--to", "numpy", "--compute-dtype", "int8"],
-            "--compute-dtype: must come with --to web or web-module, got",
+            "--compute-dtype: must come with --to web, web-module or c, got",
         ),
         (place, ["--to", "web-module"], "must be a new folder, got a folder that is not empty"),
         (place, ["--to", "web"], "must be writable, got is a directory"),

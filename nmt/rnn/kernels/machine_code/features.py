@@ -3,7 +3,8 @@
 The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or
 `generic`) forces a smaller target; `native` compiles for exactly this processor instead of for its whole level. The
 variable is read once, when this module is imported. With `NMT_CPU_UNCHECKED=1` it may also be a level that this machine
-cannot run, `wasm` among them: its code is compiled here and run elsewhere.
+cannot run, `wasm`, `neon` and `neon_dot` among them: its code is compiled here and run elsewhere. With
+`NMT_CPU_UNCHECKED=library` the code may also be linked into a library.
 """
 
 import ctypes
@@ -36,7 +37,8 @@ class Target:
     float32. `has_amx`: there is a matrix unit for them (see amx.py) and the system lets this process use it.
     `byte_sums`: how products of int8 are added. `cpu` and `features`: what LLVM compiles for, no more than every
     processor of this level has, so that the code runs on all of them and gives the same bits. `triple`: LLVM's name of
-    the machine, if the code runs on another one than this.
+    the machine, if the code runs on another one than this. `is_linked`: the code is for a library, which may be placed
+    at any address.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Target:
     cpu: str = ""
     features: str = ""
     triple: str = ""
+    is_linked: bool = False
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -119,6 +122,10 @@ _WASM = Target(
     "wasm", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="dot", cpu="generic",
     features="+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", triple="wasm32-unknown-unknown",
 )  # fmt: skip
+_ARM = replace(_NEON, cpu="generic", triple="aarch64-unknown-linux-gnu")
+_ARM_DOT = replace(_NEON_DOT, cpu="generic", features="+dotprod", triple=_ARM.triple)
+_ELSEWHERE = {target.name: target for target in (_WASM, _ARM_DOT, _ARM)}
+"""Levels of other machines, for which code is made here."""
 
 
 def _may_use_tiles() -> bool:
@@ -185,15 +192,16 @@ def _choose_target() -> Target:
         return _GENERIC if os.environ.get("NUMBA_CPU_NAME") == "generic" else host
     if forced == "native":
         return replace(host, cpu=binding.get_host_cpu_name(), features=binding.get_host_cpu_features().flatten())
-    unchecked = os.environ.get("NMT_CPU_UNCHECKED") == "1"  # code made here is run elsewhere
-    if forced == _WASM.name and unchecked:
-        return _WASM
+    is_linked = os.environ.get("NMT_CPU_UNCHECKED") == "library"
+    unchecked = is_linked or os.environ.get("NMT_CPU_UNCHECKED") == "1"  # code made here is run elsewhere
+    if forced in _ELSEWHERE and unchecked:
+        return replace(_ELSEWHERE[forced], is_linked=is_linked)
     if forced not in LEVELS:
         choices = ", ".join((*LEVELS, "native"))
         raise DeviceError(f"NMT_CPU: must be one of {choices}, got {forced!r}; unset it to use the whole machine")
     target = LEVELS[forced]
     if unchecked and _IS_X86:
-        return target
+        return replace(target, is_linked=is_linked)
     if forced != "generic" and not (_IS_X86 and _is_part_of(target, host)):
         raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
     if target is _AVX2_VNNI and not binding.get_host_cpu_features().get("avxvnni"):

@@ -60,12 +60,13 @@ def _target_machine() -> Any:
     """Return LLVM's target machine for the level of processors we compile for. The code may be placed at any address:
     only its entry point is known outside."""
     _initialize_llvm()
-    if TARGET.triple:
+    if TARGET.triple or TARGET.is_linked:
         binding.initialize_all_targets()
         binding.initialize_all_asmprinters()
-        elsewhere = binding.Target.from_triple(TARGET.triple)
+        elsewhere = binding.Target.from_triple(TARGET.triple or binding.get_default_triple())
+        reloc, model = ("pic", "small") if TARGET.is_linked else ("static", "jitdefault")
         return elsewhere.create_target_machine(
-            cpu=TARGET.cpu, features=TARGET.features, opt=3, reloc="static", jit=False
+            cpu=TARGET.cpu, features=TARGET.features, opt=3, reloc=reloc, codemodel=model, jit=False
         )
     return binding.Target.from_default_triple().create_target_machine(
         cpu=TARGET.cpu,

@@ -8,11 +8,13 @@ description refers to functions and packed weights by number.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.errors import CheckpointError
+from nmt.exporting.page import check_recurrent
+from nmt.exporting.subword_tables import obstacle_of
 from nmt.model.parts.encoder import RecurrentEncoder
 from nmt.model.translation import TranslationModel
 from nmt.rnn.arrays.array_names import ArrayKind, parse
@@ -34,8 +36,12 @@ from nmt.rnn.kernels.search import beam_table, best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.stepper import Stepper
-from nmt.search_settings import MAX_SOURCE_SUBWORDS
+from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchValues, beyond
+from nmt.search_settings import Place as SearchPlace
 from nmt.special_tokens import boundary_ids
+
+if TYPE_CHECKING:
+    from nmt.storage.saved_model import SavedModel
 
 _FLOAT = np.dtype(np.float32)
 MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
@@ -290,7 +296,28 @@ def _layout(layout: TableLayout) -> Json:
     return {one.name: layout.places[one.name] * (-1 if one.kind == "real" else 1) for one in layout.fields}
 
 
-def check_described(model: TranslationModel, where: str) -> None:
+def check_exported(saved: SavedModel, goal: str) -> None:
+    """Raise CheckpointError if a model has parts or settings that no description has; `goal`: what it is for."""
+    decoding = SearchValues(**{name: getattr(saved.config.decoding, name) for name in ROWS})
+    check_recurrent(saved, goal)
+    for side, subwords in (("source", saved.src_subwords), ("target", saved.tgt_subwords)):
+        if why := obstacle_of(subwords):
+            raise CheckpointError(
+                f"{saved.path}: the {side}'s subwords must be a sentencepiece model for {goal}, got {why}"
+            )
+    asked = beyond(SearchPlace.LOOP, decoding)
+    asked += [name for name, off in (("mbr", "none"), ("lm", None)) if getattr(decoding, name) != off]
+    asked += ["word_reward_bounded"] if decoding.word_reward_bounded and decoding.word_reward else []
+    if asked:
+        name = asked[0]
+        default, value = ROWS[name].default, getattr(decoding, name)
+        raise CheckpointError(
+            f"{saved.path}: decoding.{name} must be {default} for {goal}, got {value}; change it in a copy"
+        )
+    _check_described(saved.build("float32"), str(saved.path))
+
+
+def _check_described(model: TranslationModel, where: str) -> None:
     """Raise CheckpointError if a model has parts that cannot be described."""
     if why := model.loop_obstacle:
         raise CheckpointError(f"{where}: must have steps that are one compiled loop, got a model where {why}")

@@ -1,0 +1,256 @@
+/* The functions of translator.h. */
+#define _POSIX_C_SOURCE 200809L
+#include "translator.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "host.h"
+#include "levels.h"
+#include "model.h"
+
+enum { LONG = 200, MOST_ROWS = 8192 }; /* tokens of a sentence of which fewer are searched together; those of a chunk */
+
+struct nmt_model {
+  const level *level;
+  const char *content;
+  void **packed;
+  arena memory;
+};
+
+/* What nmt_results points to; `work` is freed before it is returned. */
+typedef struct {
+  nmt_results shown;
+  arena memory, work;
+  jmp_buf failed;
+} made;
+
+static int fail(char *error, int code, const char *format, ...) {
+  va_list given;
+  va_start(given, format);
+  if (error) vsnprintf(error, NMT_ERROR_SIZE, format, given);
+  va_end(given);
+  return code;
+}
+
+/* ------------------------------------------------------------ the model */
+
+static int map_model(const char *path, const char **content, char *error) {
+  struct stat about;
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0 || fstat(file, &about)) {
+    int reason = errno;
+    if (file >= 0) close(file);
+    return fail(error, NMT_UNREADABLE, "%.300s: must be the file of the model, cannot be read: %s", path, strerror(reason));
+  }
+  if (!S_ISREG(about.st_mode) || about.st_size != MODEL_BYTES) {
+    close(file);
+    return fail(error, NMT_OTHER_MODEL, "%.300s: must be the file of %lld bytes that was exported with this library, got %lld",
+                path, (long long)MODEL_BYTES, (long long)about.st_size);
+  }
+  void *found = mmap(NULL, MODEL_BYTES, PROT_READ, MAP_PRIVATE, file, 0);
+  close(file);
+  if (found == MAP_FAILED) return fail(error, NMT_NO_MEMORY, "%.300s: no memory for %lld bytes", path, (long long)MODEL_BYTES);
+  if (memcmp(found, MODEL_ID, sizeof MODEL_ID - 1)) {
+    munmap(found, MODEL_BYTES);
+    return fail(error, NMT_OTHER_MODEL, "%.300s: must be the file that was exported with this library, got another one", path);
+  }
+  *content = found;
+  return NMT_OK;
+}
+
+static const level *level_named(const char *name) {
+  for (size_t n = 0; n < sizeof levels / sizeof *levels; n++)
+    if (has_level(n) && (!name || !strcmp(name, levels[n]->name))) return levels[n];
+  return NULL;
+}
+
+int nmt_load(const char *path, const char *name, nmt_model **model, char *error) {
+  if (!path || !model) return fail(error, NMT_WRONG_ARGUMENT, "nmt_load: path and model must be given, got NULL");
+  const level *chosen = level_named(name);
+  if (!chosen) return fail(error, NMT_WRONG_ARGUMENT, "nmt_load: level must be of " LEVEL_NAMES " and of this processor, got %s", name ? name : "none");
+  const char *content = NULL;
+  int code = map_model(path, &content, error);
+  if (code) return code;
+  nmt_model *found = calloc(1, sizeof *found);
+  jmp_buf failed;
+  if (!found || setjmp(failed)) {
+    if (found) free_since(&found->memory, (arena){NULL, 0, NULL});
+    free(found);
+    munmap((void *)content, MODEL_BYTES);
+    return fail(error, NMT_NO_MEMORY, "nmt_load: no memory for the weights");
+  }
+  found->level = chosen, found->content = content;
+  found->memory.failed = &failed;
+  found->packed = chosen->pack(&found->memory, content);
+  *model = found;
+  return NMT_OK;
+}
+
+void nmt_free_model(nmt_model *model) {
+  if (!model) return;
+  free_since(&model->memory, (arena){NULL, 0, NULL});
+  munmap((void *)model->content, MODEL_BYTES);
+  free(model);
+}
+
+const char *nmt_level(const nmt_model *model) { return model->level->name; }
+
+/* ------------------------------------------------------------ options */
+
+void nmt_defaults(nmt_options *options) { *options = (nmt_options)DEFAULTS; }
+
+static int check(const nmt_options *o, char *error) {
+  const struct { const char *name; double value, least, most; } rules[] = {
+      {"beam_size", o->beam_size, 1, 1000},
+      {"n_best", o->n_best, 1, 10000},
+      {"batch_size", o->batch_size, 1, 100000},
+      {"max_length_extra", o->max_length_extra, 0, 100000},
+      {"max_length_ratio", o->max_length_ratio, 1e-9, 1000},
+      {"word_reward", o->word_reward, -1e9, 1e9},
+      {"length_penalty", o->length_penalty == NMT_AVERAGE ? 0 : o->length_penalty, 0, 100},
+  };
+  for (size_t n = 0; n < sizeof rules / sizeof *rules; n++)
+    if (!(rules[n].value >= rules[n].least && rules[n].value <= rules[n].most))
+      return fail(error, NMT_WRONG_ARGUMENT, "nmt_translate: %s must be from %g to %g, got %g", rules[n].name, rules[n].least,
+                  rules[n].most, rules[n].value);
+  return NMT_OK;
+}
+
+/* ------------------------------------------------------------ translating */
+
+/* Sort hypotheses: those that have ended before the others, then by score; equal ones stay in their order. */
+static void rank(hypothesis *all, int count) {
+  for (int n = 1; n < count; n++) {
+    hypothesis one = all[n];
+    int k = n;
+    for (; k > 0 && (one.finished > all[k - 1].finished || (one.finished == all[k - 1].finished && one.score > all[k - 1].score)); k--)
+      all[k] = all[k - 1];
+    all[k] = one;
+  }
+}
+
+static const text *text_of(arena *memory, const nmt_model *model, const int32_t *ids, int64_t count) {
+  text *found = take(memory, sizeof *found);
+  *found = (text){memory, NULL, 0, 0};
+  join(found, model->content, &target_subwords, ids, count);
+  append(found, "", 1);
+  found->size--;
+  return found;
+}
+
+/* Put the best translations into a line, those that differ by more than spaces. */
+static void choose(made *out, const nmt_model *model, const sentence *of, const nmt_options *options, nmt_line *line) {
+  int most = options->n_best > 1 ? options->beam_size : 1, count = 0;
+  if (of->count < most) most = of->count;
+  rank(of->found, of->count);
+  nmt_translation *best = take(&out->memory, (size_t)(most + 1) * sizeof *best);
+  const text **texts = take(&out->work, (size_t)(most + 1) * sizeof *texts);
+  for (int n = 0; n < most && count < options->n_best; n++) {
+    const hypothesis *one = of->found + n;
+    const text *found = text_of(&out->memory, model, one->ids, one->size);
+    int k = 0;
+    while (k < count && !is_same(found, texts[k])) k++;
+    if (k < count) continue;
+    texts[count] = found;
+    best[count++] = (nmt_translation){found->at, found->size, one->score, one->log_prob, one->size};
+  }
+  line->count = (size_t)count, line->translations = best;
+}
+
+static const nmt_translation blank = {"", 0, 0, 0, 0};
+
+typedef struct { size_t line; sentence sentence; } numbered;
+static int by_length(const void *a, const void *b) {
+  const numbered *left = a, *right = b;
+  if (left->sentence.size != right->sentence.size) return left->sentence.size < right->sentence.size ? 1 : -1;
+  return left->line < right->line ? -1 : left->line > right->line;
+}
+
+/* Cut all lines; return those that are to be translated, and their number. */
+static numbered *cut_all(made *out, const nmt_model *model, const char *const *lines, const size_t *sizes, size_t count,
+                         const nmt_options *options, nmt_line *found, size_t *waiting) {
+  numbered *all = take(&out->work, (count + 1) * sizeof *all);
+  for (size_t n = 0; n < count; n++) {
+    int64_t size;
+    arena moment = out->work;
+    int32_t *ids = cut(&out->work, model->content, &source_subwords, lines[n], sizes ? sizes[n] : strlen(lines[n]), &size);
+    int warnings = size > MOST_SOURCE ? NMT_CUT : 0;
+    if (size > MOST_SOURCE) size = MOST_SOURCE;
+    for (int64_t k = 0; k < size; k++)
+      if (ids[k] == UNK_ID) warnings |= NMT_UNKNOWN;
+    int64_t limit = (int64_t)(options->max_length_ratio * (double)size) + options->max_length_extra;
+    found[n] = (nmt_line){1, &blank, warnings};
+    if (size && limit > 0) {
+      int32_t *own = take(&out->memory, 4 * (size_t)size);
+      memcpy(own, ids, 4 * (size_t)size);
+      all[(*waiting)++] = (numbered){n, {own, size, limit, NULL, 0}};
+    }
+    free_since(&out->work, moment);
+  }
+  qsort(all, *waiting, sizeof *all, by_length);
+  return all;
+}
+
+static void translate(made *out, const nmt_model *model, const char *const *lines, const size_t *sizes, size_t count,
+                      const nmt_options *options) {
+  nmt_line *found = take(&out->memory, (count + 1) * sizeof *found);
+  size_t waiting = 0;
+  numbered *all = cut_all(out, model, lines, sizes, count, options, found, &waiting);
+  for (size_t first = 0, next; first < waiting; first = next) {
+    int64_t longest = all[first].sentence.size, size = options->batch_size, tokens = 0;
+    if (longest > LONG) size = size * LONG / longest;
+    if (size < 1) size = 1;
+    for (next = first; next < waiting; next++) {
+      tokens += all[next].sentence.size;
+      if (next - first >= (size_t)size && tokens > MOST_ROWS) break;
+    }
+    arena moment = out->work;
+    sentence *chunk = take(&out->work, (next - first) * sizeof *chunk);
+    for (size_t n = first; n < next; n++) chunk[n - first] = all[n].sentence;
+    if (size > (int64_t)(next - first)) size = (int64_t)(next - first);
+    request asked = {size, options->beam_size, options->n_best > 1 ? options->beam_size : 1, FIRST_TOKEN,
+                     options->word_reward, options->length_penalty};
+    model->level->search(&out->work, &out->work, model->content, model->packed, chunk, (int64_t)(next - first), &asked);
+    for (size_t n = first; n < next; n++) choose(out, model, chunk + (n - first), options, found + all[n].line);
+    free_since(&out->work, moment);
+  }
+  free_since(&out->work, (arena){NULL, 0, NULL});
+  out->shown = (nmt_results){count, found};
+}
+
+int nmt_translate(const nmt_model *model, const char *const *lines, const size_t *sizes, size_t count,
+                  const nmt_options *options, const nmt_results **results, char *error) {
+  if (!model || !results || (count && !lines))
+    return fail(error, NMT_WRONG_ARGUMENT, "nmt_translate: model, lines and results must be given, got NULL");
+  nmt_options chosen;
+  if (options) chosen = *options;
+  else nmt_defaults(&chosen);
+  int code = check(&chosen, error);
+  if (code) return code;
+  made *found = calloc(1, sizeof *found);
+  if (!found || setjmp(found->failed)) {
+    if (found) free_since(&found->work, (arena){NULL, 0, NULL});
+    if (found) nmt_free_results(&found->shown);
+    return fail(error, NMT_NO_MEMORY, "nmt_translate: no memory for %zu lines", count);
+  }
+  found->memory.failed = found->work.failed = &found->failed;
+  translate(found, model, lines, sizes, count, &chosen);
+  *results = &found->shown;
+  return NMT_OK;
+}
+
+void nmt_free_results(const nmt_results *results) {
+  made *found = (made *)results;
+  if (!found) return;
+  free_since(&found->memory, (arena){NULL, 0, NULL});
+  free(found);
+}

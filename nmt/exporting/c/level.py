@@ -1,0 +1,97 @@
+"""Write what one level of processors adds to a library, in a process that compiles for it: `python -m
+nmt.exporting.c.level`.
+
+It reads JSON: the model (as `load_saved_model` takes it), the type of its products, and an empty folder, which gets
+object files of all functions, plan.h, and what all levels have in common: text_tables.h, model.h and the model's file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.exporting.c.plan_writer import PlanWriter, braced
+from nmt.exporting.c.text_writer import subword_tables, text_tables
+from nmt.exporting.elsewhere import compiled
+from nmt.search_settings import MAX_SOURCE_SUBWORDS
+from nmt.special_tokens import BOS_ID, UNK_ID
+from nmt.system.files import write_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nmt.config import Config
+
+MODEL_NAME = "model.bin"
+_LINE = 64
+_START = b"NMTC1 "
+
+
+def _write(asked: dict[str, Any]) -> dict[str, str]:
+    """Write the files of this level; return the symbols that the objects define, each with its name in the library:
+    that by which other objects call it, if there is one."""
+    from nmt.exporting.description import Description
+    from nmt.rnn.kernels.machine_code.features import TARGET
+    from nmt.storage.saved_model import load_saved_model
+
+    saved, folder = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"]), Path(asked["folder"])
+    described = Description(saved.build(asked["compute_dtype"]))
+    writer = PlanWriter(described)
+    source, target = saved.src_subwords, saved.tgt_subwords
+    subwords = [subword_tables(source, "~src")]
+    subwords += [subword_tables(target, "~tgt") if target.model_bytes != source.model_bytes else subwords[0]]
+    arrays = described.arrays | subwords[0][1] | subwords[1][1]
+    content, places = _content({name: arrays[name] for name in sorted(arrays)})
+    names = [native.symbol or f"nmt_function_{n}" for n, native in enumerate(described.functions)]
+    plan = writer.text(TARGET.name, names, [places[name] for name in writer.arrays])
+    found = compiled([described.functions[n] for n in writer.functions], TARGET.name)
+    named = {native.entry: name for native, name in zip(described.functions, names, strict=True)}
+    for number, (entry, (record, symbol)) in enumerate(found.items()):
+        named.setdefault(entry, symbol or f"nmt_called_{number}")
+        write_bytes(folder / f"{number}.o", record.code)
+    write_bytes(folder / "plan.h", plan.encode())
+    write_bytes(folder / "text_tables.h", text_tables(saved.config.data.src.normalize).encode())
+    fields = [_subwords(one, places) for one, _ in subwords]
+    write_bytes(folder / "model.h", _model(saved.config, content, fields).encode())
+    write_bytes(folder / MODEL_NAME, content)
+    return named
+
+
+def _content(arrays: dict[str, np.ndarray]) -> tuple[bytes, dict[str, int]]:
+    """Return the file of a model, which begins with a line that names its content, and the place of each array."""
+    places, content = dict[str, int](), bytearray(_LINE)
+    for name, array in arrays.items():
+        places[name] = len(content)
+        content += array.tobytes() + bytes(-array.nbytes % _LINE)
+    content[:_LINE] = (_START + hashlib.sha256(content).hexdigest().encode())[: _LINE - 1] + b"\n"
+    return bytes(content), places
+
+
+def _subwords(fields: dict[str, Any], places: dict[str, int]) -> str:
+    at = [places[name] for name in fields["arrays"]]
+    return braced([*fields["flags"], *fields["counts"], *fields["scores"], *at, fields["map_size"]])
+
+
+def _model(config: Config, content: bytes, subwords: list[str]) -> str:
+    """Return model.h."""
+    decoding = config.decoding
+    penalty = {"none": 0.0, "average": -1.0}.get(str(decoding.length_penalty), decoding.length_penalty)
+    counts = (decoding.beam_size, decoding.n_best, decoding.batch_size, decoding.max_length_extra)
+    defaults = braced([*counts, decoding.max_length_ratio, penalty, decoding.word_reward])
+    both = zip(("source", "target"), subwords, strict=True)
+    return "".join(
+        [
+            f'#define MODEL_ID "{content[: _LINE - 1].decode()}"\n#define MODEL_BYTES {len(content)}\n',
+            f"#define DEFAULTS {defaults}\n",
+            f"enum {{MOST_SOURCE = {MAX_SOURCE_SUBWORDS}, ",
+            f"FIRST_TOKEN = {UNK_ID if decoding.generate_unk else BOS_ID}}};\n",
+            *(f"static const subwords {name}_subwords = {one};\n" for name, one in both),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    json.dump(_write(json.load(sys.stdin)), sys.stdout)

@@ -1,0 +1,52 @@
+"""Compile the functions of a model for a level of processors that this process does not run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nmt.system.terminal import is_live
+
+if TYPE_CHECKING:
+    from nmt.rnn.kernels.machine_code.native import Native
+    from nmt.rnn.kernels.machine_code.store import Record
+
+
+def run_for_level(module: str, level: str, asked: dict[str, Any], *, is_linked: bool = False) -> bytes:
+    """Return what a module writes to its standard output, run with `asked` as JSON on its standard input in a process
+    that compiles for a level; `is_linked`: its code is for a library."""
+    chosen = {"NMT_CPU": level, "NMT_CPU_UNCHECKED": "library" if is_linked else "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", module],
+        input=json.dumps(asked).encode(),
+        stdout=subprocess.PIPE,
+        env=os.environ | chosen | {"NMT_COMPILE_AHEAD": "0", "NMT_SHIPPED_CODE": "0"},
+        start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the other one
+        check=True,
+    )
+    return done.stdout
+
+
+def compiled(natives: Sequence[Native], goal: str) -> dict[str, tuple[Record, str | None]]:
+    """Return the machine code of functions and of all that they call: by the names of their entries, in order, with the
+    symbols by which others call them. Progress is shown on a terminal; `goal` says what is compiled for."""
+    from nmt.rnn.kernels.machine_code.native import called_by
+
+    found: dict[str, tuple[Record, str | None]] = {}
+    waiting = list(natives)
+    shown = is_live(sys.stderr)
+    while waiting:
+        native = waiting.pop()
+        if native.entry not in found:
+            record = native.made()
+            found[native.entry] = record, native.symbol
+            waiting += called_by(record)
+            if shown:
+                print(f"\rcompiling for {goal}: {len(found)} functions", end="", file=sys.stderr, flush=True)
+    if shown:
+        print(file=sys.stderr)
+    return dict(sorted(found.items()))

@@ -1,0 +1,230 @@
+"""A library translates as the command does at the same level of processors, bit for bit, from C and by several threads;
+what cannot be is a code and one line."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from nmt import Translator
+from nmt.cli.commands.export import export
+from nmt.errors import CheckpointError
+from nmt.exporting.c.library import check_library, save_library
+from nmt.storage.saved_model import load_saved_model
+from tests.exporting.c.test_text import CC, HERE, needs_cc, wild
+from tests.exporting.web.test_web import LINES, MODELS, small
+from tests.saved_models import sentences, write_folder
+
+ARM, EMULATOR = shutil.which("aarch64-linux-gnu-gcc"), shutil.which("qemu-aarch64-static")
+FLAGS = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+SENTENCES = [line.encode() for line in (*LINES, *sentences(60, seed=8))]
+# A first byte-order mark is not text to the command.
+SENTENCES += [line for line in wild(40) if not line.startswith(b"\xef\xbb\xbf")]
+PYTHON = """
+import json, sys
+from nmt import Translator
+path, compute_dtype, lines, settings = json.load(sys.stdin)
+lines = [bytes.fromhex(line).decode("utf-8", "replace") for line in lines]
+found = Translator.load(path, threads=1, compute_dtype=compute_dtype).translate_nbest(lines, **settings)
+rows = [[one.score.hex(), one.log_prob.hex(), one.text] for line in found for one in line]
+json.dump([[len(line) for line in found], rows], sys.stdout)
+"""
+
+
+def built(folder, out, compute_dtype="int8", levels=("generic",)):
+    """Export a model and build the driver with its library."""
+    save_library(out, str(folder), None, load_saved_model(folder), compute_dtype, levels)
+    return compile_driver(out)
+
+
+def compile_driver(out, compiler=CC):
+    driver = out / "driver"
+    places = [f"-I{out}", str(HERE / "driver.c"), str(out / "libtranslator.a"), "-lm"]
+    subprocess.run([compiler, *FLAGS, *places, "-o", str(driver)], check=True)
+    return driver
+
+
+def run_driver(driver, lines, *, level="generic", beam=4, n_best=4, threads=1, before=()):
+    """Return what the driver prints: the number of translations of each line, and score, log-probability and text of
+    each."""
+    command = [*before, driver, driver.parent / "model.bin", level, beam, n_best, threads, 0]
+    done = subprocess.run([*map(str, command)], input=b"\n".join(lines) + b"\n", capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    printed, counts, rows = done.stdout.decode().split("\n"), [], []
+    at = 0
+    while at < len(printed) - 1:
+        count = int(printed[at].split()[1])
+        rows += [printed[n].split(" ", 3) for n in range(at + 1, at + 1 + count)]
+        counts.append(count)
+        at += 1 + count
+    return counts, [[float.fromhex(row[0]).hex(), float.fromhex(row[1]).hex(), row[3]] for row in rows]
+
+
+def of_python(folder, compute_dtype, lines, level="generic", **settings):
+    given = json.dumps([str(folder), compute_dtype, [line.hex() for line in lines], settings])
+    environment = os.environ | {"NMT_CPU": level}
+    done = subprocess.run(
+        [sys.executable, "-c", PYTHON], input=given, env=environment, capture_output=True, text=True, check=True
+    )
+    counts, rows = json.loads(done.stdout)
+    return counts, rows
+
+
+@needs_cc
+@pytest.mark.parametrize("name", MODELS)
+def test_translations_and_scores_are_those_of_python_to_the_last_bit(tmp_path, name):
+    compute_dtype, settings = MODELS[name]
+    folder = small(tmp_path / "model", settings)
+    driver = built(folder, tmp_path / "out", compute_dtype)
+    found = run_driver(driver, SENTENCES, threads=3)
+    expected = of_python(folder, compute_dtype, SENTENCES, n_best=4, beam_size=4)
+    assert sum(bool(row[2]) for row in expected[1]) > 200
+    assert found == expected
+
+
+@needs_cc
+def test_subwords_of_each_language_and_unicode_are_those_of_python(tmp_path):
+    data = {"joint": False, "subwords": "bpe", "vocab_size": 60, "side": {"normalize": "nfkc"}}
+    folder = small(tmp_path / "model", data)
+    driver = built(folder, tmp_path / "out")
+    lines = [*SENTENCES, "\uff4b\uff41\uff52\uff41 \u2460 \u212b".encode()]
+    assert run_driver(driver, lines, beam=3, n_best=1) == of_python(folder, "int8", lines, beam_size=3)
+
+
+@needs_cc
+def test_no_byte_is_lost_or_read_twice(tmp_path):
+    if shutil.which("valgrind") is None:
+        pytest.skip("needs valgrind")
+    driver = built(small(tmp_path / "model", {}), tmp_path / "out")
+    before = ["valgrind", "-q", "--leak-check=full", "--show-leak-kinds=all", "--error-exitcode=9"]
+    lines = SENTENCES[:20] + SENTENCES[-20:]
+    assert run_driver(driver, lines, threads=2, before=before) == run_driver(driver, lines)
+
+
+@needs_cc
+def test_the_command_writes_an_example_that_translates(tmp_path):
+    """The commands of docs/deploy.md."""
+    folder = small(tmp_path / "model", {})
+    done = CliRunner().invoke(export, [str(folder), "--to", "c", "-o", str(tmp_path / "out")], catch_exceptions=False)
+    assert done.exit_code == 0 and "bytes as c" in done.output
+    out = tmp_path / "out"
+    names = ["example.c", "libtranslator.a", "libtranslator.so", "model.bin", "translator.h"]
+    assert sorted(one.name for one in out.iterdir()) == names
+    page = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text("utf-8")
+    (build,) = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
+    done = subprocess.run(["bash", "-e", "-c", build], capture_output=True, text=True, check=True, cwd=out)
+    translator = Translator.load(folder, threads=1, compute_dtype="int8")
+    assert done.stdout == f"{translator.translate('Guten Morgen!')}\n"
+    shared = [CC, "example.c", "-L.", "-ltranslator", "-Wl,-rpath,$ORIGIN", "-o", "shared"]
+    subprocess.run(shared, check=True, cwd=out)
+    command = {"input": b"kara losu\n\nmiti", "capture_output": True, "check": True, "cwd": out}
+    assert subprocess.run(["./shared"], **command).stdout == subprocess.run(["./translate"], **command).stdout
+    (code,) = re.findall(r"^```c\n(.*?)^```", page, re.M | re.S)
+    head, _, body = code.partition("\n")
+    (out / "page.c").write_text(f"#include <stdio.h>\n#include <stdlib.h>\n{head}\nint main(void) {{\n{body}}}\n")
+    subprocess.run([CC, "-Wall", "-Werror", "page.c", "libtranslator.a", "-lm", "-o", "page"], check=True, cwd=out)
+    (best, *_) = translator.translate_nbest(["Guten Morgen!"], n_best=3)[0]
+    printed = subprocess.run(["./page"], capture_output=True, text=True, check=True, cwd=out).stdout.split("\n")
+    assert printed[0] == f"{best.score:f} {best.text}" and len(printed) > 2
+    needed = subprocess.run(["ldd", "libtranslator.so"], capture_output=True, text=True, check=True, cwd=out).stdout
+    libraries = {line.split()[0].rpartition("/")[2].split(".")[0] for line in needed.strip().splitlines()}
+    assert libraries <= {"linux-vdso", "libc", "libm", "ld-linux-x86-64", "ld-linux-aarch64"}
+
+
+@needs_cc
+@pytest.mark.parametrize("command", [["go", "build", "-o", "use", "use.go"], ["rustc", "-L", ".", "use.rs"]])
+def test_other_languages_call_it(tmp_path, command):
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"needs {command[0]}")
+    folder, out = small(tmp_path / "model", {}), tmp_path / "out"
+    driver = built(folder, out)
+    (out / "libtranslator.so").unlink()  # so that the other one is linked
+    shutil.copy(HERE / command[-1], out)
+    environment = os.environ | {"GO111MODULE": "off", "GOCACHE": str(tmp_path / "cache")}
+    subprocess.run(command, env=environment, check=True, cwd=out)
+    lines = [line.encode() for line in sentences(20)]
+    done = subprocess.run(["./use"], input=b"\n".join(lines), capture_output=True, check=True, cwd=out)
+    _, rows = run_driver(driver, lines, beam=5, n_best=1)
+    assert done.stdout.decode().split("\n")[:-1] == [row[2] for row in rows]
+
+
+@needs_cc
+def test_errors_are_a_code_and_a_line(tmp_path):
+    out = tmp_path / "out"
+    driver = built(small(tmp_path / "model", {}), out)
+    other = bytearray((out / "model.bin").read_bytes())
+    other[10] ^= 1
+    (tmp_path / "other.bin").write_bytes(other)
+    (tmp_path / "short.bin").write_bytes(other[:99])
+    cases = [
+        ("missing.bin", "", "3", "1", "1: missing.bin: must be the file of the model, cannot be read: No such file"),
+        ("short.bin", "", "3", "1", "2: short.bin: must be the file of"),
+        ("other.bin", "", "3", "1", "2: other.bin: must be the file that was exported with this library, got another"),
+        ("out", "", "3", "1", "2: out: must be the file of"),
+        ("out/model.bin", "avx3", "3", "1", "3: nmt_load: level must be of generic and of this processor, got avx3"),
+        ("out/model.bin", "", "0", "1", "3: nmt_translate: beam_size must be from 1 to 1000, got 0"),
+        ("out/model.bin", "", "5", "-1", "3: nmt_translate: n_best must be from 1 to 10000, got -1"),
+    ]
+    for path, level, beam, n_best, message in cases:
+        command = [str(driver), path, level, beam, n_best, "1", "0"]
+        done = subprocess.run(command, input=b"kara\n", capture_output=True, check=False, cwd=tmp_path)
+        assert done.returncode == 1
+        assert done.stderr.decode().startswith(message) and done.stderr.count(b"\n") == 1
+    limited = ["bash", "-c", f"ulimit -v 100000; {driver} out/model.bin '' 1000 1 1 0"]
+    done = subprocess.run(limited, input=b"kara losu\n" * 500, capture_output=True, check=False, cwd=tmp_path)
+    assert done.stderr == b"4: nmt_translate: no memory for 500 lines\n"
+
+
+@pytest.mark.skipif(ARM is None or EMULATOR is None, reason="needs gcc for aarch64 and qemu-user")
+def test_a_library_for_arm_finds_the_translations_of_generic(tmp_path, monkeypatch):
+    folder = small(tmp_path / "model", {})
+    monkeypatch.setenv("CC", ARM)
+    save_library(tmp_path / "out", str(folder), None, load_saved_model(folder), "int8", ["neon", "neon_dot"])
+    driver = compile_driver(tmp_path / "out", ARM)
+    expected = of_python(folder, "int8", SENTENCES, n_best=4, beam_size=4)
+    for level in ("neon", "neon_dot"):
+        before = [EMULATOR, "-L", "/usr/aarch64-linux-gnu"]
+        counts, rows = run_driver(driver, SENTENCES, level=level, threads=2, before=before)
+        assert counts == expected[0]
+        for ours, theirs in zip(rows, expected[1], strict=True):
+            assert ours[2] == theirs[2]
+            # Arm has fused multiply-adds, `generic` has none: the last bits of float32 sums differ.
+            assert float.fromhex(ours[0]) == pytest.approx(float.fromhex(theirs[0]), rel=2e-6, abs=2e-6)
+
+
+def test_without_a_compiler_one_line_says_so_and_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler -O2")
+    folder = write_folder(tmp_path / "model")
+    done = CliRunner().invoke(export, [str(folder), "--to", "c", "-o", str(tmp_path / "out")])
+    assert done.exit_code != 0 and done.output.count("\n") == 1
+    assert "must have a C compiler to build the library with, got none that runs as no-such-compiler -O2" in done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_library_cannot_have_is_one_line(tmp_path):
+    cases = [
+        ({"side": {"lowercase": True}}, "data.src.lowercase must be false for C, got true"),
+        ({"subwords": "word"}, "the source's subwords must be unigram or bpe for C, got one of kind word"),
+        (
+            {"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
+            "model.encoder.type must be recurrent for C",
+        ),
+    ]
+    for n, (settings, message) in enumerate(cases):
+        with pytest.raises(CheckpointError, match=message):
+            check_library(load_saved_model(write_folder(tmp_path / str(n), **settings)))
+
+
+def test_the_header_is_a_header_of_cpp(tmp_path):
+    compiler = shutil.which("c++")
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    (tmp_path / "it.cpp").write_text('#include "translator.h"\nint main() { nmt_options o; nmt_defaults(&o); }\n')
+    header = Path(sys.modules[save_library.__module__].__file__).parent
+    subprocess.run([compiler, "-Wall", "-Werror", f"-I{header}", "-fsyntax-only", str(tmp_path / "it.cpp")], check=True)
