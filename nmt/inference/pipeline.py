@@ -141,7 +141,13 @@ def mistake_in(translator: ReadsSource, sentence: str) -> str:
 
 
 def target_ids(translator: TranslationPipeline, texts: Sequence[str]) -> list[list[int]]:
-    """Return the subword ids of text in the target language, cleaned as in training."""
+    """Return the subword ids of text in the target language, cleaned as in training. Raises ConfigError for a model that
+    writes edit actions, which are not ids of text."""
+    if translator.config.model.decoder.edit_actions:
+        raise ConfigError(
+            "model.decoder.edit_actions: must be false to read text of the target (scores, prefixes, constraints, "
+            "learning), got true; translate without it"
+        )
     return translator.tgt_subwords.encode(_cleaned_target(translator, texts))
 
 

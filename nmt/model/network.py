@@ -108,6 +108,10 @@ class Network:
         """Return the scans that training runs on a batch of T target and S source steps, in order."""
         raise NotImplementedError
 
+    def written(self, ids: list[int]) -> list[int]:
+        """Return the tokens of the target that the ids of a hypothesis write; see `SearchModel`."""
+        return ids
+
     @property
     def params(self) -> dict[str, np.ndarray]:
         """Return the parameters by name, on the device."""
