@@ -23,7 +23,6 @@ from nmt.rnn.stepping.stepper import Stepper
 from nmt.special_tokens import BOS_ID, EOS_ID
 
 if TYPE_CHECKING:
-    from nmt.model.edit_actions import EditActions
     from nmt.model.network import Network
     from nmt.model.source_encoder import Source
     from nmt.rnn.device import CandidateLists, OutputLayer
@@ -152,7 +151,7 @@ class ModelDecoder(StepDecoder):
         for a decoder that copies; otherwise 0."""
         self._encode, self._positions, self._covers = encode, rounded_up(width), coverage
         own = network.step_decoder
-        self._actions: EditActions | None = getattr(network, "actions", None)
+        self._actions = network.actions
         self._sources: dict[int, np.ndarray] | None = {} if network.config.decoder.copy_source else None
         cell = CoverageCell(own.cell, self._positions) if coverage else own.cell
         cell = AttentionProbe(cell, self._positions) if self._sources is not None else cell

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nmt.errors import ConfigError, DeviceError
+from nmt.errors import DeviceError
 from nmt.rnn.device import Device
-from nmt.special_tokens import EOS_ID, PAD_ID, UNK_ID
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 if TYPE_CHECKING:
     from nmt.config import ModelConfig
@@ -63,6 +63,7 @@ class EditActions:
             source == UNK_ID, log_probs[:, copy], np.logaddexp(log_probs[row, same], log_probs[:, copy])
         )
         log_probs[source != UNK_ID, copy] = -np.inf
+        log_probs[:, self.tokens + BOS_ID : self.tokens + EOS_ID + 1] = -np.inf
         at_end = source == EOS_ID
         log_probs[at_end, self.tokens :] = -np.inf
         log_probs[~at_end, EOS_ID] = -np.inf
@@ -75,13 +76,4 @@ def check_actions(config: ModelConfig, device: Device) -> None:
         raise DeviceError(
             f"model.decoder.edit_actions: must be false on a GPU, got true on the device {device.name}; use --device "
             "cpu"
-        )
-
-
-def refuse_actions(model: object, what: str) -> None:
-    """Raise ConfigError if a model writes edit actions, for `what`, which is given tokens of the target."""
-    if getattr(model, "actions", None) is not None:
-        raise ConfigError(
-            f"{what}: must have a model without model.decoder.edit_actions, got one whose target is a row of edits; "
-            "leave it out"
         )

@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.edit_actions import EditActions
 from nmt.model.objective import LIKELIHOOD, Objective
 from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
 from nmt.model.risk import risk_loss
@@ -71,6 +72,8 @@ class Network:
 
     decoder: Scan | LayeredScan
     """The decoder over known targets; its parameters are below `decoder.`."""
+    actions: EditActions | None = None
+    """What the ids of the target mean if its decoder writes edit actions; None for tokens."""
     step_decoder: Scan
     """One step of the whole decoder, for the search, with the same parameters."""
 
@@ -110,7 +113,7 @@ class Network:
 
     def written(self, ids: list[int]) -> list[int]:
         """Return the tokens of the target that the ids of a hypothesis write; see `SearchModel`."""
-        return ids
+        return ids if self.actions is None else self.actions.written(ids)
 
     @property
     def params(self) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from nmt.errors import ConfigError
 from nmt.model.batch_pass import BatchPass, Targets
 from nmt.model.copying import Copies, check_copying, copy_loss, source_rows
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
-from nmt.model.edit_actions import EditActions, check_actions, refuse_actions
+from nmt.model.edit_actions import EditActions, check_actions
 from nmt.model.factors import SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
 from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
@@ -75,8 +75,10 @@ class TranslationModel(Network):
         device: Device | None = None,
         src_factor_sizes: Sequence[int] = (),
     ) -> None:
-        self.actions = EditActions(tgt_vocab_size) if config.decoder.edit_actions else None
-        outputs = tgt_vocab_size if self.actions is None else self.actions.count
+        outputs = tgt_vocab_size
+        if config.decoder.edit_actions:
+            self.actions = EditActions(tgt_vocab_size)
+            outputs = self.actions.count
         super().__init__(config, {"src": src_vocab_size, "tgt": outputs}, dtype, device)
         self.joint = joint
         check_copying(config, self.device)
@@ -103,10 +105,6 @@ class TranslationModel(Network):
         if self.actions is not None:
             self.weights[self.table("tgt")][:, -1] = self.actions.moves()
             self.changed()
-
-    @override
-    def written(self, ids: list[int]) -> list[int]:
-        return ids if self.actions is None else self.actions.written(ids)
 
     @override
     def runs(self, T: int, S: int) -> list[Run]:
@@ -153,15 +151,17 @@ class TranslationModel(Network):
 
     def _read_memory(self, rows: EncodedRows, src: np.ndarray, how: BatchPass) -> np.ndarray:
         """Return the memory that the decoder reads: the encoder's outputs, and behind them the embeddings of the source
-        if the decoder has a lexical output model, or positions and tokens if it writes edit actions."""
-        memory, words = rows.memory, rows.words
+        if the decoder has a lexical output model, then positions and tokens if it writes edit actions."""
+        memory = rows.memory
+        parts = [memory] if rows.words is None else [memory, rows.words]
         if self.actions is not None:
             places = np.broadcast_to(np.arange(len(src))[:, None], src.shape)
-            words = np.stack([places, src], axis=-1).astype(memory.dtype)
-        if words is None:
+            parts.append(np.stack([places, src], axis=-1).astype(memory.dtype))
+        if len(parts) == 1:
             return memory
-        joined = how.lasting(self.device, (*memory.shape[:2], memory.shape[2] + words.shape[2]), memory.dtype)
-        self.device.join_columns([memory, words], joined, how.threads)
+        width = sum(part.shape[2] for part in parts)
+        joined = how.lasting(self.device, (*memory.shape[:2], width), memory.dtype)
+        self.device.join_columns(parts, joined, how.threads)
         return joined
 
     def _split(self, d_memory: np.ndarray, rows: EncodedRows, how: BatchPass) -> tuple[np.ndarray, np.ndarray | None]:
@@ -211,7 +211,11 @@ class TranslationModel(Network):
         """Return the log-probabilities [T] of the given target tokens (with EOS if it is to be scored) for each source
         (without EOS). With `attention`, also return the attention weights [T, S] of each pair, none if the model has no
         attention; see `nmt.model.forced`. Raises ConfigError for a model that writes edit actions."""
-        refuse_actions(self, "scores of translations")
+        if self.actions is not None:
+            raise ConfigError(
+                "scores of translations: must be of a model without model.decoder.edit_actions, got one with; the "
+                "search has the scores of what it writes"
+            )
         threads = threads or default_threads()
         source = self._encode_ids(src_ids, threads)
         return forced_log_probs(self, source, tgt_ids, attention=attention, threads=threads)

@@ -23,6 +23,8 @@ _LEAST = 1e-3
 """The count that every edit has in addition to what was seen."""
 _PAIRS = 1024
 """Pairs that are aligned at a time."""
+_DELETE, _INSERT = 1, 2
+"""Places in `Edits._ways`; replacements are 0."""
 
 
 class Edits:
@@ -34,12 +36,18 @@ class Edits:
         self._delete, self._insert = (np.full(vocab_size, np.log(_OTHER)) for _ in range(2))
 
     @classmethod
-    def learn(cls, src: TokenRows, tgt: TokenRows, vocab_size: int) -> Edits:
-        """Return the edits that are learned from these pairs."""
+    def learn(cls, src: TokenRows, tgt: TokenRows, vocab_size: int, rounds: int = _ROUNDS) -> Edits:
+        """Return the edits that are learned from these pairs in some rounds of expectation maximisation."""
         found = cls(vocab_size)
-        for _ in range(_ROUNDS):
+        for _ in range(rounds):
             found._learn_once(src, tgt)
         return found
+
+    def log_prob(self, source: int, target: int) -> float:
+        """Return the weight of an edit: source and target symbol, one of them PAD for an insertion or a deletion."""
+        if PAD_ID not in (source, target):
+            return float(self._replace[source, target])
+        return float(self._delete[source] if target == PAD_ID else self._insert[target])
 
     def best(self, src: TokenRows, tgt: TokenRows) -> tuple[TokenRows, np.ndarray]:
         """Return the most probable edits of each pair, left to right.
@@ -53,17 +61,17 @@ class Edits:
         for pairs in _chunks(src, tgt):
             after = self._weights_after(pairs, np.maximum)
             i, j, b = *(np.zeros(pairs.count, np.int64) for _ in range(2)), np.arange(pairs.count)
-            steps: list[tuple[np.ndarray, np.ndarray]] = []
-            while ((i < pairs.n) | (j < pairs.m)).any():
-                ways = np.stack(self._ways(pairs, after, i, j))
-                way = np.where((i < pairs.n) | (j < pairs.m), ways.argmax(axis=0), 3)
-                writes, moved = (way == 0) | (way == 2), way < 2  # noqa: PLR2004 - 3 is the end
-                steps.append((np.where(writes, pairs.tgt[np.minimum(j, len(pairs.tgt) - 1), b], PAD_ID), way))
+            steps: list[np.ndarray] = []
+            while (goes := (i < pairs.n) | (j < pairs.m)).any():
+                way = np.stack(self._ways(pairs, after, i, j)).argmax(axis=0)
+                writes, moved = goes & (way != _DELETE), goes & (way != _INSERT)
+                symbols = np.where(writes, pairs.tgt[np.minimum(j, len(pairs.tgt) - 1), b], PAD_ID)
+                steps.append(np.stack([symbols, moved, goes]))
                 i, j = i + moved, j + writes
-            symbols, ways = (np.stack([step[k] for step in steps], axis=1) for k in range(2))
-            there = ways < 3  # noqa: PLR2004
-            written += [row[real] for row, real in zip(symbols, there, strict=True)]
-            moves.append((ways < 2)[there])  # noqa: PLR2004
+            rows = np.stack(steps, axis=2) if steps else np.zeros((3, pairs.count, 0), np.int64)
+            there = rows[2] > 0
+            written += [row[real] for row, real in zip(rows[0], there, strict=True)]
+            moves.append(rows[1][there] > 0)
         return TokenRows.from_lists(written), np.concatenate(moves) if moves else np.zeros(0, bool)
 
     def _learn_once(self, src: TokenRows, tgt: TokenRows) -> None:

@@ -168,5 +168,5 @@ def decoder_cell(config: ModelConfig) -> Cell:
     )
     rate = decoder.embeddings.dropout
     if decoder.edit_actions:
-        return PointerCell(attention, config.encoder.output_size, rate)
+        return PointerCell(attention, config.encoder.output_size, rate, variational=decoder.variational_dropout)
     return DropoutCell(attention, rate, decoder.variational_dropout) if rate else attention

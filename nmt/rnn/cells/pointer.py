@@ -18,11 +18,13 @@ class PointerCell(Around):
     Neither the pointer nor the token passes a gradient on. `dropout` is that of the input.
     """
 
-    def __init__(self, cell: Cell, memory_size: int, dropout: float = 0.0) -> None:
+    def __init__(self, cell: Cell, memory_size: int, dropout: float = 0.0, *, variational: bool = False) -> None:
         """Make the cell. The input size of the inner cell is that of this one plus `memory_size`. Raises ShapeError."""
         super().__init__(cell)
-        self.memory_size, self.dropout = memory_size, dropout
+        self.memory_size, self.dropout, self.variational = memory_size, dropout, variational
         self.input_size, self.output_size = cell.input_size - memory_size, cell.output_size + 1
+        read = cell.captured().get("memory")
+        self._width = memory_size if read is None else read.width
         if self.input_size < 1:
             raise ShapeError(
                 f"PointerCell: memory_size must be less than {cell.input_size}, the inner cell's input size, got "
@@ -35,17 +37,18 @@ class PointerCell(Around):
 
     @override
     def captured(self) -> dict[str, Captured]:
-        return self.cell.captured() | {"memory": Captured(self.memory_size + 2)}
+        return self.cell.captured() | {"memory": Captured(self._width + 2)}
 
     @override
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         place = s.place + positive(_features(x, self.input_size - 1, 1))
-        ahead = _features(p.memory, self.memory_size, 1) - place
+        ahead = _features(p.memory, self._width, 1) - place
         here = ahead.graph.apply("sum_last", positive(1.0 - maximum(ahead, -ahead)))
         read = weighted_sum(here, _features(p.memory, 0, self.memory_size))
-        token = weighted_sum(here, _features(p.memory, self.memory_size + 1, 1))
+        token = weighted_sum(here, _features(p.memory, self._width + 1, 1))
         inner = State({name: value for name, value in s.items() if name != "place"})
-        y, new = self.cell.step(p, concat(p.dropout(x, self.dropout), read), inner)
+        scope = p.replaced({"memory": _features(p.memory, 0, self._width)})
+        y, new = self.cell.step(scope, concat(p.dropout(x, self.dropout, variational=self.variational), read), inner)
         new["place"] = place
         return concat(y, token), new
 

@@ -242,6 +242,7 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
     asked = {
         "data.alignment": data.alignment,
         "data.src_factors": data.src_factors or None,
+        "model.decoder.edit_actions": config.model.decoder.edit_actions or None,
         "data.src.sampling_alpha": data.src.sampling_alpha,
         "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
     }
