@@ -19,7 +19,10 @@ from nmt.decode.session import Session
 from nmt.errors import ConfigError, DeviceError
 from nmt.model.edit_actions import EditActions, check_actions
 from nmt.special_tokens import EOS_ID, PAD_ID, UNK_ID
+from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
+from nmt.rnn.cells import LinearCell, PointerCell
+from nmt.rnn.scan.scan import Scan
 from tests import small_models
 from tests.finite_differences import check_gradients
 
@@ -107,6 +110,29 @@ def test_gradients_are_those_of_the_loss(decoder):
     assert not gradients["tgt_embeddings"][:, -1].any()  # the moves are given
     assert np.abs(gradients["src_embeddings"][4:]).max(axis=1).min() > 1e-6  # through the pointer, to every source token
     check_gradients(model, gradients, loss, smallest=1e-9, names=[n for n in model.params if n != "tgt_embeddings"])
+
+
+def test_the_cell_reads_the_row_at_the_pointer():
+    """Against a loop, with rows of other lengths; a pointer behind its source reads zeros."""
+    rng, M, E = np.random.default_rng(2), 3, 2
+    cell, steps, lengths = PointerCell(LinearCell(E + M, E + M, bias=False), M), 5, [4, 1, 2]
+    memory, x = rng.normal(size=(4, 3, M)), rng.normal(size=(steps, 3, E))
+    tokens = rng.integers(1, 600, (4, 3))
+    places = np.broadcast_to(np.arange(4.0)[:, None], (4, 3))
+    y = Scan(cell, dtype=np.float64).forward(
+        Weights({"W": np.eye(E + M)}),
+        x,
+        captured={"memory": np.concatenate([memory, places[..., None], tokens[..., None]], axis=2)},
+        source_lengths=lengths,
+    ).y
+    for b, count in enumerate(lengths):
+        at = 0
+        for t in range(steps):
+            at += x[t, b, -1] > 0
+            there = at < count
+            assert y[t, b, :E] == pytest.approx(x[t, b], abs=1e-12)
+            assert y[t, b, E:-1] == pytest.approx(memory[at, b] if there else np.zeros(M), abs=1e-12)
+            assert y[t, b, -1] == (tokens[at, b] if there else 0)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
