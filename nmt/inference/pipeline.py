@@ -152,8 +152,8 @@ def mistake_in(translator: ReadsSource, sentence: str) -> str:
 
 
 def target_ids(translator: TranslationPipeline, texts: Sequence[str]) -> list[list[int]]:
-    """Return the subword ids of text in the target language, cleaned as in training. Raises ConfigError for a model that
-    writes edit actions."""
+    """Return the subword ids of text in the target language, cleaned as in training. Raises ConfigError for a model
+    that writes edit actions."""
     check_writes_tokens(translator, "text of the target (scores, prefixes, constraints, learning)")
     return translator.tgt_subwords.encode(_cleaned_target(translator, texts))
 

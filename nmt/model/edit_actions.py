@@ -1,11 +1,11 @@
 """Edit actions: a decoder that writes its target by edits of the source (neural transducer, Makarov and Clematide
 2018, "Neural Transition-based String Transduction for Limited-Resource Setting in Morphology", section 2).
 
-An action writes a target token or nothing, and then moves the pointer to the next source token or does not. Over a
-vocabulary of V tokens, which both sides share, the action t writes the token t before the pointer (insertion), and V + t
-writes t and moves (replacement); V + PAD writes nothing and moves (deletion). The model also predicts V + UNK, copying:
-its probability is added to that of the replacement by the source token itself, so that the search and the decoder's
-input know nothing of it, and actions can be read without the source. A target ends at the end token of the source.
+An action writes a target token or nothing, and then moves the pointer to the next source token or does not. Both sides
+share a vocabulary of V tokens. The action t writes the token t before the pointer (insertion), and V + t writes t and
+moves (replacement); V + PAD writes nothing and moves (deletion). The model also predicts V + UNK, copying: its
+probability is added to that of the replacement by the source token itself, so that the search and the decoder's input
+know nothing of it, and actions can be read without the source. A target ends at the end token of the source.
 """
 
 from __future__ import annotations

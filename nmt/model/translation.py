@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -312,7 +312,11 @@ class TranslationModel(Network):
         if self.table("tgt") != self.table("src"):
             target.ready(self.table("tgt"))
         # A decoder without attention does not read the memory.
-        d_memory = d.captured["memory"] if self.attends or self.actions is not None else self.device.xp.zeros_like(encoded.memory)
+        d_memory = (
+            d.captured["memory"]
+            if self.attends or self.actions is not None
+            else self.device.xp.zeros_like(encoded.memory)
+        )
         d_memory, d_words = self._split(d_memory, encoded, how)
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
         self._source.backward(encoded, d_memory, d_final, gradients, of_source, d_words)
@@ -331,7 +335,7 @@ class TranslationModel(Network):
         """Return sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H + 1], the
         decoder's outputs and the source tokens at its pointers; see `Network._output`."""
         tgt_out = actions.targets(batch.tgt_out, y[..., -1].astype(batch.tgt_out.dtype))
-        wanted = replace(batch, tgt_out=tgt_out)
+        wanted = replace(cast(Any, batch), tgt_out=tgt_out)
         sums, d_h = self._output(np.ascontiguousarray(y[..., :-1]), rows, wanted, how, label_smoothing, target)
         return sums, None if d_h is None else np.concatenate([d_h, np.zeros_like(d_h[..., :1])], axis=2)
 

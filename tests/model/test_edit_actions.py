@@ -1,5 +1,5 @@
-"""Edit actions: the pointer and the loss against loops from the paper, finite differences in float64, the search against
-all possible rows of edits, and the edits learned from pairs against brute force."""
+"""Edit actions: pointer and loss against loops, gradients against finite differences in float64, the search against all
+possible rows of edits, and the edits learned from pairs against brute force."""
 
 import itertools
 from types import SimpleNamespace
@@ -18,11 +18,11 @@ from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
 from nmt.errors import ConfigError, DeviceError
 from nmt.model.edit_actions import EditActions, check_actions
-from nmt.special_tokens import EOS_ID, PAD_ID, UNK_ID
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
 from nmt.rnn.cells import LinearCell, PointerCell
 from nmt.rnn.scan.scan import Scan
+from nmt.special_tokens import EOS_ID, PAD_ID, UNK_ID
 from tests import small_models
 from tests.finite_differences import check_gradients
 
@@ -108,7 +108,9 @@ def test_gradients_are_those_of_the_loss(decoder):
 
     _, gradients = model.loss_and_gradients(batch, **options)
     assert not gradients["tgt_embeddings"][:, -1].any()  # the moves are given
-    assert np.abs(gradients["src_embeddings"][4:]).max(axis=1).min() > 1e-6  # through the pointer, to every source token
+    assert (
+        np.abs(gradients["src_embeddings"][4:]).max(axis=1).min() > 1e-6
+    )  # through the pointer, to every source token
     check_gradients(model, gradients, loss, smallest=1e-9, names=[n for n in model.params if n != "tgt_embeddings"])
 
 
@@ -119,12 +121,16 @@ def test_the_cell_reads_the_row_at_the_pointer():
     memory, x = rng.normal(size=(4, 3, M)), rng.normal(size=(steps, 3, E))
     tokens = rng.integers(1, 600, (4, 3))
     places = np.broadcast_to(np.arange(4.0)[:, None], (4, 3))
-    y = Scan(cell, dtype=np.float64).forward(
-        Weights({"W": np.eye(E + M)}),
-        x,
-        captured={"memory": np.concatenate([memory, places[..., None], tokens[..., None]], axis=2)},
-        source_lengths=lengths,
-    ).y
+    y = (
+        Scan(cell, dtype=np.float64)
+        .forward(
+            Weights({"W": np.eye(E + M)}),
+            x,
+            captured={"memory": np.concatenate([memory, places[..., None], tokens[..., None]], axis=2)},
+            source_lengths=lengths,
+        )
+        .y
+    )
     for b, count in enumerate(lengths):
         at = 0
         for t in range(steps):
@@ -257,7 +263,12 @@ def test_settings_that_do_not_fit_are_refused_in_one_line():
     }
     joint = {"subwords": {"joint": True}}
     for data, model, training, line in [
-        ({"subwords": {"joint": False}}, {}, {}, "data.subwords.joint must be true with model.decoder.edit_actions: true, got false"),
+        (
+            {"subwords": {"joint": False}},
+            {},
+            {},
+            "data.subwords.joint must be true with model.decoder.edit_actions: true, got false",
+        ),
         (joint, {"copy_source": True}, {}, "copy_source must be false with model.decoder.edit_actions: true, got true"),
         (joint, {}, {"tgt_word_dropout": 0.1}, "tgt_word_dropout must be 0 with model.decoder.edit_actions: true"),
         (joint, {}, {"scheduled_sampling": 0.1}, "scheduled_sampling must be 0 with model.decoder.edit_actions"),
