@@ -78,7 +78,7 @@ def model_with(translator: TranslationPipeline, lm_weight: float | None) -> Tran
     configured weight. Raises ConfigError."""
     weight = chosen_settings(translator.config.decoding, {"lm_weight": lm_weight}).lm_weight
     if translator.language_model is not None and weight:
-        check_writes_tokens(translator, "a language model beside it")
+        check_writes_tokens(translator, "a language model")
         from nmt.decode import Fusion
 
         return Fusion(translator.model, translator.language_model, weight)

@@ -73,7 +73,7 @@ class Network:
     decoder: Scan | LayeredScan
     """The decoder over known targets; its parameters are below `decoder.`."""
     actions: EditActions | None = None
-    """What the ids of the target mean if its decoder writes edit actions; None for tokens."""
+    """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
     step_decoder: Scan
     """One step of the whole decoder, for the search, with the same parameters."""
 
@@ -396,9 +396,3 @@ class Network:
         table = gradients[self.table(side)]
         with operation(side, " embedding: gradient"):
             self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
-
-
-def real_positions(batch: Targets) -> np.ndarray:
-    """Return the sorted positions of real tokens in arrays [T * B, ...]."""
-    real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
-    return np.flatnonzero(real.reshape(-1))

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
-from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.batch_pass import BatchPass, Targets, real_positions
 from nmt.model.copying import Copies, check_copying, copy_loss, source_rows
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
 from nmt.model.edit_actions import EditActions, check_actions
 from nmt.model.factors import SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
+from nmt.model.network import GradientTarget, LossStats, Network, Run
 from nmt.model.objective import Objective
 from nmt.model.parts.attention_loss import attention_loss
 from nmt.model.parts.bridge import Bridge
@@ -282,13 +282,7 @@ class TranslationModel(Network):
         )
         rows = real_positions(batch)
         H = self.decoder.cell.output_size
-        if self.copies:
-            sums, d_y = self._copying_output(result.y, rows, batch, how, label_smoothing, target)
-        elif self.actions is not None:
-            sums, d_y = self._action_output(self.actions, result.y, rows, batch, how, label_smoothing, target)
-        else:
-            y = self.device.xp.ascontiguousarray(result.y[..., :H]) if shows else result.y
-            sums, d_y = self._output(y, rows, batch, how, label_smoothing, target)
+        sums, d_y = self._outputs(result.y, rows, batch, how, label_smoothing, target)
         if target is None or d_y is None or result.tape is None:
             return self._stats(sums, len(rows))
         gradients = target.arrays
@@ -312,32 +306,27 @@ class TranslationModel(Network):
         if self.table("tgt") != self.table("src"):
             target.ready(self.table("tgt"))
         # A decoder without attention does not read the memory.
-        d_memory = (
-            d.captured["memory"]
-            if self.attends or self.actions is not None
-            else self.device.xp.zeros_like(encoded.memory)
-        )
+        reads = self.attends or self.actions is not None
+        d_memory = d.captured["memory"] if reads else self.device.xp.zeros_like(encoded.memory)
         d_memory, d_words = self._split(d_memory, encoded, how)
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
         self._source.backward(encoded, d_memory, d_final, gradients, of_source, d_words)
         return self._stats(sums, how.objective.tokens(batch.tgt_lengths))
 
-    def _action_output(
-        self,
-        actions: EditActions,
-        y: np.ndarray,
-        rows: np.ndarray,
-        batch: SentencePairs,
-        how: BatchPass,
-        label_smoothing: float,
-        target: GradientTarget | None,
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return sums of the loss over the real positions `rows`, and its gradient with respect to y [T, B, H + 1], the
-        decoder's outputs and the source tokens at its pointers; see `Network._output`."""
-        tgt_out = actions.targets(batch.tgt_out, y[..., -1].astype(batch.tgt_out.dtype))
-        wanted = replace(cast(Any, batch), tgt_out=tgt_out)
-        sums, d_h = self._output(np.ascontiguousarray(y[..., :-1]), rows, wanted, how, label_smoothing, target)
-        return sums, None if d_h is None else np.concatenate([d_h, np.zeros_like(d_h[..., :1])], axis=2)
+    def _outputs(self, y: np.ndarray, rows: np.ndarray, batch: Any, how: BatchPass, *more: Any) -> Any:
+        """Return sums of the loss over the real positions `rows`, and its gradient with respect to y, all that the
+        decoder outputs; without attention weights, if these do not belong to the loss. `more`: see `Network._output`.
+        """
+        if self.copies:
+            return self._copying_output(y, rows, batch, how, *more)
+        if self.actions is not None:  # the source tokens at the pointers are its last column
+            tgt_out = self.actions.targets(batch.tgt_out, y[..., -1].astype(batch.tgt_out.dtype))
+            h = np.ascontiguousarray(y[..., :-1])
+            sums, d_h = self._output(h, rows, replace(batch, tgt_out=tgt_out), how, *more)
+            return sums, None if d_h is None else np.concatenate([d_h, np.zeros_like(d_h[..., :1])], axis=2)
+        H = self.decoder.cell.output_size
+        h = y if y.shape[-1] == H else self.device.xp.ascontiguousarray(y[..., :H])
+        return self._output(h, rows, batch, how, *more)
 
     def _copying_output(
         self,
