@@ -16,7 +16,7 @@ from nmt.decode.ensemble import Ensemble
 from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
-from nmt.errors import ConfigError, DeviceError
+from nmt.errors import ConfigError, DataError, DeviceError
 from nmt.model.edit_actions import EditActions, check_actions
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.arrays.workspace import Fresh
@@ -246,6 +246,11 @@ def test_the_edits_of_a_pair_are_the_most_probable_ones():
         path = [(src[i] if m else PAD_ID, int(c)) for i, m, c in zip(places, moved, row, strict=True)]
         every = [sum(edits.log_prob(*edit) for edit in one) for one in every_path(src, tgt)]
         assert sum(edits.log_prob(*edit) for edit in path) == pytest.approx(max(every), abs=1e-9)
+
+
+def test_a_vocabulary_of_words_is_refused_in_one_line():
+    with pytest.raises(DataError, match="edit_actions: must have at most 4,096 symbols, got 8,000 subwords; it is for"):
+        Edits(8000)
 
 
 def test_suffixes_come_last():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from nmt.data.corpora.rows import TokenRows
+from nmt.errors import DataError
 from nmt.special_tokens import PAD_ID
 
 _ROUNDS = 10
@@ -23,14 +24,21 @@ _LEAST = 1e-3
 """The count that every edit has in addition to what was seen."""
 _PAIRS = 1024
 """Pairs that are aligned at a time."""
+_MOST_SYMBOLS = 4096
 _DELETE, _INSERT = 1, 2
 """Places in `Edits._ways`; replacements are 0."""
 
 
 class Edits:
-    """Probabilities of edits. Source and target share the ids of their symbols, which are below `vocab_size`."""
+    """Probabilities of edits. Source and target share the ids of their symbols, which are below `vocab_size`. Raises
+    DataError for more symbols than a table of all pairs can have."""
 
     def __init__(self, vocab_size: int) -> None:
+        if vocab_size > _MOST_SYMBOLS:
+            raise DataError(
+                f"model.decoder.edit_actions: must have at most {_MOST_SYMBOLS:,} symbols, got {vocab_size:,} subwords; "
+                "it is for letters and sounds, with data.subwords.type: char or word"
+            )
         self._replace = np.full((vocab_size, vocab_size), np.log(_OTHER))
         np.fill_diagonal(self._replace, np.log(_KEPT))
         self._delete, self._insert = (np.full(vocab_size, np.log(_OTHER)) for _ in range(2))
