@@ -36,8 +36,8 @@ class Edits:
     def __init__(self, vocab_size: int) -> None:
         if vocab_size > _MOST_SYMBOLS:
             raise DataError(
-                f"model.decoder.edit_actions: must have at most {_MOST_SYMBOLS:,} symbols, got {vocab_size:,} subwords; "
-                "it is for letters and sounds, with data.subwords.type: char or word"
+                f"model.decoder.edit_actions: must have at most {_MOST_SYMBOLS:,} symbols, got {vocab_size:,} "
+                "subwords; it is for letters and sounds, with data.subwords.type: char or word"
             )
         self._replace = np.full((vocab_size, vocab_size), np.log(_OTHER))
         np.fill_diagonal(self._replace, np.log(_KEPT))
