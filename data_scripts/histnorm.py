@@ -28,7 +28,7 @@ PARTS = ("train", "dev")
 SPACE = "\u00f7"
 """The character that replaces a space within a word; from Bollmann."""
 
-Words = list[tuple[str, str] | None]
+Words = list[tuple[str, ...] | None]
 """Old form and new one, word by word; None between sentences."""
 
 
@@ -103,7 +103,7 @@ def main() -> None:
             else:
                 files = [f"{name}.{part}.txt", f"{name}.{part}.tsv"]
                 table = read_text_bytes(find_text_file(options.folder, files))
-            rows = read_table(table, f"{name}.{part}", lone=True)
+            rows = read_table(table, f"{name}.{part}", 1, 2)
             corpus[part] = sides_of(prepared(rows), options.context)
         write_parallel_corpus(corpus, options.out / name)
 

@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 from parallel_text import Corpus, write_parallel_corpus
-from text_files import fail, fetch, find_text_file, read_text_bytes
+from text_files import fail, fetch, find_text_file, read_table, read_text_bytes
 
 HOME = "https://raw.githubusercontent.com/steveash/NETransliteration-COLING2018/master/data"
 PARTS = {"train": "64", "dev": "16", "test": "20"}
@@ -23,18 +23,10 @@ SCRIPTS = ("arabic", "chinese", "japanese", "katakana", "korean", "russian")
 def sides_of(table: bytes, where: str) -> dict[str, bytes]:
     """Returns the lines of both scripts."""
     latin, script = [], []
-    try:
-        lines = table.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        fail(f"{where}: must be UTF-8, got {error.reason} at byte {error.start}; fetch the file again")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        cells = line.split("\t")
-        if len(cells) not in (2, 3):
-            fail(f"{where}:{number}: must have two or three columns between tabs, got {len(cells)}; fetch it again")
-        latin.append(" ".join("".join(cells[0].split())))
-        script.append(" ".join(cells[1].split()))
+    for cells in read_table(table, where, 2, 3):
+        if cells is not None:
+            latin.append(" ".join("".join(cells[0].split())))
+            script.append(" ".join(cells[1].split()))
     both = {"latin": latin, "script": script}
     return {side: "".join(f"{line}\n" for line in rows).encode() for side, rows in both.items()}
 

@@ -5,13 +5,12 @@
 
 The data of the shared task on letters to sounds of 2021 (Ashby et al., "Results of the Second SIGMORPHON Shared Task on
 Multilingual Grapheme-to-Phoneme Conversion"), which come from Wiktionary (CC BY-SA): 800 words to learn from in the
-setting low, 8,000 in medium. Letters are as in sigmorphon2020_g2p.py; train.align is made by letter_alignment.py.
+setting low, 8,000 in medium. Letters are as in sigmorphon2020_g2p.py.
 """
 
 import argparse
 from pathlib import Path
 
-from letter_alignment import align_sides
 from parallel_text import Corpus, write_parallel_corpus
 from sigmorphon2020_g2p import PARTS, sides_of
 from text_files import fail, fetch, find_text_file, read_text_bytes
@@ -43,7 +42,6 @@ def main() -> None:
                 else:
                     table = read_text_bytes(find_text_file(options.folder, [f"{size}.{name}", f"{size}/{name}"]))
                 corpus[part] = sides_of(table, name)
-            corpus["train"]["align"] = align_sides(corpus["train"], "letters", "sounds")
             write_parallel_corpus(corpus, options.out / language)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from parallel_text import Corpus, write_parallel_corpus
 from sigmorphon2020_g2p import letters_of
-from text_files import fail, fetch, find_text_file, read_text_bytes
+from text_files import fail, fetch, find_text_file, read_table, read_text_bytes
 
 HOME_2022 = "https://raw.githubusercontent.com/sigmorphon/2022InflectionST/main/part1"
 HOME_2023 = "https://raw.githubusercontent.com/sigmorphon/2023InflectionST/main/part1/data"
@@ -48,19 +48,11 @@ def spelled(word: str) -> str:
 def sides_of(table: bytes, where: str, columns: tuple[int, int, int]) -> dict[str, bytes]:
     """Returns the lines of words with features and of forms; `columns` are those of word, form and features."""
     lemmas, forms = [], []
-    try:
-        lines = table.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        fail(f"{where}: must be UTF-8, got {error.reason} at byte {error.start}; fetch the file again")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        cells = line.split("\t")
-        if len(cells) != 3:
-            fail(f"{where}:{number}: must have three columns between tabs, got {len(cells)}; fetch the file again")
-        word, form, features = (cells[column] for column in columns)
-        lemmas.append(" ".join([spelled(word), *(f"+{one}" for one in _BETWEEN.split(features) if one)]))
-        forms.append(spelled(form))
+    for cells in read_table(table, where, 3):
+        if cells is not None:
+            word, form, features = (cells[column] for column in columns)
+            lemmas.append(" ".join([spelled(word), *(f"+{one}" for one in _BETWEEN.split(features) if one)]))
+            forms.append(spelled(form))
     both = {"lemma": lemmas, "form": forms}
     return {side: "".join(f"{line}\n" for line in rows).encode() for side, rows in both.items()}
 

@@ -67,22 +67,18 @@ def fetch(address: str) -> bytes:
     return content
 
 
-def read_table(text: bytes, where: str, *, lone: bool = False) -> list[tuple[str, str] | None]:
-    """Returns the rows of a table of two columns between tabs, None for a blank line; refuses what is none. A row of
-    one column has an empty second one where `lone` allows it."""
+def read_table(text: bytes, where: str, *columns: int) -> list[tuple[str, ...] | None]:
+    """Returns the rows of a table of so many columns between tabs, None for a blank line; refuses what is none. With
+    several numbers any of them is right, and a shorter row has empty cells at its end."""
     count_lines(text, where)
-    rows: list[tuple[str, str] | None] = []
+    rows: list[tuple[str, ...] | None] = []
     # Only \n ends a row: a form may contain other characters that Unicode considers line ends.
     for number, line in enumerate(text.decode("utf-8").removesuffix("\n").split("\n"), start=1):
         cells = [cell.strip() for cell in line.split("\t")]
-        if not line.strip():
-            rows.append(None)
-        elif len(cells) == 2:
-            rows.append((cells[0], cells[1]))
-        elif len(cells) == 1 and lone:
-            rows.append((cells[0], ""))
-        else:
-            fail(f"{where}:{number}: must have two columns between tabs, got {len(cells)}; fetch the file again")
+        if line.strip() and len(cells) not in columns:
+            wanted = " or ".join(map(str, columns))
+            fail(f"{where}:{number}: must have {wanted} columns between tabs, got {len(cells)}; fetch the file again")
+        rows.append((*cells, *[""] * (max(columns) - len(cells))) if line.strip() else None)
     return rows
 
 

@@ -124,25 +124,29 @@ PRONUNCIATION_MEDIUM = {
 # fmt: on
 NAMES = ("arabic", "chinese", "japanese", "katakana", "korean", "russian")
 
-SMALLER = {
+EDITS = {
+    "data.subwords.joint": "true",
+    "model.decoder.attention": "none",
+    "model.decoder.attention_size": "null",
+    "model.decoder.input_feeding": "false",
+    "model.decoder.edit_actions": "true",
+}
+"""Edit actions in place of attention."""
+
+SMALLER = EDITS | {
     "model.encoder.embeddings.embedding_dim": "64",
     "model.encoder.hidden_size": "128",
     "model.encoder.num_layers": "1",
     "model.decoder.embeddings.embedding_dim": "64",
     "model.decoder.hidden_size": "192",
-    "model.decoder.attention_size": "96",
-    "training.updates": "800",
-    "training.validation_freq": "400",
+    "training.batch_size": "128",
+    "training.updates": "2400",
+    "training.validation_freq": "1200",
+    "training.ema_decay": "0.998",
 }
 """Less for 800 words."""
 
-
-def guided(folder: str) -> dict[str, str]:
-    """Settings with which attention is guided by the alignment that the script of the data has made."""
-    return {"data.alignment": f"{folder}/train.align", "training.guided_alignment": "1.0"}
-
-
-MORE = {"training.updates": "2500", "training.validation_freq": "500"}
+MORE = EDITS | {"training.updates": "2500", "training.validation_freq": "500"}
 """For 8,000 words."""
 
 LARGER = {
@@ -150,9 +154,23 @@ LARGER = {
     "model.encoder.hidden_size": "256",
     "model.decoder.embeddings.embedding_dim": "128",
     "model.decoder.hidden_size": "256",
-    "model.decoder.attention_size": "128",
+    "training.batch_size": "512",
+    "training.updates": "6000",
 }
 """More for texts of 7,000 forms or more, which a larger model learns better."""
+
+
+def pronunciation2021(what: str, published: dict[str, tuple[float, ...]], more: dict[str, str]) -> Recipe:
+    """The recipe of one setting of the shared task of 2021."""
+    return Recipe(
+        title=f"pronunciations in {what}",
+        config="configs/sigmorphon2020_g2p.yaml",
+        data="python data_scripts/sigmorphon2021_g2p.py",
+        variants={name: (f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", more) for name in published},
+        metrics=("wer", "per"),
+        published_names=("baseline, an ensemble",),
+        published=published,
+    )
 
 
 RECIPES = {
@@ -269,30 +287,8 @@ RECIPES = {
         published={"de-en": (15.87, 16.57)},
         published_part=("dev",),
     ),
-    "pronunciation-2021-low": Recipe(
-        title="pronunciations in seven languages, 800 words each",
-        config="configs/sigmorphon2020_g2p.yaml",
-        data="python data_scripts/sigmorphon2021_g2p.py",
-        variants={
-            name: (folder := f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", SMALLER | guided(folder))
-            for name in PRONUNCIATION_LOW
-        },
-        metrics=("wer", "per"),
-        published_names=("baseline, an ensemble",),
-        published=PRONUNCIATION_LOW,
-    ),
-    "pronunciation-2021-medium": Recipe(
-        title="pronunciations in eight languages, 8,000 words each",
-        config="configs/sigmorphon2020_g2p.yaml",
-        data="python data_scripts/sigmorphon2021_g2p.py",
-        variants={
-            name: (folder := f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", MORE | guided(folder))
-            for name in PRONUNCIATION_MEDIUM
-        },
-        metrics=("wer", "per"),
-        published_names=("baseline, an ensemble",),
-        published=PRONUNCIATION_MEDIUM,
-    ),
+    "pronunciation-2021-low": pronunciation2021("seven languages, 800 words each", PRONUNCIATION_LOW, SMALLER),
+    "pronunciation-2021-medium": pronunciation2021("eight languages, 8,000 words each", PRONUNCIATION_MEDIUM, MORE),
     "inflection-2022-small": Recipe(
         title="inflected forms in 28 languages, at most 700 each",
         config="configs/inflection.yaml",
@@ -307,10 +303,7 @@ RECIPES = {
         title="inflected forms in 15 languages, 7,000 each",
         config="configs/inflection.yaml",
         data="python data_scripts/sigmorphon_inflection.py 2022",
-        variants={
-            name: (f"data/inflection2022/{name}", "lemma", "form", LARGER | {"training.updates": "6000"})
-            for name in INFLECTION_LARGE
-        },
+        variants={name: (f"data/inflection2022/{name}", "lemma", "form", LARGER) for name in INFLECTION_LARGE},
         metrics=("accuracy", "per"),
         published_names=("neural baseline",),
         published=INFLECTION_LARGE,
@@ -320,10 +313,7 @@ RECIPES = {
         title="inflected forms in 24 languages, 10,000 each",
         config="configs/inflection.yaml",
         data="python data_scripts/sigmorphon_inflection.py 2023",
-        variants={
-            name: (f"data/inflection2023/{name}", "lemma", "form", LARGER | {"training.updates": "6000"})
-            for name in INFLECTION_2023
-        },
+        variants={name: (f"data/inflection2023/{name}", "lemma", "form", LARGER) for name in INFLECTION_2023},
         metrics=("accuracy", "per"),
     ),
     "names": Recipe(

@@ -27,7 +27,7 @@ RECURRENT_ONLY = (
     *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
     *("zoneout", "drop_connect"),
     *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
-    *("readout_size", "lexical", "copy_source"),
+    *("readout_size", "lexical", "copy_source", "edit_actions"),
 )
 """Settings of an encoder or decoder that have a meaning only with type: recurrent."""
 CONV_ONLY = ("kernel_size", "max_positions")
@@ -258,6 +258,15 @@ class DecoderConfig(_Side):
         "source is kept; needs data.subwords.joint: true. Only on the CPU.",
     )
 
+    edit_actions: bool = Field(
+        default=False,
+        description="Write the target by edit actions on the source, from its first token to its last: copy, replace "
+        "or delete the token at a pointer, or insert one before it (neural transducer, Makarov and Clematide 2018, "
+        "2020). The decoder reads the encoder's output at the pointer (hard monotonic attention, Aharoni and Goldberg "
+        "2017), with or without attention. For words: pronunciation, inflection, spelling, names; needs "
+        "data.subwords.joint: true. Only on the CPU.",
+    )
+
     @property
     def query_size(self) -> int:
         """Return the size of the attention query: the state or, with type: conv, an embedding."""
@@ -363,7 +372,7 @@ class ModelConfig(Section):
                 raise ValueError(
                     f"{name} must be {json.dumps(wanted)} with decoder.attention: none, got {json.dumps(value)}"
                 )
-        if decoder.init_hidden == "zero":
+        if decoder.init_hidden == "zero" and not decoder.edit_actions:
             raise ValueError(
                 "decoder.init_hidden must be bridge or last with decoder.attention: none, got zero; the decoder would "
                 "not see the source"

@@ -155,8 +155,8 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _check_copying(self) -> "Settings":
-        """Raise ValueError if settings do not fit a decoder that copies."""
-        training = self.training
+        """Raise ValueError if settings do not fit a decoder that copies or writes edit actions."""
+        training, model, data = self.training, self.model, self.data
         needs = {
             "data.subwords.joint": (self.data.subwords.joint, True),
             "task": (self.task, "translation"),
@@ -165,12 +165,25 @@ class Settings(Section):
             "training.minimum_risk": (training.minimum_risk, 0),
             "training.scheduled_sampling": (training.scheduled_sampling, 0),
         }
-        for name, (value, wanted) in needs.items() if self.model.decoder.copy_source else ():
-            if value != wanted:
-                raise ValueError(
-                    f"{name} must be {json.dumps(wanted)} with model.decoder.copy_source: true, got "
-                    f"{json.dumps(value)}; set it so"
-                )
+        of_actions = needs | {
+            "data.src.sampling_alpha": (data.src.sampling_alpha, None),
+            "data.tgt.sampling_alpha": (data.tgt.sampling_alpha, None),
+            "model.decoder.copy_source": (model.decoder.copy_source, False),
+            "model.encoder.boundaries": (model.encoder.boundaries, "eos"),
+            "model.tied_embeddings": (model.tied_embeddings, "none"),
+            "training.tgt_word_dropout": (training.tgt_word_dropout, 0),
+            "training.guided_alignment": (training.guided_alignment, 0),
+            "training.coverage_loss": (training.coverage_loss, 0),
+            "training.tgt_embeddings": (training.tgt_embeddings, None),
+            "training.extend_vocabulary": (training.extend_vocabulary, 0),
+        }
+        for method, needed in (("copy_source", needs), ("edit_actions", of_actions)):
+            for name, (value, wanted) in needed.items() if getattr(model.decoder, method) else ():
+                if value != wanted:
+                    raise ValueError(
+                        f"{name} must be {json.dumps(wanted)} with model.decoder.{method}: true, got "
+                        f"{json.dumps(value)}; set it so"
+                    )
         return self
 
     @model_validator(mode="after")

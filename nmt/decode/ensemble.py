@@ -42,6 +42,10 @@ class Ensemble:
         """Return the device of the first model."""
         return self.models[0].device
 
+    def written(self, ids: list[int]) -> list[int]:
+        """Return the tokens that ids write, by the first model; see `SearchModel`."""
+        return self.models[0].written(ids)
+
     def search_decoder(
         self, threads: int | None = None, longest: int = 0, *, coverage: bool = False
     ) -> EnsembleDecoder:

@@ -49,6 +49,10 @@ class Fusion:
         """Return the device of the translation model."""
         return self.model.device
 
+    def written(self, ids: list[int]) -> list[int]:
+        """Return the tokens that ids write, by the translation model; see `SearchModel`."""
+        return self.model.written(ids)
+
     def search_decoder(
         self, threads: int | None = None, longest: int = 0, *, coverage: bool = False
     ) -> EnsembleDecoder:

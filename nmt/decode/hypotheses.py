@@ -105,6 +105,9 @@ class SearchModel(Protocol):
     def loop_obstacle(self) -> str:
         """Return why the decoder of the model is not a `LoopDecoder`, in words; an empty string if it is one."""
 
+    def written(self, ids: list[int]) -> list[int]:
+        """Return the tokens of the target that the ids of a hypothesis write: the same, unless they are edits."""
+
     def search_decoder(self, threads: int | None = None, longest: int = 0, *, coverage: bool = False) -> Decoder:
         """Return a decoder of the model that runs step by step, for sources of at most `longest` tokens, including
         EOS.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from threading import Lock, get_ident
 from typing import Unpack, cast
 from weakref import ref
@@ -89,7 +90,7 @@ def search(
         with queue:
             for sentences in ended:
                 for n, hypotheses in sentences:
-                    found[n] = hypotheses
+                    found[n] = [replace(one, ids=model.written(one.ids)) for one in hypotheses]
                 queue.count(len(sentences))
                 if on_ended is not None and get_ident() == caller:
                     on_ended(queue.newly_ended())

@@ -72,7 +72,7 @@ class Session:
         cell, beam = self._begin_search(prefix, options)
         while not (ended := cell.ended()):
             beam = cell.step(beam)
-        return ended[0][1]
+        return [replace(one, ids=self._model.written(one.ids)) for one in ended[0][1]]
 
     def greedy(self, prefix: Sequence[int] = (), *, options: SearchOptions) -> Iterator[list[int]]:
         """Yield the tokens of the greedy translation after each step, and at the end those that `complete` returns with
@@ -81,9 +81,9 @@ class Session:
         while not (ended := cell.ended()):
             beam = cell.step(beam)
             if len(beam):
-                yield beam.words[0, : cell.steps(beam.sentence)[0]].tolist()
+                yield self._model.written(beam.words[0, : cell.steps(beam.sentence)[0]].tolist())
         for hypothesis in ended[0][1]:
-            yield hypothesis.ids
+            yield self._model.written(hypothesis.ids)
 
     def _begin_search(self, prefix: Sequence[int], options: SearchOptions) -> tuple[BeamCell, Beam]:
         """Read a prefix; return a search, and its beam of one hypothesis: the prefix."""

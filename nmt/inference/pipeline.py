@@ -78,6 +78,7 @@ def model_with(translator: TranslationPipeline, lm_weight: float | None) -> Tran
     configured weight. Raises ConfigError."""
     weight = chosen_settings(translator.config.decoding, {"lm_weight": lm_weight}).lm_weight
     if translator.language_model is not None and weight:
+        check_writes_tokens(translator, "a language model")
         from nmt.decode import Fusion
 
         return Fusion(translator.model, translator.language_model, weight)
@@ -96,6 +97,7 @@ def learnt_for(
     if they are missing."""
     learnt: dict[str, Any] = {}
     if shortlist:
+        check_writes_tokens(translator, "a shortlist")
         if translator.shortlist is None:
             raise ConfigError("shortlist: must be learnt before it is used, got a model without; run nmt-shortlist")
         learnt["shortlist"] = translator.shortlist
@@ -107,6 +109,15 @@ def learnt_for(
             )
         learnt["expected_lengths"] = translator.lengths.expected(src_ids)
     return learnt
+
+
+def check_writes_tokens(translator: TranslationPipeline, what: str) -> None:
+    """Raise ConfigError if a model writes edit actions, whose probabilities are not those of tokens, for `what`."""
+    if translator.config.model.decoder.edit_actions:
+        raise ConfigError(
+            f"model.decoder.edit_actions: must be false for {what}, got true; translate without it, or train a model "
+            "with attention alone"
+        )
 
 
 def check_no_factors(translator: ReadsSource, what: str) -> None:
@@ -141,7 +152,9 @@ def mistake_in(translator: ReadsSource, sentence: str) -> str:
 
 
 def target_ids(translator: TranslationPipeline, texts: Sequence[str]) -> list[list[int]]:
-    """Return the subword ids of text in the target language, cleaned as in training."""
+    """Return the subword ids of text in the target language, cleaned as in training. Raises ConfigError for a model
+    that writes edit actions."""
+    check_writes_tokens(translator, "text of the target (scores, prefixes, constraints, learning)")
     return translator.tgt_subwords.encode(_cleaned_target(translator, texts))
 
 

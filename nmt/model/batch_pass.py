@@ -46,3 +46,9 @@ class BatchPass:
         """Return an array for a result of the pass: part of its workspace in training, otherwise a separate array,
         which keeps nothing else in memory while it is referenced."""
         return self.allocate(shape, dtype) if self.training else device.xp.empty(shape, dtype)
+
+
+def real_positions(batch: Targets) -> np.ndarray:
+    """Return the sorted positions of real tokens in arrays [T * B, ...]."""
+    real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
+    return np.flatnonzero(real.reshape(-1))

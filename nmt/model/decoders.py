@@ -136,7 +136,7 @@ def loop_obstacle(network: Network) -> str:
     """Return why a network's steps cannot be one compiled loop, in words; an empty string if they can."""
     if network.positions.get("tgt"):
         return "the decoder reads an embedding of each position"
-    if network.config.decoder.copy_source:
+    if network.config.decoder.copy_source or network.config.decoder.edit_actions:
         return "the decoder copies source tokens"
     return "a cell of the decoder reads sequences" if network.step_decoder.checks.sequences else ""
 
@@ -151,6 +151,7 @@ class ModelDecoder(StepDecoder):
         for a decoder that copies; otherwise 0."""
         self._encode, self._positions, self._covers = encode, rounded_up(width), coverage
         own = network.step_decoder
+        self._actions = network.actions
         self._sources: dict[int, np.ndarray] | None = {} if network.config.decoder.copy_source else None
         cell = CoverageCell(own.cell, self._positions) if coverage else own.cell
         cell = AttentionProbe(cell, self._positions) if self._sources is not None else cell
@@ -187,7 +188,7 @@ class ModelDecoder(StepDecoder):
 
     @override
     def best_tokens(self, outputs: np.ndarray, first_token: int, places: int) -> tuple[np.ndarray, np.ndarray]:
-        if self._sources is None:
+        if self._sources is None and self._actions is None:
             return super().best_tokens(outputs, first_token, places)
         scores = self.log_probs(outputs)
         scores[:, :first_token] = -np.inf
@@ -195,6 +196,9 @@ class ModelDecoder(StepDecoder):
 
     @override
     def log_probs(self, outputs: np.ndarray) -> np.ndarray:
+        if self._actions is not None:
+            h = np.ascontiguousarray(outputs[:, :-1])
+            return self._actions.possible(super().log_probs(h), outputs[:, -1].astype(np.int64))
         if self._sources is None:
             return super().log_probs(outputs)
         read, place = np.unique(self._sentence_ids, return_inverse=True)

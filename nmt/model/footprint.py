@@ -28,6 +28,8 @@ def workspace_bytes(model: Network, T: int, S: int, B: int) -> Counter[str]:
         if config.decoder.lexical:  # in the decoder's order, and joined to the encoder's outputs
             joined = config.encoder.input_size + config.encoder.output_size
             rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.input_size) + piece_bytes(dtype, S, B, joined)
+        elif config.decoder.edit_actions:
+            rows_of_embeddings += piece_bytes(dtype, S, B, config.encoder.output_size + 2)
     there = [PassMemory(Counter({"embeddings": rows_of_embeddings}))]
     back: list[PassMemory] = []
     for label, scan, steps, positions, late in model.runs(T, S):

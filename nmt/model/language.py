@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from nmt.config import ModelConfig
-from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.batch_pass import BatchPass, Targets, real_positions
 from nmt.model.decoders import BlockDecoder, LanguageDecoder, language_block, loop_obstacle
 from nmt.model.forced import token_log_probs
-from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
+from nmt.model.network import GradientTarget, LossStats, Network, Run
 from nmt.model.parts.cells import language_cells
 from nmt.model.parts.padding import pad_targets
 from nmt.overriding import override

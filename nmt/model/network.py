@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.edit_actions import EditActions
 from nmt.model.objective import LIKELIHOOD, Objective
 from nmt.model.parts.positions import NormalParam, embedding_deviation, make_positions
 from nmt.model.risk import risk_loss
@@ -71,6 +72,8 @@ class Network:
 
     decoder: Scan | LayeredScan
     """The decoder over known targets; its parameters are below `decoder.`."""
+    actions: EditActions | None = None
+    """The meaning of the ids of the target, if the decoder writes edit actions; None for tokens."""
     step_decoder: Scan
     """One step of the whole decoder, for the search, with the same parameters."""
 
@@ -107,6 +110,10 @@ class Network:
     def runs(self, T: int, S: int) -> list[Run]:
         """Return the scans that training runs on a batch of T target and S source steps, in order."""
         raise NotImplementedError
+
+    def written(self, ids: list[int]) -> list[int]:
+        """Return the tokens of the target that the ids of a hypothesis write; see `SearchModel`."""
+        return ids if self.actions is None else self.actions.written(ids)
 
     @property
     def params(self) -> dict[str, np.ndarray]:
@@ -389,9 +396,3 @@ class Network:
         table = gradients[self.table(side)]
         with operation(side, " embedding: gradient"):
             self.device.embedding_gradient(flat, d.reshape(-1, d.shape[-1]), table, self._scale(side), threads)
-
-
-def real_positions(batch: Targets) -> np.ndarray:
-    """Return the sorted positions of real tokens in arrays [T * B, ...]."""
-    real = np.arange(len(batch.tgt_out))[:, None] < batch.tgt_lengths[None, :]
-    return np.flatnonzero(real.reshape(-1))

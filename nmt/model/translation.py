@@ -11,12 +11,13 @@ import numpy as np
 
 from nmt.config import ModelConfig
 from nmt.errors import ConfigError
-from nmt.model.batch_pass import BatchPass, Targets
+from nmt.model.batch_pass import BatchPass, Targets, real_positions
 from nmt.model.copying import Copies, check_copying, copy_loss, source_rows
 from nmt.model.decoders import BlockDecoder, ModelDecoder, loop_obstacle, translation_block
+from nmt.model.edit_actions import EditActions, check_actions
 from nmt.model.factors import SourceFactors
 from nmt.model.forced import ForcedScores, TokenIds, forced_log_probs
-from nmt.model.network import GradientTarget, LossStats, Network, Run, real_positions
+from nmt.model.network import GradientTarget, LossStats, Network, Run
 from nmt.model.objective import Objective
 from nmt.model.parts.attention_loss import attention_loss
 from nmt.model.parts.bridge import Bridge
@@ -74,9 +75,14 @@ class TranslationModel(Network):
         device: Device | None = None,
         src_factor_sizes: Sequence[int] = (),
     ) -> None:
-        super().__init__(config, {"src": src_vocab_size, "tgt": tgt_vocab_size}, dtype, device)
+        outputs = tgt_vocab_size
+        if config.decoder.edit_actions:
+            self.actions = EditActions(tgt_vocab_size)
+            outputs = self.actions.count
+        super().__init__(config, {"src": src_vocab_size, "tgt": outputs}, dtype, device)
         self.joint = joint
         check_copying(config, self.device)
+        check_actions(config, self.device)
         self.attends = config.decoder.attention != "none"
         self.copies = config.decoder.copy_source
         self._probes: dict[int, Scan] = {}  # by the source positions that they record
@@ -92,6 +98,13 @@ class TranslationModel(Network):
         if config.decoder.type == "conv":
             self.decoder = LayeredScan(decoder_layers(config), **options)
         self._fill(self._shapes())
+
+    @override
+    def initialize(self, seed: int, tgt_counts: np.ndarray | None = None) -> None:
+        super().initialize(seed, tgt_counts if self.actions is None else None)
+        if self.actions is not None:
+            self.weights[self.table("tgt")][:, -1] = self.actions.moves()
+            self.changed()
 
     @override
     def runs(self, T: int, S: int) -> list[Run]:
@@ -134,24 +147,32 @@ class TranslationModel(Network):
         rows = self._source.forward(src, lengths, how)
         rows.final = self.bridge.with_mean(rows.final, rows.memory, lengths)
         states, tapes = self.bridge.forward(self.weights.view("bridge"), rows.final, how)
-        return Source(src, self._with_words(rows, how), lengths, self._decoder_states(states)), rows, tapes
+        return Source(src, self._read_memory(rows, src, how), lengths, self._decoder_states(states)), rows, tapes
 
-    def _with_words(self, rows: EncodedRows, how: BatchPass) -> np.ndarray:
-        """Return the memory that the decoder reads: the encoder's outputs, and the embeddings of the source behind them
-        if the decoder has a lexical output model."""
-        if rows.words is None:
-            return rows.memory
-        memory, words = rows.memory, rows.words
-        joined = how.lasting(self.device, (*memory.shape[:2], memory.shape[2] + words.shape[2]), memory.dtype)
-        self.device.join_columns([memory, words], joined, how.threads)
+    def _read_memory(self, rows: EncodedRows, src: np.ndarray, how: BatchPass) -> np.ndarray:
+        """Return the memory that the decoder reads: the encoder's outputs, and behind them the embeddings of the source
+        if the decoder has a lexical output model, then positions and tokens if it writes edit actions."""
+        memory = rows.memory
+        parts = [memory] if rows.words is None else [memory, rows.words]
+        if self.actions is not None:
+            places = np.broadcast_to(np.arange(len(src))[:, None], src.shape)
+            parts.append(np.stack([places, src], axis=-1).astype(memory.dtype))
+        if len(parts) == 1:
+            return memory
+        width = sum(part.shape[2] for part in parts)
+        joined = how.lasting(self.device, (*memory.shape[:2], width), memory.dtype)
+        self.device.join_columns(parts, joined, how.threads)
         return joined
 
     def _split(self, d_memory: np.ndarray, rows: EncodedRows, how: BatchPass) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the gradients of what `_with_words` joins."""
-        if rows.words is None:
+        """Return the gradients of what `_read_memory` joins."""
+        if d_memory.shape == rows.memory.shape:
             return d_memory, None
-        d_outputs, d_words = (how.allocate(part.shape, part.dtype) for part in (rows.memory, rows.words))
+        d_outputs = how.allocate(rows.memory.shape, rows.memory.dtype)
         self.device.take_columns(d_memory, 0, d_outputs, how.threads)
+        if rows.words is None:
+            return d_outputs, None
+        d_words = how.allocate(rows.words.shape, rows.words.dtype)
         self.device.take_columns(d_memory, d_outputs.shape[2], d_words, how.threads)
         return d_outputs, d_words
 
@@ -189,7 +210,12 @@ class TranslationModel(Network):
     ) -> ForcedScores:
         """Return the log-probabilities [T] of the given target tokens (with EOS if it is to be scored) for each source
         (without EOS). With `attention`, also return the attention weights [T, S] of each pair, none if the model has no
-        attention; see `nmt.model.forced`."""
+        attention; see `nmt.model.forced`. Raises ConfigError for a model that writes edit actions."""
+        if self.actions is not None:
+            raise ConfigError(
+                "scores of translations: must be of a model without model.decoder.edit_actions, got one with; the "
+                "search has the scores of what it writes"
+            )
         threads = threads or default_threads()
         source = self._encode_ids(src_ids, threads)
         return forced_log_probs(self, source, tgt_ids, attention=attention, threads=threads)
@@ -256,11 +282,7 @@ class TranslationModel(Network):
         )
         rows = real_positions(batch)
         H = self.decoder.cell.output_size
-        if self.copies:
-            sums, d_y = self._copying_output(result.y, rows, batch, how, label_smoothing, target)
-        else:
-            y = self.device.xp.ascontiguousarray(result.y[..., :H]) if shows else result.y
-            sums, d_y = self._output(y, rows, batch, how, label_smoothing, target)
+        sums, d_y = self._outputs(result.y, rows, batch, how, label_smoothing, target)
         if target is None or d_y is None or result.tape is None:
             return self._stats(sums, len(rows))
         gradients = target.arrays
@@ -279,14 +301,32 @@ class TranslationModel(Network):
         d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"))
         target.ready("bridge")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
+        if self.actions is not None:
+            gradients[self.table("tgt")][:, -1] = 0  # whether an action moves is not learned
         if self.table("tgt") != self.table("src"):
             target.ready(self.table("tgt"))
         # A decoder without attention does not read the memory.
-        d_memory = d.captured["memory"] if self.attends else self.device.xp.zeros_like(encoded.memory)
+        reads = self.attends or self.actions is not None
+        d_memory = d.captured["memory"] if reads else self.device.xp.zeros_like(encoded.memory)
         d_memory, d_words = self._split(d_memory, encoded, how)
         d_memory = self.bridge.add_mean_gradient(d_memory, d_final, source.lengths)
         self._source.backward(encoded, d_memory, d_final, gradients, of_source, d_words)
         return self._stats(sums, how.objective.tokens(batch.tgt_lengths))
+
+    def _outputs(self, y: np.ndarray, rows: np.ndarray, batch: Any, how: BatchPass, *more: Any) -> Any:
+        """Return sums of the loss over the real positions `rows`, and its gradient with respect to y, all that the
+        decoder outputs; without attention weights, if these do not belong to the loss. `more`: see `Network._output`.
+        """
+        if self.copies:
+            return self._copying_output(y, rows, batch, how, *more)
+        if self.actions is not None:  # the source tokens at the pointers are its last column
+            tgt_out = self.actions.targets(batch.tgt_out, y[..., -1].astype(batch.tgt_out.dtype))
+            h = np.ascontiguousarray(y[..., :-1])
+            sums, d_h = self._output(h, rows, replace(batch, tgt_out=tgt_out), how, *more)
+            return sums, None if d_h is None else np.concatenate([d_h, np.zeros_like(d_h[..., :1])], axis=2)
+        H = self.decoder.cell.output_size
+        h = y if y.shape[-1] == H else self.device.xp.ascontiguousarray(y[..., :H])
+        return self._output(h, rows, batch, how, *more)
 
     def _copying_output(
         self,

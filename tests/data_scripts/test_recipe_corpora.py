@@ -43,7 +43,7 @@ def test_a_row_that_is_none_is_one_line_and_writes_nothing(tmp_path):
     folder = write_tables(tmp_path / "copy", names, "abby\ta b i\nlone\n")
     answer = run("sigmorphon2020_g2p.py", "--from", folder, "--languages", "fre", "--out", tmp_path / "out")
     message = one_line(answer, "sigmorphon2020_g2p.py")
-    assert "fre_train.tsv:2: must have two columns between tabs, got 1" in message
+    assert "fre_train.tsv:2: must have 2 columns between tabs, got 1" in message
     assert not (tmp_path / "out").exists()
     for script in ("sigmorphon2020_g2p.py", "histnorm.py", "enja50k.py"):
         assert "must be a folder" in one_line(run(script, "--from", tmp_path / "none"), script)
@@ -54,7 +54,7 @@ OLD_AND_NEW = "Das\tDas\nJar\tJahr\n.\t.\n\n auß wachſen\tauswachsen\ndañ\n14
 
 
 def test_words_are_prepared_as_in_the_experiments_beside_which_they_stand():
-    rows = text_files.read_table(OLD_AND_NEW.encode(), "x", lone=True)
+    rows = text_files.read_table(OLD_AND_NEW.encode(), "x", 1, 2)
     words = histnorm.prepared(rows)
     assert words == [
         ("das", "das"),
@@ -134,7 +134,7 @@ def test_words_with_features_from_a_folder(tmp_path, year, name, files, columns)
     assert "must be of " in one_line(run(script, year, "--only", "xx"), script)
     (folder / f"{files[0]}.gz").write_bytes(gzip.compress(b"a\tb\n"))
     message = one_line(run(script, year, "--from", folder, "--only", name, "--out", tmp_path / "none"), script)
-    assert f"{files[0]}:1: must have three columns between tabs, got 2" in message
+    assert f"{files[0]}:1: must have 3 columns between tabs, got 2" in message
     assert not (tmp_path / "none").exists()
 
 
@@ -151,8 +151,6 @@ def test_letters_and_sounds_of_2021_and_names(tmp_path, monkeypatch):
         script.main()
         assert len(asked) == len(set(asked)) == {"g2p": 45, "names": 18}[where.name]
     assert (tmp_path / "g2p/jpn_hira/test.letters").read_text() == "a b b y\n"
-    assert len((tmp_path / "g2p/jpn_hira/train.align").read_text().split()) == 3
-    assert not (tmp_path / "g2p/jpn_hira/test.align").exists()
     assert (tmp_path / "names/korean/train.latin").read_text() == "a b b y\n"
     assert (tmp_path / "names/korean/train.script").read_text() == "a b i\n"
 

@@ -59,6 +59,7 @@ def test_what_the_page_does_not_know_is_one_line(tmp_path):
     for side, change, message in (
         ("encoder", {"rnn_type": "sru"}, "model.encoder.rnn_type must be lstm or gru"),
         ("decoder", {"copy_source": True}, "model.decoder.copy_source must be false for the page of NumPy, got true"),
+        ("decoder", {"edit_actions": True}, "model.decoder.edit_actions must be false for the page of NumPy, got true"),
     ):
         changed = getattr(saved.config.model, side).model_copy(update=change)
         model = saved.config.model.model_copy(update={side: changed})

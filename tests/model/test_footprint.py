@@ -27,6 +27,10 @@ MODELS = {
         "tied": "softmax",
     },
     "lexical": {"encoder": {"rnn_type": "gru"}, "decoder": {"rnn_type": "gru", "lexical": True}},
+    "edit actions": {
+        "encoder": {"rnn_type": "gru"},
+        "decoder": {"rnn_type": "gru", "edit_actions": True, "attention": "none", "input_feeding": False},
+    },
     "convolutions": {
         "encoder": conv(kernel_size=5, num_layers=3, dropout=0.2, embeddings={"embedding_dim": 4, "dropout": 0.2}),
         "decoder": conv(attention="dot", num_layers=2, dropout=0.2, embeddings={"embedding_dim": 4, "dropout": 0.2}),

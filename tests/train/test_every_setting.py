@@ -152,6 +152,7 @@ for side in ("encoder", "decoder"):
         ELSEWHERE[f"model.{side}.{name}"] = files
 ELSEWHERE |= {
     "model.decoder.copy_source": "tests/model/test_copying.py",
+    "model.decoder.edit_actions": "tests/model/test_edit_actions.py",
     "model.decoder.init_from": "tests/model/test_gradients.py",
     "model.decoder.bridge_activation": "tests/model/test_gradients.py",
     "decoding.lm": "tests/test_language_fusion.py",

@@ -18,6 +18,7 @@ from nmt.rnn.cells import (
     DropConnectCell,
     DropoutCell,
     OutputDropoutCell,
+    PointerCell,
     ResidualCell,
     StackCell,
     ZoneoutCell,
@@ -92,7 +93,8 @@ def decoder_layers(config: ModelConfig) -> list[Cell]:
             ),
             ConvOutputCell(hidden, embedded, decoder.hidden_dropout),
         ]
-    return _layers(decoder, decoder.embeddings.embedding_dim + decoder.output_size * decoder.input_feeding)
+    read = decoder.output_size * decoder.input_feeding + config.encoder.output_size * decoder.edit_actions
+    return _layers(decoder, decoder.embeddings.embedding_dim + read)
 
 
 def language_cells(config: ModelConfig) -> list[Cell]:
@@ -165,4 +167,6 @@ def decoder_cell(config: ModelConfig) -> Cell:
         generates=decoder.copy_source,
     )
     rate = decoder.embeddings.dropout
+    if decoder.edit_actions:
+        return PointerCell(attention, config.encoder.output_size, rate, variational=decoder.variational_dropout)
     return DropoutCell(attention, rate, decoder.variational_dropout) if rate else attention

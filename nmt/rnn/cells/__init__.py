@@ -17,6 +17,7 @@ from nmt.rnn.cells.lstm import LSTMCell
 from nmt.rnn.cells.lstm_variants import CoupledLSTMCell, LSTMVariantCell, PeepholeLSTMCell, ProjectedLSTMCell
 from nmt.rnn.cells.min_rnn import MinGRUCell, MinLSTMCell
 from nmt.rnn.cells.multiplicative import MILSTMCell
+from nmt.rnn.cells.pointer import PointerCell
 from nmt.rnn.cells.slstm import SLSTMCell
 from nmt.rnn.cells.sru import SRUCell
 from nmt.rnn.cells.ssru import SSRUCell

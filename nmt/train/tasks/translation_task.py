@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from nmt.data.corpora.rows import TokenRows
 from nmt.evaluate import Score, score_translations
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS
 from nmt.inference.translator import Translator
@@ -21,6 +22,7 @@ from nmt.train.tasks.validation import TranslationValidator, translations
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.config.data_section import DataConfig
+    from nmt.data.alignment.edits import Edits
     from nmt.data.alignment.word_alignment import WordAlignments
     from nmt.data.batching.batches import Batch, TrainBatches
     from nmt.data.batching.index import IndexedCorpus
@@ -52,6 +54,13 @@ class TranslationTask:
             rules = training_filter(config.data, (src.config, tgt.config))
             self.corpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
         _check_weights(self.corpus)
+        self._edits: Edits | None = None
+        if config.model.decoder.edit_actions:
+            from nmt.data.alignment.edits import Edits
+
+            pairs = cast("ParallelCorpus", self.corpus)
+            self._edits = Edits.learn(pairs.src, pairs.tgt, tgt.subwords.vocab_size)
+            self.corpus = self._as_actions(pairs)
         self._length_model: LengthModel | None = None
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
@@ -63,6 +72,7 @@ class TranslationTask:
         data, train = self.config.data, self.corpus
         filtered = f"; removed by data.filter: {train.filtered}" if train.filtered else ""
         self._dev = _truncated(load_parallel(data.dev, self._src, self._tgt, training=False), data, notify)
+        self._dev = self._as_actions(self._dev)
         self._test = load_parallel(data.test, self._src, self._tgt, training=False) if data.test else None
         notify(
             f"data: {len(train):,} training pairs of {train.total:,} lines"
@@ -71,6 +81,16 @@ class TranslationTask:
             f"{train.num_subwords:,} target subwords; {len(self._dev):,} validation pairs"
         )
         return self
+
+    def _as_actions(self, corpus: ParallelCorpus) -> ParallelCorpus:
+        """Return a corpus with the most probable edit actions as its target, if the decoder writes these."""
+        from nmt.model.edit_actions import EditActions
+
+        if self._edits is None:
+            return corpus
+        written, moves = self._edits.best(corpus.src, corpus.tgt)
+        ids = EditActions(self._tgt.subwords.vocab_size).ids(written.tokens, moves)
+        return replace(corpus, tgt=TokenRows(ids, written.starts))
 
     @property
     def fingerprint(self) -> list[int]:
@@ -222,6 +242,7 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
     asked = {
         "data.alignment": data.alignment,
         "data.src_factors": data.src_factors or None,
+        "model.decoder.edit_actions": config.model.decoder.edit_actions or None,
         "data.src.sampling_alpha": data.src.sampling_alpha,
         "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
     }
