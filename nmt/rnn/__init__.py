@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nmt.rnn.arrays.weights import Weights, initial_params
-    from nmt.rnn.cell import Captured, Cell, Param, Scope, Shape, State
+    from nmt.rnn.cell import Axes, Captured, Cell, Param, Scope, Shape, State
     from nmt.rnn.cells import (
         AttentionCell,
         ConvolutionCell,
@@ -45,9 +45,11 @@ if TYPE_CHECKING:
     )
     from nmt.rnn.check_cell import check
     from nmt.rnn.functions import (
+        axes,
         concat,
         dot,
         exp,
+        flat,
         maximum,
         mean,
         positive,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
         split,
         sqrt,
         tanh,
+        total,
         transposed_matmul,
         weighted_sum,
     )
@@ -68,7 +71,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "arrays.weights": "Weights initial_params",
-    "cell": "Captured Cell Param Scope Shape State",
+    "cell": "Axes Captured Cell Param Scope Shape State",
     "cells": """
         AttentionCell ConvolutionCell CoupledLSTMCell DeepTransitionGRUCell DropConnectCell DropoutCell ElmanCell
         GRUCell IndRNNCell LayerNormGRUCell LayerNormLSTMCell LearnedStartCell LinearCell LSTMCell LSTMVariantCell
@@ -77,8 +80,8 @@ _HOMES = {
     """,
     "check_cell": "check",
     "functions": """
-        concat dot exp maximum mean positive relu sigmoid softmax softplus split sqrt tanh transposed_matmul
-        weighted_sum
+        axes concat dot exp flat maximum mean positive relu sigmoid softmax softplus split sqrt tanh total
+        transposed_matmul weighted_sum
     """,
     "layers.operators": "GRU LSTM RNN",
     "layers.padding": "reverse_sequence",

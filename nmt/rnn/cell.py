@@ -70,9 +70,31 @@ class Shape(int):
         return shape
 
 
+class Axes(Shape):
+    """A state's width as named axes: `Axes(h=8, k=64, v=64)` is a matrix of 64 x 64 numbers for each of 8 heads.
+
+    Unlike those of a `Shape`, the step sees these axes by name: see `nmt.rnn.axes`. Operations between values with
+    different axes broadcast each over the axes it lacks. Named axes have one order in all of a step, that of the
+    states, which is also their order in memory.
+    """
+
+    dims: tuple[tuple[str, int], ...]
+
+    def __new__(cls, **axes: int) -> Axes:
+        """Return the product of the axes. Raises ShapeError if there is none, or one below 1."""
+        made = super().__new__(cls, *axes.values())
+        made.dims = tuple(axes.items())
+        return made
+
+
 def axes_of(width: int) -> tuple[int, ...]:
     """Return the trailing axes that a caller's array has for this width."""
     return width.axes if isinstance(width, Shape) else (width,)
+
+
+def dims_of(width: int) -> tuple[tuple[str, int], ...]:
+    """Return the named axes of a width and their sizes; none if it is one axis for the step."""
+    return width.dims if isinstance(width, Axes) else ()
 
 
 class State(dict[str, Value]):

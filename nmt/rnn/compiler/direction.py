@@ -16,21 +16,30 @@ from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value, topological
 from nmt.rnn.ops import OpKind
 
-Carried = tuple[PlaceKind, PlaceKind]
-"""The places in which a step reads and writes what is passed from step to step."""
-STATES: Carried = PlaceKind.BEFORE, PlaceKind.AFTER
-GRADIENTS: Carried = PlaceKind.CARRY, PlaceKind.CARRY_OUT
+Carried = tuple[frozenset[PlaceKind], frozenset[PlaceKind]]
+"""The kinds of places in which a step reads and writes what is passed from step to step. States with named axes may be
+in two slots, as gradients always are, instead of a stack."""
+STATES: Carried = frozenset({PlaceKind.BEFORE, PlaceKind.CARRY}), frozenset({PlaceKind.AFTER, PlaceKind.CARRY_OUT})
+GRADIENTS: Carried = frozenset({PlaceKind.CARRY}), frozenset({PlaceKind.CARRY_OUT})
 
 
 @dataclass
 class Pass:
-    """One direction: programs before, inside and after the time loop. `arrays` are the `seq` and `block` arrays this
-    pass fills."""
+    """One direction: programs before, inside and after the time loop. `arrays` are the `seq`, `block` and `checkpoint`
+    arrays this pass fills.
+
+    `by_rows`: the loop has no product, so each row may run from its first step to its last before the next row begins,
+    and its states stay in the cache. `checkpoints`: the states kept before every few steps; `again` computes those in
+    between once more, step by step, for a backward pass.
+    """
 
     before: Program
     loop: Program
     after: Program
     arrays: dict[str, Place]
+    by_rows: bool = False
+    checkpoints: tuple[Place, ...] = ()
+    again: Program | None = None
 
     @property
     def programs(self) -> dict[Phase, Program]:
@@ -43,8 +52,8 @@ def phases_of(
 ) -> dict[int, Phase]:
     """Return the phase of every value that the roots need; arguments as those of `make_pass`."""
     read, written = carried
-    carried_in = {i for i, place in known.items() if place.kind is read}
-    carried_out = [e.value for e in roots if e.place.kind is written]
+    carried_in = {i for i, place in known.items() if place.kind in read}
+    carried_out = [e.value for e in roots if e.place.kind in written]
     return assign_phases([e.value for e in roots], carried_in, carried_out, set(known), leave_loop=leave_loop)
 
 
@@ -58,7 +67,7 @@ def make_pass(
     """
     phases = phases_of(roots, known, carried, leave_loop=leave_loop)
     by_phase: dict[Phase, list[Entry]] = {phase: [] for phase in Phase}
-    for e in roots:  # a carried gradient has two slots only: it is written in the loop, whenever it was computed
+    for e in roots:  # what has two slots only is written in the loop, whenever it was computed
         by_phase[Phase.LOOP if e.place.kind is PlaceKind.CARRY_OUT else phases.get(e.value.id, Phase.LOOP)].append(e)
     for v in _crossing(roots, by_phase, phases, known):
         by_phase[phases[v.id]].append(
@@ -122,7 +131,6 @@ def _borrowed(roots: list[Value], phase: Phase, phases: dict[int, Phase], known:
 
 
 def _solid(v: Value, phases: dict[int, Phase], known: dict[int, Place]) -> list[Value]:
-    """Return `v`, or its base where it is only a slice: a slice needs no buffer of its own."""
-    if v.op == "slice":
-        return [] if v.args[0].id in known or v.args[0].kind is OpKind.LEAF else [v.args[0]]
-    return [v]
+    """Return `v`, or its base where it is only a view: a view needs no buffer of its own."""
+    base, _ = v.span
+    return [] if v.is_view and (base.id in known or base.kind is OpKind.LEAF) else [base]

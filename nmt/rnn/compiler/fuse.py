@@ -9,14 +9,16 @@ two nests (or two levels) need it.
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import Numbered
 from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program, RowWork
 from nmt.rnn.graph import Value
+from nmt.rnn.named_axes import Dims
 from nmt.rnn.ops import OpKind
 
-Space = tuple[bool, int | None]
+Space = tuple[bool, int | None, Dims]
 
 
 def is_wide(v: Value) -> bool:
@@ -26,8 +28,12 @@ def is_wide(v: Value) -> bool:
 
 def space_of(v: Value) -> Space:
     """Return the loops needed to compute a value; a reduction loops over its argument's axes."""
-    source = v.args[0] if v.kind is OpKind.REDUCE else v
-    return ("S" in source.axes, source.width)
+    return _copied(v.args[0] if v.kind is OpKind.REDUCE else v)
+
+
+def _copied(v: Value) -> Space:
+    """Return the loops needed to copy a value from memory."""
+    return ("S" in v.axes, v.width, v.dims)
 
 
 def build_program(
@@ -40,6 +46,14 @@ def build_program(
     step.
     """
     return _Builder(dict(places), scratch, allow_wide).build(roots)
+
+
+def _is_repeated(v: Value, loops: Dims) -> bool:
+    """Return whether loops over named axes would compute an inlined value more than once for each of its numbers: in an
+    outer loop that it does not depend on, or, if it is expensive, in an inner one."""
+    if v.kind is not OpKind.ELEMENTWISE or v.op == "expand" or v.dims == loops:
+        return False
+    return v.rule.expensive or v.dims != loops[: len(v.dims)]
 
 
 def _row_scratch(v: Value) -> PlaceKind:
@@ -90,6 +104,11 @@ class _Builder:
 
     def _root(self, entry: Entry) -> None:
         v = entry.value
+        while v.op == "flat" and v.id not in self.outside:  # the same memory
+            v = v.args[0]
+            if v.id not in self.places and not entry.add and entry.offset == 0:
+                self.places[v.id] = entry.place
+            entry = replace(entry, value=v)
         if v.kind is OpKind.PRODUCT and v.id not in self.outside:
             if v.id not in self.roots:
                 self.roots[v.id] = self.level(v)
@@ -105,14 +124,20 @@ class _Builder:
         if v.op == "concat" and v.id not in self.outside:
             offset = entry.offset
             for part in v.args:
-                self.entries[level].append(Entry(part, entry.place, offset, entry.add))
-                self._walk(part, level)
+                base = part.args[0] if part.op == "flat" else part
+                if base is not part and base.kind is OpKind.ELEMENTWISE and base.id not in self.roots | self.places:
+                    # Computed where it belongs, in loops over its named axes.
+                    self.entries[level].append(Entry(base, entry.place, offset, entry.add))
+                    self._walk(base, level, top=True, loops=base.dims)
+                else:
+                    self.entries[level].append(Entry(part, entry.place, offset, entry.add))
+                    self._walk(part, level)
                 offset += part.width or 0
         else:
             if entry.add and v.kind in (OpKind.REDUCE, OpKind.COMPOSITE):  # complete only after its own nest
                 self._require(v, _row_scratch(v))
             self.entries[level].append(entry)
-            self._walk(v, level, top=True)
+            self._walk(v, level, top=True, loops=space_of(v)[2])
 
     def _product(self, v: Value) -> None:
         x = v.args[0]
@@ -133,8 +158,11 @@ class _Builder:
             self.places[v.id] = self._scratch(v, kind)
         self._root(Entry(v, self.places[v.id]))
 
-    def _walk(self, v: Value, level: int, top: bool = False) -> None:
-        """Visit the operands of an expression of `level`; those that cannot be inlined become roots."""
+    def _walk(self, v: Value, level: int, top: bool = False, loops: Dims = ()) -> None:
+        """Visit the operands of an expression of `level`; those that cannot be inlined become roots.
+
+        loops: those over named axes around the expression.
+        """
         if v.id in self.outside or v.kind is OpKind.LEAF:
             return
         if not top:
@@ -144,13 +172,16 @@ class _Builder:
                 return
             if v.id in self.roots and self.level(v) == level:
                 return
-            if v.kind in (OpKind.REDUCE, OpKind.COMPOSITE):
+            if v.kind in (OpKind.REDUCE, OpKind.COMPOSITE) or _is_repeated(v, loops):
                 self._require(v, _row_scratch(v))
+                return
+            if v.op == "flat":
+                self._require(v.args[0], _row_scratch(v))
                 return
         if v.op == "softmax":
             self._require(v.args[0], PlaceKind.ROW)
         for a in v.args:
-            self._walk(a, level)
+            self._walk(a, level, loops=loops)
 
     def _outlive(self, level: int) -> None:
         """Move values from scratch of one row to memory of all rows where they are needed longer.
@@ -188,12 +219,12 @@ class _Builder:
 
     def _nests(self, level: int) -> list[Nest]:
         stages = self._stages(level)
-        nests: dict[tuple[int, bool, int | None, int], Nest] = {}
+        nests: dict[tuple[int, Space, int], Nest] = {}
         for entry in self.entries[level]:
             v = entry.value
-            space = space_of(v) if self._computed(v, entry) else ("S" in v.axes, v.width)
+            space = self._space(entry)
             own = v.id if v.op == "softmax" and self._computed(v, entry) else -1  # a softmax needs a separate nest
-            key = (stages[id(entry)], *space, own)
+            key = (stages[id(entry)], space, own)
             nests.setdefault(key, Nest(stages[id(entry)], *space)).entries.append(entry)
         for nest in nests.values():  # a value written to several places is computed first
             nest.entries.sort(key=lambda e: (e.value.id, not self._computed(e.value, e), e.offset))
@@ -208,6 +239,10 @@ class _Builder:
     def _operands(self, entry: Entry) -> list[Value]:
         """Return the values an entry reads first: its value's arguments, or the value itself if it is in memory."""
         return list(entry.value.args) if self._computed(entry.value, entry) else [entry.value]
+
+    def _space(self, entry: Entry) -> Space:
+        """Return the loops an entry needs."""
+        return space_of(entry.value) if self._computed(entry.value, entry) else _copied(entry.value)
 
     def _computed(self, v: Value, entry: Entry) -> bool:
         """Return whether this entry computes its value (the first of its level) rather than copying it from memory."""
@@ -233,9 +268,7 @@ class _Builder:
         of_value: dict[int, int] = {}
         stages: dict[int, int] = {}
         for entry in sorted(self.entries[level], key=lambda e: (e.value.id, not self._computed(e.value, e))):
-            computed = self._computed(entry.value, entry)
-            mine = space_of(entry.value) if computed else ("S" in entry.value.axes, entry.value.width)
-            stage = 0
+            computed, mine, stage = self._computed(entry.value, entry), self._space(entry), 0
             for v in self._reads(entry, level):
                 needs_own_nest = (
                     v.kind in (OpKind.REDUCE, OpKind.COMPOSITE)
@@ -264,8 +297,7 @@ class _Builder:
         users: dict[int, set[tuple[int, Space]]] = defaultdict(set)
         values: dict[int, Value] = {}
         for entry in self.entries[level]:
-            computed = self._computed(entry.value, entry)
-            mine = space_of(entry.value) if computed else ("S" in entry.value.axes, entry.value.width)
+            mine = self._space(entry)
             pending = self._operands(entry)
             while pending:
                 v = pending.pop()

@@ -59,7 +59,7 @@ def choose_kept(
         if is_wide(v):
             for a in v.args:
                 ensure(a)
-        elif v.op == "slice" and v.args[0].kind is not OpKind.PRODUCT:
+        elif v.is_view and (v.op != "slice" or v.args[0].kind is not OpKind.PRODUCT):
             ensure(v.args[0])
         else:
             store(v)

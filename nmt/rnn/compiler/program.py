@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from nmt.rnn.graph import Value
+from nmt.rnn.named_axes import Dims
 
 
 class PlaceKind(Enum):
@@ -25,9 +26,15 @@ class PlaceKind(Enum):
     AFTER = auto()
     """The state stack, the slot after the step."""
     CARRY = auto()
-    """[2, B, width]: gradient of a state, the slot that is read."""
+    """[2, B, width]: gradient of a state, or a state without a stack, the slot that is read."""
     CARRY_OUT = auto()
-    """Gradient of a state, the other slot, which is written."""
+    """The other slot, which is written."""
+    CHECKPOINT = auto()
+    """[T / tuning.CHECKPOINT_STEPS, B, width]: a state without a stack, before every few steps."""
+    AGAIN = auto()
+    """[tuning.CHECKPOINT_STEPS + 1, width]: states of one row between two checkpoints, the one before the step."""
+    AGAIN_NEXT = auto()
+    """The same states, the one after the step."""
     CONSTANT = auto()
     """[(S,) B, width]: constant over time; also its gradient, which is accumulated."""
     PARAMETER = auto()
@@ -62,11 +69,13 @@ class Entry:
 
 @dataclass
 class Nest:
-    """One loop nest over source positions (if `source_axis`) and features (if `width`) of one row."""
+    """One loop nest over source positions (if `source_axis`) and features (if `width`) of one row; a loop for each of
+    `dims`, if the features have named axes."""
 
     stage: int
     source_axis: bool
     width: int | None
+    dims: Dims = ()
     entries: list[Entry] = field(default_factory=list)
 
 

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.arrays.weights import PAIRS, QUADS
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Product, Program, RowWork
 from nmt.rnn.graph import Value
+from nmt.rnn.kernels.loops.axis_loops import AxisLoops
+from nmt.rnn.kernels.loops.row_schedule import SlotState, replayed_steps, steps_of_row
 from nmt.rnn.kernels.loops.row_writer import Function, Lines, Names, RowWriter, Variable, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products.int8 import TAIL
@@ -76,7 +79,12 @@ def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
             yield phase, step if isinstance(step, Product) else function(program, [step], f"{phase}{n}")
 
     before, after = list(outside(Phase.BEFORE)), list(outside(Phase.AFTER))
-    loop = [(Phase.LOOP, function(one.loop, one.loop.steps, "loop"))] if one.loop.steps else []
+    loop: list[tuple[Phase, Function | Product]] = []
+    if one.loop.steps and one.by_rows:
+        writer = _FunctionWriter(one.loop, one.loop.steps, f"{name}_loop", dims, dtype, packed)
+        loop.append((Phase.LOOP, writer.write_by_rows(one)))
+    elif one.loop.steps:
+        loop.append((Phase.LOOP, function(one.loop, one.loop.steps, "loop")))
     return Module(list(dims), [*before, *loop, *after])
 
 
@@ -106,11 +114,12 @@ class _FunctionWriter(Names):
         if place.kind in (PlaceKind.AFTER, PlaceKind.CARRY_OUT):
             whole = super().array(place)
             return self.written.setdefault(whole, self.variable(f"{place.name} written"))
-        if place.kind is not PlaceKind.ROW:
+        if place.kind not in (PlaceKind.ROW, PlaceKind.AGAIN, PlaceKind.AGAIN_NEXT):
             return super().array(place)
         name = self.variable(place.name)
         size = self.dim(place.width) if place.width is not None else "1"
-        self.row_scratch[name] = f"scratch({'S * ' if place.source_axis else ''}{size}, F)"
+        times = f"{tuning.CHECKPOINT_STEPS + 1} * " if place.kind is not PlaceKind.ROW else ""
+        self.row_scratch[name] = f"scratch({'S * ' if place.source_axis else times}{size}, F)"
         return name
 
     def constant(self, value: float) -> str:
@@ -122,29 +131,14 @@ class _FunctionWriter(Names):
         """Write the function and return it."""
         body = self._loop_body()
         lines = [
-            f"F = {self.dtype.name}",
-            "",
-            "",
-            f"def {self.function.name}(",
-            *self._parameters(),
-            "):",
-            *(f"    {name} = dims[{n}]" for n, name in enumerate(self.dims.values())),
-            "    low = bounds[part]",
-            "    high = bounds[part + 1]",
+            *self.head(),
             "    first = 0 if units else low",
             "    last = B if units else high",
             "    lowest = T - stop if backwards else start",
             "    goal = 0",
-            *(f"    {name} = {size}" for name, size in self.row_scratch.items()),
-            *(f"    {slot} = {whole}" for whole, slot in self.written.items()),
+            *self.memory(),
             "    for step in range(start, stop):",
-            # backwards: the loop runs from T - 1 down, for reversed rows in the forward pass and for the others in the
-            # backward pass. flip: the rows are reversed, so step t reads slot t + 1 and writes slot t.
-            "        t = T - 1 - step if backwards else step",
-            "        before = t + flip",
-            "        after = t + 1 - flip",
-            "        old = step % 2",
-            *(f"        noalias({slot})" for slot in self.written.values()),
+            *self.step(2),
             # The shortest prefix of the rows that contains all active rows of this step.
             "        M = 0",
             "        for n in range(first, last):",
@@ -156,6 +150,71 @@ class _FunctionWriter(Names):
         ]
         self.function.source = "\n".join(lines) + "\n"
         return self.function
+
+    def write_by_rows(self, one: Pass) -> Function:
+        """Write the function of a loop without products, with all steps of a row before the next row: a state with
+        named axes stays in the cache. In a backward pass such states are computed again from checkpoints."""
+        kept = [self._slot_state(place, again=one.again is not None) for place in one.checkpoints]
+        lines = [line for step in self.steps if isinstance(step, RowWork) for line in self.row(step, 0)]
+        if one.again is None:
+            lines = steps_of_row(self.step(0), lines, kept)
+        else:
+            program, self.program = self.program, one.again
+            again = [line for step in one.again.steps if isinstance(step, RowWork) for line in self.row(step, 0)]
+            self.program = program
+            lines = replayed_steps(self.step(0), again, lines, kept)
+        whole = [
+            *self.head(),
+            "    lowest = T - stop if backwards else start",
+            *self.memory(),
+            "    for n in range(low, high):",
+            *(f"        {line}" for line in lines),
+            *(f"    release({name})" for name in self.row_scratch),
+        ]
+        self.function.source = "\n".join(whole) + "\n"
+        return self.function
+
+    def _slot_state(self, checkpoint: Place, *, again: bool) -> SlotState:
+        """Return the names of a state that is kept in a checkpoint; again: where it is computed from it."""
+        name = parse(checkpoint.name).base
+        array = ArrayKind.REPLAYED if again else ArrayKind.STATE
+        memory = Place(PlaceKind.AGAIN if again else PlaceKind.CARRY, array.of(name), False, checkpoint.width)
+        return SlotState(self.array(checkpoint), self.array(memory), self.dim(checkpoint.width or 0))
+
+    def head(self) -> list[str]:
+        """Return the first lines of the function: its parameters, its sizes, and the rows of this thread. Everything
+        else must have been written before."""
+        return [
+            f"F = {self.dtype.name}",
+            "",
+            "",
+            f"def {self.function.name}(",
+            *self._parameters(),
+            "):",
+            *(f"    {name} = dims[{n}]" for n, name in enumerate(self.dims.values())),
+            "    low = bounds[part]",
+            "    high = bounds[part + 1]",
+        ]
+
+    def memory(self) -> list[str]:
+        """Return the lines that allocate the scratch of a row."""
+        lines = [f"    {name} = {size}" for name, size in self.row_scratch.items()]
+        return lines + [f"    {slot} = {whole}" for whole, slot in self.written.items()]
+
+    def step(self, indent: int) -> list[str]:
+        """Return the lines that begin a step: its time and the slots of its states.
+
+        backwards: the loop runs from T - 1 down, for reversed rows in the forward pass and for the others in the
+        backward pass. flip: the rows are reversed, so step t reads slot t + 1 and writes slot t.
+        """
+        lines = [
+            "t = T - 1 - step if backwards else step",
+            "before = t + flip",
+            "after = t + 1 - flip",
+            "old = step % 2",
+            *(f"noalias({slot})" for slot in self.written.values()),
+        ]
+        return ["    " * indent + line for line in lines]
 
     def _parameters(self) -> list[str]:
         """Return the lines of the parameter list, in the order of the table."""
@@ -249,20 +308,23 @@ class _FunctionWriter(Names):
         return lines
 
     def _rows(self, step: RowWork) -> list[str]:
-        work = _RowWriter(self, 3)
-        for nest in step.nests:
-            work.nest(nest)
         head = [
             "        for n in range(low, min(high, first + M)):",
             "            if lengths[n] <= t:",
             "                continue",
         ]
-        if work.uses_captured:
-            head += ["            c = owner[n]", "            ls = source_lengths[c]"]
-        return head + work.row.lines
+        return head + self.row(step, 3)
+
+    def row(self, step: RowWork, indent: int) -> list[str]:
+        """Return the work on one row."""
+        work = _RowWriter(self, indent)
+        for nest in step.nests:
+            work.nest(nest)
+        source = ["c = owner[n]", "ls = source_lengths[c]"] if work.uses_captured else []
+        return ["    " * indent + line for line in source] + work.row.lines
 
 
-class _RowWriter(RowWriter):
+class _RowWriter(AxisLoops):
     """Write the loops of a CPU: source positions outside, features inside, in sequence.
 
     Adjacent source positions of a row are B numbers apart in most places. LLVM compiles a loop over them twice, and
@@ -275,6 +337,9 @@ class _RowWriter(RowWriter):
         first = nest.entries[0].value
         if first.op == "softmax" and self.computes(nest.entries[0]):
             self._softmax(first, nest.entries[0].place)
+            return
+        if nest.dims:
+            self.named_axes(nest)
             return
         depth = self.row.indent
         self.s_block = Lines(depth + 1) if nest.source_axis else self.row
@@ -322,7 +387,7 @@ class _RowWriter(RowWriter):
 
     def _softmax(self, v: Value, place: Place) -> None:
         source = self.places[v.args[0].id]
-        self.s_block = Lines(4)
+        self.s_block = Lines(self.row.indent + 1)
         x, at = self.w.load(source, (self.w.base(source),)), (self.w.base(place),)
         together = all(one.kind in (PlaceKind.ROWS, PlaceKind.ROW) for one in (source, place))
         for line in (

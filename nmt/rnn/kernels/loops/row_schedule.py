@@ -1,0 +1,68 @@
+"""The lines of a time loop that runs each row from its first step to its last before the next row begins.
+
+A loop without products allows it. States with named axes are large: those of one row stay in the cache, those of all
+rows would not. A forward pass in training keeps them before every few steps; the backward pass computes those in
+between once more, in memory of one row, and goes through them in the opposite order (Chen et al. 2016, Training Deep
+Nets with Sublinear Memory Cost, section 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nmt.rnn import tuning
+
+_ENDED = ["if lengths[n] <= t:", "    continue"]
+EVERY = tuning.CHECKPOINT_STEPS
+
+
+@dataclass(frozen=True)
+class SlotState:
+    """A state without a stack: the variables of its checkpoints, of its memory and of its size."""
+
+    checkpoint: str
+    memory: str
+    size: str
+
+
+def steps_of_row(step: list[str], body: list[str], kept: list[SlotState]) -> list[str]:
+    """Return the loop of one row `n`: `step` begins a step, `body` is its work. kept: states to be kept before the first
+    step, and before every step from which a whole number of checkpoints' steps are left."""
+    save = []
+    for one in kept:
+        target = f"((T - 1 - step) // {EVERY} * B + n) * {one.size}"
+        save += _copy(one, f"{one.checkpoint}[{target} + j]", f"{one.memory}[(old * B + n) * {one.size} + j]")
+    if save:
+        save = [f"if min((T - step) % {EVERY}, step) == 0:", *_indented(save)]
+    return ["for step in range(start, stop):", *_indented([*step, *save, *_ENDED, *body])]
+
+
+def replayed_steps(step: list[str], again: list[str], body: list[str], kept: list[SlotState]) -> list[str]:
+    """Return the loop of one row `n` over its steps in the opposite order; a block of time has whole checkpoints.
+
+    again: the work that computes the states after a step from those before it, from slot to slot.
+    """
+    load, stay = [], []
+    for one in kept:
+        load += _copy(one, f"{one.memory}[j]", f"{one.checkpoint}[(chunk * B + n) * {one.size} + j]")
+        stay += _copy(one, f"{one.memory}[(slot + 1) * {one.size} + j]", f"{one.memory}[slot * {one.size} + j]")
+    replay = [f"step = chunk * {EVERY} + count - 1 - slot", *step]
+    replay += ["if lengths[n] <= t:", *_indented([*stay, "continue"]), *again]
+    back = [f"step = chunk * {EVERY} + place", "slot = count - 1 - place", *step, *_ENDED, *body]
+    chunk = [
+        f"count = min({EVERY}, T - chunk * {EVERY})",
+        *load,
+        "for slot in range(count):",
+        *_indented(replay),
+        "for place in range(count):",
+        *_indented(back),
+    ]
+    return [f"for chunk in range(start // {EVERY}, (stop + {EVERY - 1}) // {EVERY}):", *_indented(chunk)]
+
+
+def _copy(one: SlotState, target: str, source: str) -> list[str]:
+    return [f"for j in range({one.size}):", f"    {target} = {source}"]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
