@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from nmt.rnn.cell import Axes, Captured, Cell, Param, Scope, Shape, State
     from nmt.rnn.cells import (
         AttentionCell,
+        BlockCell,
         ConvolutionCell,
         CoupledLSTMCell,
         DeepTransitionGRUCell,
@@ -18,16 +19,21 @@ if TYPE_CHECKING:
         DropoutCell,
         ElmanCell,
         GRUCell,
+        HeadsCell,
         IndRNNCell,
         LayerNormGRUCell,
         LayerNormLSTMCell,
         LearnedStartCell,
+        LinearAttentionCell,
         LinearCell,
+        LRNCell,
         LSTMCell,
         LSTMVariantCell,
         MILSTMCell,
         MinGRUCell,
         MinLSTMCell,
+        MLSTMCell,
+        NormedCell,
         OutputDropoutCell,
         Past,
         PeepholeLSTMCell,
@@ -35,6 +41,9 @@ if TYPE_CHECKING:
         QRNNCell,
         RecurrentDropoutCell,
         ResidualCell,
+        RGLRUCell,
+        RWKV7Cell,
+        S6Cell,
         SkipCell,
         SLSTMCell,
         SRUCell,
@@ -73,10 +82,12 @@ _HOMES = {
     "arrays.weights": "Weights initial_params",
     "cell": "Axes Captured Cell Param Scope Shape State",
     "cells": """
-        AttentionCell ConvolutionCell CoupledLSTMCell DeepTransitionGRUCell DropConnectCell DropoutCell ElmanCell
-        GRUCell IndRNNCell LayerNormGRUCell LayerNormLSTMCell LearnedStartCell LinearCell LSTMCell LSTMVariantCell
-        MILSTMCell MinGRUCell MinLSTMCell OutputDropoutCell Past PeepholeLSTMCell ProjectedLSTMCell QRNNCell
-        RecurrentDropoutCell ResidualCell SkipCell SLSTMCell SRUCell SSRUCell StackCell UnrolledCell ZoneoutCell
+        AttentionCell BlockCell ConvolutionCell CoupledLSTMCell DeepTransitionGRUCell DropConnectCell
+        DropoutCell ElmanCell GRUCell HeadsCell IndRNNCell LayerNormGRUCell LayerNormLSTMCell LearnedStartCell
+        LinearAttentionCell LinearCell LRNCell LSTMCell LSTMVariantCell MILSTMCell MinGRUCell MinLSTMCell
+        MLSTMCell NormedCell OutputDropoutCell Past PeepholeLSTMCell ProjectedLSTMCell QRNNCell
+        RecurrentDropoutCell ResidualCell RGLRUCell RWKV7Cell S6Cell SkipCell SLSTMCell SRUCell SSRUCell
+        StackCell UnrolledCell ZoneoutCell
     """,
     "check_cell": "check",
     "functions": """
