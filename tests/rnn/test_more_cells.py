@@ -139,7 +139,7 @@ def test_products_of_inputs_leave_the_loop(name):
     matrices = [k for k, p in cell.params().items() if len(p.shape) == 2]
     for plan in (Scan(cell).plan(training) for training in (False, True)):
         assert products(plan.forward.loop) == []
-        assert len(products(plan.forward.before)) == len(matrices)
+        assert len(products(plan.forward.before) + products(plan.forward.after)) == len(matrices)
     assert products(plan.backward.loop) == []
     outside = products(plan.backward.before) + products(plan.backward.after)
     assert len(outside) == len(matrices)  # shares of d_x; the weights' gradients are sums of their own

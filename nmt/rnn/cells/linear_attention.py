@@ -108,7 +108,7 @@ class LinearAttentionCell(Cell):
             v = axes(sigmoid(x @ p.W_b), h=h) * (v - total(S * k, "k"))
         S = S + k * v
         y = head_norm(total(q * S, "k"), p.gain, V)
-        return (flat(y) * silu(x @ p.W_g)) @ p.W_o, State(past, S=S)
+        return flat(y * axes(silu(x @ p.W_g), h=h, v=V)) @ p.W_o, State(past, S=S)
 
     def _decayed(self, p: Scope, x: Value, q: Value, k: Value, S: Value) -> tuple[Value, Value, Value]:
         """Return queries and keys as the family uses them, and the decayed state."""

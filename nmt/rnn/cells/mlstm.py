@@ -57,4 +57,4 @@ class MLSTMCell(Cell):
         n = keep * s.n + key
         reach = total(q * n, "k")
         y = total(q * C, "k") / maximum(maximum(reach, -reach), exp(-m))
-        return (flat(head_norm(y, p.gain, V)) * sigmoid(o)) @ p.W_o, State(C=C, n=n, m=m)
+        return flat(head_norm(y, p.gain, V) * axes(sigmoid(o), h=h, v=V)) @ p.W_o, State(C=C, n=n, m=m)

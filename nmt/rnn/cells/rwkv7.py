@@ -61,4 +61,4 @@ class RWKV7Cell(Cell):
         centred = y - total(y, "v") * (1 / n)
         y = centred * (1 / sqrt(total(centred * centred, "v") * (1 / n) + n * 1e-5))
         y = y * axes(p.gain, h=h, v=n) + axes(p.bias, h=h, v=n) + total(r_k, "k") * v
-        return (flat(y) * g) @ p.W_o, State(S=S, x=x)
+        return flat(y * axes(g, h=h, v=n)) @ p.W_o, State(S=S, x=x)

@@ -6,7 +6,7 @@ A program runs over all rows of one step (inside the time loop) or of all steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
@@ -110,6 +110,18 @@ class Program:
 
     steps: list[RowWork | Product]
     places: dict[int, Place]
+
+
+def memory_of(v: Value, places: Mapping[int, Place]) -> tuple[Value, int]:
+    """Return the value in whose memory `v` lies and its first column there: the last of a chain of views that is in
+    memory; `v` itself and 0 if none is."""
+    found, start, one = (v, 0), 0, v
+    while one.is_view:
+        start += one.attrs.get("start", 0)
+        one = one.args[0]
+        if one.id in places:
+            found = one, start
+    return found
 
 
 def in_block(place: Place, names: Collection[str]) -> Place:

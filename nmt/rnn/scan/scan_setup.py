@@ -80,6 +80,11 @@ class ScanSetup:
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.device = device or cpu()
         check_device(type(cell).__name__, self.packed, self.device.name)
+        if self.traced.has_named_axes and not self.device.is_cpu:
+            raise NMTError(
+                f"{type(cell).__name__}: device must be cpu for a step with named axes, got {self.device.name}; no GPU "
+                "code is written for them yet"
+            )
         self.threads, self.division = threads or default_threads(), division
         self.stop = stop
         shown = dict.fromkeys((*record, stop) if stop is not None else record)

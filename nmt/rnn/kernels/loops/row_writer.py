@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from nmt.rnn.arrays.array_names import ArrayKind, NumberedName
-from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program
+from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program, memory_of
 from nmt.rnn.graph import Value
 from nmt.rnn.named_axes import Dims
 
@@ -226,17 +226,6 @@ class RowWriter:
             self.axis_blocks[outer[-1][0]].add(line)
         return self.indices[dims], axis_index(last)
 
-    def memory_of(self, v: Value) -> tuple[Value, int]:
-        """Return the value in whose memory `v` lies and its first column there: the last of a chain of views that is in
-        memory; `v` itself and 0 if none is."""
-        found, start, one = (v, 0), 0, v
-        while one.is_view:
-            start += one.attrs.get("start", 0)
-            one = one.args[0]
-            if one.id in self.places:
-                found = one, start
-        return found
-
     # ------------------------------------------------------------ expressions
 
     def name(self, v: Value, computing: bool = False) -> str:
@@ -245,7 +234,7 @@ class RowWriter:
             return self.names[v.id]
         if v.op == "const":
             return self.w.constant(v.attrs["value"])
-        base, offset = self.memory_of(v)  # of a view that was kept for the backward pass, the view itself
+        base, offset = memory_of(v, self.places)  # of a view that was kept for the backward pass, the view itself
         if base.id in self.places and (base is not v or not computing):
             place = self.places[base.id]
             text = self.w.load(place, self.at(place, offset, v.width is not None, v.dims))
