@@ -19,6 +19,10 @@ MODELS = {
         "decoder": {"rnn_type": "gru", "num_layers": 2, "attention": "dot", "input_feeding": False}
     },
     "tied": {"decoder": {"embeddings": {"embedding_dim": 6}}, "tied": "softmax"},
+    "matrix states": {
+        "encoder": {"rnn_type": "gla"},
+        "decoder": {"rnn_type": "gated_delta_net", "num_layers": 2, "residual": True},
+    },
 }
 SOURCES = [[4 + (7 * n + k * n) % (VOCAB - 4) for k in range(1 + n * 5 % 11)] for n in range(23)]
 
