@@ -19,6 +19,7 @@ from nmt.rnn import (
     StackCell,
     State,
     Weights,
+    ZoneoutCell,
     axes,
     concat,
     dot,
@@ -156,6 +157,21 @@ def test_products_in_bfloat16_leave_states_in_float32(monkeypatch):
         assert compare.norm_error((outputs | gradients)[name], value) < compare.BFLOAT16_TOLERANCE, name
 
 
+def test_dropout_of_a_matrix():
+    """Of a value of the step, and of states by zoneout."""
+
+    def step(p, x, s):
+        y, new = everything(p, x, s)
+        return p.dropout(y, 0.3), State(new, S=p.dropout(new.S, 0.4, variational=True))
+
+    for cell in (Written(step), ZoneoutCell(MLSTMCell(D, H, heads=2, key_size=2), {"C": 0.4, "n": 0.2})):
+        case = cases.draw(cell, "float64", cases.LENGTHS["mixed"])
+        outputs, gradients, masks = cases.compiled(case)
+        expected = cases.interpreted(case, masks)
+        close(outputs, expected[0])
+        close(gradients, expected[1])
+
+
 # ------------------------------------------------------------ memory
 
 
@@ -242,7 +258,7 @@ WRONG = {
     "dot(s.n, s.n)": "sum_last: the value must have one feature axis, got h=2 v=3; use total",
     "split(s.n, 2)": "slice: the value must have one feature axis, got h=2 v=3; use flat",
     "concat(s.n, x)": "concat: every part must have a feature axis, got h=2 v=3; use flat",
-    "p.dropout(s.n, 0.5)": "dropout: the value must have a feature axis, got h=2 v=3; use it before axes",
+    "p.dropout(mean(x), 0.5)": "dropout: the value must have a feature axis, got one number per row",
 }
 
 

@@ -15,7 +15,6 @@ from nmt.rnn.arrays.array_names import ArrayKind, Numbered
 from nmt.rnn.cell import Captured, Cell, Param, Scope, State, dims_of
 from nmt.rnn.compiler.declared import Declared
 from nmt.rnn.graph import Graph, Value, topological
-from nmt.rnn.named_axes import shown
 from nmt.rnn.ops import OpKind
 
 
@@ -97,13 +96,12 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
     def dropout(x: Value, rate: float, variational: bool) -> Value:
         if not training:
             return x
-        if x.width is None or x.dims:
-            got = f"{shown(x.dims)}; use it before axes" if x.dims else "one number per row"
-            raise ShapeError(f"dropout: the value must have a feature axis, got {got}")
+        if x.width is None:
+            raise ShapeError("dropout: the value must have a feature axis, got one number per row")
         mask = Mask(Numbered.MASK.of(len(masks)), x.width, rate, variational)
         masks.append(mask)
         leaves[mask.array] = graph.leaf("captured" if variational else "input", mask.array, ("B",), x.width)
-        return x * leaves[mask.array]
+        return x * (graph.apply("axes", leaves[mask.array], dims=x.dims) if x.dims else leaves[mask.array])
 
     read = {"x": ("x", declared.input_size)}
     read |= {name: (ArrayKind.SEQUENCE.of(name), width) for name, width in declared.sequences.items()}
