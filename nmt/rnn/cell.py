@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from nmt.errors import ShapeError
 from nmt.rnn.arguments import share
@@ -28,10 +28,10 @@ class Param:
 
     `ones` names the gate whose bias is initialised to one (the LSTM's forget gate: Jozefowicz et al. 2015, section
     2.2). A vector is a bias and is initialised to zero, unless it is a `weight`: an attention's v at zero would pass no
-    gradient on. `start` is the initial value of all entries of a vector, for example one for a gain, or a number for each. `dropout` is the
-    rate at which a training pass sets entries to zero (Wan et al. 2013, DropConnect). A matrix with a `deviation` is
-    drawn from a normal distribution with that standard deviation, where Glorot initialisation would not preserve the
-    variance.
+    gradient on. `start` is the initial value of all entries of a vector, for example one for a gain, or a number for
+    each. `dropout` is the rate at which a training pass sets entries to zero (Wan et al. 2013, DropConnect). A matrix
+    with a `deviation` is drawn from a normal distribution with that standard deviation, where Glorot initialisation
+    would not preserve the variance.
     """
 
     shape: tuple[int, ...]
@@ -61,7 +61,7 @@ class Shape(int):
 
     axes: tuple[int, ...]
 
-    def __new__(cls, *axes: int) -> Shape:
+    def __new__(cls, *axes: int) -> Self:
         """Return the product of the axes. Raises ShapeError if an axis is below 1."""
         if not axes or min(axes) < 1:
             raise ShapeError(f"Shape: axes must be one or more sizes of at least 1, got {list(axes)}")
@@ -80,11 +80,11 @@ class Axes(Shape):
 
     dims: tuple[tuple[str, int], ...]
 
-    def __new__(cls, **axes: int) -> Axes:
+    def __new__(cls, **axes: int) -> Self:
         """Return the product of the axes. Raises ShapeError if there is none, or one below 1."""
-        made = super().__new__(cls, *axes.values())
-        made.dims = tuple(axes.items())
-        return made
+        shape = super().__new__(cls, *axes.values())
+        shape.dims = tuple(axes.items())
+        return shape
 
 
 def axes_of(width: int) -> tuple[int, ...]:

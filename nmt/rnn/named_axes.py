@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from nmt.errors import ShapeError
 from nmt.rnn.ops import OpKind
 
-if TYPE_CHECKING:
-    from nmt.rnn.graph import Graph, Value
-
 Dims = tuple[tuple[str, int], ...]
+Graph: TypeAlias = Any
+Value: TypeAlias = Any
+"""Those of graph.py, which imports these rules."""
 
 
 def attribute(dims: Dims) -> dict[str, Dims]:

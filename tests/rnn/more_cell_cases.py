@@ -86,9 +86,7 @@ MIXING = {
     ),
     "mamba": (
         lambda: cells.NormedCell(cells.BlockCell(D, cells.S6Cell(H, H, size=3, rank=2), window=2)),
-        recurrences.normed(
-            recurrences.block(recurrences.s6(3), 2, activation=recurrences.silu, gate=recurrences.silu)
-        ),
+        recurrences.normed(recurrences.block(recurrences.s6(3), 2, activation=recurrences.silu, gate=recurrences.silu)),
     ),
     "rwkv7": (lambda: cells.RWKV7Cell(D, 6, heads=2, rank=2), recurrences.rwkv7(2)),
 }

@@ -193,7 +193,11 @@ def test_same_outputs_states_and_gradients(name):
     loss = (y * torch.tensor(case.d_y)).sum()
     loss = loss + sum((states[k] * torch.tensor(d_final[k])).sum() for k in states)
     loss.backward()
-    ours = {"y": result.y, "d_x": found.x} | {k: result.final[k] for k in states} | {f"d_{k}": v for k, v in shares.items()}
+    ours = (
+        {"y": result.y, "d_x": found.x}
+        | {k: result.final[k] for k in states}
+        | {f"d_{k}": v for k, v in shares.items()}
+    )
     theirs = {"y": y, "d_x": x.grad} | states | {f"d_{k}": v.grad for k, v in p.items()}
     for key, value in theirs.items():
         assert compare.norm_error(ours[key], value.detach().numpy()) < 1e-5, key

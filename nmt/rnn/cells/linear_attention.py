@@ -37,8 +37,8 @@ class LinearAttentionCell(Cell):
     4.4); `tied`, a = sigmoid(k) and 1 - a in place of the key (Qin et al. 2024, section 3.2).
 
     delta: S~ = a * S_prev,  S_t = S~ + k (b (v - S~^T k))^T with b = sigmoid(x W_b) and q, k of length one: the delta
-    rule (Yang et al. 2025, section 3.1). window: a short convolution and silu of q, k and v before all of this (the same
-    paper, section 3.4); 0 is none. heads: as many as have 64 units each, where None. key_size: half of a head's units
+    rule (Yang et al. 2025, section 3.1). window: a short convolution and silu of q, k and v before all of this (section
+    3.4 there); 0 is none. heads: as many as have 64 units each, where None. key_size: half of a head's units
     where None, as in RetNet and GLA. The state, heads x key_size x units of a head, starts at zero.
     """
 
@@ -131,5 +131,3 @@ class LinearAttentionCell(Cell):
 def _positive(x: Value) -> Value:
     """Return elu(x) + 1."""
     return exp(-relu(-x)) + relu(x)
-
-

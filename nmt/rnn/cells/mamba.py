@@ -12,7 +12,8 @@ class S6Cell(Cell):
     """Algorithm 2, with `size` numbers n for each unit d:
 
     [B, C, r] = x W_bcr,  D = softplus(r W_dt + b_dt),
-    h_t[n, d] = exp(-exp(A)[n, d] D[d]) h_prev[n, d] + D[d] x[d] B[n],  y[d] = sum over n of h_t[n, d] C[n] + skip[d] x[d].
+    h_t[n, d] = exp(-exp(A)[n, d] D[d]) h_prev[n, d] + D[d] x[d] B[n],
+    y[d] = sum over n of h_t[n, d] C[n] + skip[d] x[d].
 
     exp(A) begins as 1, 2, ..., size and D between 0.001 and 0.1 (section 3.6). The input has as many units as the
     output; its block (`BlockCell`) projects, convolves and gates it. rank: of D, hidden_size / 16 where None.

@@ -22,7 +22,9 @@ class RGLRUCell(Cell):
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         if input_size != hidden_size:
-            raise ShapeError(f"RGLRUCell: input_size must be hidden_size {hidden_size}, got {input_size}; use BlockCell")
+            raise ShapeError(
+                f"RGLRUCell: input_size must be hidden_size {hidden_size}, got {input_size}; use BlockCell"
+            )
         self.input_size, self.hidden_size, self.output_size = input_size, hidden_size, hidden_size
 
     def params(self) -> dict[str, Param]:

@@ -80,7 +80,7 @@ def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple
 
 
 def fit(g: Value, target: Value) -> Value:
-    """Sum a gradient over the axes, also named ones, its target lacks; broadcast it over the axes that it lacks itself."""
+    """Sum a gradient over the axes, named ones too, that its target lacks; broadcast it over those it lacks itself."""
     graph = g.graph
     if "S" in g.axes and "S" not in target.axes:
         g = graph.apply("sum_s", g)

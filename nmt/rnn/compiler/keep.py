@@ -1,11 +1,11 @@
 """Pass 5, keep or recompute: which forward values the backward pass finds in memory.
 
 Expensive values (activations, results of products, reductions) are stored once per step; cheap arithmetic on stored
-values is repeated; values with one number per source position and feature, and those that broadcasting over named axes makes large, are
-always recomputed. On request (`gates`)
-activations and their products are recomputed as well, from states and inputs: only the states are stored for each step,
-at the cost of repeating the forward products (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost; Gruslys
-et al. 2016, section 3). Values that the cell's author has named may be decided individually (`Keep`).
+values is repeated; values with one number per source position and feature, and those that broadcasting over named axes
+makes large, are always recomputed. On request (`gates`) activations and their products are recomputed as well, from
+states and inputs: only the states are stored for each step, at the cost of repeating the forward products (Chen et al.
+2016, Training Deep Nets with Sublinear Memory Cost; Gruslys et al. 2016, section 3). Values that the cell's author has
+named may be decided individually (`Keep`).
 """
 
 from __future__ import annotations

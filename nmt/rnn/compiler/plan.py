@@ -134,7 +134,17 @@ def make_plan(
     sinks = [_sink_in_block(s, backward) for s in sinks]
     memory = Memory(*map(frozenset, (given, written, {v.id for v in kept}, found)))
     return Plan(
-        trace, forward, outputs, backward, sinks, back.d_inputs, back.d_captured, received, memory, back.gradients, slots
+        trace,
+        forward,
+        outputs,
+        backward,
+        sinks,
+        back.d_inputs,
+        back.d_captured,
+        received,
+        memory,
+        back.gradients,
+        slots,
     )
 
 

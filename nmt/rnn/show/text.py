@@ -159,8 +159,8 @@ def _kept(plan: Plan, names: Naming, columns: int, once: bool) -> list[str]:
             lines += ["", *wrapped(f"kept numbers for each {per}: {numbers}", columns - len(_INDENT))]
     every = tuning.CHECKPOINT_STEPS
     for place in plan.forward.checkpoints:
-        text = f"kept numbers for each row of the state {parse(place.name).base}, before every {every} steps: {place.width}"
-        lines += wrapped(text, columns - len(_INDENT))
+        what = f"of {parse(place.name).base}, before every {every} steps"
+        lines += wrapped(f"kept numbers for each row {what}: {place.width}", columns - len(_INDENT))
     return lines + (wrapped("computed again: " + ", ".join(again), columns - len(_INDENT)) if again else [])
 
 

@@ -32,6 +32,7 @@ class AxisLoops(RowWriter):
                 outer.add(line)
 
     def total(self, v: Value, place: Place) -> None:
+        """Write a sum over a named axis: in a register if that is the innermost, else in memory."""
         source, axis = v.args[0], v.attrs["axis"]
         names = [name for name, _ in source.dims]
         inner = math.prod(size for _, size in source.dims[names.index(axis) + 1 :])

@@ -24,7 +24,7 @@ from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Product, Program, R
 from nmt.rnn.graph import Value
 from nmt.rnn.kernels.loops.axis_loops import AxisLoops
 from nmt.rnn.kernels.loops.row_schedule import SlotState, replayed_steps, steps_of_row
-from nmt.rnn.kernels.loops.row_writer import Function, Lines, Names, RowWriter, Variable, weight_key
+from nmt.rnn.kernels.loops.row_writer import Function, Lines, Names, Variable, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products.int8 import TAIL
 

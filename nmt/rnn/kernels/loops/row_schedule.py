@@ -14,6 +14,7 @@ from nmt.rnn import tuning
 
 _ENDED = ["if lengths[n] <= t:", "    continue"]
 EVERY = tuning.CHECKPOINT_STEPS
+"""Steps from checkpoint to checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,10 @@ class SlotState:
 
 
 def steps_of_row(step: list[str], body: list[str], kept: list[SlotState]) -> list[str]:
-    """Return the loop of one row `n`: `step` begins a step, `body` is its work. kept: states to be kept before the first
-    step, and before every step from which a whole number of checkpoints' steps are left."""
+    """Return the loop of one row `n`: `step` begins a step, `body` is its work.
+
+    kept: states to be kept before the first step, and before every step that has a multiple of EVERY steps to go.
+    """
     save = []
     for one in kept:
         target = f"((T - 1 - step) // {EVERY} * B + n) * {one.size}"
