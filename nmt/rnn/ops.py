@@ -129,8 +129,7 @@ def _grad_softmax(g: Value, v: Value) -> Gradients:
 
 
 def _grad_sum(g: Value, v: Value) -> Gradients:
-    source = v.args[0]
-    yield source, v.graph.apply("expand", g, axes=source.axes, width=source.width)
+    yield v.args[0], g  # broadcast over the axis where it is added
 
 
 def _total(x: np.ndarray, *, axis: int) -> np.ndarray:
@@ -139,10 +138,6 @@ def _total(x: np.ndarray, *, axis: int) -> np.ndarray:
 
 def _same(x: np.ndarray) -> np.ndarray:
     return x
-
-
-def _grad_total(g: Value, v: Value) -> Gradients:
-    yield v.args[0], g  # broadcast over the axis where it is added
 
 
 def _grad_axes(g: Value, v: Value) -> Gradients:
@@ -208,7 +203,7 @@ OPS: dict[str, Op] = {
         Op("expand", OpKind.ELEMENTWISE, _expand, lambda g, v: iter([(v.args[0], g)]), "{}"),
         # reductions
         Op("sum_last", OpKind.REDUCE, lambda x: x.sum(-1, keepdims=True), _grad_sum, expensive=True),
-        Op("total", OpKind.REDUCE, _total, _grad_total, expensive=True),  # over a named axis
+        Op("total", OpKind.REDUCE, _total, _grad_sum, expensive=True),  # over a named axis
         Op("sum_s", OpKind.REDUCE, _sum_s, _grad_sum, expensive=True),
         Op("softmax", OpKind.COMPOSITE, _softmax, _grad_softmax, expensive=True),
         # addressing

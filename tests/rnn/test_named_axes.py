@@ -68,7 +68,7 @@ def everything(p, x, s):
     decay = sigmoid(axes(p.k, k=2) + total(s.S, "v") * 0.1)  # [h, k]
     column = tanh(total(a, "h") + axes(p.a, v=3))  # [v]
     S = decay * s.S + axes(p.k, h=2) * (a * column)
-    n = 0.5 * s.n + total(S, "k") - total(total(a, "v"), "h") * 0.1
+    n = sigmoid(mean(p.u)) * s.n + sigmoid(axes(p.u, h=2, v=3)) * total(S, "k") - total(total(a, "v"), "h") * 0.1
     y = flat(n * axes(p.u, h=2, v=3))
     first, last = split(y, 2)
     return (concat(last, first) * g + flat(axes(tanh(y), h=2, v=3) * n)) @ p.U, State(S=S, n=n)

@@ -9,6 +9,7 @@ two nests (or two levels) need it.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 
 from nmt.errors import ShapeError
@@ -37,23 +38,31 @@ def _copied(v: Value) -> Space:
 
 
 def build_program(
-    roots: list[Entry], places: dict[int, Place], scratch: PlaceKind, allow_wide: bool = False
+    roots: list[Entry],
+    places: dict[int, Place],
+    scratch: PlaceKind,
+    allow_wide: bool = False,
+    own_loops: Mapping[int, Value] | None = None,
 ) -> Program:
     """Schedule `roots`.
 
     `places` holds the values in memory before; new buffers are of kind `scratch` (ROWS or SEQUENCE). `allow_wide`
     permits buffers with both a source and a feature axis, which is acceptable for values computed once, not for every
-    step.
+    step. `own_loops`: leaves that this program carries from step to step, by id, and the values they become: whatever
+    reads one comes with what computes the value, or later.
     """
-    return _Builder(dict(places), scratch, allow_wide).build(roots)
+    return _Builder(dict(places), scratch, allow_wide, own_loops or {}).build(roots)
 
 
 def _is_repeated(v: Value, loops: Dims) -> bool:
     """Return whether loops over named axes would compute an inlined value more than once for each of its numbers: in an
-    outer loop that it does not depend on, or, if it is expensive, in an inner one."""
-    if v.kind is not OpKind.ELEMENTWISE or v.op == "expand" or v.dims == loops:
+    outer loop that it does not depend on; or, if it is expensive, in an inner one, or for every row although it depends
+    on parameters alone."""
+    if v.kind is not OpKind.ELEMENTWISE or v.op == "expand" or not loops:
         return False
-    return v.rule.expensive or v.dims != loops[: len(v.dims)]
+    if v.rule.expensive:
+        return v.dims != loops or "B" not in v.axes
+    return v.dims != loops[: len(v.dims)]
 
 
 def _row_scratch(v: Value) -> PlaceKind:
@@ -62,7 +71,9 @@ def _row_scratch(v: Value) -> PlaceKind:
 
 
 class _Builder:
-    def __init__(self, places: dict[int, Place], scratch: PlaceKind, allow_wide: bool) -> None:
+    def __init__(
+        self, places: dict[int, Place], scratch: PlaceKind, allow_wide: bool, own_loops: Mapping[int, Value]
+    ) -> None:
         self.outside = frozenset(places)
         self.places = places
         self.scratch, self.allow_wide = scratch, allow_wide
@@ -70,6 +81,9 @@ class _Builder:
         self.products: dict[int, list[Product]] = defaultdict(list)
         self.roots: dict[int, int] = {}  # id of every value that reaches memory here -> its level
         self._levels: dict[int, int] = {}
+        self._leaf_levels = dict.fromkeys(own_loops, 0)
+        while (found := {i: self.level(v) for i, v in own_loops.items()}) != self._leaf_levels:
+            self._leaf_levels, self._levels = found, {}
 
     def build(self, roots: list[Entry]) -> Program:
         # A carried gradient may be needed after the loop too: its slot is overwritten, a stored copy stays.
@@ -96,7 +110,7 @@ class _Builder:
     def level(self, v: Value) -> int:
         """Return the number of rounds of products that must be finished before `v` can be computed."""
         if v.id in self.outside or v.kind is OpKind.LEAF:
-            return 0
+            return self._leaf_levels.get(v.id, 0)
         if v.id not in self._levels:
             levels = [self.level(a) + (a.kind is OpKind.PRODUCT and a.id not in self.outside) for a in v.args]
             self._levels[v.id] = max(levels, default=0)

@@ -12,11 +12,22 @@ from functools import partial
 
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered
 from nmt.rnn.compiler.differentiate import Sink
-from nmt.rnn.compiler.direction import GRADIENTS, STATES, Pass, make_pass, phases_of
+from nmt.rnn.compiler.apart import states_apart
+from nmt.rnn.compiler.direction import GRADIENTS, STATES, Carried, Pass, make_pass, phases_of
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.compiler.program import Entry, Place, PlaceKind, Product, Program, in_block, outlasting, with_places
+from nmt.rnn.compiler.program import (
+    Entry,
+    Place,
+    PlaceKind,
+    Product,
+    Program,
+    in_block,
+    memory_of,
+    outlasting,
+    with_places,
+)
 from nmt.rnn.compiler.roots import backward_roots, cotangent_places, forward_roots, leaf_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
@@ -83,34 +94,39 @@ def make_plan(
     single_step: bool = False,
     recompute: Recompute = "attention",
     keep: Keep = (),
+    loops_apart: bool = True,
 ) -> Plan:
     """Compile a trace.
 
     `training` adds the backward pass, for the initial states and for the inputs, captured arrays and parameters named
     in `needs`, from the outputs in `receives`; None is all. `single_step`: for inference one step at a time, all of it
     inside the loop's function. `recompute`, `keep`: see `keep.py`; the trace contains the values that `keep` names.
+    `loops_apart`: states may have loops of their own, as `apart.py` finds them.
     """
-    slots = _slots(trace, training, recompute)
+    apart = states_apart(trace) if loops_apart and not single_step else frozenset[str]()
+    states = replace(STATES, apart=frozenset(map(ArrayKind.STATE.of, apart)))
+    gradients = replace(GRADIENTS, apart=frozenset(map(ArrayKind.STATE_GRADIENT.of, apart)))
+    slots = _slots(trace, training, recompute, states)
     given = leaf_places(trace, slots=bool(slots))
     roots, outputs = forward_roots(trace, slots=bool(slots))
     if not training:
-        alone = make_pass(roots, given, trace, STATES, leave_loop=not single_step)
+        alone = make_pass(roots, given, trace, states, leave_loop=not single_step)
         alone.by_rows = bool(slots) and not _multiplies(alone.loop)
         return Plan(trace, _in_blocks(alone, {p.name for p in outputs.values()}), outputs, slots=slots)
     num_forward = len(trace.graph.values)
     received = frozenset(trace.outputs if receives is None else receives)
-    back = backward_roots(trace, needs, received)
+    back = backward_roots(trace, needs, received, apart)
     operands = _operands(back.sinks)
     # Recomputed values must not read what a pass stores only for itself.
     lasting_alone = recompute == "gates" or not all(kept for _, kept in keep)
     written = {e.value.id for e in roots}
     if not lasting_alone:
-        written |= _hoisted_products(roots, given, trace)
+        written |= _hoisted_products(roots, given, trace, states)
     named = {name: (trace.named[name], kept) for name, kept in keep}
     needed = [e.value for e in back.roots] + operands
     kept = choose_kept(needed, operands, num_forward, written, recompute, named)
     roots += [_stored(Numbered.KEPT, v) for v in kept]
-    forward = make_pass(roots, given, trace, STATES)
+    forward = make_pass(roots, given, trace, states)
     lasting = {e.value.id for e in roots}
     left = {i: p for i, p in _left_by(forward).items() if not lasting_alone or i in lasting}
     found = given | cotangent_places(trace) | left
@@ -118,9 +134,11 @@ def make_plan(
         again, places = _again(trace, slots, found)
         found |= places
     back.roots += [_stored(Numbered.OPERAND, v) for v in operands if v.id not in found]
-    backward = make_pass(back.roots, found, trace, GRADIENTS)
+    backward = make_pass(back.roots, found, trace, gradients)
     sinks = _placed(back.sinks, found | _all_places(backward))
     if slots:
+        if any(_reads_again(program) for program in (backward.before, backward.after)):
+            raise RuntimeError("states that are computed again are read outside the loop")
         checkpoints = tuple(
             Place(PlaceKind.CHECKPOINT, ArrayKind.CHECKPOINT.of(name), False, trace.states[name].width)
             for name in trace.states
@@ -148,15 +166,22 @@ def make_plan(
     )
 
 
-def _slots(trace: Trace, training: bool, recompute: Recompute) -> frozenset[str]:
-    """Return the states that need not be kept for every step: those with named axes, in inference; and in training if
-    the loop has no product, so that a row can run once more from a checkpoint, unless gates are recomputed anyway."""
+def _slots(trace: Trace, training: bool, recompute: Recompute, states: Carried) -> frozenset[str]:
+    """Return the states that need not be kept for every step: those with named axes.
+
+    In training only if the loop has no product, so that a row can run once more from a checkpoint, no product reads all
+    of such a state, whose gradient would, and no gates are recomputed.
+    """
     names = frozenset(name for name, v in trace.states.items() if v.dims)
     if not training or not names:
         return names
-    phases = phases_of(forward_roots(trace)[0], leaf_places(trace), STATES)
-    values = (trace.graph.values[i] for i, phase in phases.items() if phase is Phase.LOOP)
-    return frozenset() if recompute == "gates" or any(v.kind is OpKind.PRODUCT for v in values) else names
+    matrices = {of[name].id for of in (trace.states, trace.new) for name in names}
+    phases = phases_of(forward_roots(trace)[0], leaf_places(trace), states)
+    products = ((trace.graph.values[i], phase) for i, phase in phases.items() if phase in (Phase.LOOP, Phase.AFTER))
+    stays = any(
+        v.kind is OpKind.PRODUCT and (phase is Phase.LOOP or v.args[0].span[0].id in matrices) for v, phase in products
+    )
+    return frozenset() if recompute == "gates" or stays else names
 
 
 def _multiplies(program: Program) -> bool:
@@ -174,6 +199,8 @@ def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tupl
     roots = [Entry(trace.new[name], place(PlaceKind.AGAIN_NEXT, name)) for name in trace.states if name in slots]
     there = {i: p for i, p in (found | places).items() if i not in {e.value.id for e in roots}}
     program = build_program(roots, there, PlaceKind.ROWS)
+    if _multiplies(program):
+        raise RuntimeError("states that are computed again need a product")
     return program, places | {e.value.id: e.place for e in roots if e.value.kind is not OpKind.LEAF}
 
 
@@ -187,9 +214,9 @@ def _operands(sinks: list[Sink]) -> list[Value]:
     return list({v.span[0].id: v.span[0] for v in values}.values())
 
 
-def _hoisted_products(roots: list[Entry], given: dict[int, Place], trace: Trace) -> set[int]:
+def _hoisted_products(roots: list[Entry], given: dict[int, Place], trace: Trace, states: Carried) -> set[int]:
     """Return products that a forward pass computes before its loop: they are stored for every step in any case."""
-    phases = phases_of(roots, given, STATES)
+    phases = phases_of(roots, given, states)
     return {i for i, phase in phases.items() if phase is Phase.BEFORE and trace.graph.values[i].kind is OpKind.PRODUCT}
 
 
@@ -215,6 +242,24 @@ def _placed(sinks: list[Sink], places: dict[int, Place]) -> list[PlacedSink]:
         place = None if left is None else places[left.id]
         placed.append(PlacedSink(s, place, left_offset, places[right.id], right_offset))
     return placed
+
+
+def _reads_again(program: Program) -> bool:
+    """Return whether a program reads states that only the loop of its pass has."""
+    pending: list[Value] = []
+    for step in program.steps:
+        if isinstance(step, Product):
+            pending.append(step.x)
+        else:
+            pending += [a for nest in step.nests for e in nest.entries for a in (e.value, *e.value.args)]
+    found = set[PlaceKind]()
+    while pending:
+        base, _ = memory_of(pending.pop(), program.places)
+        if base.id in program.places:
+            found.add(program.places[base.id].kind)
+        else:
+            pending.extend(base.args)
+    return bool(found & {PlaceKind.AGAIN, PlaceKind.AGAIN_NEXT})
 
 
 def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[str]:

@@ -95,11 +95,13 @@ def _cotangent(trace: Trace, name: str, v: Value) -> Value:
     return trace.graph._make("expand", (leaf,), leaf.axes, leaf.width, attribute(leaf.dims))
 
 
-def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collection[str]) -> BackwardRoots:
+def backward_roots(
+    trace: Trace, needs: Collection[str] | None, receives: Collection[str], apart: Collection[str] = ()
+) -> BackwardRoots:
     """Differentiate a step, in its own graph.
 
     Gradients of the states before it, and of the leaves named in `needs` (None: all but masks), from the outputs named
-    in `receives` and all new states.
+    in `receives` and all new states. apart: states with a loop of their own, whose gradients row work writes.
     """
     graph = trace.graph
     masks = {m.array for m in trace.masks}
@@ -112,11 +114,9 @@ def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collec
     back = BackwardRoots([], sinks, {}, {}, gradients)
     for name, v in trace.states.items():
         zero = graph.apply("expand", graph.const(0.0), axes=("B",), width=v.width, dims=v.dims)
-        back.roots.append(
-            Entry(
-                gradients.get(v.id, zero), Place(PlaceKind.CARRY_OUT, ArrayKind.STATE_GRADIENT.of(name), False, v.width)
-            )
-        )
+        g = gradients.get(v.id, zero)
+        g = _written_by_row(g) if name in apart else g
+        back.roots.append(Entry(g, Place(PlaceKind.CARRY_OUT, ArrayKind.STATE_GRADIENT.of(name), False, v.width)))
     for name, v in trace.inputs.items():
         if name in needed and v.id in gradients:
             back.d_inputs[name] = Place(PlaceKind.SEQUENCE, ArrayKind.GRADIENT.of(name), "S" in v.axes, v.width)

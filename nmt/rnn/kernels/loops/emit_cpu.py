@@ -23,7 +23,13 @@ from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Product, Program, RowWork
 from nmt.rnn.graph import Value
 from nmt.rnn.kernels.loops.axis_loops import AxisLoops
-from nmt.rnn.kernels.loops.row_schedule import SlotState, replayed_steps, steps_of_row
+from nmt.rnn.kernels.loops.row_schedule import (
+    SlotState,
+    parameters_alone,
+    parts_of,
+    replayed_steps,
+    steps_of_row,
+)
 from nmt.rnn.kernels.loops.row_writer import Function, Lines, Names, Variable, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products.int8 import TAIL
@@ -155,24 +161,30 @@ class _FunctionWriter(Names):
         """Write the function of a loop without products, with all steps of a row before the next row: a state with
         named axes stays in the cache. In a backward pass such states are computed again from checkpoints."""
         kept = [self._slot_state(place, again=one.again is not None) for place in one.checkpoints]
-        lines = [line for step in self.steps if isinstance(step, RowWork) for line in self.row(step, 0)]
+        once, lines = self._once_and_by_row(self.steps)
         if one.again is None:
             lines = steps_of_row(self.step(0), lines, kept)
         else:
             program, self.program = self.program, one.again
-            again = [line for step in one.again.steps if isinstance(step, RowWork) for line in self.row(step, 0)]
-            self.program = program
+            more, again = self._once_and_by_row(one.again.steps)
+            self.program, once = program, once + more
             lines = replayed_steps(self.step(0), again, lines, kept)
         whole = [
             *self.head(),
             "    lowest = T - stop if backwards else start",
             *self.memory(),
+            *(f"    {line}" for line in once),
             "    for n in range(low, high):",
             *(f"        {line}" for line in lines),
             *(f"    release({name})" for name in self.row_scratch),
         ]
         self.function.source = "\n".join(whole) + "\n"
         return self.function
+
+    def _once_and_by_row(self, steps: list[RowWork | Product]) -> tuple[list[str], list[str]]:
+        """Return the work that depends on parameters alone, and the work on one row at one step."""
+        once = list[str]()
+        return once, [line for step in steps if isinstance(step, RowWork) for line in self.row(step, 0, once)]
 
     def _slot_state(self, checkpoint: Place, *, again: bool) -> SlotState:
         """Return the names of a state that is kept in a checkpoint; again: where it is computed from it."""
@@ -315,10 +327,16 @@ class _FunctionWriter(Names):
         ]
         return head + self.row(step, 3)
 
-    def row(self, step: RowWork, indent: int) -> list[str]:
-        """Return the work on one row."""
+    def row(self, step: RowWork, indent: int, once: list[str] | None = None) -> list[str]:
+        """Return the work on one row. once: receives the lines that depend on parameters alone, if it is given."""
         work = _RowWriter(self, indent)
-        for nest in step.nests:
+        alone = set() if once is None else parameters_alone(step, self.program)
+        for nest in parts_of(step.nests, alone, inside=True):
+            work.nest(nest)
+        if once is not None:
+            once += work.row.lines
+            work.row.lines.clear()
+        for nest in parts_of(step.nests, alone, inside=False):
             work.nest(nest)
         source = ["c = owner[n]", "ls = source_lengths[c]"] if work.uses_captured else []
         return ["    " * indent + line for line in source] + work.row.lines

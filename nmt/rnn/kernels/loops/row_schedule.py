@@ -8,9 +8,10 @@ Nets with Sublinear Memory Cost, section 4).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nmt.rnn import tuning
+from nmt.rnn.compiler.program import Nest, PlaceKind, Program, RowWork, memory_of
 
 _ENDED = ["if lengths[n] <= t:", "    continue"]
 EVERY = tuning.CHECKPOINT_STEPS
@@ -61,6 +62,31 @@ def replayed_steps(step: list[str], again: list[str], body: list[str], kept: lis
         *_indented(back),
     ]
     return [f"for chunk in range(start // {EVERY}, (stop + {EVERY - 1}) // {EVERY}):", *_indented(chunk)]
+
+
+def parameters_alone(step: RowWork, program: Program) -> set[int]:
+    """Return the ids of the values in scratch of a row that depend on parameters alone: they are the same for all rows
+    and steps."""
+    found = set[int]()
+    for entry in (entry for nest in step.nests for entry in nest.entries):
+        if entry.value.axes or entry.add or entry.place.kind not in (PlaceKind.ROW, PlaceKind.LOCAL):
+            continue
+        pending, reads = list(entry.value.args), set[int]()
+        while pending:
+            base, _ = memory_of(pending.pop(), program.places)
+            if base.id in program.places:
+                reads.add(base.id)
+            else:
+                pending.extend(base.args)
+        if all(i in found or program.places[i].kind is PlaceKind.PARAMETER for i in reads):
+            found.add(entry.value.id)
+    return found
+
+
+def parts_of(nests: list[Nest], ids: set[int], *, inside: bool) -> list[Nest]:
+    """Return the nests with those of their entries alone whose values have these ids; or with the others."""
+    parts = (replace(nest, entries=[e for e in nest.entries if (e.value.id in ids) == inside]) for nest in nests)
+    return [nest for nest in parts if nest.entries]
 
 
 def _copy(one: SlotState, target: str, source: str) -> list[str]:
