@@ -1,8 +1,8 @@
 """What do the recurrences of this decade cost, and what do they remember?
 
-`layers`: a whole layer of each cell, inference and training, beside the LSTM and, where torch is installed in this
-Python, beside its best form there; outputs and gradients of x are compared first. All are timed in turn, in CPU seconds
-of one thread, and the fastest turn counts. `recall`: pairs of key and value, then the keys in another order (Arora et
+`layers`: a whole layer of each cell, inference and training; where torch is installed in this Python, its forms there
+as well, with the same weights: outputs and gradients of x are compared first. All are timed in turn, in CPU seconds of
+one thread, and the fastest turn counts. `recall`: pairs of key and value, then the keys in another order (Arora et
 al. 2023, Zoology): accuracy after some seconds of training.
 
 Run: python benchmarks/recurrences.py layers [--steps 30,512] [--dtypes float32,bfloat16] [--cells A,B] [--turns 5]

@@ -61,6 +61,11 @@ class Value:
         return self.attrs.get("dims", ())
 
     @property
+    def is_elementwise(self) -> bool:
+        """Return whether it is computed number by number."""
+        return self.kind is OpKind.ELEMENTWISE
+
+    @property
     def is_view(self) -> bool:
         """Return whether it is its argument's memory, or a part of it, seen differently."""
         return self.op in _VIEWS

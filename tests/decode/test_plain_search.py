@@ -85,8 +85,10 @@ def test_in_float64(monkeypatch):
     assert search(model, SOURCES, beam_size=3) == step_by_step(monkeypatch, model, SOURCES, beam_size=3)
 
 
-def test_texts_go_on_as_step_by_step(monkeypatch):
-    config = small_models.model_settings(encoder={"embeddings": {"embedding_dim": 5}})
+@pytest.mark.parametrize("rnn_type", ["lstm", "mlstm"])
+def test_texts_go_on_as_step_by_step(rnn_type, monkeypatch):
+    decoder = {"rnn_type": rnn_type}
+    config = small_models.model_settings(encoder={"embeddings": {"embedding_dim": 5}}, decoder=decoder)
     model = LanguageModel(config, VOCAB)
     rng = np.random.default_rng(3)
     for param in model.params.values():

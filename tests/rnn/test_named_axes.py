@@ -82,6 +82,15 @@ def product_of_state(p, x, s):
     return flat(a + s.n) * g, State(S=S, n=0.5 * s.n + a)
 
 
+def whole_state(p, x, s):
+    """A product after the loop that reads a state as it is; and a value that need not be kept."""
+    z, g = split(x @ p.W, 2)
+    n = 0.5 * s.n + axes(z, h=2, v=3)
+    gate = tanh(total(s.S, "k"))
+    p.note(gate=gate)
+    return (flat(n) @ p.U) * g + flat(gate), State(S=0.9 * s.S + n * gate, n=n)
+
+
 def close(found, expected, tolerance=1e-9):
     assert set(found) == set(expected)
     for name, value in expected.items():
@@ -93,13 +102,14 @@ def same_bits(found, expected):
         np.testing.assert_array_equal(found[name], value, name)
 
 
-@pytest.mark.parametrize("step", [everything, product_of_state])
+@pytest.mark.parametrize("step", [everything, product_of_state, whole_state])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_what_a_step_may_write_is_what_is_computed(step, reverse):
     for lengths in ("full", "mixed", "zeros"):
         case = cases.draw(Written(step), "float64", cases.LENGTHS[lengths])
         expected = cases.interpreted(case, {}, reverse=reverse)
-        for options in ({}, {"recompute": "gates"}):
+        keep = {"keep": {"gate": True}} if step is whole_state else {}
+        for options in ({}, {"recompute": "gates"}, keep):
             outputs, gradients, _ = cases.compiled(case, reverse=reverse, **options)
             close(outputs, expected[0])
             close(gradients, expected[1])
@@ -186,6 +196,7 @@ def test_which_states_have_a_stack():
     assert stacks(Scan(plain), False) == stacks(Scan(product), False) == set()
     assert stacks(Scan(plain), True) == set()
     assert stacks(Scan(plain, recompute="gates"), True) == stacks(Scan(product), True) == {"S", "n"}
+    assert stacks(Scan(Written(whole_state)), True) == {"S", "n"}
     window = LinearAttentionCell(D, H, heads=2, window=3)
     assert stacks(Scan(window), True) == {"past1", "past2"}
 

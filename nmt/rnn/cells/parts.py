@@ -1,4 +1,4 @@
-"""What the cells of linear recurrences and their blocks share: activations, norms, a short convolution, head sizes."""
+"""Shared parts of the cells of linear recurrences: activations, norms, a short convolution, sizes of heads."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def rms_norm(x: Value, gain: Value) -> Value:
 
 
 def head_norm(y: Value, gain: Value, size: int) -> Value:
-    """Return the same of each head of y [h, v], with one gain [v] for all heads."""
+    """Return y [h, v] with each head normalised so, and one gain [v] for all heads."""
     return y * (1 / sqrt(total(y * y, "v") * (1 / size) + EPSILON)) * axes(gain, v=size)
 
 
@@ -61,7 +61,7 @@ def short_convolution_params(window: int, width: int) -> dict[str, Param]:
 
 
 def short_convolution_states(window: int, width: int) -> dict[str, int]:
-    """Return the states: `past1`, what past inputs add to the next sum; `past2` to the one after it; ..."""
+    """Return the states: `past1`, the share of past inputs in the next sum; `past2` in the one after it; ..."""
     return {f"past{k}": width for k in range(1, window)}
 
 

@@ -8,10 +8,7 @@ for all steps at once. This is loop distribution by the strongly connected parts
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from nmt.rnn.arrays.array_names import ArrayKind
-from nmt.rnn.compiler.direction import STATES, phases_of
+from nmt.rnn.compiler.direction import carried_apart, phases_of
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.roots import forward_roots, leaf_places
 from nmt.rnn.compiler.trace import Trace
@@ -59,7 +56,7 @@ def _multiplies(name: str, reads: dict[str, set[str]], multiplied: dict[str, set
 
 def _looped_products(trace: Trace, apart: frozenset[str]) -> int:
     """Return how many products the main loop has if these states have loops of their own."""
-    carried = replace(STATES, apart=frozenset(map(ArrayKind.STATE.of, apart)))
-    phases = phases_of(forward_roots(trace)[0], leaf_places(trace), carried)
+    states, _ = carried_apart(apart)
+    phases = phases_of(forward_roots(trace)[0], leaf_places(trace), states)
     values = trace.graph.values
     return sum(phase is Phase.LOOP and values[i].kind is OpKind.PRODUCT for i, phase in phases.items())

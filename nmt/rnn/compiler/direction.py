@@ -6,9 +6,10 @@ other over all steps, so a crossing value is an array with one entry per step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from nmt.rnn.arrays.array_names import Numbered
+from nmt.rnn.arrays.array_names import ArrayKind, Numbered
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.phases import Phase, assign_phases, hoist
 from nmt.rnn.compiler.program import Entry, Place, PlaceKind, Product, Program
@@ -16,9 +17,10 @@ from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value, topological
 from nmt.rnn.ops import OpKind
 
+
 @dataclass(frozen=True)
 class Carried:
-    """What is passed from step to step: the kinds of places in which a step reads and writes it.
+    """Kinds of places in which a step reads and writes what is passed from step to step.
 
     `apart`: the names of the arrays of states that have a time loop of their own, in the row work of another `phase`
     (see `apart.py`).
@@ -41,6 +43,13 @@ STATES = Carried(
 # States that are computed again exist in the loop alone, as if they were carried.
 _IN_THE_LOOP = frozenset({PlaceKind.CARRY, PlaceKind.AGAIN, PlaceKind.AGAIN_NEXT})
 GRADIENTS = Carried(_IN_THE_LOOP, frozenset({PlaceKind.CARRY_OUT}), Phase.AFTER)
+
+
+def carried_apart(names: Iterable[str]) -> tuple[Carried, Carried]:
+    """Return STATES and GRADIENTS with these states apart."""
+    of = {STATES: ArrayKind.STATE, GRADIENTS: ArrayKind.STATE_GRADIENT}
+    states, gradients = (replace(one, apart=frozenset(map(kind.of, names))) for one, kind in of.items())
+    return states, gradients
 
 
 @dataclass

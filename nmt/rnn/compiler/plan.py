@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered
-from nmt.rnn.compiler.differentiate import Sink
 from nmt.rnn.compiler.apart import states_apart
-from nmt.rnn.compiler.direction import GRADIENTS, STATES, Carried, Pass, make_pass, phases_of
+from nmt.rnn.compiler.differentiate import Sink
+from nmt.rnn.compiler.direction import Carried, Pass, carried_apart, make_pass, phases_of
 from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
@@ -104,9 +104,10 @@ def make_plan(
     `loops_apart`: states may have loops of their own, as `apart.py` finds them.
     """
     apart = states_apart(trace) if loops_apart and not single_step else frozenset[str]()
-    states = replace(STATES, apart=frozenset(map(ArrayKind.STATE.of, apart)))
-    gradients = replace(GRADIENTS, apart=frozenset(map(ArrayKind.STATE_GRADIENT.of, apart)))
-    slots = _slots(trace, training, recompute, states)
+    states, gradients = carried_apart(apart)
+    # Recomputed values must not read what a pass stores only for itself.
+    lasting_alone = recompute == "gates" or not all(kept for _, kept in keep)
+    slots = _slots(trace, training, lasting_alone, states)
     given = leaf_places(trace, slots=bool(slots))
     roots, outputs = forward_roots(trace, slots=bool(slots))
     if not training:
@@ -117,8 +118,6 @@ def make_plan(
     received = frozenset(trace.outputs if receives is None else receives)
     back = backward_roots(trace, needs, received, apart)
     operands = _operands(back.sinks)
-    # Recomputed values must not read what a pass stores only for itself.
-    lasting_alone = recompute == "gates" or not all(kept for _, kept in keep)
     written = {e.value.id for e in roots}
     if not lasting_alone:
         written |= _hoisted_products(roots, given, trace, states)
@@ -137,40 +136,20 @@ def make_plan(
     backward = make_pass(back.roots, found, trace, gradients)
     sinks = _placed(back.sinks, found | _all_places(backward))
     if slots:
-        if any(_reads_again(program) for program in (backward.before, backward.after)):
-            raise RuntimeError("states that are computed again are read outside the loop")
-        checkpoints = tuple(
-            Place(PlaceKind.CHECKPOINT, ArrayKind.CHECKPOINT.of(name), False, trace.states[name].width)
-            for name in trace.states
-            if name in slots
-        )
-        backward = replace(backward, by_rows=True, checkpoints=checkpoints, again=again)
-        forward = replace(forward, by_rows=True, checkpoints=checkpoints)
-        forward.arrays |= {place.name: place for place in checkpoints}
+        forward, backward = _with_checkpoints(forward, backward, again, trace, slots)
     forward = _in_blocks(forward, {p.name for p in outputs.values()} | _read(backward, sinks, found))
     backward = _in_blocks(backward, {p.name for p in back.d_inputs.values()})
     sinks = [_sink_in_block(s, backward) for s in sinks]
     memory = Memory(*map(frozenset, (given, written, {v.id for v in kept}, found)))
-    return Plan(
-        trace,
-        forward,
-        outputs,
-        backward,
-        sinks,
-        back.d_inputs,
-        back.d_captured,
-        received,
-        memory,
-        back.gradients,
-        slots,
-    )
+    rest = back.d_inputs, back.d_captured, received, memory, back.gradients, slots
+    return Plan(trace, forward, outputs, backward, sinks, *rest)
 
 
-def _slots(trace: Trace, training: bool, recompute: Recompute, states: Carried) -> frozenset[str]:
+def _slots(trace: Trace, training: bool, lasting_alone: bool, states: Carried) -> frozenset[str]:
     """Return the states that need not be kept for every step: those with named axes.
 
     In training only if the loop has no product, so that a row can run once more from a checkpoint, no product reads all
-    of such a state, whose gradient would, and no gates are recomputed.
+    of such a state, whose gradient would, and what the step needs is there (not with `lasting_alone`).
     """
     names = frozenset(name for name, v in trace.states.items() if v.dims)
     if not training or not names:
@@ -181,7 +160,7 @@ def _slots(trace: Trace, training: bool, recompute: Recompute, states: Carried) 
     stays = any(
         v.kind is OpKind.PRODUCT and (phase is Phase.LOOP or v.args[0].span[0].id in matrices) for v, phase in products
     )
-    return frozenset() if recompute == "gates" or stays else names
+    return frozenset() if lasting_alone or stays else names
 
 
 def _multiplies(program: Program) -> bool:
@@ -242,6 +221,22 @@ def _placed(sinks: list[Sink], places: dict[int, Place]) -> list[PlacedSink]:
         place = None if left is None else places[left.id]
         placed.append(PlacedSink(s, place, left_offset, places[right.id], right_offset))
     return placed
+
+
+def _with_checkpoints(
+    forward: Pass, backward: Pass, again: Program, trace: Trace, slots: frozenset[str]
+) -> tuple[Pass, Pass]:
+    """Return both passes, row by row: the first keeps these states in checkpoints, the second computes them `again`."""
+    if any(_reads_again(program) for program in (backward.before, backward.after)):
+        raise RuntimeError("states that are computed again are read outside the loop")
+    checkpoints = tuple(
+        Place(PlaceKind.CHECKPOINT, ArrayKind.CHECKPOINT.of(name), False, v.width)
+        for name, v in trace.states.items()
+        if name in slots
+    )
+    arrays = forward.arrays | {place.name: place for place in checkpoints}
+    forward = replace(forward, by_rows=True, checkpoints=checkpoints, arrays=arrays)
+    return forward, replace(backward, by_rows=True, checkpoints=checkpoints, again=again)
 
 
 def _reads_again(program: Program) -> bool:

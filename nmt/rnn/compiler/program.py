@@ -34,7 +34,7 @@ class PlaceKind(Enum):
     AGAIN = auto()
     """[tuning.CHECKPOINT_STEPS + 1, width]: states of one row between two checkpoints, the one before the step."""
     AGAIN_NEXT = auto()
-    """The same states, the one after the step."""
+    """States of one row between two checkpoints, the one after the step."""
     CONSTANT = auto()
     """[(S,) B, width]: constant over time; also its gradient, which is accumulated."""
     PARAMETER = auto()
