@@ -145,6 +145,16 @@ def test_products_of_inputs_leave_the_loop(name):
     assert len(outside) == len(matrices)  # shares of d_x; the weights' gradients are sums of their own
 
 
+@pytest.mark.parametrize("name", more.MIXING)
+def test_products_of_what_is_left_of_inputs_leave_the_loop(name):
+    """The windows and shifts that they read have loops of their own; not in the plan for a GPU."""
+    cell = more.CELLS[name][0]()
+    plan = Scan(cell).plan(True)
+    assert products(plan.forward.loop) == products(plan.backward.loop) == []
+    together = make_plan(trace(cell, training=True), training=True, loops_apart=False)
+    assert products(together.forward.loop) and products(together.backward.loop)
+
+
 @pytest.mark.parametrize("name", more.LSTM_LIKE)
 def test_products_of_states_stay(name):
     plan = make_plan(trace(more.CELLS[name][0](), training=False), training=False)
