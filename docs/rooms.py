@@ -63,6 +63,7 @@ SAYS = {
     "cell": "what a cell is",
     "functions": "what a cell writes",
     "graph": "symbolic values",
+    "named_axes": "shapes of matrix states",
     "ops": "operations",
     "tuning": "numbers for speed",
     "profile": "what takes how long",

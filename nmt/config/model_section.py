@@ -16,7 +16,8 @@ RNN_TYPES = (
     *("lstm", "gru", "gru_reset_before", "rnn_tanh", "rnn_relu", "layer_norm_lstm"),
     *("layer_norm_gru", "mi_lstm", "mi_lstm_layer_norm", "peephole_lstm", "coupled_lstm", "projected_lstm"),
     *("deep_transition_gru", "sru", "ssru", "qrnn", "min_gru", "min_lstm"),
-    *("slstm", "ind_rnn", "convolution"),
+    *("slstm", "ind_rnn", "convolution", "lrn", "hawk", "mamba", "linear_attention", "retnet", "gla", "hgrn2"),
+    *("gated_delta_net", "kda", "mlstm", "rwkv7"),
 )
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
 RnnType = Annotated[

@@ -13,6 +13,7 @@ from nmt.model.parts.padding import positions, rounded_up
 from nmt.overriding import override
 from nmt.rnn import tuning
 from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionProbe, CoverageCell
 from nmt.rnn.kernels.memory.runs import distinct
 from nmt.rnn.kernels.search.choose import top_tokens
@@ -173,7 +174,8 @@ class ModelDecoder(StepDecoder):
         if self._sources is not None:
             ids = np.pad(source.ids.T, ((0, 0), (0, self._positions - len(source.ids))))
             self._sources |= dict(zip(sentence_ids.tolist(), ids, strict=True))
-        zero = {name: np.zeros((len(sentence_ids), width), self.network.dtype) for name, width in self._states.items()}
+        count, dtype = len(sentence_ids), self.network.dtype
+        zero = {name: np.zeros((count, *axes_of(width)), dtype) for name, width in self._states.items()}
         if self._covers:
             zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
         return sentence_ids, zero | source.states, np.full(len(sentence_ids), BOS_ID, np.int32)

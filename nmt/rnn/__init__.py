@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nmt.rnn.arrays.weights import Weights, initial_params
-    from nmt.rnn.cell import Captured, Cell, Param, Scope, Shape, State
+    from nmt.rnn.cell import Axes, Captured, Cell, Param, Scope, Shape, State
     from nmt.rnn.cells import (
         AttentionCell,
+        BlockCell,
         ConvolutionCell,
         CoupledLSTMCell,
         DeepTransitionGRUCell,
@@ -18,16 +19,21 @@ if TYPE_CHECKING:
         DropoutCell,
         ElmanCell,
         GRUCell,
+        HeadsCell,
         IndRNNCell,
         LayerNormGRUCell,
         LayerNormLSTMCell,
         LearnedStartCell,
+        LinearAttentionCell,
         LinearCell,
+        LRNCell,
         LSTMCell,
         LSTMVariantCell,
         MILSTMCell,
         MinGRUCell,
         MinLSTMCell,
+        MLSTMCell,
+        NormedCell,
         OutputDropoutCell,
         Past,
         PeepholeLSTMCell,
@@ -35,6 +41,9 @@ if TYPE_CHECKING:
         QRNNCell,
         RecurrentDropoutCell,
         ResidualCell,
+        RGLRUCell,
+        RWKV7Cell,
+        S6Cell,
         SkipCell,
         SLSTMCell,
         SRUCell,
@@ -45,9 +54,11 @@ if TYPE_CHECKING:
     )
     from nmt.rnn.check_cell import check
     from nmt.rnn.functions import (
+        axes,
         concat,
         dot,
         exp,
+        flat,
         maximum,
         mean,
         positive,
@@ -58,6 +69,7 @@ if TYPE_CHECKING:
         split,
         sqrt,
         tanh,
+        total,
         transposed_matmul,
         weighted_sum,
     )
@@ -68,17 +80,19 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "arrays.weights": "Weights initial_params",
-    "cell": "Captured Cell Param Scope Shape State",
+    "cell": "Axes Captured Cell Param Scope Shape State",
     "cells": """
-        AttentionCell ConvolutionCell CoupledLSTMCell DeepTransitionGRUCell DropConnectCell DropoutCell ElmanCell
-        GRUCell IndRNNCell LayerNormGRUCell LayerNormLSTMCell LearnedStartCell LinearCell LSTMCell LSTMVariantCell
-        MILSTMCell MinGRUCell MinLSTMCell OutputDropoutCell Past PeepholeLSTMCell ProjectedLSTMCell QRNNCell
-        RecurrentDropoutCell ResidualCell SkipCell SLSTMCell SRUCell SSRUCell StackCell UnrolledCell ZoneoutCell
+        AttentionCell BlockCell ConvolutionCell CoupledLSTMCell DeepTransitionGRUCell DropConnectCell
+        DropoutCell ElmanCell GRUCell HeadsCell IndRNNCell LayerNormGRUCell LayerNormLSTMCell LearnedStartCell
+        LinearAttentionCell LinearCell LRNCell LSTMCell LSTMVariantCell MILSTMCell MinGRUCell MinLSTMCell
+        MLSTMCell NormedCell OutputDropoutCell Past PeepholeLSTMCell ProjectedLSTMCell QRNNCell
+        RecurrentDropoutCell ResidualCell RGLRUCell RWKV7Cell S6Cell SkipCell SLSTMCell SRUCell SSRUCell
+        StackCell UnrolledCell ZoneoutCell
     """,
     "check_cell": "check",
     "functions": """
-        concat dot exp maximum mean positive relu sigmoid softmax softplus split sqrt tanh transposed_matmul
-        weighted_sum
+        axes concat dot exp flat maximum mean positive relu sigmoid softmax softplus split sqrt tanh total
+        transposed_matmul weighted_sum
     """,
     "layers.operators": "GRU LSTM RNN",
     "layers.padding": "reverse_sequence",

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from nmt.errors import ShapeError
 from nmt.rnn.arguments import share
@@ -28,17 +28,17 @@ class Param:
 
     `ones` names the gate whose bias is initialised to one (the LSTM's forget gate: Jozefowicz et al. 2015, section
     2.2). A vector is a bias and is initialised to zero, unless it is a `weight`: an attention's v at zero would pass no
-    gradient on. `start` is the initial value of all entries of a vector, for example one for a gain. `dropout` is the
-    rate at which a training pass sets entries to zero (Wan et al. 2013, DropConnect). A matrix with a `deviation` is
-    drawn from a normal distribution with that standard deviation, where Glorot initialisation would not preserve the
-    variance.
+    gradient on. `start` is the initial value of all entries of a vector, for example one for a gain, or a number for
+    each. `dropout` is the rate at which a training pass sets entries to zero (Wan et al. 2013, DropConnect). A matrix
+    with a `deviation` is drawn from a normal distribution with that standard deviation, where Glorot initialisation
+    would not preserve the variance.
     """
 
     shape: tuple[int, ...]
     gates: int = 1
     ones: int | None = None
     weight: bool = False
-    start: float = 0.0
+    start: float | tuple[float, ...] = 0.0
     dropout: float = 0.0
     deviation: float | None = None
 
@@ -61,7 +61,7 @@ class Shape(int):
 
     axes: tuple[int, ...]
 
-    def __new__(cls, *axes: int) -> Shape:
+    def __new__(cls, *axes: int) -> Self:
         """Return the product of the axes. Raises ShapeError if an axis is below 1."""
         if not axes or min(axes) < 1:
             raise ShapeError(f"Shape: axes must be one or more sizes of at least 1, got {list(axes)}")
@@ -70,9 +70,31 @@ class Shape(int):
         return shape
 
 
+class Axes(Shape):
+    """A state's width as named axes: `Axes(h=8, k=64, v=64)` is a matrix of 64 x 64 numbers for each of 8 heads.
+
+    Unlike those of a `Shape`, the step sees these axes by name: see `nmt.rnn.axes`. Operations between values with
+    different axes broadcast each over the axes it lacks. Named axes have one order in all of a step, that of the
+    states, which is also their order in memory.
+    """
+
+    dims: tuple[tuple[str, int], ...]
+
+    def __new__(cls, **axes: int) -> Self:
+        """Return the product of the axes. Raises ShapeError if there is none, or one below 1."""
+        shape = super().__new__(cls, *axes.values())
+        shape.dims = tuple(axes.items())
+        return shape
+
+
 def axes_of(width: int) -> tuple[int, ...]:
     """Return the trailing axes that a caller's array has for this width."""
     return width.axes if isinstance(width, Shape) else (width,)
+
+
+def dims_of(width: int) -> tuple[tuple[str, int], ...]:
+    """Return the named axes of a width and their sizes; none if it is one axis for the step."""
+    return width.dims if isinstance(width, Axes) else ()
 
 
 class State(dict[str, Value]):

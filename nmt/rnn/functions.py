@@ -104,3 +104,18 @@ def source_count(memory: Value) -> Value:
 def transposed_matmul(x: Value, w: Value) -> Value:
     """Return x @ W.T for a matrix parameter W."""
     return _apply("matmul", x, w, transposed=True)
+
+
+def axes(x: Value, **sizes: int) -> Value:
+    """Return x with its feature axis as several named ones: `axes(k, h=8, k=64)` of a width of 512."""
+    return _apply("axes", x, dims=tuple(sizes.items()))
+
+
+def flat(x: Value) -> Value:
+    """Return x with its named axes as one feature axis, the last of them fastest."""
+    return _apply("flat", x)
+
+
+def total(x: Value, axis: str) -> Value:
+    """Return the sum over a named axis."""
+    return _apply("total", x, axis=axis)

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from nmt.errors import ShapeError
+from nmt.rnn import named_axes
 from nmt.rnn.ops import OPS, Op, OpKind
 
 AXES = ("S", "B")
+_VIEWS = frozenset({"slice", "axes", "flat"})
 
 
 class Value:
@@ -53,9 +55,30 @@ class Value:
         return OPS[self.op].kind
 
     @property
+    def dims(self) -> tuple[tuple[str, int], ...]:
+        """Return its named feature axes and their sizes, whose product is the width; none if the features are one
+        axis."""
+        return self.attrs.get("dims", ())
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Return whether it is computed number by number."""
+        return self.kind is OpKind.ELEMENTWISE
+
+    @property
+    def is_view(self) -> bool:
+        """Return whether it is its argument's memory, or a part of it, seen differently."""
+        return self.op in _VIEWS
+
+    @property
     def span(self) -> tuple[Value, int]:
-        """Return the value that a slice is taken from, and its first column there; any other value itself, and 0."""
-        return (self.args[0], self.attrs["start"]) if self.op == "slice" else (self, 0)
+        """Return the value in whose memory this one lies if it is a view, and its first column there; any other value
+        itself, and 0."""
+        v, start = self, 0
+        while v.op in _VIEWS:
+            start += v.attrs.get("start", 0)
+            v = v.args[0]
+        return v, start
 
     def __repr__(self) -> str:
         args = " ".join(f"v{a.id}" for a in self.args)
@@ -114,14 +137,19 @@ class Value:
 class Graph:
     """All values of one traced step, in the order of their creation (which is a topological order)."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: Iterable[str] = ()) -> None:
+        """Make an empty graph; order: named axes whose order is known already."""
         self.values: list[Value] = []
+        self.order = list(order)
+        """Named axes as they were first used, the order of loops and memory."""
         self._known: dict[tuple[Any, ...], Value] = {}
 
     def leaf(self, op: str, name: str, axes: Iterable[str] = ("B",), width: int | None = None, **attrs: Any) -> Value:
         """Return a value given from outside: a parameter, an input, a state, a captured array, a cotangent."""
         ordered = tuple(a for a in AXES if a in set(axes))
-        return self._make(op, (), ordered, width, {"name": name, **attrs})
+        dims = attrs.pop("dims", ())
+        self.order += [axis for axis, _ in dims if axis not in self.order]
+        return self._make(op, (), ordered, width, {"name": name, **attrs, **named_axes.attribute(dims)})
 
     def const(self, number: float) -> Value:
         """Return a constant, the same for all rows. Raises ShapeError: it is not a number."""
@@ -158,7 +186,7 @@ class Graph:
 
     def copied(self) -> Graph:
         """Return a new graph with the same values under the same ids; passes add values to the graph they are given."""
-        graph = Graph()
+        graph = Graph(self.order)
         for v in self.values:
             args = tuple(graph.values[a.id] for a in v.args)
             graph.values.append(Value(graph, v.op, args, v.axes, v.width, dict(v.attrs)))
@@ -196,6 +224,8 @@ def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str
     simple = _simplify(graph, op, args)
     if simple is not None:
         return simple
+    if any(a.dims for a in args):
+        return named_axes.elementwise(graph, op, args)
     widths = {a.width for a in args if a.width is not None}
     if len(widths) > 1:
         shapes = ", ".join(str(a.width) for a in args)
@@ -215,11 +245,11 @@ def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
     a, b = _number(args[0], args[1]), _number(args[1], args[0])
     if a is not None and b is not None:
         number = graph.const(a + b if op == "add" else a - b if op == "sub" else a * b)
-        return graph.apply("expand", number, axes=args[0].axes, width=args[0].width)
+        return graph.apply("expand", number, axes=args[0].axes, width=args[0].width, dims=args[0].dims)
     if op == "mul":
         if a == 0 or b == 0:
             other = args[1] if a == 0 else args[0]
-            return graph.apply("expand", graph.const(0.0), axes=other.axes, width=other.width)
+            return graph.apply("expand", graph.const(0.0), axes=other.axes, width=other.width, dims=other.dims)
         return args[1] if a == 1 else args[0] if b == 1 else None
     if b == 0:
         return args[0]
@@ -230,25 +260,26 @@ def _simplify(graph: Graph, op: str, args: tuple[Value, ...]) -> Value | None:
 
 def _number(v: Value, other: Value) -> float | None:
     """Return the number that all entries of `v` equal, if an operation of it with `other` has the shape of `other`."""
-    if v.op == "expand" and set(v.axes) <= set(other.axes) and v.width in (None, other.width):
-        v = v.args[0]
+    if v.op == "expand" and set(v.axes) <= set(other.axes):
+        v = v.args[0] if v.width is None or (v.width, v.dims) == (other.width, other.dims) else v
     return v.attrs["value"] if v.op == "const" else None
 
 
 def _expand(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
     """Return a value broadcast to more axes."""
     (x,) = args
-    axes, width = attrs["axes"], attrs["width"]
-    if x.axes == axes and x.width == width:
+    axes, width, dims = attrs["axes"], attrs["width"], attrs.get("dims", ())
+    if x.axes == axes and x.width == width and x.dims == dims:
         return x
-    return graph._make(op, args, axes, width, {})
+    return graph._make(op, args, axes, width, named_axes.attribute(dims))
 
 
 def _sum_last(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
     """Return a sum over features: one number per row."""
     (x,) = args
-    if x.width is None:
-        raise ShapeError(f"{op}: the value must have a feature axis, got one number per row")
+    if x.width is None or x.dims:
+        got = f"{named_axes.shown(x.dims)}; use total" if x.dims else "one number per row"
+        raise ShapeError(f"{op}: the value must have one feature axis, got {got}")
     return graph._make(op, args, x.axes, None, {})
 
 
@@ -266,7 +297,7 @@ def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 
     A product of a concatenation becomes a sum of products with the rows of the matrix that belong to each part.
     """
-    x, w = args
+    x, w = args = graph.apply("flat", args[0]), args[1]
     transposed = attrs["transposed"]
     if not _is_matrix(w):
         raise ShapeError(f"matmul: the right side must be a matrix parameter, got {w.op} {w.attrs.get('name', '')}")
@@ -303,8 +334,9 @@ def rows_of(w: Value, start: int, size: int) -> Value:
 
 def _concat(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
     """Return a concatenation of features; every part is broadcast to the axes of all."""
-    if any(a.width is None for a in args):
-        raise ShapeError("concat: every part must have a feature axis")
+    if any(a.width is None or a.dims for a in args):
+        found = (f", got {named_axes.shown(a.dims)}; use flat" for a in args if a.dims)
+        raise ShapeError(f"concat: every part must have a feature axis{next(found, '')}")
     if len(args) == 1:
         return args[0]
     axes = tuple(x for x in AXES if any(x in a.axes for a in args))
@@ -315,6 +347,8 @@ def _concat(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
 def _slice(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any]) -> Value:
     """Return a slice, pushed down through elementwise operations until it meets memory."""
     (x,), start, size = args, attrs["start"], attrs["size"]
+    if x.dims:
+        raise ShapeError(f"slice: the value must have one feature axis, got {named_axes.shown(x.dims)}; use flat")
     if x.width is None or start < 0 or start + size > x.width:
         raise ShapeError(f"slice: [{start}, {start + size}) must lie within the width, got {x.width}")
     if start == 0 and size == x.width:
@@ -347,6 +381,9 @@ def _slice_of_concat(graph: Graph, x: Value, start: int, size: int) -> Value | N
 
 
 _BUILDERS = {
+    "axes": named_axes.axes,
+    "flat": named_axes.flat,
+    "total": named_axes.total,
     "expand": _expand,
     "sum_last": _sum_last,
     "sum_s": _over_s,

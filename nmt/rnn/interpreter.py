@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -204,7 +205,8 @@ class _Evaluation:
             **{ArrayKind.GRADIENT.of(k): v for k, v in traced.outputs.items()},
             **{ArrayKind.STATE_GRADIENT.of(k): v for k, v in traced.new.items()},
         }
-        outputs = [(v, traced.graph.leaf("cotangent", name, v.axes or ("B",), v.width)) for name, v in results.items()]
+        leaf = traced.graph.leaf
+        outputs = [(v, leaf("cotangent", k, v.axes or ("B",), v.width, dims=v.dims)) for k, v in results.items()]
         leaves = {k: v for k, v in traced.leaves.items() if k not in self.masks}
         gradients, sinks = differentiate(outputs, {v.id for v in leaves.values()})
         return {k: gradients[v.id] for k, v in leaves.items() if v.op != "param" and v.id in gradients}, sinks
@@ -264,8 +266,10 @@ class _Evaluation:
         """
         if v.rule.meaning is None:
             raise RuntimeError(f"the operation {v.op} has no NumPy meaning")
-        attrs = {k: a for k, a in v.attrs.items() if k != "name"}
+        attrs = {k: a for k, a in v.attrs.items() if k not in ("name", "dims")}
         S, B, _ = self.real.shape
+        if v.dims or v.op == "total":
+            return self._apply_named(v, args, attrs)
         shape = (S if "S" in v.axes else 1, B if "B" in v.axes else 1, v.width or 1)
         if v.op in ("softmax", "sum_s"):
             attrs["real"] = self.real
@@ -275,6 +279,24 @@ class _Evaluation:
         if v.op != "rows_of" and result.shape != shape:
             raise RuntimeError(f"{v} must be {shape}, got {result.shape}")
         return result
+
+    def _apply_named(self, v: Value, args: list[np.ndarray], attrs: dict[str, Any]) -> np.ndarray:
+        """Compute an operation on values with named axes, each of which is an axis of the arrays meanwhile, of size 1
+        where a value lacks it."""
+        S, B, _ = self.real.shape
+        lead = (S if "S" in v.axes else 1, B if "B" in v.axes else 1)
+        dims = v.args[0].dims if v.op == "total" else v.dims
+        if v.kind is not OpKind.LAYOUT:
+            args = [
+                a.reshape(*a.shape[:2], *(n if axis in dict(x.dims) else 1 for axis, n in dims))
+                for a, x in zip(args, v.args, strict=True)
+            ]
+        if v.op == "total":
+            attrs["axis"] = 2 + [axis for axis, _ in dims].index(attrs["axis"])
+        elif v.op == "expand":
+            attrs["shape"] = (*lead, *(n for _, n in dims))
+        found = np.asarray(v.rule.meaning(*args, **attrs)) if v.rule.meaning else args[0]
+        return found.reshape(*lead, v.width or 1)
 
 
 def _rows(values: dict[int, np.ndarray], v: Value, B: int) -> np.ndarray:

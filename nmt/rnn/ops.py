@@ -1,10 +1,11 @@
 """The operations a cell may use: shape rule, NumPy meaning, gradient rule and scalar code, side by side.
 
 A value of a step has symbolic axes (a subset of `S`, `B`, in this order) and at most one feature axis of known
-`width` (always last). `meaning` takes NumPy arrays [S, B, width], each axis of size 1 where the value lacks it
-(matrix parameters are [rows, columns]), and the operation's attributes by name. An operation over S also receives
-`real`, bool [S, B, 1], which is False at padding. `gradient(g, v)` yields `(argument, gradient)` pairs,
-written with the same operators a cell's author uses. `code` is the scalar expression of an elementwise operation.
+`width` (always last), which may be several named ones (`Value.dims`). `meaning` takes NumPy arrays [S, B, width], each
+axis of size 1 where the value lacks it (named axes each as one; matrix parameters are [rows, columns]), and the
+operation's attributes by name. An operation over S also receives `real`, bool [S, B, 1], which is False at padding.
+`gradient(g, v)` yields `(argument, gradient)` pairs, written with the same operators a cell's author uses. `code` is
+the scalar expression of an elementwise operation.
 
 Adding an operation means adding one entry here (and, unless it is elementwise, its emission in the emitters).
 """
@@ -128,8 +129,23 @@ def _grad_softmax(g: Value, v: Value) -> Gradients:
 
 
 def _grad_sum(g: Value, v: Value) -> Gradients:
-    source = v.args[0]
-    yield source, v.graph.apply("expand", g, axes=source.axes, width=source.width)
+    yield v.args[0], g  # broadcast over the axis where it is added
+
+
+def _total(x: np.ndarray, *, axis: int) -> np.ndarray:
+    return x.sum(axis, keepdims=True)
+
+
+def _same(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _grad_axes(g: Value, v: Value) -> Gradients:
+    yield v.args[0], v.graph.apply("flat", g)
+
+
+def _grad_flat(g: Value, v: Value) -> Gradients:
+    yield v.args[0], v.graph.apply("axes", g, dims=v.args[0].dims)
 
 
 OPS: dict[str, Op] = {
@@ -187,10 +203,13 @@ OPS: dict[str, Op] = {
         Op("expand", OpKind.ELEMENTWISE, _expand, lambda g, v: iter([(v.args[0], g)]), "{}"),
         # reductions
         Op("sum_last", OpKind.REDUCE, lambda x: x.sum(-1, keepdims=True), _grad_sum, expensive=True),
+        Op("total", OpKind.REDUCE, _total, _grad_sum, expensive=True),  # over a named axis
         Op("sum_s", OpKind.REDUCE, _sum_s, _grad_sum, expensive=True),
         Op("softmax", OpKind.COMPOSITE, _softmax, _grad_softmax, expensive=True),
         # addressing
         Op("slice", OpKind.LAYOUT, _slice),
+        Op("axes", OpKind.LAYOUT, _same, _grad_axes),  # features as several named axes
+        Op("flat", OpKind.LAYOUT, _same, _grad_flat),  # named axes as one
         Op("concat", OpKind.LAYOUT, lambda *parts: np.concatenate(parts, axis=-1)),
         # products with weights
         Op("matmul", OpKind.PRODUCT, _matmul, expensive=True),

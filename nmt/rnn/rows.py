@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn import tuning
-from nmt.rnn.compiler.program import Place
+from nmt.rnn.compiler.program import Place, PlaceKind
 from nmt.rnn.division import Division
 
 
@@ -48,6 +48,7 @@ class Rows:
     reverse: bool
     division: Division | None = None  # None: chosen for each loop
     block_rows: int | None = None  # None: tuning.BLOCK_ROWS
+    block_multiple: int = 1  # a block of time has a multiple of these steps, unless it has all
     ragged: bool = False
     label: str = "scan"  # the run's name in a profile
     _derived: dict[Any, np.ndarray] = field(default_factory=dict)
@@ -71,7 +72,8 @@ class Rows:
     def block_steps(self) -> int:
         """Return the steps in a block of time; blocks are of nearly equal length."""
         count = -(-self.T * self.B // (self.block_rows or tuning.BLOCK_ROWS))
-        return -(-self.T // max(1, count))
+        steps = -(-self.T // max(1, count))
+        return min(self.T, -(-steps // self.block_multiple) * self.block_multiple)
 
     def blocks(self, *, backward: bool) -> list[TimeBlock]:
         """Return the blocks of a pass in the order they are run, in a `backward` pass against the direction of the
@@ -93,6 +95,11 @@ class Rows:
     def of_lengths(self, lengths: np.ndarray) -> Rows:
         """Return the same rows with other lengths, int64 [B]."""
         return replace(self, lengths=lengths, _derived={})
+
+
+def steps_of(place: Place, T: int) -> int:
+    """Return the length of an array that has entries for the T steps of a run."""
+    return -(-T // tuning.CHECKPOINT_STEPS) if place.kind is PlaceKind.CHECKPOINT else T
 
 
 def shape_of_step(place: Place, rows: Rows) -> tuple[int, ...]:

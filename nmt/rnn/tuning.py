@@ -39,6 +39,10 @@ BLOCK_ROWS = 2048
 for the data between one program and the next to stay in the cache. Memory for that does not grow with T.
 Not measured against other numbers; benchmarks/memory.py shows what memory it leads to."""
 
+CHECKPOINT_STEPS = 16
+"""Steps from one checkpoint of states with named axes to the next. The states in between are computed once more, in
+memory of one row: 16 of 32,768 numbers are 2 MB. A constant of generated code."""
+
 CHUNK_BYTES = 1 << 22
 """Bytes that a workspace allocates at a time for small arrays. Not measured."""
 

@@ -19,6 +19,10 @@ MODELS = {
         "decoder": {"rnn_type": "gru", "num_layers": 2, "attention": "dot", "input_feeding": False}
     },
     "tied": {"decoder": {"embeddings": {"embedding_dim": 6}}, "tied": "softmax"},
+    "matrix states": {
+        "encoder": {"rnn_type": "gla"},
+        "decoder": {"rnn_type": "gated_delta_net", "num_layers": 2, "residual": True},
+    },
 }
 SOURCES = [[4 + (7 * n + k * n) % (VOCAB - 4) for k in range(1 + n * 5 % 11)] for n in range(23)]
 
@@ -81,8 +85,10 @@ def test_in_float64(monkeypatch):
     assert search(model, SOURCES, beam_size=3) == step_by_step(monkeypatch, model, SOURCES, beam_size=3)
 
 
-def test_texts_go_on_as_step_by_step(monkeypatch):
-    config = small_models.model_settings(encoder={"embeddings": {"embedding_dim": 5}})
+@pytest.mark.parametrize("rnn_type", ["lstm", "mlstm"])
+def test_texts_go_on_as_step_by_step(rnn_type, monkeypatch):
+    decoder = {"rnn_type": rnn_type}
+    config = small_models.model_settings(encoder={"embeddings": {"embedding_dim": 5}}, decoder=decoder)
     model = LanguageModel(config, VOCAB)
     rng = np.random.default_rng(3)
     for param in model.params.values():

@@ -50,6 +50,7 @@ KINDS = {
     "gru, tied": {"rnn_type": "gru", "tied": "softmax"},
     "lstm, residual, dropout": {**DROPOUT, "residual": True, "num_layers": 3},
     "sru, variational": {**DROPOUT, "rnn_type": "sru", "variational_dropout": True},
+    "matrix states": {"rnn_type": "gla", "residual": True},
 }
 
 

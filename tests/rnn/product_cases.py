@@ -234,7 +234,8 @@ def by_oracle(run, reverse, now):
         steps = np.flatnonzero(there)[:: -1 if reverse else 1]
         if not len(steps):
             continue
-        of_row = {name: array[..., [n], :] for name, array in now.items() if name not in case.params}
+        given = {name: array for name, array in now.items() if name not in case.params}
+        of_row = {k: a[[n]] if k.startswith("initial ") else a[..., [n], :] for k, a in given.items()}
         of_row["x"] = of_row["x"][steps]
         sources = None if case.source_lengths is None else (case.source_lengths[n],)
         if sources is None and case.captured:

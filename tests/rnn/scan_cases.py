@@ -21,6 +21,7 @@ from nmt.rnn import (
     Weights,
     interpreter,
 )
+from nmt.rnn.cell import axes_of
 from nmt.rnn.compiler.trace import trace
 
 D, H, M, A, OUT = 5, 7, 6, 4, 11
@@ -129,10 +130,13 @@ class Case:
         def some(lengths):
             return None if lengths is None else [lengths[row] for row in chosen]
 
+        def first(arrays):
+            return {k: np.ascontiguousarray(a[chosen]) for k, a in arrays.items()}
+
         flat = of({"x": self.x, "d_y": self.d_y})
         return Case(
-            self.cell, self.params, flat["x"], of(self.initial), of(self.captured), flat["d_y"],
-            of(self.d_final), some(self.lengths), some(self.source_lengths),
+            self.cell, self.params, flat["x"], first(self.initial), of(self.captured), flat["d_y"],
+            first(self.d_final), some(self.lengths), some(self.source_lengths),
         )  # fmt: skip
 
 
@@ -147,10 +151,10 @@ def draw(cell, dtype, lengths=None, *, rows=B, steps=T, places=S, seed=0):
         cell,
         {name: normal(*p.shape, scale=0.4) for name, p in cell.params().items()},
         normal(steps, rows, cell.input_size),
-        {name: normal(rows, n) for name, n in cell.states().items()},
+        {name: normal(rows, *axes_of(n)) for name, n in cell.states().items()},
         {name: normal(places, rows, c.width) for name, c in cell.captured().items()},
         normal(steps, rows, cell.output_size),
-        {name: normal(rows, n) for name, n in cell.states().items()},
+        {name: normal(rows, *axes_of(n)) for name, n in cell.states().items()},
         lengths,
         SOURCE_LENGTHS if rows == B and places == S else None,
     )

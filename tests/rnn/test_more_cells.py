@@ -139,10 +139,20 @@ def test_products_of_inputs_leave_the_loop(name):
     matrices = [k for k, p in cell.params().items() if len(p.shape) == 2]
     for plan in (Scan(cell).plan(training) for training in (False, True)):
         assert products(plan.forward.loop) == []
-        assert len(products(plan.forward.before)) == len(matrices)
+        assert len(products(plan.forward.before) + products(plan.forward.after)) == len(matrices)
     assert products(plan.backward.loop) == []
     outside = products(plan.backward.before) + products(plan.backward.after)
     assert len(outside) == len(matrices)  # shares of d_x; the weights' gradients are sums of their own
+
+
+@pytest.mark.parametrize("name", more.MIXING)
+def test_products_of_what_is_left_of_inputs_leave_the_loop(name):
+    """The windows and shifts that they read have loops of their own; not in the plan for a GPU."""
+    cell = more.CELLS[name][0]()
+    plan = Scan(cell).plan(True)
+    assert products(plan.forward.loop) == products(plan.backward.loop) == []
+    together = make_plan(trace(cell, training=True), training=True, loops_apart=False)
+    assert products(together.forward.loop) and products(together.backward.loop)
 
 
 @pytest.mark.parametrize("name", more.LSTM_LIKE)

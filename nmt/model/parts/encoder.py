@@ -14,7 +14,7 @@ from nmt.model.batch_pass import BatchPass
 from nmt.model.parts.cells import encoder_cells
 from nmt.rnn.arrays.flat_arrays import Group
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.cell import Param, under
+from nmt.rnn.cell import Param, dims_of, under
 from nmt.rnn.profile import operation
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.scan.scan import Scan
@@ -161,7 +161,8 @@ class RecurrentEncoder:
                 y = self._joined([r.y for r in results], how)
                 x = y + x if layer and self.residual else y
             concatenate = self.device.xp.concatenate
-            final.append({k: concatenate([r.final[k] for r in results], axis=-1) for k in results[0].final})
+            vectors = [k for k, width in scan.states.items() if not dims_of(width)]
+            final.append({k: concatenate([r.final[k] for r in results], axis=-1) for k in vectors})
             tapes.append([r.tape for r in results])
         return Encoded(x, final, tapes)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from nmt.rnn.cell import Cell
 from nmt.rnn.cells.convolution import ConvolutionCell, QRNNCell
@@ -9,14 +10,27 @@ from nmt.rnn.cells.elman import ElmanCell
 from nmt.rnn.cells.gru import GRUCell
 from nmt.rnn.cells.ind_rnn import IndRNNCell
 from nmt.rnn.cells.layer_norm import LayerNormGRUCell, LayerNormLSTMCell
+from nmt.rnn.cells.linear_attention import LinearAttentionCell
+from nmt.rnn.cells.lrn import LRNCell
 from nmt.rnn.cells.lstm import LSTMCell
 from nmt.rnn.cells.lstm_variants import CoupledLSTMCell, PeepholeLSTMCell, ProjectedLSTMCell
+from nmt.rnn.cells.mamba import S6Cell
 from nmt.rnn.cells.min_rnn import MinGRUCell, MinLSTMCell
+from nmt.rnn.cells.mlstm import MLSTMCell
 from nmt.rnn.cells.multiplicative import MILSTMCell
+from nmt.rnn.cells.rg_lru import RGLRUCell
+from nmt.rnn.cells.rwkv7 import RWKV7Cell
 from nmt.rnn.cells.slstm import SLSTMCell
 from nmt.rnn.cells.sru import SRUCell
 from nmt.rnn.cells.ssru import SSRUCell
+from nmt.rnn.cells.wrapping.block import BlockCell, NormedCell
 from nmt.rnn.cells.wrapping.deep_transition import DeepTransitionGRUCell
+
+
+def _attention(**options: Any) -> Callable[[int, int], Cell]:
+    """Return the function of a layer of linear attention with these options."""
+    return lambda D, H: NormedCell(LinearAttentionCell(D, H, **options))
+
 
 CELLS_BY_NAME: dict[str, Callable[[int, int], Cell]] = {
     "lstm": LSTMCell,
@@ -41,5 +55,16 @@ CELLS_BY_NAME: dict[str, Callable[[int, int], Cell]] = {
     "slstm": SLSTMCell,
     "ind_rnn": IndRNNCell,
     "convolution": ConvolutionCell,
+    "lrn": LRNCell,
+    "hawk": lambda D, H: NormedCell(BlockCell(D, RGLRUCell(H, H), convolved=False, gate="gelu")),
+    "mamba": lambda D, H: NormedCell(BlockCell(D, S6Cell(H, H))),
+    "linear_attention": _attention(decay="none"),
+    "retnet": _attention(decay="constant"),
+    "gla": _attention(decay="key"),
+    "hgrn2": _attention(decay="tied"),
+    "gated_delta_net": _attention(decay="head", delta=True, window=4),
+    "kda": _attention(decay="key", delta=True, window=4),
+    "mlstm": lambda D, H: NormedCell(MLSTMCell(D, H)),
+    "rwkv7": lambda D, H: NormedCell(RWKV7Cell(D, H)),
 }
 """Functions of (input_size, hidden_size); the cell's output has hidden_size numbers."""

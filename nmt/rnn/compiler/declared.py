@@ -8,8 +8,9 @@ from numbers import Integral
 from typing import Any
 
 from nmt.errors import ShapeError
-from nmt.rnn.cell import Captured, Cell, Param
+from nmt.rnn.cell import Captured, Cell, Param, dims_of
 from nmt.rnn.graph import Graph, Value
+from nmt.rnn.named_axes import shown as axes_shown
 from nmt.rnn.own_code import own_code, place_of, shown
 
 
@@ -48,11 +49,13 @@ class Declared:
         if set(new) != set(self.states):
             raise ShapeError(f"{where}: new states must be {sorted(self.states)}, got {sorted(new)}{at}")
         for name, value in new.items():
-            if value.width != self.states[name] or "S" in value.axes:
-                got = f"{list(value.axes)} {value.width}{at}"
-                raise ShapeError(f"{where}: state {name} must be [B, {self.states[name]}], got {got}")
-        if y.width != self.output_size or "S" in y.axes:
-            raise ShapeError(f"{where}: output must be [B, {self.output_size}], got {list(y.axes)} {y.width}{at}")
+            width = self.states[name]
+            if value.width != width or "S" in value.axes or value.dims != dims_of(width):
+                promise, got = axes_shown(dims_of(width)) or width, axes_shown(value.dims) or value.width
+                raise ShapeError(f"{where}: state {name} must be [B, {promise}], got {list(value.axes)} {got}{at}")
+        if y.width != self.output_size or "S" in y.axes or y.dims:
+            got = f"{axes_shown(y.dims)}; use flat" if y.dims else y.width
+            raise ShapeError(f"{where}: output must be [B, {self.output_size}], got {list(y.axes)} {got}{at}")
 
     def _size(self, cell: Cell, what: str) -> int:
         size = getattr(cell, what, None)

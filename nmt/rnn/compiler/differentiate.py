@@ -80,14 +80,17 @@ def differentiate(outputs: list[tuple[Value, Value]], wanted: set[int]) -> tuple
 
 
 def fit(g: Value, target: Value) -> Value:
-    """Sum a gradient over the axes its target lacks; broadcast it over the axes that it lacks itself."""
+    """Sum a gradient over the axes, named ones too, that its target lacks; broadcast it over those it lacks itself."""
     graph = g.graph
     if "S" in g.axes and "S" not in target.axes:
         g = graph.apply("sum_s", g)
+    for axis, _ in reversed(g.dims):
+        if axis not in dict(target.dims):
+            g = graph.apply("total", g, axis=axis)
     if g.width is not None and target.width is None:
         g = graph.apply("sum_last", g)
     axes = tuple(a for a in ("S", "B") if a in g.axes or a in target.axes)
-    return graph.apply("expand", g, axes=axes, width=target.width)
+    return graph.apply("expand", g, axes=axes, width=target.width, dims=target.dims)
 
 
 def _is_zero(g: Value) -> bool:

@@ -9,14 +9,17 @@ two nests (or two levels) need it.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import Numbered
 from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program, RowWork
 from nmt.rnn.graph import Value
+from nmt.rnn.named_axes import Dims
 from nmt.rnn.ops import OpKind
 
-Space = tuple[bool, int | None]
+Space = tuple[bool, int | None, Dims]
 
 
 def is_wide(v: Value) -> bool:
@@ -26,20 +29,40 @@ def is_wide(v: Value) -> bool:
 
 def space_of(v: Value) -> Space:
     """Return the loops needed to compute a value; a reduction loops over its argument's axes."""
-    source = v.args[0] if v.kind is OpKind.REDUCE else v
-    return ("S" in source.axes, source.width)
+    return _copied(v.args[0] if v.kind is OpKind.REDUCE else v)
+
+
+def _copied(v: Value) -> Space:
+    """Return the loops needed to copy a value from memory."""
+    return ("S" in v.axes, v.width, v.dims)
 
 
 def build_program(
-    roots: list[Entry], places: dict[int, Place], scratch: PlaceKind, allow_wide: bool = False
+    roots: list[Entry],
+    places: dict[int, Place],
+    scratch: PlaceKind,
+    allow_wide: bool = False,
+    own_loops: Mapping[int, Value] | None = None,
 ) -> Program:
     """Schedule `roots`.
 
     `places` holds the values in memory before; new buffers are of kind `scratch` (ROWS or SEQUENCE). `allow_wide`
     permits buffers with both a source and a feature axis, which is acceptable for values computed once, not for every
-    step.
+    step. `own_loops`: leaves that this program carries from step to step, by id, and the values they become: whatever
+    reads one comes with what computes the value, or later.
     """
-    return _Builder(dict(places), scratch, allow_wide).build(roots)
+    return _Builder(dict(places), scratch, allow_wide, own_loops or {}).build(roots)
+
+
+def _is_repeated(v: Value, loops: Dims) -> bool:
+    """Return whether loops over named axes would compute an inlined value more than once for each of its numbers: in an
+    outer loop that it does not depend on; or, if it is expensive, in an inner one, or for every row although it depends
+    on parameters alone."""
+    if v.kind is not OpKind.ELEMENTWISE or v.op == "expand" or not loops:
+        return False
+    if v.rule.expensive:
+        return v.dims != loops or "B" not in v.axes
+    return v.dims != loops[: len(v.dims)]
 
 
 def _row_scratch(v: Value) -> PlaceKind:
@@ -48,7 +71,9 @@ def _row_scratch(v: Value) -> PlaceKind:
 
 
 class _Builder:
-    def __init__(self, places: dict[int, Place], scratch: PlaceKind, allow_wide: bool) -> None:
+    def __init__(
+        self, places: dict[int, Place], scratch: PlaceKind, allow_wide: bool, own_loops: Mapping[int, Value]
+    ) -> None:
         self.outside = frozenset(places)
         self.places = places
         self.scratch, self.allow_wide = scratch, allow_wide
@@ -56,6 +81,9 @@ class _Builder:
         self.products: dict[int, list[Product]] = defaultdict(list)
         self.roots: dict[int, int] = {}  # id of every value that reaches memory here -> its level
         self._levels: dict[int, int] = {}
+        self._leaf_levels = dict.fromkeys(own_loops, 0)
+        while (found := {i: self.level(v) for i, v in own_loops.items()}) != self._leaf_levels:
+            self._leaf_levels, self._levels = found, {}
 
     def build(self, roots: list[Entry]) -> Program:
         # A carried gradient may be needed after the loop too: its slot is overwritten, a stored copy stays.
@@ -82,7 +110,7 @@ class _Builder:
     def level(self, v: Value) -> int:
         """Return the number of rounds of products that must be finished before `v` can be computed."""
         if v.id in self.outside or v.kind is OpKind.LEAF:
-            return 0
+            return self._leaf_levels.get(v.id, 0)
         if v.id not in self._levels:
             levels = [self.level(a) + (a.kind is OpKind.PRODUCT and a.id not in self.outside) for a in v.args]
             self._levels[v.id] = max(levels, default=0)
@@ -90,6 +118,11 @@ class _Builder:
 
     def _root(self, entry: Entry) -> None:
         v = entry.value
+        while v.op == "flat" and v.id not in self.outside:  # the same memory
+            v = v.args[0]
+            if v.id not in self.places and not entry.add and entry.offset == 0:
+                self.places[v.id] = entry.place
+            entry = replace(entry, value=v)
         if v.kind is OpKind.PRODUCT and v.id not in self.outside:
             if v.id not in self.roots:
                 self.roots[v.id] = self.level(v)
@@ -105,14 +138,20 @@ class _Builder:
         if v.op == "concat" and v.id not in self.outside:
             offset = entry.offset
             for part in v.args:
-                self.entries[level].append(Entry(part, entry.place, offset, entry.add))
-                self._walk(part, level)
+                base = part.args[0] if part.op == "flat" else part
+                if base is not part and base.kind is OpKind.ELEMENTWISE and base.id not in self.roots | self.places:
+                    # Computed where it belongs, in loops over its named axes.
+                    self.entries[level].append(Entry(base, entry.place, offset, entry.add))
+                    self._walk(base, level, top=True, loops=base.dims)
+                else:
+                    self.entries[level].append(Entry(part, entry.place, offset, entry.add))
+                    self._walk(part, level)
                 offset += part.width or 0
         else:
             if entry.add and v.kind in (OpKind.REDUCE, OpKind.COMPOSITE):  # complete only after its own nest
                 self._require(v, _row_scratch(v))
             self.entries[level].append(entry)
-            self._walk(v, level, top=True)
+            self._walk(v, level, top=True, loops=space_of(v)[2])
 
     def _product(self, v: Value) -> None:
         x = v.args[0]
@@ -133,8 +172,11 @@ class _Builder:
             self.places[v.id] = self._scratch(v, kind)
         self._root(Entry(v, self.places[v.id]))
 
-    def _walk(self, v: Value, level: int, top: bool = False) -> None:
-        """Visit the operands of an expression of `level`; those that cannot be inlined become roots."""
+    def _walk(self, v: Value, level: int, top: bool = False, loops: Dims = ()) -> None:
+        """Visit the operands of an expression of `level`; those that cannot be inlined become roots.
+
+        loops: those over named axes around the expression.
+        """
         if v.id in self.outside or v.kind is OpKind.LEAF:
             return
         if not top:
@@ -144,13 +186,16 @@ class _Builder:
                 return
             if v.id in self.roots and self.level(v) == level:
                 return
-            if v.kind in (OpKind.REDUCE, OpKind.COMPOSITE):
+            if v.kind in (OpKind.REDUCE, OpKind.COMPOSITE) or _is_repeated(v, loops):
                 self._require(v, _row_scratch(v))
+                return
+            if v.op == "flat":
+                self._require(v.args[0], _row_scratch(v))
                 return
         if v.op == "softmax":
             self._require(v.args[0], PlaceKind.ROW)
         for a in v.args:
-            self._walk(a, level)
+            self._walk(a, level, loops=loops)
 
     def _outlive(self, level: int) -> None:
         """Move values from scratch of one row to memory of all rows where they are needed longer.
@@ -188,12 +233,12 @@ class _Builder:
 
     def _nests(self, level: int) -> list[Nest]:
         stages = self._stages(level)
-        nests: dict[tuple[int, bool, int | None, int], Nest] = {}
+        nests: dict[tuple[int, Space, int], Nest] = {}
         for entry in self.entries[level]:
             v = entry.value
-            space = space_of(v) if self._computed(v, entry) else ("S" in v.axes, v.width)
+            space = self._space(entry)
             own = v.id if v.op == "softmax" and self._computed(v, entry) else -1  # a softmax needs a separate nest
-            key = (stages[id(entry)], *space, own)
+            key = (stages[id(entry)], space, own)
             nests.setdefault(key, Nest(stages[id(entry)], *space)).entries.append(entry)
         for nest in nests.values():  # a value written to several places is computed first
             nest.entries.sort(key=lambda e: (e.value.id, not self._computed(e.value, e), e.offset))
@@ -208,6 +253,10 @@ class _Builder:
     def _operands(self, entry: Entry) -> list[Value]:
         """Return the values an entry reads first: its value's arguments, or the value itself if it is in memory."""
         return list(entry.value.args) if self._computed(entry.value, entry) else [entry.value]
+
+    def _space(self, entry: Entry) -> Space:
+        """Return the loops an entry needs."""
+        return space_of(entry.value) if self._computed(entry.value, entry) else _copied(entry.value)
 
     def _computed(self, v: Value, entry: Entry) -> bool:
         """Return whether this entry computes its value (the first of its level) rather than copying it from memory."""
@@ -233,9 +282,7 @@ class _Builder:
         of_value: dict[int, int] = {}
         stages: dict[int, int] = {}
         for entry in sorted(self.entries[level], key=lambda e: (e.value.id, not self._computed(e.value, e))):
-            computed = self._computed(entry.value, entry)
-            mine = space_of(entry.value) if computed else ("S" in entry.value.axes, entry.value.width)
-            stage = 0
+            computed, mine, stage = self._computed(entry.value, entry), self._space(entry), 0
             for v in self._reads(entry, level):
                 needs_own_nest = (
                     v.kind in (OpKind.REDUCE, OpKind.COMPOSITE)
@@ -264,8 +311,7 @@ class _Builder:
         users: dict[int, set[tuple[int, Space]]] = defaultdict(set)
         values: dict[int, Value] = {}
         for entry in self.entries[level]:
-            computed = self._computed(entry.value, entry)
-            mine = space_of(entry.value) if computed else ("S" in entry.value.axes, entry.value.width)
+            mine = self._space(entry)
             pending = self._operands(entry)
             while pending:
                 v = pending.pop()

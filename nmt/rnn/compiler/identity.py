@@ -30,6 +30,11 @@ class TracedStep:
         self.name = name
         self._whole = {False: inference, True: training}
 
+    @property
+    def has_named_axes(self) -> bool:
+        """Return whether any value of the step has them."""
+        return any(v.dims for whole in self._whole.values() for v in whole.graph.values)
+
     def trace(self, *, training: bool, record: Collection[str] = (), named: Collection[str] = ()) -> Trace:
         """Return the step for a kind of run, in a new graph; see `ready`. Raises ShapeError."""
         return ready(self.name, _copied(self._whole[training]), record=record, named=named)

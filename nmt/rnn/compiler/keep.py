@@ -1,10 +1,11 @@
 """Pass 5, keep or recompute: which forward values the backward pass finds in memory.
 
 Expensive values (activations, results of products, reductions) are stored once per step; cheap arithmetic on stored
-values is repeated; values with one number per source position and feature are always recomputed. On request (`gates`)
-activations and their products are recomputed as well, from states and inputs: only the states are stored for each step,
-at the cost of repeating the forward products (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost; Gruslys
-et al. 2016, section 3). Values that the cell's author has named may be decided individually (`Keep`).
+values is repeated; values with one number per source position and feature, and those that broadcasting over named axes
+makes large, are always recomputed. On request (`gates`) activations and their products are recomputed as well, from
+states and inputs: only the states are stored for each step, at the cost of repeating the forward products (Chen et al.
+2016, Training Deep Nets with Sublinear Memory Cost; Gruslys et al. 2016, section 3). Values that the cell's author has
+named may be decided individually (`Keep`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def choose_kept(
         again = again or v.id in recomputed
         if again and v.kind is OpKind.PRODUCT:
             return reachable(v.args[0], again)
-        cheap = v.kind in (OpKind.ELEMENTWISE, OpKind.LAYOUT) and (again or not v.rule.expensive) and v.op != "concat"
+        cheap = v.kind in (OpKind.ELEMENTWISE, OpKind.LAYOUT) and v.op != "concat"
+        cheap = cheap and (again or not v.rule.expensive or _is_spread(v))
         return cheap and all(reachable(a, again) for a in v.args)
 
     def ensure(v: Value) -> None:
@@ -59,7 +61,7 @@ def choose_kept(
         if is_wide(v):
             for a in v.args:
                 ensure(a)
-        elif v.op == "slice" and v.args[0].kind is not OpKind.PRODUCT:
+        elif v.is_view and (v.op != "slice" or v.args[0].kind is not OpKind.PRODUCT):
             ensure(v.args[0])
         else:
             store(v)
@@ -79,6 +81,18 @@ def choose_kept(
     for v in sorted(needed, key=lambda v: (not v.rule.expensive, v.id)):
         ensure(v)
     return list(kept.values())
+
+
+def _is_spread(v: Value) -> bool:
+    """Return whether a value has more numbers for each row than any value in memory it is computed from: one of named
+    axes, broadcast against each other, is recomputed like one of source positions and features."""
+
+    def widest(of: Value) -> int:
+        if of.kind is OpKind.ELEMENTWISE:
+            return max((widest(a) for a in of.args), default=0)
+        return (of.width or 1) if "B" in of.axes else 0
+
+    return bool(v.dims) and widest(v) < (v.width or 1)
 
 
 def _read_backward(backward_roots: list[Value], num_forward: int, available: set[int]) -> list[Value]:

@@ -30,9 +30,17 @@ class Phase(StrEnum):
 
 
 def assign_phases(
-    roots: list[Value], carried_in: set[int], carried_out: list[Value], known: set[int], *, leave_loop: bool = True
+    roots: list[Value],
+    carried_in: set[int],
+    carried_out: list[Value],
+    known: set[int],
+    *,
+    late: set[int] | frozenset[int] = frozenset(),
+    leave_loop: bool = True,
 ) -> dict[int, Phase]:
     """Return the phase of every value the roots need; values with `known` ids are in memory and are not traversed.
+
+    late: ids of leaves that exist only after the loop.
 
     A single step has no other steps to combine with: without `leave_loop` all of it is one function.
     """
@@ -48,7 +56,7 @@ def assign_phases(
             continue
         if not leave_loop:
             phases[v.id] = Phase.LOOP
-        elif any(phases.get(a.id) is Phase.AFTER for a in v.args):
+        elif any(a.id in late or phases.get(a.id) is Phase.AFTER for a in v.args):
             phases[v.id] = Phase.AFTER
         elif v.kind is not OpKind.PRODUCT:
             phases[v.id] = Phase.LOOP
@@ -58,15 +66,16 @@ def assign_phases(
             phases[v.id] = Phase.LOOP if v.id in awaited else Phase.AFTER
     for v in order:
         if phases.get(v.id) is Phase.BEFORE:  # the operands of a hoisted product are hoisted with it
-            _hoist(v, phases, known)
+            hoist(v, phases, known)
     for v in order:  # a value too large to store for every step stays in the phase of its readers
         if phases.get(v.id) is Phase.LOOP and v.id not in moving:
             if any(is_wide(a) and phases.get(a.id) is Phase.BEFORE for a in v.args):
-                _hoist(v, phases, known)
+                hoist(v, phases, known)
     return phases
 
 
-def _hoist(v: Value, phases: dict[int, Phase], known: set[int]) -> None:
+def hoist(v: Value, phases: dict[int, Phase], known: set[int]) -> None:
+    """Move a value and everything it is computed from before the loop."""
     for a in topological([v], stop=known):
         if a.kind is not OpKind.LEAF and a.id not in known:
             phases[a.id] = Phase.BEFORE

@@ -10,12 +10,24 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from nmt.rnn.arrays.array_names import Numbered
+from nmt.rnn.arrays.array_names import ArrayKind, Numbered
+from nmt.rnn.compiler.apart import states_apart
 from nmt.rnn.compiler.differentiate import Sink
-from nmt.rnn.compiler.direction import GRADIENTS, STATES, Pass, make_pass, phases_of
+from nmt.rnn.compiler.direction import Carried, Pass, carried_apart, make_pass, phases_of
+from nmt.rnn.compiler.fuse import build_program
 from nmt.rnn.compiler.keep import Keep, Recompute, choose_kept
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.compiler.program import Entry, Place, PlaceKind, Product, in_block, outlasting, with_places
+from nmt.rnn.compiler.program import (
+    Entry,
+    Place,
+    PlaceKind,
+    Product,
+    Program,
+    in_block,
+    memory_of,
+    outlasting,
+    with_places,
+)
 from nmt.rnn.compiler.roots import backward_roots, cotangent_places, forward_roots, leaf_places
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
@@ -57,7 +69,7 @@ class Plan:
 
     Places of outputs and gradients are by the names of their arrays. `receives` are the outputs that the backward pass
     takes a gradient of, `memory` describes what is stored for it, and `gradients` maps the id of a value to its
-    gradient.
+    gradient. `slots`: the names of states that are in two slots instead of a stack of all steps.
     """
 
     trace: Trace
@@ -70,6 +82,7 @@ class Plan:
     receives: frozenset[str] = frozenset()
     memory: Memory | None = None
     gradients: dict[int, Value] = field(default_factory=dict)
+    slots: frozenset[str] = frozenset()
 
 
 def make_plan(
@@ -81,45 +94,93 @@ def make_plan(
     single_step: bool = False,
     recompute: Recompute = "attention",
     keep: Keep = (),
+    loops_apart: bool = True,
 ) -> Plan:
     """Compile a trace.
 
     `training` adds the backward pass, for the initial states and for the inputs, captured arrays and parameters named
     in `needs`, from the outputs in `receives`; None is all. `single_step`: for inference one step at a time, all of it
     inside the loop's function. `recompute`, `keep`: see `keep.py`; the trace contains the values that `keep` names.
+    `loops_apart`: states may have loops of their own, as `apart.py` finds them.
     """
-    given = leaf_places(trace)
-    roots, outputs = forward_roots(trace)
-    if not training:
-        alone = make_pass(roots, given, trace, STATES, leave_loop=not single_step)
-        return Plan(trace, _in_blocks(alone, {p.name for p in outputs.values()}), outputs)
-    num_forward = len(trace.graph.values)
-    received = frozenset(trace.outputs if receives is None else receives)
-    back = backward_roots(trace, needs, received)
-    operands = _operands(back.sinks)
+    apart = states_apart(trace) if loops_apart and not single_step else frozenset[str]()
+    states, gradients = carried_apart(apart)
     # Recomputed values must not read what a pass stores only for itself.
     lasting_alone = recompute == "gates" or not all(kept for _, kept in keep)
+    slots = _slots(trace, training, lasting_alone, states)
+    given = leaf_places(trace, slots=bool(slots))
+    roots, outputs = forward_roots(trace, slots=bool(slots))
+    if not training:
+        alone = make_pass(roots, given, trace, states, leave_loop=not single_step)
+        alone.by_rows = bool(slots) and not _multiplies(alone.loop)
+        return Plan(trace, _in_blocks(alone, {p.name for p in outputs.values()}), outputs, slots=slots)
+    num_forward = len(trace.graph.values)
+    received = frozenset(trace.outputs if receives is None else receives)
+    back = backward_roots(trace, needs, received, apart)
+    operands = _operands(back.sinks)
     written = {e.value.id for e in roots}
     if not lasting_alone:
-        written |= _hoisted_products(roots, given, trace)
+        written |= _hoisted_products(roots, given, trace, states)
     named = {name: (trace.named[name], kept) for name, kept in keep}
     needed = [e.value for e in back.roots] + operands
     kept = choose_kept(needed, operands, num_forward, written, recompute, named)
     roots += [_stored(Numbered.KEPT, v) for v in kept]
-    forward = make_pass(roots, given, trace, STATES)
+    forward = make_pass(roots, given, trace, states)
     lasting = {e.value.id for e in roots}
     left = {i: p for i, p in _left_by(forward).items() if not lasting_alone or i in lasting}
     found = given | cotangent_places(trace) | left
+    if slots:
+        again, places = _again(trace, slots, found)
+        found |= places
     back.roots += [_stored(Numbered.OPERAND, v) for v in operands if v.id not in found]
-    backward = make_pass(back.roots, found, trace, GRADIENTS)
+    backward = make_pass(back.roots, found, trace, gradients)
     sinks = _placed(back.sinks, found | _all_places(backward))
+    if slots:
+        forward, backward = _with_checkpoints(forward, backward, again, trace, slots)
     forward = _in_blocks(forward, {p.name for p in outputs.values()} | _read(backward, sinks, found))
     backward = _in_blocks(backward, {p.name for p in back.d_inputs.values()})
     sinks = [_sink_in_block(s, backward) for s in sinks]
     memory = Memory(*map(frozenset, (given, written, {v.id for v in kept}, found)))
-    return Plan(
-        trace, forward, outputs, backward, sinks, back.d_inputs, back.d_captured, received, memory, back.gradients
+    rest = back.d_inputs, back.d_captured, received, memory, back.gradients, slots
+    return Plan(trace, forward, outputs, backward, sinks, *rest)
+
+
+def _slots(trace: Trace, training: bool, lasting_alone: bool, states: Carried) -> frozenset[str]:
+    """Return the states that need not be kept for every step: those with named axes.
+
+    In training only if the loop has no product, so that a row can run once more from a checkpoint, no product reads all
+    of such a state, whose gradient would, and what the step needs is there (not with `lasting_alone`).
+    """
+    names = frozenset(name for name, v in trace.states.items() if v.dims)
+    if not training or not names:
+        return names
+    matrices = {of[name].id for of in (trace.states, trace.new) for name in names}
+    phases = phases_of(forward_roots(trace)[0], leaf_places(trace), states)
+    products = ((trace.graph.values[i], phase) for i, phase in phases.items() if phase in (Phase.LOOP, Phase.AFTER))
+    stays = any(
+        v.kind is OpKind.PRODUCT and (phase is Phase.LOOP or v.args[0].span[0].id in matrices) for v, phase in products
     )
+    return frozenset() if lasting_alone or stays else names
+
+
+def _multiplies(program: Program) -> bool:
+    return any(isinstance(step, Product) for step in program.steps)
+
+
+def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tuple[Program, dict[int, Place]]:
+    """Return the program that computes these states after a step from those before it, as far as `found` does not hold
+    what it needs, and the places of both for a backward pass."""
+
+    def place(kind: PlaceKind, name: str) -> Place:
+        return Place(kind, ArrayKind.REPLAYED.of(name), False, trace.states[name].width)
+
+    places = {v.id: place(PlaceKind.AGAIN, name) for name, v in trace.states.items() if name in slots}
+    roots = [Entry(trace.new[name], place(PlaceKind.AGAIN_NEXT, name)) for name in trace.states if name in slots]
+    there = {i: p for i, p in (found | places).items() if i not in {e.value.id for e in roots}}
+    program = build_program(roots, there, PlaceKind.ROWS)
+    if _multiplies(program):
+        raise RuntimeError("states that are computed again need a product")
+    return program, places | {e.value.id: e.place for e in roots if e.value.kind is not OpKind.LEAF}
 
 
 def _operands(sinks: list[Sink]) -> list[Value]:
@@ -132,9 +193,9 @@ def _operands(sinks: list[Sink]) -> list[Value]:
     return list({v.span[0].id: v.span[0] for v in values}.values())
 
 
-def _hoisted_products(roots: list[Entry], given: dict[int, Place], trace: Trace) -> set[int]:
+def _hoisted_products(roots: list[Entry], given: dict[int, Place], trace: Trace, states: Carried) -> set[int]:
     """Return products that a forward pass computes before its loop: they are stored for every step in any case."""
-    phases = phases_of(roots, given, STATES)
+    phases = phases_of(roots, given, states)
     return {i for i, phase in phases.items() if phase is Phase.BEFORE and trace.graph.values[i].kind is OpKind.PRODUCT}
 
 
@@ -162,10 +223,44 @@ def _placed(sinks: list[Sink], places: dict[int, Place]) -> list[PlacedSink]:
     return placed
 
 
+def _with_checkpoints(
+    forward: Pass, backward: Pass, again: Program, trace: Trace, slots: frozenset[str]
+) -> tuple[Pass, Pass]:
+    """Return both passes, row by row: the first keeps these states in checkpoints, the second computes them `again`."""
+    if any(_reads_again(program) for program in (backward.before, backward.after)):
+        raise RuntimeError("states that are computed again are read outside the loop")
+    checkpoints = tuple(
+        Place(PlaceKind.CHECKPOINT, ArrayKind.CHECKPOINT.of(name), False, v.width)
+        for name, v in trace.states.items()
+        if name in slots
+    )
+    arrays = forward.arrays | {place.name: place for place in checkpoints}
+    forward = replace(forward, by_rows=True, checkpoints=checkpoints, arrays=arrays)
+    return forward, replace(backward, by_rows=True, checkpoints=checkpoints, again=again)
+
+
+def _reads_again(program: Program) -> bool:
+    """Return whether a program reads states that only the loop of its pass has."""
+    pending: list[Value] = []
+    for step in program.steps:
+        if isinstance(step, Product):
+            pending.append(step.x)
+        else:
+            pending += [a for nest in step.nests for e in nest.entries for a in (e.value, *e.value.args)]
+    found = set[PlaceKind]()
+    while pending:
+        base, _ = memory_of(pending.pop(), program.places)
+        if base.id in program.places:
+            found.add(program.places[base.id].kind)
+        else:
+            pending.extend(base.args)
+    return bool(found & {PlaceKind.AGAIN, PlaceKind.AGAIN_NEXT})
+
+
 def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[str]:
     """Return names of the arrays of an earlier pass (`before`: places by value) that a pass and its sinks may read."""
     pending = [v for s in sinks for v in (s.sink.left, s.sink.right) if v is not None]
-    for program in one.programs.values():
+    for program in (*one.programs.values(), *([one.again] if one.again else [])):
         for step in program.steps:
             if isinstance(step, Product):
                 pending.append(step.x)
@@ -180,7 +275,7 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
         seen.add(v.id)
         if v.id in before:
             names.add(before[v.id].name)
-        if v.id not in before or v.op == "slice":  # a slice may be read from its whole
+        if v.id not in before or v.is_view:  # a view may be read from its whole
             pending.extend(v.args)
     return names
 
@@ -204,7 +299,9 @@ def _in_blocks(one: Pass, outliving: set[str]) -> Pass:
 
 def _moved(one: Pass, move: Callable[[Place], Place]) -> Pass:
     before, loop, after = (with_places(program, move) for program in one.programs.values())
-    return Pass(before, loop, after, {name: move(place) for name, place in one.arrays.items()})
+    arrays = {name: move(place) for name, place in one.arrays.items()}
+    again = one.again and with_places(one.again, move)
+    return replace(one, before=before, loop=loop, after=after, arrays=arrays, again=again)
 
 
 def _sink_in_block(placed: PlacedSink, one: Pass) -> PlacedSink:

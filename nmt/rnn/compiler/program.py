@@ -6,11 +6,12 @@ A program runs over all rows of one step (inside the time loop) or of all steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from nmt.rnn.graph import Value
+from nmt.rnn.named_axes import Dims
 
 
 class PlaceKind(Enum):
@@ -25,9 +26,15 @@ class PlaceKind(Enum):
     AFTER = auto()
     """The state stack, the slot after the step."""
     CARRY = auto()
-    """[2, B, width]: gradient of a state, the slot that is read."""
+    """[2, B, width]: gradient of a state, or a state without a stack, the slot that is read."""
     CARRY_OUT = auto()
-    """Gradient of a state, the other slot, which is written."""
+    """The other slot, which is written."""
+    CHECKPOINT = auto()
+    """[T / tuning.CHECKPOINT_STEPS, B, width]: a state without a stack, before every few steps."""
+    AGAIN = auto()
+    """[tuning.CHECKPOINT_STEPS + 1, width]: states of one row between two checkpoints, the one before the step."""
+    AGAIN_NEXT = auto()
+    """States of one row between two checkpoints, the one after the step."""
     CONSTANT = auto()
     """[(S,) B, width]: constant over time; also its gradient, which is accumulated."""
     PARAMETER = auto()
@@ -62,11 +69,13 @@ class Entry:
 
 @dataclass
 class Nest:
-    """One loop nest over source positions (if `source_axis`) and features (if `width`) of one row."""
+    """One loop nest over source positions (if `source_axis`) and features (if `width`) of one row; a loop for each of
+    `dims`, if the features have named axes."""
 
     stage: int
     source_axis: bool
     width: int | None
+    dims: Dims = ()
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -101,6 +110,18 @@ class Program:
 
     steps: list[RowWork | Product]
     places: dict[int, Place]
+
+
+def memory_of(v: Value, places: Mapping[int, Place]) -> tuple[Value, int]:
+    """Return the value in whose memory `v` lies and its first column there: the last of a chain of views that is in
+    memory; `v` itself and 0 if none is."""
+    found, start, one = (v, 0), 0, v
+    while one.is_view:
+        start += one.attrs.get("start", 0)
+        one = one.args[0]
+        if one.id in places:
+            found = one, start
+    return found
 
 
 def in_block(place: Place, names: Collection[str]) -> Place:

@@ -13,18 +13,22 @@ from nmt.rnn.compiler.differentiate import Sink, differentiate
 from nmt.rnn.compiler.program import Entry, Place, PlaceKind
 from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
+from nmt.rnn.named_axes import attribute
 from nmt.rnn.ops import OpKind
 
 
-def leaf_places(trace: Trace) -> dict[int, Place]:
-    """Return the places of a step's leaves, by value. Matrices have no place: only products read them, packed."""
+def leaf_places(trace: Trace, *, slots: bool = False) -> dict[int, Place]:
+    """Return the places of a step's leaves, by value. Matrices have no place: only products read them, packed.
+
+    slots: states with named axes are in two slots instead of a stack.
+    """
     places: dict[int, Place] = {}
     for name, v in trace.leaves.items():
         wide = "S" in v.axes
         if v.op == "input":
             places[v.id] = Place(PlaceKind.SEQUENCE, name, wide, v.width)
         elif v.op == "state":
-            places[v.id] = Place(PlaceKind.BEFORE, name, False, v.width)
+            places[v.id] = Place(PlaceKind.CARRY if slots and v.dims else PlaceKind.BEFORE, name, False, v.width)
         elif v.op == "captured":
             places[v.id] = Place(PlaceKind.CONSTANT, name, wide, v.width)
         elif v.op == "param" and "rows" not in v.attrs:
@@ -45,20 +49,24 @@ def cotangent_places(trace: Trace) -> dict[int, Place]:
     return places
 
 
-def forward_roots(trace: Trace) -> tuple[list[Entry], dict[str, Place]]:
-    """Return the roots of a step, and the places of its outputs by name.
+def forward_roots(trace: Trace, *, slots: bool = False) -> tuple[list[Entry], dict[str, Place]]:
+    """Return the roots of a step, and the places of its outputs by name; slots: see `leaf_places`.
 
     New states go into the slot after the step, outputs into separate arrays; an output that is a state has its place.
     """
-    roots = [
-        Entry(_written_by_row(v), Place(PlaceKind.AFTER, ArrayKind.STATE.of(name), False, v.width))
-        for name, v in trace.new.items()
-    ]
-    slots = {e.value.id: e.place for e in reversed(roots) if e.value.kind is not OpKind.LEAF}
-    outputs = {
-        k: slots.get(v.id) or Place(PlaceKind.SEQUENCE, k, "S" in v.axes, v.width) for k, v in trace.outputs.items()
+    roots = []
+    for name, v in trace.new.items():
+        kind = PlaceKind.CARRY_OUT if slots and v.dims else PlaceKind.AFTER
+        roots.append(Entry(_written_by_row(v), Place(kind, ArrayKind.STATE.of(name), False, v.width)))
+    stacked = {
+        e.value.id: e.place
+        for e in reversed(roots)
+        if e.value.kind is not OpKind.LEAF and e.place.kind is PlaceKind.AFTER
     }
-    return roots + [Entry(v, outputs[k]) for k, v in trace.outputs.items() if v.id not in slots], outputs
+    outputs = {
+        k: stacked.get(v.id) or Place(PlaceKind.SEQUENCE, k, "S" in v.axes, v.width) for k, v in trace.outputs.items()
+    }
+    return roots + [Entry(v, outputs[k]) for k, v in trace.outputs.items() if v.id not in stacked], outputs
 
 
 def _written_by_row(v: Value) -> Value:
@@ -83,15 +91,17 @@ class BackwardRoots:
 
 def _cotangent(trace: Trace, name: str, v: Value) -> Value:
     """Return the incoming gradient of `v`, through a copy, so that it is stored for readers outside the loop."""
-    leaf = trace.graph.leaf("cotangent", name, v.axes or ("B",), v.width)
-    return trace.graph._make("expand", (leaf,), leaf.axes, leaf.width, {})
+    leaf = trace.graph.leaf("cotangent", name, v.axes or ("B",), v.width, dims=v.dims)
+    return trace.graph._make("expand", (leaf,), leaf.axes, leaf.width, attribute(leaf.dims))
 
 
-def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collection[str]) -> BackwardRoots:
+def backward_roots(
+    trace: Trace, needs: Collection[str] | None, receives: Collection[str], apart: Collection[str] = ()
+) -> BackwardRoots:
     """Differentiate a step, in its own graph.
 
     Gradients of the states before it, and of the leaves named in `needs` (None: all but masks), from the outputs named
-    in `receives` and all new states.
+    in `receives` and all new states. apart: states with a loop of their own, whose gradients row work writes.
     """
     graph = trace.graph
     masks = {m.array for m in trace.masks}
@@ -103,12 +113,10 @@ def backward_roots(trace: Trace, needs: Collection[str] | None, receives: Collec
     gradients, sinks = differentiate(outputs, wanted)
     back = BackwardRoots([], sinks, {}, {}, gradients)
     for name, v in trace.states.items():
-        zero = graph.apply("expand", graph.const(0.0), axes=("B",), width=v.width)
-        back.roots.append(
-            Entry(
-                gradients.get(v.id, zero), Place(PlaceKind.CARRY_OUT, ArrayKind.STATE_GRADIENT.of(name), False, v.width)
-            )
-        )
+        zero = graph.apply("expand", graph.const(0.0), axes=("B",), width=v.width, dims=v.dims)
+        g = gradients.get(v.id, zero)
+        g = _written_by_row(g) if name in apart else g
+        back.roots.append(Entry(g, Place(PlaceKind.CARRY_OUT, ArrayKind.STATE_GRADIENT.of(name), False, v.width)))
     for name, v in trace.inputs.items():
         if name in needed and v.id in gradients:
             back.d_inputs[name] = Place(PlaceKind.SEQUENCE, ArrayKind.GRADIENT.of(name), "S" in v.axes, v.width)

@@ -45,7 +45,7 @@ def _frontier(roots: list[Value]) -> list[tuple[Value, str]]:
     """Return values computed by a product from inputs or states only and read by a value that needs more, or not at
     all.
 
-    So no product of the step itself reads a shared value: a product reads rows in order, not by an index. For a slice
+    So no product of the step itself reads a shared value: a product reads rows in order, not by an index. For a view
     the whole is returned: a product's result in memory need not be copied in pieces.
     """
     sources: dict[int, set[str]] = {}
@@ -59,7 +59,7 @@ def _frontier(roots: list[Value]) -> list[tuple[Value, str]]:
         for a in v.args:
             alone = sources[a.id]
             if a.id in multiplied and len(alone) == 1 and alone != sources[v.id] and "captured" not in alone:
-                whole = a.args[0] if a.op == "slice" and a.args[0].id in multiplied else a
+                whole = a.span[0] if a.span[0].id in multiplied else a
                 found[whole.id] = whole, next(iter(alone))
     for v in roots:
         if v.id in multiplied and len(sources[v.id]) == 1 and "captured" not in sources[v.id]:

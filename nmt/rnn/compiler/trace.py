@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from nmt.errors import ShapeError
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered
-from nmt.rnn.cell import Captured, Cell, Param, Scope, State
+from nmt.rnn.cell import Captured, Cell, Param, Scope, State, dims_of
 from nmt.rnn.compiler.declared import Declared
 from nmt.rnn.graph import Graph, Value, topological
 from nmt.rnn.ops import OpKind
@@ -101,7 +101,7 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
         mask = Mask(Numbered.MASK.of(len(masks)), x.width, rate, variational)
         masks.append(mask)
         leaves[mask.array] = graph.leaf("captured" if variational else "input", mask.array, ("B",), x.width)
-        return x * leaves[mask.array]
+        return x * (graph.apply("axes", leaves[mask.array], dims=x.dims) if x.dims else leaves[mask.array])
 
     read = {"x": ("x", declared.input_size)}
     read |= {name: (ArrayKind.SEQUENCE.of(name), width) for name, width in declared.sequences.items()}
@@ -117,7 +117,8 @@ def trace_step(cell: Cell, *, training: bool) -> Trace:
         noted[name] = v
 
     states = {
-        name: graph.leaf("state", ArrayKind.STATE.of(name), ("B",), width) for name, width in declared.states.items()
+        name: graph.leaf("state", ArrayKind.STATE.of(name), ("B",), width, dims=dims_of(width))
+        for name, width in declared.states.items()
     }
     scope = Scope(readable, dropout, note)
     y, new = declared.results(graph, cell.step, scope, inputs["x"], State(states))
@@ -146,7 +147,7 @@ def _recorded(noted: Mapping[str, Value], record: Collection[str]) -> dict[str, 
     """Return the noted values of these names, each broadcast to one entry per row."""
     found: dict[str, Value] = {}
     for name in record:
-        v = noted[name]
+        v = noted[name].graph.apply("flat", noted[name])
         axes = v.axes if "B" in v.axes else (*v.axes, "B")
         found[ArrayKind.NOTED.of(name)] = v.graph.apply("expand", v, axes=axes, width=v.width)
     return found
@@ -197,16 +198,16 @@ def _cut_invariants(whole: Trace) -> Trace:
 
 
 def _is_part(v: Value) -> bool:
-    """Return whether a value is only a slice of a captured array, so that nothing has to be computed."""
-    return v.op == "slice" and v.args[0].kind is OpKind.LEAF
+    """Return whether a value is only a view of a captured array, so that nothing has to be computed."""
+    return v.span[0].kind is OpKind.LEAF
 
 
 def cut_out(whole: Trace, values: Mapping[str, Value]) -> Trace:
     """Return the step that reads these values from arrays of the given names instead of computing them."""
     roots = [*whole.outputs.values(), *whole.new.values()]
-    graph, known = Graph(), {}
+    graph, known = Graph(whole.graph.order), {}
     for name, value in values.items():
-        known[value.id] = graph.leaf("captured", name, value.axes, value.width)
+        known[value.id] = graph.leaf("captured", name, value.axes, value.width, dims=value.dims)
     new_roots = rebuild(roots, graph, known)
     used = {v.id for v in topological(new_roots)}
     pointed = dict(zip(whole.named, rebuild(list(whole.named.values()), graph, known), strict=True))
@@ -231,11 +232,11 @@ def small_step(whole: Trace, values: Mapping[str, Value], sources: Collection[st
 
     The leaves of the kinds in `sources` that it reads are its inputs, under the names of their arrays.
     """
-    graph, known, inputs, leaves = Graph(), {}, {}, {}
+    graph, known, inputs, leaves = Graph(whole.graph.order), {}, {}, {}
     needed = {v.id for v in topological(list(values.values()))}
     for name, v in whole.leaves.items():
         if v.id in needed and v.op in sources:
-            known[v.id] = inputs[name] = leaves[name] = graph.leaf("input", name, v.axes, v.width)
+            known[v.id] = inputs[name] = leaves[name] = graph.leaf("input", name, v.axes, v.width, dims=v.dims)
     outputs = dict(zip(values, rebuild(list(values.values()), graph, known), strict=True))
     for name, v in whole.leaves.items():
         if v.id in needed and v.op == "param":

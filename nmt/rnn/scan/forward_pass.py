@@ -78,9 +78,14 @@ class ForwardPass:
         """Return the stack of a state [T + 1, B, n], with the initial states; zero where no step writes.
 
         A row that runs forward has its initial state in slot 0 and writes the slots 1 to length. A reversed row has it
-        in slot `length` and writes the slots length - 1 down to 0.
+        in slot `length` and writes the slots length - 1 down to 0. A state of `plan.slots` has two slots, which are
+        read and written in turn.
         """
         rows, device = self.rows, self.setup.device
+        if name in self.plan.slots:  # a row that starts late finds its initial state in either slot
+            slots = allocate((2, rows.B, width), self.setup.dtype)
+            slots[...] = self._start.get(name, 0)
+            return slots
         stack = allocate((rows.T + 1, rows.B, width), self.setup.dtype)
         ends = rows.lengths if rows.reverse else rows.lengths + 1
         device.clear_ended(stack, ends, rows.threads)
@@ -108,7 +113,8 @@ class ForwardPass:
         at = np.zeros(rows.B, np.int64) if rows.reverse else rows.lengths
         final = {}
         for name, width in setup.states.items():
-            final[name] = shaped(pick(setup, self.arrays[ArrayKind.STATE.of(name)], at), width)
+            slot = (np.full_like(at, rows.T) if rows.reverse else at) % 2 if name in self.plan.slots else at
+            final[name] = shaped(pick(setup, self.arrays[ArrayKind.STATE.of(name)], slot), width)
         recorded = {name: self._recorded(name) for name in setup.wanted.record}
         if packing is not None:
             y, recorded = packing.unpack(y), {name: packing.unpack(a) for name, a in recorded.items()}

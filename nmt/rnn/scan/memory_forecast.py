@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nmt.rnn import tuning
 from nmt.rnn.arrays.aligned import LINE_BYTES
 from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.compiler.plan import Pass
@@ -19,7 +20,7 @@ from nmt.rnn.compiler.program import Place, PlaceKind, Product
 from nmt.rnn.device import Executable
 from nmt.rnn.kernels.loops.row_writer import weight_key
 from nmt.rnn.kernels.products.product import packed_size
-from nmt.rnn.rows import Rows
+from nmt.rnn.rows import Rows, steps_of
 from nmt.rnn.scan.scan import Scan
 
 STATES, KEPT, MASKS = "states", "kept for the way back", "dropout masks"
@@ -54,8 +55,8 @@ def scan_phases(scan: Scan, T: int, B: int, S: int = 1, *, late: int = 0) -> tup
     for mask in plan.trace.masks:
         shape = (B, mask.width) if mask.variational else (T, B, mask.width)
         forward.kept[MASKS] += piece_bytes(dtype, *shape)
-    for width in scan.states.values():
-        forward.kept[STATES] += piece_bytes(dtype, T + 1, B, width)
+    for name, width in scan.states.items():
+        forward.kept[STATES] += piece_bytes(dtype, 2 if name in plan.slots else T + 1, B, width)
         backward.kept[CARRIED] += piece_bytes(dtype, 2, B, width)
     if late:
         forward.kept[LATE] += piece_bytes(dtype, T, B, scan.cell.input_size)
@@ -114,11 +115,12 @@ def _executable_phases(
     for phase, one, purpose in zip(phases, (plan.forward, plan.backward), purposes, strict=True):
         if one is None:
             continue
+        rows.block_multiple = tuning.CHECKPOINT_STEPS if one.again else 1
         for name, place in one.arrays.items():
             if place.kind is PlaceKind.BLOCK:
                 phase.block += _bytes(place, dtype, rows.block_steps, B, S)
             elif name not in given:
-                phase.kept[purpose] += _bytes(place, dtype, T, B, S)
+                phase.kept[purpose] += _bytes(place, dtype, steps_of(place, T), B, S)
         scratch = executable.scratch(rows, backward=one is plan.backward)
         phase.block += sum(piece_bytes(dtype, *shape) for shape in scratch)
         given |= {*one.arrays, *(ArrayKind.GRADIENT.of(name) for name in plan.outputs)}

@@ -65,6 +65,7 @@ def compile_step(step: TracedStep, kind: RunKind) -> CompiledScan:
         single_step=kind.single_step,
         recompute=kind.recompute,
         keep=kind.keep,
+        loops_apart=kind.device.is_cpu,  # a GPU runs all steps outside the loop at once
     )
 
     def make(plan: Plan) -> Executable:

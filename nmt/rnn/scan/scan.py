@@ -151,7 +151,8 @@ class Scan(ScanSetup):
         launches = compiled.step.prepare(run.arrays, weights, rows, run.allocate)
         first, last = (T, 0) if reverse else (0, T)
         stacks = {name: run.arrays[ArrayKind.STATE.of(name)] for name in self.states}
-        initial, final = ({name: stack[slot] for name, stack in stacks.items()} for slot in (first, last))
+        ends = {name: (0, T % 2) if name in run.plan.slots else (first, last) for name in stacks}
+        initial, final = ({name: stack[ends[name][n]] for name, stack in stacks.items()} for n in (0, 1))
         return Prepared(launches, initial, final, run.output())
 
     def backward(

@@ -80,6 +80,7 @@ class ScanSetup:
         self.cell, self.dtype = cell, np.dtype(dtype)
         self.device = device or cpu()
         check_device(type(cell).__name__, self.packed, self.device.name)
+        self._check_axes()
         self.threads, self.division = threads or default_threads(), division
         self.stop = stop
         shown = dict.fromkeys((*record, stop) if stop is not None else record)
@@ -88,6 +89,14 @@ class ScanSetup:
         self.states = cell.states()
         self.captured = cell.captured()
         self.checks = ArrayChecks(cell, self.dtype, self.device)
+
+    def _check_axes(self) -> None:
+        """Raise NMTError: the step has named axes, for which there is no code of a GPU."""
+        if self.traced.has_named_axes and not self.device.is_cpu:
+            raise NMTError(
+                f"{type(self.cell).__name__}: device must be cpu for a step with named axes, got {self.device.name}; "
+                "no GPU code is written for them yet"
+            )
 
     def __repr__(self) -> str:
         """Return the cell and its sizes, its types and its device."""

@@ -15,10 +15,12 @@ from nmt.rnn.compiler.trace import Trace
 from nmt.rnn.graph import Value
 from nmt.rnn.ops import OpKind
 
+COPIES = frozenset({"expand", "slice", "axes", "flat"})
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _REDUCTIONS = {
     "sum_last": "sum over features of {}",
     "sum_s": "sum over S of {}",
+    "total": "sum over {axis} of {}",
     "softmax": "softmax over S of {}",
 }
 
@@ -52,7 +54,8 @@ def shape(v: Value, lead: str = "") -> str:
     """Return the axes as text: `[B, 4]`, `[S, B]`; a matrix `[3, 16]`; empty for a number. lead: an axis before all
     others."""
     rows = [str(v.attrs["rows"])] if v.kind is OpKind.LEAF and "rows" in v.attrs else []
-    axes = [*([lead] if lead else []), *rows, *v.axes, *([str(v.width)] if v.width is not None else [])]
+    features = [f"{axis}={size}" for axis, size in v.dims] or ([str(v.width)] if v.width is not None else [])
+    axes = [*([lead] if lead else []), *rows, *v.axes, *features]
     return f"[{', '.join(axes)}]" if axes else ""
 
 
@@ -101,20 +104,21 @@ class Naming:
         if v.op == "matmul":
             return f"{args[0]} @ {args[1]}{'.T' if v.attrs['transposed'] else ''}"
         if v.op in _REDUCTIONS:
-            return _REDUCTIONS[v.op].format(args[0])
+            return _REDUCTIONS[v.op].format(args[0], **v.attrs)
         if v.op == "concat":
             return f"[{' | '.join(args)}]"
         if v.op == "positive":
             return f"1 if {args[0]} > 0 else 0"
         if v.op == "neg":
             return f"-{args[0]}"
-        if v.op in ("expand", "slice"):
+        if v.op in COPIES:
             return f"copy of {self.name(v)}" if v.op == "slice" else f"copy of {args[0]}"
         return f"{v.op}({', '.join(args)})"
 
 
 def through(v: Value) -> Value:
-    """Return the value that this one is a copy of, by rows or features; itself if it is computed."""
-    while v.op == "expand":
+    """Return the value that this one is a copy of, by rows or features, or shows with other axes; itself if it is
+    computed."""
+    while v.op in COPIES and v.op != "slice":
         v = v.args[0]
     return v

@@ -9,7 +9,7 @@ from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.graph import Value
 from nmt.rnn.ops import OpKind
 from nmt.rnn.show.dot import Box, Frame, Key, Panel, document
-from nmt.rnn.show.naming import Naming, shape, through
+from nmt.rnn.show.naming import COPIES, Naming, shape, through
 from nmt.rnn.show.reading import Work, works
 from nmt.rnn.show.text import RUNS, sum_of, wrap
 
@@ -48,7 +48,7 @@ def source_of(v: Value) -> Value:
 
 def is_copy(v: Value) -> bool:
     """Return whether a value is only a view or copy of another one."""
-    return v.op in ("expand", "slice")
+    return v.op in COPIES
 
 
 class Board:

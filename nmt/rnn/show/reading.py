@@ -7,46 +7,56 @@ the emitters find them (`kernels/loops/row_writer.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nmt.rnn.compiler.direction import Pass
 from nmt.rnn.compiler.phases import Phase
-from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program
+from nmt.rnn.compiler.program import Entry, Nest, Place, Product, Program, memory_of
 from nmt.rnn.graph import Value
+from nmt.rnn.named_axes import Dims
 
 
 @dataclass(frozen=True)
 class Loops:
-    """One loop nest of a row: over source positions (`source_axis`) and features (`width`), the values it computes in
-    order, and the destination of each value."""
+    """One loop nest of a row: over source positions (`source_axis`) and features (`width`, or `dims` with names), the
+    values it computes in order, and the destination of each value."""
 
     source_axis: bool
     width: int | None
+    dims: Dims
     values: list[Value]
     entries: list[Entry]
 
 
 @dataclass(frozen=True)
 class Work:
-    """One step of a program: a product over all rows, or loops over each row. `values` are computed here, in order."""
+    """One step of a program: a product over all rows, or loops over each row. `values` are computed here, in order.
+
+    again: the work on states that are computed once more, from one checkpoint to the next.
+    """
 
     phase: Phase
     product: Product | None
     loops: list[Loops]
     values: list[Value]
     written: dict[int, list[Place]]
+    again: bool = False
 
     @property
     def title(self) -> str:
         """Return the kind of work."""
         if self.product is not None:
             return "product, all rows at once"
-        return f"row work, {'one fused loop' if len(self.loops) == 1 else f'{len(self.loops)} loops'} for each row"
+        loops = "one fused loop" if len(self.loops) == 1 else f"{len(self.loops)} loops"
+        return f"row work{' from a checkpoint' if self.again else ''}, {loops} for each row"
 
 
 def works(one: Pass) -> list[Work]:
     """Return all steps of one direction, in order."""
-    return [work for phase, program in one.programs.items() for work in _works(phase, program)]
+    found = {phase: list(_works(phase, program)) for phase, program in one.programs.items()}
+    again = _works(Phase.LOOP, one.again) if one.again else ()
+    found[Phase.LOOP] = [*(replace(work, again=True) for work in again), *found[Phase.LOOP]]
+    return [work for phase in found.values() for work in phase]
 
 
 def _works(phase: Phase, program: Program) -> Iterator[Work]:
@@ -54,7 +64,7 @@ def _works(phase: Phase, program: Program) -> Iterator[Work]:
         if isinstance(step, Product):
             yield Work(phase, step, [], [step.out], {step.out.id: [program.places[step.out.id]]})
             continue
-        loops = [Loops(n.source_axis, n.width, list(_computed(program, n)), n.entries) for n in step.nests]
+        loops = [Loops(n.source_axis, n.width, n.dims, list(_computed(program, n)), n.entries) for n in step.nests]
         written: dict[int, list[Place]] = {}
         for nest in loops:
             for entry in nest.entries:
@@ -71,10 +81,8 @@ def _computed(program: Program, nest: Nest) -> Iterator[Value]:
     places, done, found = program.places, set[int](), set[int]()
 
     def visit(v: Value, computing: bool) -> Iterator[Value]:
-        base, _ = v.span
+        base, _ = memory_of(v, places)
         if v.id in found or v.op == "const" or (base.id in places and not (computing and base is v)):
-            return
-        if v.id in places and not computing:  # a slice stored without the value it is a slice of
             return
         found.add(v.id)
         for a in v.args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered, parse
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import PlacedSink, Plan
@@ -117,7 +118,8 @@ def _steps(names: Naming, work: Work, columns: int) -> list[str]:
         return wrapped(f"{names.name(v)} = {names.operation(v)}", columns, lead)
     lines = []
     for nest in work.loops:
-        over = [f"{nest.width} features"] if nest.width is not None else []
+        over = [f"{size} {axis}" for axis, size in nest.dims]
+        over = over or ([f"{nest.width} features"] if nest.width is not None else [])
         over = [*(["source positions"] if nest.source_axis else []), *over]
         computed = ", ".join(names.name(v) for v in nest.values if through(v) is v)
         copied = ", ".join(dict.fromkeys(names.name(e.value) for e in nest.entries))
@@ -136,10 +138,11 @@ def _kept(plan: Plan, names: Naming, columns: int, once: bool) -> list[str]:
     rows = [("name", "array", "why")]
     for i in sorted(memory.kept):
         rows.append((names.name(values[i]), shape(values[i], lead), "kept: stored for the backward pass alone"))
+    in_slots = {of[name].id for name in plan.slots for of in (plan.trace.states, plan.trace.new)}
     read = {a.id for a in _operands(plan, works(plan.backward) if plan.backward else [])}
     for i in sorted((memory.found & read) - memory.kept):
         v = values[i]
-        if v.op == "cotangent" or v.op == "param":
+        if v.op in ("cotangent", "param") or v.id in in_slots:
             continue
         own = "given: " + _LEAVES[v.op] if v.op in _LEAVES else "written: the forward pass stores it for itself"
         rows.append((names.name(v), shape(v, "" if v.op == "captured" else lead), own))
@@ -154,6 +157,10 @@ def _kept(plan: Plan, names: Naming, columns: int, once: bool) -> list[str]:
         numbers = sum(values[i].width or 1 for i in memory.kept if ("S" in values[i].axes) == wide)
         if numbers or not wide:
             lines += ["", *wrapped(f"kept numbers for each {per}: {numbers}", columns - len(_INDENT))]
+    every = tuning.CHECKPOINT_STEPS
+    for place in plan.forward.checkpoints:
+        what = f"of {parse(place.name).base}, before every {every} steps"
+        lines += wrapped(f"kept numbers for each row {what}: {place.width}", columns - len(_INDENT))
     return lines + (wrapped("computed again: " + ", ".join(again), columns - len(_INDENT)) if again else [])
 
 
@@ -167,7 +174,7 @@ def _operands(plan: Plan, done: list[Work]) -> list[Value]:
     """Return the values that the backward pass and the sums of gradients read."""
     values = [a for work in done for v in work.values for a in v.args]
     values += [v for s in plan.sinks for v in (s.sink.left, s.sink.right) if v is not None]
-    return [base for v in values for base in (v, through(v), through(v).args[0] if through(v).op == "slice" else v)]
+    return [base for v in values for base in (v, through(v), through(v).span[0])]
 
 
 def _sums(plan: Plan, names: Naming, columns: int) -> list[str]:
@@ -197,7 +204,10 @@ def _place(place: Place) -> str:
         case PlaceKind.BLOCK:
             return f"block of steps, {name}"
         case PlaceKind.CARRY_OUT:
-            return "handed to the step before"
+            carried, base = parse(name)
+            return f"new state {base}" if carried is ArrayKind.STATE else "handed to the step before"
+        case PlaceKind.AGAIN_NEXT:
+            return f"state {parse(name).base}, again"
         case PlaceKind.CONSTANT:
             return "added up over time"
         case PlaceKind.ROWS:

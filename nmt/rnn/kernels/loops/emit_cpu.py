@@ -15,13 +15,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.arrays.weights import PAIRS, QUADS
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass
-from nmt.rnn.compiler.program import Nest, Place, PlaceKind, Product, Program, RowWork
-from nmt.rnn.graph import Value
-from nmt.rnn.kernels.loops.row_writer import Function, Lines, Names, RowWriter, Variable, weight_key
+from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program, RowWork
+from nmt.rnn.kernels.loops.row_loops import CPURowWriter
+from nmt.rnn.kernels.loops.row_schedule import (
+    SlotState,
+    parameters_alone,
+    parts_of,
+    replayed_steps,
+    steps_of_row,
+)
+from nmt.rnn.kernels.loops.row_writer import Function, Names, Variable, weight_key
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.products.int8 import TAIL
 
@@ -76,7 +84,12 @@ def emit(one: Pass, dtype: np.dtype, name: str, packed: np.dtype) -> Module:
             yield phase, step if isinstance(step, Product) else function(program, [step], f"{phase}{n}")
 
     before, after = list(outside(Phase.BEFORE)), list(outside(Phase.AFTER))
-    loop = [(Phase.LOOP, function(one.loop, one.loop.steps, "loop"))] if one.loop.steps else []
+    loop: list[tuple[Phase, Function | Product]] = []
+    if one.loop.steps and one.by_rows:
+        writer = _FunctionWriter(one.loop, one.loop.steps, f"{name}_loop", dims, dtype, packed)
+        loop.append((Phase.LOOP, writer.write_by_rows(one)))
+    elif one.loop.steps:
+        loop.append((Phase.LOOP, function(one.loop, one.loop.steps, "loop")))
     return Module(list(dims), [*before, *loop, *after])
 
 
@@ -106,11 +119,12 @@ class _FunctionWriter(Names):
         if place.kind in (PlaceKind.AFTER, PlaceKind.CARRY_OUT):
             whole = super().array(place)
             return self.written.setdefault(whole, self.variable(f"{place.name} written"))
-        if place.kind is not PlaceKind.ROW:
+        if place.kind not in (PlaceKind.ROW, PlaceKind.AGAIN, PlaceKind.AGAIN_NEXT):
             return super().array(place)
         name = self.variable(place.name)
         size = self.dim(place.width) if place.width is not None else "1"
-        self.row_scratch[name] = f"scratch({'S * ' if place.source_axis else ''}{size}, F)"
+        times = f"{tuning.CHECKPOINT_STEPS + 1} * " if place.kind is not PlaceKind.ROW else ""
+        self.row_scratch[name] = f"scratch({'S * ' if place.source_axis else times}{size}, F)"
         return name
 
     def constant(self, value: float) -> str:
@@ -122,29 +136,14 @@ class _FunctionWriter(Names):
         """Write the function and return it."""
         body = self._loop_body()
         lines = [
-            f"F = {self.dtype.name}",
-            "",
-            "",
-            f"def {self.function.name}(",
-            *self._parameters(),
-            "):",
-            *(f"    {name} = dims[{n}]" for n, name in enumerate(self.dims.values())),
-            "    low = bounds[part]",
-            "    high = bounds[part + 1]",
+            *self.head(),
             "    first = 0 if units else low",
             "    last = B if units else high",
             "    lowest = T - stop if backwards else start",
             "    goal = 0",
-            *(f"    {name} = {size}" for name, size in self.row_scratch.items()),
-            *(f"    {slot} = {whole}" for whole, slot in self.written.items()),
+            *self.memory(),
             "    for step in range(start, stop):",
-            # backwards: the loop runs from T - 1 down, for reversed rows in the forward pass and for the others in the
-            # backward pass. flip: the rows are reversed, so step t reads slot t + 1 and writes slot t.
-            "        t = T - 1 - step if backwards else step",
-            "        before = t + flip",
-            "        after = t + 1 - flip",
-            "        old = step % 2",
-            *(f"        noalias({slot})" for slot in self.written.values()),
+            *self.step(2),
             # The shortest prefix of the rows that contains all active rows of this step.
             "        M = 0",
             "        for n in range(first, last):",
@@ -156,6 +155,77 @@ class _FunctionWriter(Names):
         ]
         self.function.source = "\n".join(lines) + "\n"
         return self.function
+
+    def write_by_rows(self, one: Pass) -> Function:
+        """Write the function of a loop without products, with all steps of a row before the next row: a state with
+        named axes stays in the cache. In a backward pass such states are computed again from checkpoints."""
+        kept = [self._slot_state(place, again=one.again is not None) for place in one.checkpoints]
+        once, lines = self._once_and_by_row(self.steps)
+        if one.again is None:
+            lines = steps_of_row(self.step(0), lines, kept)
+        else:
+            program, self.program = self.program, one.again
+            more, again = self._once_and_by_row(one.again.steps)
+            self.program, once = program, once + more
+            lines = replayed_steps(self.step(0), again, lines, kept)
+        whole = [
+            *self.head(),
+            "    lowest = T - stop if backwards else start",
+            *self.memory(),
+            *(f"    {line}" for line in once),
+            "    for n in range(low, high):",
+            *(f"        {line}" for line in lines),
+            *(f"    release({name})" for name in self.row_scratch),
+        ]
+        self.function.source = "\n".join(whole) + "\n"
+        return self.function
+
+    def _once_and_by_row(self, steps: list[RowWork | Product]) -> tuple[list[str], list[str]]:
+        """Return the work that depends on parameters alone, and the work on one row at one step."""
+        once = list[str]()
+        return once, [line for step in steps if isinstance(step, RowWork) for line in self.row(step, 0, once)]
+
+    def _slot_state(self, checkpoint: Place, *, again: bool) -> SlotState:
+        """Return the names of a state that is kept in a checkpoint; again: where it is computed from it."""
+        name = parse(checkpoint.name).base
+        array = ArrayKind.REPLAYED if again else ArrayKind.STATE
+        memory = Place(PlaceKind.AGAIN if again else PlaceKind.CARRY, array.of(name), False, checkpoint.width)
+        return SlotState(self.array(checkpoint), self.array(memory), self.dim(checkpoint.width or 0))
+
+    def head(self) -> list[str]:
+        """Return the first lines of the function: its parameters, its sizes, and the rows of this thread. Everything
+        else must have been written before."""
+        return [
+            f"F = {self.dtype.name}",
+            "",
+            "",
+            f"def {self.function.name}(",
+            *self._parameters(),
+            "):",
+            *(f"    {name} = dims[{n}]" for n, name in enumerate(self.dims.values())),
+            "    low = bounds[part]",
+            "    high = bounds[part + 1]",
+        ]
+
+    def memory(self) -> list[str]:
+        """Return the lines that allocate the scratch of a row."""
+        lines = [f"    {name} = {size}" for name, size in self.row_scratch.items()]
+        return lines + [f"    {slot} = {whole}" for whole, slot in self.written.items()]
+
+    def step(self, indent: int) -> list[str]:
+        """Return the lines that begin a step: its time and the slots of its states.
+
+        backwards: the loop runs from T - 1 down, for reversed rows in the forward pass and for the others in the
+        backward pass. flip: the rows are reversed, so step t reads slot t + 1 and writes slot t.
+        """
+        lines = [
+            "t = T - 1 - step if backwards else step",
+            "before = t + flip",
+            "after = t + 1 - flip",
+            "old = step % 2",
+            *(f"noalias({slot})" for slot in self.written.values()),
+        ]
+        return ["    " * indent + line for line in lines]
 
     def _parameters(self) -> list[str]:
         """Return the lines of the parameter list, in the order of the table."""
@@ -249,92 +319,23 @@ class _FunctionWriter(Names):
         return lines
 
     def _rows(self, step: RowWork) -> list[str]:
-        work = _RowWriter(self, 3)
-        for nest in step.nests:
-            work.nest(nest)
         head = [
             "        for n in range(low, min(high, first + M)):",
             "            if lengths[n] <= t:",
             "                continue",
         ]
-        if work.uses_captured:
-            head += ["            c = owner[n]", "            ls = source_lengths[c]"]
-        return head + work.row.lines
+        return head + self.row(step, 3)
 
-
-class _RowWriter(RowWriter):
-    """Write the loops of a CPU: source positions outside, features inside, in sequence.
-
-    Adjacent source positions of a row are B numbers apart in most places. LLVM compiles a loop over them twice, and
-    takes the vectorised version if B is 1. That version adds in another order, so a row would have other bits alone
-    than in a batch. Therefore these sums are added in order.
-    """
-
-    def nest(self, nest: Nest) -> None:
-        self.begin(nest)
-        first = nest.entries[0].value
-        if first.op == "softmax" and self.computes(nest.entries[0]):
-            self._softmax(first, nest.entries[0].place)
-            return
-        depth = self.row.indent
-        self.s_block = Lines(depth + 1) if nest.source_axis else self.row
-        self.j_block = self.inner = Lines(depth + 1 + nest.source_axis)
-        self.s_end: list[str] = []
-        self.row_end: list[str] = []
-        for entry in nest.entries:
-            self.entry(entry)
-        loops = self.s_block if nest.source_axis else self.row
-        if self.j_block.lines:
-            loops.add(f"for j in range({self.w.dim(nest.width or 0)}):")
-            loops.lines += self.j_block.lines
-        for line in self.s_end:
-            loops.add(line)
-        if nest.source_axis:
-            self.row.add("for s in range(ls):")
-            self.row.lines += self.s_block.lines
-        for line in self.row_end:
-            self.row.add(line)
-
-    def _keep(self, v: Value, place: Place, name: str, lines: list[str]) -> None:
-        if place.kind is PlaceKind.LOCAL:
-            self.locals[v.id] = name
-        else:
-            lines.append(self.w.store(place, self.at(place, 0, False), name))
-
-    def sum_last(self, v: Value, place: Place) -> None:
-        total = Variable.SUM.of(v.id)
-        outer = self.s_block if "S" in v.axes else self.row
-        outer.add(f"{total} = ZERO")
-        self.j_block.add(f"{total} += {self.name(v.args[0])}")
-        self._keep(v, place, total, self.s_end)
-
-    def sum_s(self, v: Value, place: Place) -> None:
-        if v.width is None:
-            total = Variable.SUM.of(v.id)
-            self.row.add(f"{total} = ZERO")
-            self.s_block.add(f"{total} = in_turn({total}, {self.name(v.args[0])})")
-            self._keep(v, place, total, self.row_end)
-            return
-        at = self.at(place, 0, True)
-        self.row.add(f"for j in range({self.w.dim(v.width)}):")
-        self.row.add(f"    {self.w.store(place, at, 'ZERO')}")
-        self.j_block.add(self.w.store(place, at, f"{self.w.load(place, at)} + {self.name(v.args[0])}"))
-
-    def _softmax(self, v: Value, place: Place) -> None:
-        source = self.places[v.args[0].id]
-        self.s_block = Lines(4)
-        x, at = self.w.load(source, (self.w.base(source),)), (self.w.base(place),)
-        together = all(one.kind in (PlaceKind.ROWS, PlaceKind.ROW) for one in (source, place))
-        for line in (
-            "top = LOWEST",
-            "for s in range(ls):",
-            f"    top = max(top, {x})",
-            "total = ZERO",
-            "for s in range(ls):",
-            f"    e = exp({x} - top)",
-            f"    {self.w.store(place, at, 'e')}",
-            "    total += e" if together else "    total = in_turn(total, e)",
-            "for s in range(ls):",
-            f"    {self.w.store(place, at, f'{self.w.load(place, at)} / total')}",
-        ):
-            self.row.add(line)
+    def row(self, step: RowWork, indent: int, once: list[str] | None = None) -> list[str]:
+        """Return the work on one row. once: receives the lines that depend on parameters alone, if it is given."""
+        work = CPURowWriter(self, indent)
+        alone = set() if once is None else parameters_alone(step, self.program)
+        for nest in parts_of(step.nests, alone, inside=True):
+            work.nest(nest)
+        if once is not None:
+            once += work.row.lines
+            work.row.lines.clear()
+        for nest in parts_of(step.nests, alone, inside=False):
+            work.nest(nest)
+        source = ["c = owner[n]", "ls = source_lengths[c]"] if work.uses_captured else []
+        return ["    " * indent + line for line in source] + work.row.lines

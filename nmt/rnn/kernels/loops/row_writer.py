@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from nmt.rnn.arrays.array_names import ArrayKind, NumberedName
-from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program
+from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, Product, Program, memory_of
 from nmt.rnn.graph import Value
+from nmt.rnn.named_axes import Dims
 
 Weight = tuple[str, int, int, bool]  # parameter, first row, rows, transposed
 Terms = tuple[str, ...]
@@ -46,6 +47,11 @@ class Function:
     scratch: dict[str, Place] = field(default_factory=dict)
     weights: list[Weight] = field(default_factory=list)
     source: str = ""
+
+
+def axis_index(axis: str) -> str:
+    """Return the variable of a loop over a named axis."""
+    return f"i_{axis}"
 
 
 class Lines:
@@ -111,6 +117,10 @@ class Names:
                 return f"(old * B + {row}){size}"
             case PlaceKind.CARRY_OUT:
                 return f"((1 - old) * B + {row}){size}"
+            case PlaceKind.AGAIN:
+                return f"slot{size}"
+            case PlaceKind.AGAIN_NEXT:
+                return f"(slot + 1){size}"
             case PlaceKind.CONSTANT:
                 return f"(s * C + c){size}" if wide else f"{self.index(place)}[{row}]{size}"
             case PlaceKind.ROWS:
@@ -137,10 +147,11 @@ class RowWriter:
     """Write the loop nests of one row into `row`.
 
     Each line goes to the block of the indices on which it depends: `row`, `s_block` (source position), `j_block`
-    (feature), or `inner` (both).
+    (feature), or `inner` (both); in loops over named axes to that of the innermost axis it depends on, `axis_blocks`.
     """
 
     row: Lines
+    axis_blocks: dict[str, Lines]
     s_block: Lines
     j_block: Lines
     inner: Lines
@@ -163,6 +174,8 @@ class RowWriter:
         self.uses_captured |= nest.source_axis
         self.names: dict[int, str] = dict(self.locals)
         self.source_bases: dict[str, str] = {}
+        self.axis_blocks = {}
+        self.indices: dict[Dims, str] = {}  # variables of offsets within the features, by all axes but the last
         self.done: set[int] = set()
 
     def computes(self, entry: Entry) -> bool:
@@ -173,6 +186,8 @@ class RowWriter:
 
     def block(self, v: Value) -> Lines:
         """Return the block in which a value is computed."""
+        if v.dims:
+            return self.axis_blocks[v.dims[-1][0]]
         if v.width is not None:
             return self.inner if "S" in v.axes else self.j_block
         return self.s_block if "S" in v.axes else self.row
@@ -190,10 +205,26 @@ class RowWriter:
             self.offsets += 1
         return bases[text]
 
-    def at(self, place: Place, offset: int, feature: bool) -> Terms:
+    def at(self, place: Place, offset: int, feature: bool, dims: Dims = ()) -> Terms:
         """Return the offset of the number at the current position of the loops."""
-        parts = self.base(place), self.w.dim(offset), "j" if feature else "0"
+        index = self.index(dims) if dims else ("j" if feature else "0",)
+        parts = self.base(place), self.w.dim(offset), *index
         return tuple(part for part in parts if part != "0") or ("0",)
+
+    def index(self, dims: Dims) -> Terms:
+        """Return the offset of the number of these named axes within the features."""
+        *outer, (last, _) = dims
+        if not outer:
+            return (axis_index(last),)
+        if dims not in self.indices:
+            text = axis_index(outer[0][0])
+            for axis, size in outer[1:]:
+                text = f"({text} * {self.w.dim(size)} + {axis_index(axis)})"
+            self.indices[dims] = Variable.OFFSET.of(self.offsets)
+            self.offsets += 1
+            line = f"{self.indices[dims]} = {text} * {self.w.dim(dims[-1][1])}"
+            self.axis_blocks[outer[-1][0]].add(line)
+        return self.indices[dims], axis_index(last)
 
     # ------------------------------------------------------------ expressions
 
@@ -203,13 +234,11 @@ class RowWriter:
             return self.names[v.id]
         if v.op == "const":
             return self.w.constant(v.attrs["value"])
-        base, offset = v.span
-        if base.id not in self.places and not computing:
-            base, offset = v, 0  # the slice was kept for the backward pass, its base was not
+        base, offset = memory_of(v, self.places)  # of a view that was kept for the backward pass, the view itself
         if base.id in self.places and (base is not v or not computing):
             place = self.places[base.id]
-            text = self.w.load(place, self.at(place, offset, v.width is not None))
-        elif v.op == "slice":
+            text = self.w.load(place, self.at(place, offset, v.width is not None, v.dims))
+        elif v.is_view:
             raise RuntimeError(f"no memory for {v}")
         else:
             text = v.rule.code.replace("positive({})", "(ONE if {} > ZERO else ZERO)").format(
@@ -231,6 +260,9 @@ class RowWriter:
             if v.op == "sum_s":
                 self.sum_s(v, place)
                 return
+            if v.op == "total":
+                self.total(v, place)
+                return
             name = self.name(v, computing=True)
         else:
             name = self.name(v)
@@ -238,7 +270,7 @@ class RowWriter:
             self.locals[v.id] = name
             return
         # a broadcast value is written once per feature of its place
-        at = self.at(place, entry.offset, v.width is not None)
+        at = self.at(place, entry.offset, v.width is not None, v.dims)
         self.put(self.block(v), place, at, f"{self.w.load(place, at)} + {name}" if entry.add else name)
 
     def put(self, block: Lines, place: Place, at: Terms, value: str) -> None:
@@ -247,6 +279,10 @@ class RowWriter:
 
     def sum_last(self, v: Value, place: Place) -> None:
         """Write a sum over features."""
+        raise NotImplementedError
+
+    def total(self, v: Value, place: Place) -> None:
+        """Write a sum over a named axis."""
         raise NotImplementedError
 
     def sum_s(self, v: Value, place: Place) -> None:

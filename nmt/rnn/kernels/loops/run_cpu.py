@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from nmt.rnn.kernels.products.product import product_table, run_product, sum_row
 from nmt.rnn.kernels.threads.pool import run_parallel, run_team
 from nmt.rnn.kernels.threads.team import address_of
 from nmt.rnn.profile import operation
-from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
+from nmt.rnn.rows import Rows, TimeBlock, shape_of_step, steps_of
 
 
 def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
@@ -69,6 +69,7 @@ class _Side:
         cleared = {name for name, place in one.arrays.items() if backward and not place.source_axis}
         self.cleared, self.cleared_once = cleared & self.local, cleared - self.local
         self.programs = one.programs
+        self.block_multiple = tuning.CHECKPOINT_STEPS if one.again else 1
 
     @property
     def addresses(self) -> dict[str, int]:
@@ -114,7 +115,7 @@ class CPUExecutable:
         vectors."""
         run = _PassRun(self._forward, arrays, weights, rows, allocate)
         with run.block_memory():
-            for block in rows.blocks(backward=False):
+            for block in run.rows.blocks(backward=False):
                 for launch in run.launches(block):
                     launch()
 
@@ -127,7 +128,7 @@ class CPUExecutable:
             raise RuntimeError("a run is prepared for whole rows only")
         run = _PassRun(self._forward, arrays, weights, rows, allocate)
         run.take_block_memory()  # never freed, as the launches come later
-        return [launch for block in rows.blocks(backward=False) for launch in run.launches(block)]
+        return [launch for block in run.rows.blocks(backward=False) for launch in run.launches(block)]
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate, gradients: Arrays) -> None:
         """Fill the backward arrays and add to the parameters' `gradients`."""
@@ -135,7 +136,7 @@ class CPUExecutable:
             raise RuntimeError("a plan for inference has no backward pass")
         run = _PassRun(self._backward, arrays, weights, rows, allocate)
         with run.block_memory():
-            for block in rows.blocks(backward=True):
+            for block in run.rows.blocks(backward=True):
                 for launch in run.launches(block):
                     launch()
                 run.add_gradients(self.plan, gradients, block)
@@ -147,7 +148,7 @@ class CPUExecutable:
         if self._backward is None:
             raise RuntimeError("a plan for inference has no backward pass")
         run = _PassRun(self._backward, arrays, weights, rows, allocate)
-        for block in rows.blocks(backward=True):
+        for block in run.rows.blocks(backward=True):
             run.add_gradients(self.plan, gradients, block)
 
     def scratch(self, rows: Rows, *, backward: bool) -> list[tuple[int, ...]]:
@@ -161,11 +162,12 @@ class _PassRun:
     """One pass over one batch: the memory it fills, and its launches for each block of time."""
 
     def __init__(self, side: _Side, arrays: Arrays, weights: Weights, rows: Rows, allocate: Allocate) -> None:
-        self.side, self.arrays, self.weights, self.rows, self.allocate = side, arrays, weights, rows, allocate
+        self.side, self.arrays, self.weights, self.allocate = side, arrays, weights, allocate
+        self.rows = rows = replace(rows, block_multiple=side.block_multiple) if side.block_multiple > 1 else rows
         self.label = f"{rows.label} gradients" if side.backward else rows.label
         for name, place in side.arrays.items():
             if name not in arrays and name not in side.local:
-                arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), side.dtype)
+                arrays[name] = allocate((steps_of(place, rows.T), *shape_of_step(place, rows)), side.dtype)
                 if name in side.cleared_once and not rows.whole:
                     clear_ended(arrays[name], rows.lengths, rows.threads)
         self.scratch: Arrays = {}

@@ -1,0 +1,322 @@
+"""States with named axes: what a step may write, two slots in place of a stack, checkpoints, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nmt.errors import NMTError, ShapeError
+from nmt.rnn import (
+    Axes,
+    Cell,
+    GRUCell,
+    HeadsCell,
+    LinearAttentionCell,
+    LSTMCell,
+    MLSTMCell,
+    Param,
+    Scan,
+    StackCell,
+    State,
+    Weights,
+    ZoneoutCell,
+    axes,
+    concat,
+    dot,
+    flat,
+    mean,
+    sigmoid,
+    split,
+    tanh,
+    total,
+    tuning,
+)
+from nmt.rnn.arrays.workspace import Workspace
+from nmt.rnn.devices import cpu
+from nmt.rnn.scan.memory_forecast import peak_bytes, scan_phases
+from tests.oracle import compare
+from tests.rnn import product_cases as products
+from tests.rnn import scan_cases as cases
+
+D, H = cases.D, 6
+EVERY = tuning.CHECKPOINT_STEPS
+
+
+class Written(Cell):
+    """A cell around one step, with a parameter of each kind."""
+
+    input_size, output_size = D, H
+
+    def __init__(self, step):
+        self._step = step
+
+    def params(self):
+        shapes = {"W": Param((D, 2 * H), gates=2), "U": Param((H, H)), "u": Param((H,)), "a": Param((3,))}
+        return shapes | {"k": Param((2,), start=(0.25, 0.5))}
+
+    def states(self):
+        return {"S": Axes(h=2, k=2, v=3), "n": Axes(h=2, v=3)}
+
+    def step(self, p, x, s):
+        return self._step(p, x, s)
+
+
+def everything(p, x, s):
+    """Sums over the first, a middle and the last axis; axes that a value lacks, of parameters too; views of views."""
+    z, g = split(x @ p.W, 2)
+    a = axes(z, h=2, v=3)
+    decay = sigmoid(axes(p.k, k=2) + total(s.S, "v") * 0.1)  # [h, k]
+    column = tanh(total(a, "h") + axes(p.a, v=3))  # [v]
+    S = decay * s.S + axes(p.k, h=2) * (a * column)
+    n = sigmoid(mean(p.u)) * s.n + sigmoid(axes(p.u, h=2, v=3)) * total(S, "k") - total(total(a, "v"), "h") * 0.1
+    y = flat(n * axes(p.u, h=2, v=3))
+    first, last = split(y, 2)
+    return (concat(last, first) * g + flat(axes(tanh(y), h=2, v=3) * n)) @ p.U, State(S=S, n=n)
+
+
+def product_of_state(p, x, s):
+    """A product of the state, so that no row can run by itself."""
+    z, g = split(x @ p.W, 2)
+    a = axes(tanh(z + flat(total(s.S, "k")) @ p.U), h=2, v=3)
+    S = sigmoid(axes(p.k, k=2)) * s.S + a
+    return flat(a + s.n) * g, State(S=S, n=0.5 * s.n + a)
+
+
+def whole_state(p, x, s):
+    """A product after the loop that reads a state as it is; and a value that need not be kept."""
+    z, g = split(x @ p.W, 2)
+    n = 0.5 * s.n + axes(z, h=2, v=3)
+    gate = tanh(total(s.S, "k"))
+    p.note(gate=gate)
+    return (flat(n) @ p.U) * g + flat(gate), State(S=0.9 * s.S + n * gate, n=n)
+
+
+def close(found, expected, tolerance=1e-9):
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        compare.assert_close(found[name], value, tolerance, name)
+
+
+def same_bits(found, expected):
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, name)
+
+
+@pytest.mark.parametrize("step", [everything, product_of_state, whole_state])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_a_step_may_write_is_what_is_computed(step, reverse):
+    for lengths in ("full", "mixed", "zeros"):
+        case = cases.draw(Written(step), "float64", cases.LENGTHS[lengths])
+        expected = cases.interpreted(case, {}, reverse=reverse)
+        keep = {"keep": {"gate": True}} if step is whole_state else {}
+        for options in ({}, {"recompute": "gates"}, keep):
+            outputs, gradients, _ = cases.compiled(case, reverse=reverse, **options)
+            close(outputs, expected[0])
+            close(gradients, expected[1])
+        close(cases.inferred(case, reverse=reverse), expected[0])
+
+
+@pytest.mark.parametrize("steps", [1, EVERY - 1, EVERY, EVERY + 1, 3 * EVERY + 5])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_checkpoints_change_nothing(steps, reverse, monkeypatch):
+    """Around a whole number of checkpoints, in blocks of time, for rows that end anywhere and on threads."""
+    lengths = tuple(min(n, steps) for n in (steps, 0, EVERY, EVERY + 1, steps // 2, 1))
+    for make in (lambda: MLSTMCell(D, H, heads=2, key_size=2), lambda: Written(everything)):
+        case = cases.draw(make(), "float64", lengths, rows=6, steps=steps)
+        expected = cases.interpreted(case, {}, reverse=reverse)
+        outputs, gradients, _ = cases.compiled(case, reverse=reverse)
+        close(outputs, expected[0])
+        close(gradients, expected[1])
+        for threads in (2, 3):
+            again = cases.compiled(case, reverse=reverse, threads=threads)
+            same_bits(again[0], outputs)
+            same_bits(again[1], gradients)
+        with monkeypatch.context() as patch:
+            patch.setattr(tuning, "BLOCK_ROWS", 6 * 4)  # 4 steps, which become a whole checkpoint's
+            blocks = cases.compiled(case, reverse=reverse)
+            same_bits(blocks[0], outputs)
+            close(blocks[1], gradients, 1e-12)
+
+
+def test_a_row_has_the_bits_it_has_alone():
+    case = cases.draw(LinearAttentionCell(D, H, heads=2, delta=True, window=2), "float32", rows=9, steps=21)
+    outputs, gradients, _ = cases.compiled(case, threads=2)
+    for row in range(9):
+        alone, slopes, _ = cases.compiled(case.rows([row]))
+        np.testing.assert_array_equal(alone["y"][:, 0], outputs["y"][:, row])
+        np.testing.assert_array_equal(alone["final S"][0], outputs["final S"][row])
+        np.testing.assert_array_equal(slopes["d_x"][:, 0], gradients["d_x"][:, row])
+
+
+def test_steps_that_a_mask_leaves_out():
+    there = np.random.default_rng(0).random((23, 5)) < 0.6
+    case = replace(cases.draw(MLSTMCell(D, H, heads=2), "float64", steps=23), mask=there)
+    expected = cases.interpreted(case, {})
+    outputs, gradients, _ = cases.compiled(case)
+    close(outputs, expected[0])
+    close(gradients, expected[1])
+
+
+def test_products_in_bfloat16_leave_states_in_float32(monkeypatch):
+    case = cases.draw(LinearAttentionCell(D, 32, heads=2, delta=True, decay="head"), "float32", steps=40)
+    products.round_products(monkeypatch)
+    expected = cases.interpreted(case, {})
+    outputs, gradients, _ = cases.compiled(case, compute_dtype="bfloat16")
+    assert outputs["final S"].dtype == np.float32
+    for name, value in (expected[0] | expected[1]).items():
+        assert compare.norm_error((outputs | gradients)[name], value) < compare.BFLOAT16_TOLERANCE, name
+
+
+def test_dropout_of_a_matrix():
+    """Of a value of the step, and of states by zoneout."""
+
+    def step(p, x, s):
+        y, new = everything(p, x, s)
+        return p.dropout(y, 0.3), State(new, S=p.dropout(new.S, 0.4, variational=True))
+
+    for cell in (Written(step), ZoneoutCell(MLSTMCell(D, H, heads=2, key_size=2), {"C": 0.4, "n": 0.2})):
+        case = cases.draw(cell, "float64", cases.LENGTHS["mixed"])
+        outputs, gradients, masks = cases.compiled(case)
+        expected = cases.interpreted(case, masks)
+        close(outputs, expected[0])
+        close(gradients, expected[1])
+
+
+# ------------------------------------------------------------ memory
+
+
+def stacks(scan, training):
+    """The states of which every step is kept."""
+    return {name for name in scan.states if name not in scan.plan(training).slots}
+
+
+def test_which_states_have_a_stack():
+    """In inference none that has axes; in training those of a loop with a product, and where gates are recomputed."""
+    plain, product = Written(everything), Written(product_of_state)
+    assert stacks(Scan(plain), False) == stacks(Scan(product), False) == set()
+    assert stacks(Scan(plain), True) == set()
+    assert stacks(Scan(plain, recompute="gates"), True) == stacks(Scan(product), True) == {"S", "n"}
+    assert stacks(Scan(Written(whole_state)), True) == {"S", "n"}
+    window = LinearAttentionCell(D, H, heads=2, window=3)
+    assert stacks(Scan(window), True) == {"past1", "past2"}
+
+
+@pytest.mark.parametrize("make", [Written, None])
+@pytest.mark.parametrize("T", [5, 40])
+def test_the_forecast_is_what_a_run_takes(T, make):
+    cell = LSTMCell(D, H) if make is None else make(everything)
+    case = cases.draw(cell, "float64", steps=T, rows=7)
+    scan, memory = Scan(cell, dtype="float64", threads=1), Workspace()
+    result = scan.forward(Weights(case.params), case.x, training=True, allocate=memory)
+    scan.backward(result.tape, case.d_y, gradients={k: np.zeros_like(v) for k, v in case.params.items()})
+    there, back = scan_phases(scan, T, 7)
+    assert peak_bytes([*there, *back]).total() == memory.taken
+
+
+def test_a_long_run_keeps_few_states():
+    scan = Scan(MLSTMCell(8, 16, heads=1, key_size=16))
+    kept = [sum(peak_bytes(scan_phases(scan, T, 4)[0]).values()) for T in (160, 320)]
+    every_state = 160 * 4 * (16 * 16 + 16 + 1) * 4
+    assert kept[1] - kept[0] < every_state
+
+
+def test_nothing_as_large_as_a_broadcast_value_is_kept():
+    plan = Scan(Written(everything)).plan(True)
+    kept = [plan.trace.graph.values[i] for i in plan.memory.kept]
+    assert kept and all(v.dims in ((), (("h", 2), ("k", 2)), (("h", 2), ("v", 3)), (("v", 3),)) for v in kept)
+
+
+# ------------------------------------------------------------ heads
+
+
+def test_heads_are_cells_side_by_side():
+    case = cases.draw(HeadsCell(LSTMCell, D, H, 3), "float64", cases.LENGTHS["mixed"])
+    outputs, gradients, _ = cases.compiled(case)
+    close(outputs, cases.interpreted(case, {})[0])
+    for n in range(3):
+        own = {k.removeprefix(f"{n}."): v for k, v in case.params.items() if k.startswith(f"{n}.")}
+        start = {k: case.initial[f"{n}.{k}"] for k in "hc"}
+        scan = Scan(LSTMCell(D, 2), dtype="float64", threads=1)
+        alone = scan.forward(Weights(own), case.x, start, lengths=case.lengths)
+        close({"y": outputs["y"][..., 2 * n : 2 * n + 2]}, {"y": alone.y})
+    close(gradients, cases.interpreted(case, {})[1])
+    with pytest.raises(ShapeError, match="HeadsCell: heads must divide hidden_size 6, got 4"):
+        HeadsCell(GRUCell, D, H, 4)
+
+
+def test_a_stack_of_matrix_states_is_its_layers():
+    case = cases.draw(StackCell([Written(everything), LinearAttentionCell(H, 4, heads=1)]), "float64")
+    expected = cases.interpreted(case, {})
+    outputs, gradients, _ = cases.compiled(case)
+    close(outputs, expected[0])
+    close(gradients, expected[1])
+
+
+# ------------------------------------------------------------ errors
+
+
+WRONG = {
+    "axes(z, h=5)": "axes: the value must have a width that is the product of h=5, got a width of 12",
+    "axes(z, v=6, h=2)": "axes: must have the order h v, as elsewhere in the step, got v=6 h=2",
+    "axes(axes(z, h=12), h=3, k=4)": "axes: the value must have a width that is the product of h=3 k=4, got h=12",
+    "axes(z, h=0, k=2)": "axes: sizes must be whole numbers of at least 1, got h=0 k=2",
+    "axes(z)": "axes: sizes must be whole numbers of at least 1, got none",
+    "s.S + axes(z, h=4, v=3)": "add: axis h must have one size, got 2 and 4",
+    "s.S * x": "mul: the features of both must have named axes, got h=2 k=2 v=3 and a width of 5; use axes",
+    "total(s.S, 'g')": "total: the value must have the axis g, got h=2 k=2 v=3",
+    "total(x, 'h')": "total: the value must have the axis h, got no named axes",
+    "mean(s.S)": "sum_last: the value must have one feature axis, got h=2 k=2 v=3; use total",
+    "dot(s.n, s.n)": "sum_last: the value must have one feature axis, got h=2 v=3; use total",
+    "split(s.n, 2)": "slice: the value must have one feature axis, got h=2 v=3; use flat",
+    "concat(s.n, x)": "concat: every part must have a feature axis, got h=2 v=3; use flat",
+    "p.dropout(mean(x), 0.5)": "dropout: the value must have a feature axis, got one number per row",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_an_error_says_what_to_do(text):
+    names = {"axes": axes, "total": total, "mean": mean, "dot": dot, "split": split, "concat": concat}
+
+    def step(p, x, s):
+        z = x @ p.W
+        return eval(text, names, {"p": p, "x": x, "s": s, "z": z}), s
+
+    with pytest.raises(ShapeError) as caught:
+        Scan(Written(step))
+    assert WRONG[text] in str(caught.value)
+
+
+def test_results_of_a_step_have_the_declared_axes():
+    with pytest.raises(ShapeError, match=r"state n must be \[B, h=2 v=3\], got \['B'\] 6 \("):
+        Scan(Written(lambda p, x, s: (split(x @ p.W, 2)[0], State(S=s.S, n=flat(s.n)))))
+    with pytest.raises(ShapeError, match=r"output must be \[B, 6\], got \['B'\] h=2 v=3; use flat \("):
+        Scan(Written(lambda p, x, s: (s.n, s)))
+    with pytest.raises(ShapeError, match="initial S must be .*2, 2, 3"):
+        case = cases.draw(Written(everything), "float32")
+        Scan(case.cell).forward(Weights(case.params), case.x, {"S": np.zeros((5, 12), "f4")})
+
+
+def test_a_gpu_refuses_in_a_line():
+    class Elsewhere(type(cpu())):
+        name, is_cpu = "cuda", False
+
+    with pytest.raises(NMTError) as caught:
+        Scan(MLSTMCell(D, H), device=Elsewhere())
+    assert str(caught.value) == (
+        "MLSTMCell: device must be cpu for a step with named axes, got cuda; no GPU code is written for them yet"
+    )
+
+
+CELLS_REFUSE = {
+    "decay": (lambda: LinearAttentionCell(D, H, decay="key_head"), "decay must be one of none, constant, head, key"),
+    "delta": (lambda: LinearAttentionCell(D, H, decay="tied", delta=True), "delta must be with decay constant, head"),
+    "heads": (lambda: LinearAttentionCell(D, H, heads=4), "heads must divide hidden_size 6, got 4"),
+    "window": (lambda: LinearAttentionCell(D, H, window=-1), "sizes must not be negative"),
+}
+
+
+@pytest.mark.parametrize("name", CELLS_REFUSE)
+def test_cells_refuse_options_that_mean_nothing(name):
+    make, text = CELLS_REFUSE[name]
+    with pytest.raises(ShapeError, match=text):
+        make()
