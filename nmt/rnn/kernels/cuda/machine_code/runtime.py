@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -11,36 +12,48 @@ import numpy as np
 
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.cuda.blas import WORKSPACE, Blas, load_library
-from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel
+from nmt.rnn.kernels.cuda.machine_code.compile import CompiledKernel, compile_kernel
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_size
 from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
 from nmt.system.extras import how_to_install
 
-__all__ = ["CupyRuntime"]
+__all__ = ["CupyRuntime", "Packages"]
 
 OLDEST = (8, 0)  # bfloat16 products
 STATIC_SHARED = 48 * 1024  # more must be requested
 
 
+@dataclass(frozen=True)
+class Packages:
+    """What a runtime is made of: the modules `cupy` and `cuda.bindings.driver`, a function that loads cuBLAS, and the
+    compiler of kernels for a capability."""
+
+    cupy: Any
+    driver: Any
+    load_blas: Callable[[], Any]
+    compile: Callable[[GPUKernel, tuple[int, int]], CompiledKernel]
+
+
 class CupyRuntime:
     """The `Runtime` of the driver's first GPU. Raises DeviceError if there is none that suffices.
 
-    free_memory: bytes of the GPU's memory that must be free. All work goes to a separate stream, which is CuPy's
-    current stream from then on.
+    free_memory: bytes of the GPU's memory that must be free. packages: those installed, where None. All work goes to a
+    separate stream, which is CuPy's current stream from then on.
     """
 
-    def __init__(self, free_memory: int = 1 << 30) -> None:
-        self.xp = cupy = _import_cupy()
-        self.gpu_name, fact = _first_gpu(cupy)
-        self.capability = (fact("ComputeCapabilityMajor"), fact("ComputeCapabilityMinor"))
-        self.multiprocessors = fact("MultiProcessorCount")
-        self.shared_per_block = fact("MaxSharedMemoryPerBlockOptin")
+    def __init__(self, free_memory: int = 1 << 30, packages: Packages | None = None) -> None:
+        self.packages = packages or _installed()
+        self.xp = cupy = self.packages.cupy
+        gpu, calls = _first_gpu(cupy), cupy.cuda.runtime
+        self.gpu_name, self.capability = gpu["name"].decode(), (int(gpu["major"]), int(gpu["minor"]))
+        self.multiprocessors = int(calls.deviceGetAttribute(calls.cudaDevAttrMultiProcessorCount, 0))
+        self.shared_per_block = int(calls.deviceGetAttribute(calls.cudaDevAttrMaxSharedMemoryPerBlockOptin, 0))
         if self.capability < OLDEST:
             raise DeviceError(
                 f"{self.gpu_name}: the GPU's compute capability must be at least 8.0, it is "
                 f"{self.capability[0]}.{self.capability[1]}; use --device cpu"
             )
-        free, self.memory = (int(count) for count in cupy.cuda.runtime.memGetInfo())
+        free, self.memory = (int(count) for count in calls.memGetInfo())
         if free < free_memory:
             raise DeviceError(
                 f"{self.gpu_name}: at least {_gib(free_memory)} of its memory must be free, {_gib(free)} of "
@@ -51,7 +64,7 @@ class CupyRuntime:
         self._pool = cupy.cuda.MemoryPool()
         cupy.cuda.set_allocator(self._allocate)
         self._workspace = cupy.empty(WORKSPACE, np.uint8)
-        self.blas = Blas(load_library(), self.stream.ptr, self._workspace.data.ptr)
+        self.blas = Blas(self.packages.load_blas(), self.stream.ptr, self._workspace.data.ptr)
         self._functions: dict[GPUKernel, _Function] = {}
 
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
@@ -137,9 +150,8 @@ class _Function:
     """A kernel's code loaded on the GPU, and its launch parameters."""
 
     def __init__(self, kernel: GPUKernel, runtime: CupyRuntime) -> None:
-        from cuda.bindings import driver
-
-        compiled = compile_kernel(kernel, runtime.capability)
+        driver = runtime.packages.driver
+        compiled = runtime.packages.compile(kernel, runtime.capability)
         shared = compiled.resources.shared + kernel.shared_bytes
         if shared > runtime.shared_per_block:
             raise DeviceError(
@@ -176,31 +188,31 @@ def _check(kernel: GPUKernel, error: Any) -> None:
 
 
 @lru_cache(maxsize=1)
-def _import_cupy() -> Any:
+def _installed() -> Packages:
     try:
         import cupy
-        from cuda.bindings import driver  # noqa: F401
+        from cuda.bindings import driver
     except ImportError as error:
         raise DeviceError(
             f"cuda: the packages cupy and numba-cuda must be installed, got {_one_line(error)}; "
             f"{how_to_install('cuda')}, or use --device cpu"
         ) from error
-    return cupy
+    return Packages(cupy, driver, load_library, compile_kernel)
 
 
-def _first_gpu(cupy: Any) -> tuple[str, Callable[[str], int]]:
-    """Return the first GPU's name, and a function that queries its attributes."""
+def _first_gpu(cupy: Any) -> dict[str, Any]:
+    """Return the properties of the first GPU."""
     runtime = cupy.cuda.runtime
     try:
         if runtime.getDeviceCount() < 1:
             raise DeviceError("cuda: the driver must show a GPU, it shows none; use --device cpu")
-        name = runtime.getDeviceProperties(0)["name"].decode()
+        found: dict[str, Any] = runtime.getDeviceProperties(0)
     except runtime.CUDARuntimeError as error:
         raise DeviceError(
             f"cuda: a driver for CUDA 13.0 or newer and a GPU must be there, got {_one_line(error)}; "
             "install NVIDIA's driver 580 or newer, or use --device cpu"
         ) from error
-    return name, lambda what: int(runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{what}"), 0))
+    return found
 
 
 def _one_line(error: Exception) -> str:
