@@ -1,66 +1,11 @@
 """What is said to cuBLAS, taken by a library that multiplies by columns as it does, on the processor."""
 
-import ctypes
-
 import numpy as np
 import pytest
 
 from nmt.errors import DeviceError, ShapeError
 from nmt.rnn.kernels.cuda.blas import Blas
-
-
-class ByColumns:
-    """The calls of cuBLAS that `Blas` makes, for float32 and float64."""
-
-    status = 0
-
-    def cublasCreate_v2(self, handle):  # noqa: N802
-        return self.status
-
-    def cublasSetStream_v2(self, handle, stream):  # noqa: N802
-        return 0
-
-    def cublasSetWorkspace_v2(self, handle, workspace, size):  # noqa: N802
-        return 0
-
-    def cublasGemmEx(  # noqa: N802
-        self,
-        handle,
-        op_a,
-        op_b,
-        m,
-        n,
-        k,
-        alpha,
-        A,
-        kind_a,
-        lda,
-        B,
-        kind_b,
-        ldb,
-        beta,
-        C,
-        kind_c,
-        ldc,
-        compute,
-        algorithm,
-    ):
-        number = {0: ctypes.c_float, 1: ctypes.c_double}[kind_c]
-        assert kind_a == kind_b == kind_c and compute == {0: 68, 1: 70}[kind_c]
-
-        def matrix(at, rows, columns, stride):
-            flat = np.ctypeslib.as_array(
-                ctypes.cast(at, ctypes.POINTER(number)), shape=((columns - 1) * stride + rows,)
-            )
-            size = flat.itemsize
-            return np.lib.stride_tricks.as_strided(flat, (rows, columns), (size, size * stride))
-
-        a = matrix(A, *((k, m) if op_a else (m, k)), lda)
-        b = matrix(B, *((n, k) if op_b else (k, n)), ldb)
-        c = matrix(C, m, n, ldc)
-        product = (a.T if op_a else a) @ (b.T if op_b else b)
-        c[...] = alpha._obj.value * product + (beta._obj.value * c if beta._obj.value else 0)
-        return 0
+from tests.cuda_standin.cublas import ByColumns
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmt.rnn import DropoutCell, ElmanCell, GRUCell, LSTMCell, Scan, StackCell, Weights
+from nmt.rnn import DropoutCell, ElmanCell, GRUCell, LSTMCell, Scan, StackCell
 from nmt.rnn.kernels.cuda.run_persistent import PersistentRun, recognise
 from tests.devices import runtime_with
 from tests.oracle import compare
@@ -92,14 +92,8 @@ def test_only_these_cells_are_recognised(training):
 @pytest.mark.parametrize("name", CELLS)
 def test_gradients_of_weights_may_come_later(wide_device, launches, name):
     case = cases.draw(CELLS[name](D, H), "float32", (3, 0, 2), rows=ROWS, steps=STEPS)
-    scan, weights = Scan(case.cell, device=wide_device), Weights(case.params)
-    whole, later = ({key: np.zeros_like(p) for key, p in case.params.items()} for _ in range(2))
-    options = {"lengths": case.lengths, "training": True}
-    scan.backward(scan.forward(weights, case.x, case.initial, **options).tape, case.d_y, case.d_final, whole)
-    tape = scan.forward(weights, case.x, case.initial, **options).tape
-    scan.backward(tape, case.d_y, case.d_final, weights_later=True)
-    scan.backward_weights(tape, later)
+    whole, later = (cases.compiled(case, device=wide_device, weights_later=after)[1] for after in (False, True))
     assert launches == [name] * 2
-    for key, value in whole.items():
-        np.testing.assert_array_equal(later[key], value, key)
-        assert value.any()
+    for key in case.params:
+        np.testing.assert_array_equal(later[f"d_{key}"], whole[f"d_{key}"], key)
+        assert whole[f"d_{key}"].any()

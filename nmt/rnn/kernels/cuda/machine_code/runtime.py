@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from threading import Lock, RLock, local
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,13 +39,14 @@ class Packages:
 class CupyRuntime:
     """The `Runtime` of the driver's first GPU. Raises DeviceError if there is none that suffices.
 
-    free_memory: bytes of the GPU's memory that must be free. packages: those installed, where None. All work goes to a
-    separate stream, which is CuPy's current stream from then on.
+    free_memory: bytes of the GPU's memory that must be free. packages: those installed, where None. All work of all
+    threads goes to one stream, which becomes CuPy's current stream in each thread that uses `xp` or submits work;
+    recordings are made in another stream, so that other threads' work does not become part of them.
     """
 
     def __init__(self, free_memory: int = 1 << 30, packages: Packages | None = None) -> None:
         self.packages = packages or _installed()
-        self.xp = cupy = self.packages.cupy
+        self._cupy = cupy = self.packages.cupy
         gpu, calls = _first_gpu(cupy), cupy.cuda.runtime
         self.gpu_name, self.capability = gpu["name"].decode(), (int(gpu["major"]), int(gpu["minor"]))
         self.multiprocessors = int(calls.deviceGetAttribute(calls.cudaDevAttrMultiProcessorCount, 0))
@@ -59,19 +62,40 @@ class CupyRuntime:
                 f"{self.gpu_name}: at least {_gib(free_memory)} of its memory must be free, {_gib(free)} of "
                 f"{_gib(self.memory)} are; end other programs on it, or use --device cpu"
             )
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.stream.use()
+        self._lock, self._one_records = RLock(), Lock()
         self._pool = cupy.cuda.MemoryPool()
         cupy.cuda.set_allocator(self._allocate)
-        self._workspace = cupy.empty(WORKSPACE, np.uint8)
-        self.blas = Blas(self.packages.load_blas(), self.stream.ptr, self._workspace.data.ptr)
+        self._of_thread = local()
+        self.stream = cupy.cuda.Stream(non_blocking=True).use()
+        self._workspace, library = cupy.empty(WORKSPACE, np.uint8), self.packages.load_blas()
+        self._main, self._recorder = (
+            _Queue(stream, Blas(library, stream.ptr, self._workspace.data.ptr))
+            for stream in (self.stream, cupy.cuda.Stream(non_blocking=True))
+        )
         self._functions: dict[GPUKernel, _Function] = {}
 
+    @property
+    def xp(self) -> Any:
+        """Return CuPy, whose work in this thread goes where the runtime's goes."""
+        self._queue()
+        return self._cupy
+
+    def _queue(self) -> _Queue:
+        """Return where this thread's work goes."""
+        queue: _Queue | None = getattr(self._of_thread, "queue", None)
+        return queue or self._use(self._main)
+
+    def _use(self, queue: _Queue) -> _Queue:
+        queue.stream.use()
+        self._of_thread.queue = queue
+        return queue
+
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
-        function = self._functions.get(kernel) or self._load(kernel)
         size = whole_size(grid)
-        if prod(size):
-            function(size, self.stream.ptr, arguments)
+        with self._lock:  # the memory of a kernel's arguments is used by all threads
+            function = self._functions.get(kernel) or self._load(kernel)
+            if prod(size):
+                function(size, self._queue().stream.ptr, arguments)
 
     def gemm(
         self,
@@ -83,7 +107,8 @@ class CupyRuntime:
         transpose_b: bool = False,
         accumulate: bool = False,
     ) -> None:
-        self.blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
+        with self._lock:
+            self._queue().blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
 
     def upload(self, array: np.ndarray) -> Any:
         return self.xp.array(array, order="C")
@@ -107,17 +132,25 @@ class CupyRuntime:
             return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        self.stream.begin_capture()
-        try:
-            function()
-        finally:
-            graph = self.stream.end_capture()
+        with self._one_records, self._errors():
+            stream = self._use(self._recorder).stream
+            stream.begin_capture()
+            try:
+                function()
+            except BaseException:
+                with suppress(self._cupy.cuda.runtime.CUDARuntimeError):  # the capture failed too: not the reason
+                    stream.end_capture()
+                raise
+            else:
+                graph = stream.end_capture()
+            finally:
+                self._use(self._main)
         return lambda: graph.launch(self.stream)
 
     def _allocate(self, size: int) -> Any:
         try:
             return self._pool.malloc(size)
-        except self.xp.cuda.memory.OutOfMemoryError as error:
+        except self._cupy.cuda.memory.OutOfMemoryError as error:
             raise DeviceError(
                 f"{self.gpu_name}: {_gib(size)} more of its {_gib(self.memory)} of memory must be free, "
                 f"{_gib(self._pool.used_bytes())} are in use here; make batches or the model smaller"
@@ -128,7 +161,14 @@ class CupyRuntime:
         return self._functions[kernel]
 
     def _errors(self) -> _Errors:
-        return _Errors(self.gpu_name, self.xp.cuda.runtime.CUDARuntimeError)
+        return _Errors(self.gpu_name, self._cupy.cuda.runtime.CUDARuntimeError)
+
+
+class _Queue(NamedTuple):
+    """A stream, and a cuBLAS handle for it."""
+
+    stream: Any
+    blas: Blas
 
 
 class _Errors:
@@ -159,7 +199,7 @@ class _Function:
                 f"{runtime.shared_per_block}; use --device cpu"
             )
         self.kernel, self.driver = kernel, driver
-        self.module = runtime.xp.cuda.function.Module()
+        self.module = runtime.packages.cupy.cuda.function.Module()
         self.module.load(compiled.cubin)
         self.code = driver.CUfunction(self.module.get_function(compiled.entry).ptr)
         if kernel.shared_bytes > STATIC_SHARED - compiled.resources.shared:
