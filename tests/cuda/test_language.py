@@ -5,7 +5,6 @@ import pytest
 
 from nmt.decode import Fusion, SearchOptions, search
 from nmt.model.language import LanguageModel
-from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from tests.cuda.test_cells import recording_device
 from tests.model.test_language import V, build, segments_of, settings
 from tests.small_models import build as build_translator

@@ -10,7 +10,6 @@ from nmt.rnn.arrays.beam_rules import BeamChoice
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import OutputLayer
-from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from nmt.search_settings import ROWS, Place
 from nmt.special_tokens import EOS_ID
 from tests.cuda.test_cells import recording_device

@@ -22,8 +22,10 @@ def make_cupy(gpu: Gpu) -> Any:
 class MemoryPool:
     """`cupy.cuda.MemoryPool`, with a limit."""
 
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu, self.used = gpu, 0
+    gpu: Gpu
+
+    def __init__(self) -> None:
+        self.used = 0
 
     def malloc(self, size: int) -> Block:
         if size > self.gpu.free:
@@ -38,8 +40,8 @@ class MemoryPool:
 class Event:
     """`cupy.cuda.Event`: launches are its time."""
 
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu, self.at = gpu, 0
+    gpu: Gpu
+    at = 0
 
     def record(self, stream: Stream) -> None:
         self.at = sum(self.gpu.counts.values())
@@ -53,9 +55,9 @@ class _Module:
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self.allocator: Any = MemoryPool(gpu).malloc
-        self.ndarray = type("ndarray", (ndarray,), {"__slots__": (), "module": self})
         self.cuda = _cuda(self, gpu)
+        self.allocator: Any = self.cuda.MemoryPool().malloc
+        self.ndarray = type("ndarray", (ndarray,), {"__slots__": (), "module": self})
 
     def __getattr__(self, name: str) -> Any:
         if name not in contract.FUNCTIONS:
@@ -325,17 +327,18 @@ def _cuda(module: _Module, gpu: Gpu) -> Any:
     def set_allocator(allocator: Any) -> None:
         module.allocator = allocator
 
-    def stream(*, non_blocking: bool) -> Stream:
-        return Stream(gpu, f"stream {len(gpu.streams)}", non_blocking=non_blocking)
+    class OwnStream(Stream):
+        def __init__(self, *, non_blocking: bool) -> None:
+            super().__init__(gpu, f"stream {len(gpu.streams)}", non_blocking=non_blocking)
 
     def properties(device: int) -> Any:
         return {"name": gpu.name, "major": gpu.capability[0], "minor": gpu.capability[1]}
 
     facts = {"MultiProcessorCount": gpu.multiprocessors, "MaxSharedMemoryPerBlockOptin": gpu.shared}
     return SimpleNamespace(
-        Stream=stream,
-        Event=lambda: Event(gpu),
-        MemoryPool=lambda: MemoryPool(gpu),
+        Stream=OwnStream,
+        Event=type("Event", (Event,), {"gpu": gpu}),
+        MemoryPool=type("MemoryPool", (MemoryPool,), {"gpu": gpu}),
         set_allocator=set_allocator,
         get_elapsed_time=lambda start_event, end_event: 1e3 * (end_event.at - start_event.at),
         function=SimpleNamespace(Module=Module),

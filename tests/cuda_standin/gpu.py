@@ -77,7 +77,7 @@ class Stream:
             raise CUDARuntimeError("cudaErrorStreamCaptureInvalidated")
         return Graph(self.gpu, captured)
 
-    def do(self, work: Callable[[Stream], None]) -> None:
+    def _do(self, work: Callable[[Stream], None]) -> None:
         """Do work that was submitted to this stream, or record it."""
         if self.captured is not None:
             self.captured.append(work)
@@ -208,7 +208,7 @@ class Gpu:
             with self.lock:
                 self.emulator.launch(kernel, grid, *arguments)
 
-        self.streams[stream].do(work)
+        self.streams[stream]._do(work)
         return (0,)
 
     def _argument(self, kernel: GPUKernel, kind: Any, value: Any, stream: Stream) -> Any:

@@ -83,14 +83,17 @@ class Runtime(Protocol):
     """A GPU, or its substitute. Arrays are `xp` arrays, C-contiguous unless stated otherwise.
 
     Work is done asynchronously in the order of submission; `download` and `synchronize` wait. Raises DeviceError if the
-    GPU or its memory does not suffice.
+    GPU or its memory does not suffice. Any number of threads may use it.
     """
 
-    xp: Any
     multiprocessors: int
     shared_per_block: int
     capability: tuple[int, int]
     memory: int
+
+    @property
+    def xp(self) -> Any:
+        """Return the module of the arrays, whose functions submit their work in this thread as the methods do."""
 
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
         """Run a kernel over `grid` blocks; an empty grid does nothing.
