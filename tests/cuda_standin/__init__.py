@@ -39,6 +39,8 @@ def standin_runtime(seed: int | None = None, multiprocessors: int | None = None)
 
 
 def _submit(gpu: Gpu, library: ByColumns, handle: Any, work: Any) -> None:
-    gpu.counts["product"] += 1
+    stream = gpu.streams[library.streams[handle.value]]
+    if stream.captured is None:
+        gpu.counts["product"] += 1
     if not gpu.idle:
-        gpu.streams[library.streams[handle.value]]._do(work)
+        stream._do(work)

@@ -7,7 +7,7 @@ import struct
 import threading
 import weakref
 from bisect import bisect_right, insort
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -34,15 +34,21 @@ class OutOfMemoryError(MemoryError):
 
 
 class Block:
-    """A piece of memory at a fixed address, poisoned; it belongs to the stream on which it was allocated."""
+    """A piece of memory at a fixed address, poisoned; it belongs to the stream on which it was allocated. Freed memory
+    is used again for blocks of the same size, as CuPy's pool does."""
 
     def __init__(self, gpu: Gpu, size: int, stream: Stream) -> None:
         self.size, self.stream = size, stream
-        self.raw = np.full(size + 2 * GUARD, 0xFF, np.uint8)
-        start = self.raw.ctypes.data
+        rounded = -(-size // GUARD) * GUARD
+        free = gpu.freed[rounded]
+        raw = free.pop() if free else np.zeros(rounded + 2 * GUARD, np.uint8)
+        start = raw.ctypes.data
         self.ptr = -(-start // GUARD) * GUARD
-        self.bytes = self.raw[self.ptr - start : self.ptr - start + size]
+        self.bytes = raw[self.ptr - start : self.ptr - start + size]
+        if not gpu.idle:
+            raw[:] = 0xFF
         gpu.add(self)
+        weakref.finalize(self, gpu.remove, self.ptr, raw, rounded)
 
 
 class Stream:
@@ -115,9 +121,10 @@ class Gpu:
         self.error: Exception | None = None  # reported when the host waits
         self.breaks_capture = False
         self.before_launch: Callable[[GPUKernel], None] = lambda kernel: None
-        self.idle = False  # count launches and do nothing
+        self.idle = False  # count launches and do nothing; memory is zero
         self.kernels: list[GPUKernel] = []
         self.lock = threading.RLock()
+        self.freed: defaultdict[int, list[np.ndarray]] = defaultdict(list)
         self._starts: list[int] = []
         self._blocks: dict[int, weakref.ref[Block]] = {}
 
@@ -133,12 +140,12 @@ class Gpu:
         with self.lock:
             insort(self._starts, start)
             self._blocks[start] = weakref.ref(block)
-        weakref.finalize(block, self._remove, start)
 
-    def _remove(self, start: int) -> None:
+    def remove(self, start: int, raw: np.ndarray, rounded: int) -> None:
         with self.lock:
             self._starts.remove(start)
             del self._blocks[start]
+            self.freed[rounded].append(raw)
 
     def bytes_at(self, start: int, size: int, what: str, stream: Stream) -> np.ndarray:
         """Memory that work in a stream reads or writes."""
@@ -198,7 +205,8 @@ class Gpu:
             raise StandInError(f"{kernel.name}: the driver refuses a grid of {grid}")
         if cooperative and grid[0] * grid[1] * grid[2] > self.multiprocessors:
             raise StandInError(f"{kernel.name}: a cooperative launch of {grid} blocks does not fit")
-        self.counts["cooperative" if cooperative else "kernel"] += 1
+        if self.streams[stream].captured is None:
+            self.counts["cooperative" if cooperative else "kernel"] += 1
         if self.idle:
             return (0,)
         values = _given(kernel, places)  # copied now, as the driver does

@@ -1,7 +1,8 @@
 """Running an LSTM or GRU over time by one launch per direction, if the plan is that cell and the GPU can hold it.
 
 A plan is recognised by the structure of its traced step: that of `LSTMCell` or of `GRUCell` with the reset after the
-product, both with biases. The products outside the time loop run around the launch, as in `run_cuda`.
+product, both with biases, alone or with dropout on its input. The products outside the time loop and the dropout run
+around the launch, as in `run_cuda`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell
-from nmt.rnn.cells import GRUCell, LSTMCell
+from nmt.rnn.cells import DropoutCell, GRUCell, LSTMCell
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.compiler.trace import Trace, trace
 from nmt.rnn.device import Array
@@ -33,21 +34,28 @@ SUMS = "persistent sums"
 """The name under which a backward run keeps the operands of the weights' gradients."""
 
 
+_CELLS: dict[str, Callable[[int, int], Cell]] = {"lstm": LSTMCell, "gru": GRUCell}
+
+
 def recognise(plan: Plan) -> str | None:
-    """Return `lstm` or `gru` if the plan's step is that of the cell, else None."""
+    """Return `lstm` or `gru` if the plan's step is that of the cell, with dropout on its input or without, else
+    None."""
     found = plan.trace
-    if set(found.inputs) != {"x"} or "h" not in found.states:
+    if set(found.inputs) != {"x"} or "h" not in found.states or len(found.masks) > 1:
         return None
     if plan.backward is not None and "y" not in plan.receives:
         return None
     D, H = found.inputs["x"].width or 0, found.states["h"].width or 0
-    kinds: tuple[tuple[str, Callable[[int, int], Cell]], ...] = (("lstm", LSTMCell), ("gru", GRUCell))
-    return next((name for name, cell in kinds if _structure(found) == _structure_of(cell, D, H)), None)
+    dropped = tuple(mask.variational for mask in found.masks)
+    return next((name for name in _CELLS if _structure(found) == _structure_of(name, D, H, dropped)), None)
 
 
 @lru_cache(maxsize=64)
-def _structure_of(cell: Callable[[int, int], Cell], D: int, H: int) -> list[str]:
-    return _structure(trace(cell(D, H), training=False))
+def _structure_of(name: str, D: int, H: int, dropped: tuple[bool, ...]) -> list[str]:
+    cell = _CELLS[name](D, H)
+    for variational in dropped:
+        cell = DropoutCell(cell, 0.5, variational)  # the rate is in the mask alone
+    return _structure(trace(cell, training=True))
 
 
 def _structure(step: Trace) -> list[str]:
@@ -64,6 +72,7 @@ class PersistentRun:
         self.inputs, self.hidden = plan.trace.inputs["x"].width or 0, plan.trace.states["h"].width or 0
         self.wants_inputs = "x" in plan.d_inputs
         self.states = list(plan.trace.states)
+        self.mask = plan.trace.masks[0].array if plan.trace.masks else None
         self.dtype = np.dtype(np.float32)
 
     def layer(self, rows: Rows) -> PersistentLayer | None:
@@ -82,8 +91,10 @@ class PersistentRun:
         matrices = Matrices(self.device, self.dtype, self.in_bfloat16, weights)
         a = xp.empty((T, B, weights["b"].shape[0]), self.dtype)
         key = ("W_x", 0, self.inputs, False)
-        taking = _taking_part(rows)
-        matrices.multiply(_rows(arrays["x"]), key, _rows(a), taking)
+        taking, x = _taking_part(rows), arrays["x"]
+        if self.mask is not None:
+            x = x * arrays[self.mask]
+        matrices.multiply(_rows(x), key, _rows(a), taking)
         a += weights["b"]
         place = index(identity(B))
         first = index(rows.lengths if rows.reverse else np.zeros(B, np.int64))
@@ -95,30 +106,32 @@ class PersistentRun:
         ends = index(np.zeros(B, np.int64) if rows.reverse else rows.lengths)
         for name, last in zip(self.states, run.last, strict=True):
             arrays[ArrayKind.STATE.of(name)][ends, place] = last
-        arrays[TAPE] = (layer, run, states, matrices, taking)
+        arrays[TAPE] = (layer, run, states, matrices, taking, x)
 
     # ------------------------------------------------------------ backward
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows) -> None:
         """Compute gradients of input and initial states; `add_gradients` may follow."""
-        layer, run, states, matrices, taking = arrays.pop(TAPE)
+        layer, run, states, matrices, taking, x = arrays.pop(TAPE)
         d_last = self.device.xp.stack([arrays[ArrayKind.STATE_GRADIENT.of(name)][0] for name in self.states])
         lengths = self.device.index(rows.lengths)
         found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
         for name, first in zip(self.states, found.first, strict=True):
             arrays[ArrayKind.STATE_GRADIENT.of(name)][...] = first  # into both slots, since either may be read
         d_a = _rows(found.d_a)
-        arrays[SUMS] = d_a, _rows(run.before), _rows(found.d_product), found.d_inner, matrices, taking
+        arrays[SUMS] = x, d_a, _rows(run.before), _rows(found.d_product), found.d_inner, matrices, taking
         if self.wants_inputs:
             arrays["d_x"] = self.device.xp.empty((rows.T, rows.B, self.inputs), self.dtype)
             matrices.multiply(d_a, ("W_x", 0, self.inputs, True), _rows(arrays["d_x"]), taking)
+            if self.mask is not None:
+                arrays["d_x"] *= arrays[self.mask]
             self.device.clear_ended(arrays["d_x"], rows.lengths, 1)
 
     def add_gradients(self, arrays: Arrays, gradients: Arrays) -> None:
         """Add to the gradients of the parameters, after `backward`."""
-        d_a, before, d_product, d_inner, matrices, taking = arrays[SUMS]
+        x, d_a, before, d_product, d_inner, matrices, taking = arrays[SUMS]
         if "W_x" in gradients:
-            matrices.add_outer(_rows(arrays["x"]), d_a, taking, gradients["W_x"])
+            matrices.add_outer(_rows(x), d_a, taking, gradients["W_x"])
         if "W_h" in gradients:
             matrices.add_outer(before, d_product, taking, gradients["W_h"])
         if "b" in gradients:
