@@ -256,5 +256,24 @@ def test_loops_that_come_again_are_recorded(name, compute_dtype):
     assert replays() in (2 * 3, 2 * 4)
 
 
+@pytest.mark.parametrize(("name", "reverse"), [("gru_reset_before", True), ("lstm_bahdanau_feed", False)])
+def test_a_recording_serves_all_lengths(name, reverse):
+    """Where most rows are active: lengths are read on the GPU, of rows and of sources."""
+    device, replays = recording_device()
+    full = [(6, 5, 6, 4, 6), (6, 6, 5, 6, 5), (5, 6, 6, 6, 6), (6, 5, 5, 5, 6), (6, 6, 6, 4, 5)]
+    sources = [np.array(s) for s in ([4, 3, 2, 4, 1], [1, 4, 4, 4, 2], [4, 4, 4, 3, 4], [2, 2, 4, 4, 4], [4, 1, 4, 4, 4])]
+    place = Place(draw_again(name, 0), device, None)
+    for number, lengths in enumerate(full):
+        case = replace(draw_again(name, number), lengths=lengths)
+        if case.captured:
+            case = replace(case, source_lengths=sources[number])
+        found = place.run(case, reverse)
+        expected = cases.compiled(case, reverse=reverse)
+        for key, value in {**expected[0], **expected[1]}.items():
+            assert compare.norm_error(found[key], value) < 1e-5, (number, key)
+    # Forward and backward: recorded in the second or third run, repeated in all after that.
+    assert replays() >= 2 * 3
+
+
 def draw_again(name, seed):
     return cases.draw(cases.CELLS[name](), "float32", cases.LENGTHS["mixed"], seed=seed)
