@@ -261,7 +261,9 @@ def test_a_recording_serves_all_lengths(name, reverse):
     """Where most rows are active: lengths are read on the GPU, of rows and of sources."""
     device, replays = recording_device()
     full = [(6, 5, 6, 4, 6), (6, 6, 5, 6, 5), (5, 6, 6, 6, 6), (6, 5, 5, 5, 6), (6, 6, 6, 4, 5)]
-    sources = [np.array(s) for s in ([4, 3, 2, 4, 1], [1, 4, 4, 4, 2], [4, 4, 4, 3, 4], [2, 2, 4, 4, 4], [4, 1, 4, 4, 4])]
+    sources = [
+        np.array(s) for s in ([4, 3, 2, 4, 1], [1, 4, 4, 4, 2], [4, 4, 4, 3, 4], [2, 2, 4, 4, 4], [4, 1, 4, 4, 4])
+    ]
     place = Place(draw_again(name, 0), device, None)
     for number, lengths in enumerate(full):
         case = replace(draw_again(name, number), lengths=lengths)

@@ -13,14 +13,15 @@ from nmt.decode import search  # noqa: E402
 from nmt.errors import DeviceError  # noqa: E402
 from nmt.rnn import LSTMCell, Scan, Weights  # noqa: E402
 from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
+from nmt.rnn.kernels.cuda.blas import Matrix  # noqa: E402
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice  # noqa: E402
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel  # noqa: E402
-from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix  # noqa: E402
+from nmt.rnn.kernels.cuda.matrices import Matrices  # noqa: E402
 from nmt.rnn.kernels.cuda.rows import row_kernels  # noqa: E402
 from tests.cuda_standin import StandInError, standin_runtime  # noqa: E402
 from tests.cuda_standin.gpu import CUDARuntimeError  # noqa: E402
 from tests.rnn import scan_cases as cases  # noqa: E402
-from tests.small_models import build, random_sentences  # noqa: E402
+from tests.small_models import batch_of, build, random_sentences  # noqa: E402
 
 
 @pytest.fixture
@@ -112,8 +113,8 @@ def test_products_lie_as_cublas_reads_them(runtime):
         out = runtime.upload(c.astype(np.float32 if dtype == np.uint16 else dtype))
         if dtype == np.uint16:
             a, b = (np.ascontiguousarray(m, np.float32).view(np.uint32) >> 16 for m in (a, b))
-        given = (runtime.upload(m.astype(dtype)) for m in (a, b))
-        runtime.gemm(*given, out, transpose_b=True, accumulate=True)
+        given = (Matrix.whole(x) for x in (*(runtime.upload(m.astype(dtype)) for m in (a, b)), out))
+        runtime.gemm(*given, transpose_b=True, accumulate=True)
         if dtype == np.uint16:
             a, b = ((m << 16).view(np.float32) for m in (a, b))
         np.testing.assert_allclose(runtime.download(out), a @ b.T + c, rtol=1e-5, atol=1e-5)
@@ -276,3 +277,45 @@ def test_threads_may_run_a_scan_and_a_search_together(device):
     for thread in threads:
         thread.join()
     assert [found.get(n) for n in range(4)] == expected * 2
+
+
+# ------------------------------------------------------------ what the host does
+
+
+def test_arguments_packed_once_are_those_of_a_launch(runtime):
+    kernel = row_kernels.round_rows(32)
+    x, out = runtime.upload(np.arange(8, dtype=np.float32).reshape(2, 4)), runtime.xp.zeros((2, 4), np.uint16)
+    packed = runtime.packed(kernel, 1, 0, 4, 4, 2, out)
+    runtime.launch(kernel, 1, x.view(np.uint32), packed)
+    first = runtime.download(out)
+    runtime.launch(kernel, 1, runtime.xp.zeros((2, 4), np.uint32), packed)
+    runtime.launch(kernel, 1, x.view(np.uint32), 0, 4, 4, 2, out)
+    np.testing.assert_array_equal(runtime.download(out), first)
+    assert first.any()
+    with pytest.raises(TypeError, match="5 arguments, got 4"):
+        runtime.packed(kernel, 1, 0, 4, 4, 2)
+    with pytest.raises(TypeError, match="6 arguments, got 2"):
+        runtime.launch(kernel, 1, x.view(np.uint32), 0, packed)
+
+
+def test_an_update_by_other_lengths_is_launched_as_recordings():
+    """A translator with dropout: its encoder by the persistent kernels, its decoder's loops recorded once for all
+    lengths. The stand-in does nothing here, it counts."""
+    runtime = standin_runtime(multiprocessors=132)
+    runtime.gpu.idle = True
+    dropout = {"embeddings": {"embedding_dim": 16, "dropout": 0.2}}
+    changes = {"encoder": {"hidden_size": 32, **dropout}, "decoder": {"hidden_dropout": 0.3, **dropout}}
+    model = build(14, dtype=np.float32, device=CudaDevice(runtime), **changes)
+    counts = runtime.gpu.counts
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        sides = ([rng.integers(4, 14, n).tolist() for n in (9, *rng.integers(7, 10, 5))] for _ in range(2))
+        counts.clear()
+        model.loss_and_gradients(batch_of(list(zip(*sides, strict=True))), seed=seed)
+        if not seed:
+            first = dict(counts)
+    assert counts["cooperative"] == 4  # two directions, forward and backward
+    assert counts["graph"] >= 2
+    assert counts["product"] <= first["product"] // 3
+    assert counts["kernel"] <= first["kernel"] // 2
+    assert counts["cupy"] <= 100

@@ -21,9 +21,10 @@ from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import tuning
+from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
-from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.loops.row_writer import weight_key
 from nmt.rnn.kernels.memory.runs import identity
@@ -124,6 +125,7 @@ class _GPURun:
         self.flat: Arrays = {}
         self.parts: dict[tuple[bool, int], np.ndarray | None] = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
+        self.packed: dict[str, Any] = {}
         self.local = {name: place for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
         for name, place in one.arrays.items():
             if name not in arrays and name not in self.local:
@@ -230,7 +232,9 @@ class _GPURun:
         if step.scratch:
             blocks = min(blocks, _most_blocks(self.rows, self.runtime.multiprocessors))
         grid = (blocks, -(-step.width // step.kernel.block_threads)) if step.spread else blocks
-        self.runtime.launch(step.kernel, grid, first, last, old, block.low, *self._tail(step))
+        if step.name not in self.packed:
+            self.packed[step.name] = self.runtime.packed(step.kernel, 4, *self._tail(step))
+        self.runtime.launch(step.kernel, grid, first, last, old, block.low, self.packed[step.name])
 
     def _tail(self, step: RowKernel) -> tuple[Any, ...]:
         """Return the arguments that are the same for every step and block of time."""
@@ -333,7 +337,7 @@ class _GPURun:
                 self.matrices.add_sum(right, index, target)
             return
         left = self._rows_of(placed.left, block).columns(placed.left_offset, (sink.left.width if sink.left else 0) or 0)
-        part = target[sink.start : sink.start + (sink.rows or 0)]
+        part = Matrix(target, sink.start, sink.rows or 0)
         with operation(self.label, ": weights ", sink.name):
             self.matrices.add_outer(left, right, index, part)
 

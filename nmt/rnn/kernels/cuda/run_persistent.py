@@ -21,8 +21,9 @@ from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.compiler.trace import Trace, trace
 from nmt.rnn.device import Array
 from nmt.rnn.graph import topological
+from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
-from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
 from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.rows import Rows
@@ -94,7 +95,7 @@ class PersistentRun:
         taking, x = _taking_part(rows), arrays["x"]
         if self.mask is not None:
             x = x * arrays[self.mask]
-        matrices.multiply(_rows(x), key, _rows(a), taking)
+        matrices.multiply(Matrix.whole(x), key, Matrix.whole(a), taking)
         a += weights["b"]
         place = index(identity(B))
         first = index(rows.lengths if rows.reverse else np.zeros(B, np.int64))
@@ -118,11 +119,11 @@ class PersistentRun:
         found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
         for name, first in zip(self.states, found.first, strict=True):
             arrays[ArrayKind.STATE_GRADIENT.of(name)][...] = first  # into both slots, since either may be read
-        d_a = _rows(found.d_a)
-        arrays[SUMS] = x, d_a, _rows(run.before), _rows(found.d_product), found.d_inner, matrices, taking
+        d_a = Matrix.whole(found.d_a)
+        arrays[SUMS] = x, d_a, Matrix.whole(run.before), Matrix.whole(found.d_product), found.d_inner, matrices, taking
         if self.wants_inputs:
             arrays["d_x"] = self.device.xp.empty((rows.T, rows.B, self.inputs), self.dtype)
-            matrices.multiply(d_a, ("W_x", 0, self.inputs, True), _rows(arrays["d_x"]), taking)
+            matrices.multiply(d_a, ("W_x", 0, self.inputs, True), Matrix.whole(arrays["d_x"]), taking)
             if self.mask is not None:
                 arrays["d_x"] *= arrays[self.mask]
             self.device.clear_ended(arrays["d_x"], rows.lengths, 1)
@@ -131,21 +132,15 @@ class PersistentRun:
         """Add to the gradients of the parameters, after `backward`."""
         x, d_a, before, d_product, d_inner, matrices, taking = arrays[SUMS]
         if "W_x" in gradients:
-            matrices.add_outer(_rows(x), d_a, taking, gradients["W_x"])
+            matrices.add_outer(Matrix.whole(x), d_a, taking, Matrix.whole(gradients["W_x"]))
         if "W_h" in gradients:
-            matrices.add_outer(before, d_product, taking, gradients["W_h"])
+            matrices.add_outer(before, d_product, taking, Matrix.whole(gradients["W_h"]))
         if "b" in gradients:
             matrices.add_sum(d_a, taking, gradients["b"])
         if "b_h" in gradients:
             shared = len(gradients["b_h"]) - self.hidden  # r and z; for n the gradient after the reset
             matrices.add_sum(d_a.columns(0, shared), taking, gradients["b_h"][:shared])
-            matrices.add_sum(_rows(d_inner), taking, gradients["b_h"][shared:])
-
-
-def _rows(array: Array) -> Matrix:
-    """Return [T, B, n] as a matrix of all rows."""
-    flat = array.reshape(-1, array.shape[-1])
-    return Matrix(flat, 0, len(flat))
+            matrices.add_sum(Matrix.whole(d_inner), taking, gradients["b_h"][shared:])
 
 
 def _taking_part(rows: Rows) -> np.ndarray | None:

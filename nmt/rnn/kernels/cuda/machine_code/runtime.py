@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.errors import DeviceError
-from nmt.rnn.kernels.cuda.blas import WORKSPACE, Blas, load_library
+from nmt.rnn.kernels.cuda.blas import WORKSPACE, Blas, Matrix, load_library
 from nmt.rnn.kernels.cuda.machine_code.compile import CompiledKernel, compile_kernel
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_size
-from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
+from nmt.rnn.kernels.cuda.machine_code.parameters import Packed, Parameters
 from nmt.system.extras import how_to_install
 
 __all__ = ["CupyRuntime", "Packages"]
@@ -93,15 +93,19 @@ class CupyRuntime:
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
         size = whole_size(grid)
         with self._lock:  # the memory of a kernel's arguments is used by all threads
-            function = self._functions.get(kernel) or self._load(kernel)
+            function = self._function(kernel)
             if prod(size):
                 function(size, self._queue().stream.ptr, arguments)
 
+    def packed(self, kernel: GPUKernel, first: int, *arguments: Any) -> Packed:
+        with self._lock:
+            return self._function(kernel).parameters.packed(first, arguments)
+
     def gemm(
         self,
-        a: Any,
-        b: Any,
-        out: Any,
+        a: Matrix,
+        b: Matrix,
+        out: Matrix,
         *,
         transpose_a: bool = False,
         transpose_b: bool = False,
@@ -156,8 +160,9 @@ class CupyRuntime:
                 f"{_gib(self._pool.used_bytes())} are in use here; make batches or the model smaller"
             ) from error
 
-    def _load(self, kernel: GPUKernel) -> _Function:
-        self._functions[kernel] = _Function(kernel, self)
+    def _function(self, kernel: GPUKernel) -> _Function:
+        if kernel not in self._functions:
+            self._functions[kernel] = _Function(kernel, self)
         return self._functions[kernel]
 
     def _errors(self) -> _Errors:
