@@ -71,7 +71,7 @@ class PersistentRun:
     def __init__(self, device: GPUBase, cell: str, plan: Plan, in_bfloat16: bool) -> None:
         self.device, self.cell, self.in_bfloat16 = device, cell, in_bfloat16
         self.inputs, self.hidden = plan.trace.inputs["x"].width or 0, plan.trace.states["h"].width or 0
-        self.wants_inputs = "x" in plan.d_inputs
+        self.wants_inputs, self.training = "x" in plan.d_inputs, plan.backward is not None
         self.states = list(plan.trace.states)
         self.mask = plan.trace.masks[0].array if plan.trace.masks else None
         self.dtype = np.dtype(np.float32)
@@ -81,7 +81,8 @@ class PersistentRun:
         if not rows.B or rows.T < 2:
             return None
         kind: Any = self.cell
-        return plan_layer(self.device.runtime, kind, self.hidden, rows.B, exact=not self.in_bfloat16)
+        options = {"exact": not self.in_bfloat16, "training": self.training}
+        return plan_layer(self.device.runtime, kind, self.hidden, rows.B, **options)
 
     # ------------------------------------------------------------ forward
 
