@@ -11,7 +11,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "ascontiguousarray": ("a",),
     "asnumpy": ("a", "*stream"),
     "broadcast_to": ("array", "shape"),
-    "concatenate": ("tup", "axis"),
+    "concatenate": ("tup", "axis", "*out"),
     "cumsum": ("a", "axis"),
     "empty": ("shape", "dtype"),
     "empty_like": ("prototype",),
