@@ -109,7 +109,7 @@ class Tile:
                 return False
         # A multiprocessor allocates registers for four warps at a time.
         allowed = min(255, REGISTERS // (-(-self.warps // 4) * 4 * WARP) // 8 * 8)
-        if allowed < 255:  # with the last register taken, code compiled for 9.0 spilled 112 bytes in the loop
+        if allowed < 255 and self.row_tiles > 1:  # with the last register taken, such code spilled 112 bytes
             allowed -= 8
         return registers <= allowed and self.sums * self.threads * 4 <= STATIC_SHARED
 
