@@ -198,6 +198,13 @@ def test_another_thread_works_in_the_same_stream(runtime):
     np.testing.assert_array_equal(in_another_thread(work), 2)
 
 
+def test_another_thread_may_launch_first_of_all(runtime):
+    """It has no context of the driver yet; and the kernel is loaded there."""
+    x = runtime.upload(np.ones(4, np.float32))
+    in_another_thread(lambda: add(runtime, x, x))
+    np.testing.assert_array_equal(runtime.download(x), 2)
+
+
 def test_threads_do_not_share_the_words_of_a_launch(runtime):
     """One packs its arguments while another has packed and not yet launched."""
     rows = [runtime.upload(np.full(4, n, np.float32)) for n in range(3)]

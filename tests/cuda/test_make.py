@@ -22,7 +22,9 @@ def bare(tmp_path):
         (tmp_path / f"{name}.py").write_text(f"raise ImportError('no module named {name}')\n")
     packages = Path(np.__file__).parents[1]
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:${{PYTHONPATH:+$PYTHONPATH:}}{packages} exec {sys.executable} -S "$@"\n')
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={tmp_path}:${{PYTHONPATH:+$PYTHONPATH:}}{packages} exec {sys.executable} -S "$@"\n'
+    )
     python.chmod(0o755)
     return python
 

@@ -66,6 +66,7 @@ CUDA: dict[str, tuple[str, ...]] = {
     "function.Module": (),
     "function.Module.load": ("cubin",),
     "function.Module.get_function": ("name",),
+    "runtime.setDevice": ("device",),
     "runtime.getDeviceCount": (),
     "runtime.getDeviceProperties": ("device",),
     "runtime.deviceGetAttribute": ("attrib", "device"),

@@ -317,6 +317,7 @@ for _name in (*COMPARISONS, "neg", "invert", "abs"):
 def _cuda(module: _Module, gpu: Gpu) -> Any:
     class Module:
         def load(self, cubin: bytes) -> None:
+            gpu.check_context("a module")
             self.number = int(cubin)
 
         def get_function(self, name: str) -> Any:
@@ -345,6 +346,7 @@ def _cuda(module: _Module, gpu: Gpu) -> Any:
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         runtime=SimpleNamespace(
             CUDARuntimeError=CUDARuntimeError,
+            setDevice=lambda device: setattr(gpu.current, "device", device),
             getDeviceCount=lambda: 1,
             getDeviceProperties=properties,
             deviceGetAttribute=lambda attrib, device: facts[attrib],

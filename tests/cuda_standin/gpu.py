@@ -135,6 +135,11 @@ class Gpu:
         """This thread's current stream."""
         return getattr(self.current, "stream", self.null)
 
+    def check_context(self, what: str) -> None:
+        """The driver's calls need a context, which a thread has after it has chosen a device."""
+        if not hasattr(self.current, "device"):
+            raise StandInError(f"{what}: CUDA_ERROR_INVALID_CONTEXT, this thread has chosen no device")
+
     def add(self, block: Block) -> None:
         start = block.ptr
         with self.lock:
@@ -198,6 +203,7 @@ class Gpu:
         self, f: int, sizes: tuple[int, ...], shared: int, stream: int, places: int, *, cooperative: bool
     ) -> tuple[int]:
         kernel, grid = self.kernels[f], sizes[:3]
+        self.check_context(kernel.name)
         self.before_launch(kernel)
         if sizes[3:] != kernel.block or shared != kernel.shared_bytes or cooperative != kernel.cooperative:
             raise StandInError(f"{kernel.name}: launched with blocks of {sizes[3:]} and {shared} bytes")

@@ -83,7 +83,10 @@ class CupyRuntime:
     def _queue(self) -> _Queue:
         """Return where this thread's work goes."""
         queue: _Queue | None = getattr(self._of_thread, "queue", None)
-        return queue or self._use(self._main)
+        if queue is None:
+            self._cupy.cuda.runtime.setDevice(0)  # the driver's calls need a context, which a new thread has not
+            queue = self._use(self._main)
+        return queue
 
     def _use(self, queue: _Queue) -> _Queue:
         queue.stream.use()
@@ -92,12 +95,14 @@ class CupyRuntime:
 
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
         size = whole_size(grid)
+        queue = self._queue()
         with self._lock:  # the memory of a kernel's arguments is used by all threads
             function = self._function(kernel)
             if prod(size):
-                function(size, self._queue().stream.ptr, arguments)
+                function(size, queue.stream.ptr, arguments)
 
     def packed(self, kernel: GPUKernel, first: int, *arguments: Any) -> Packed:
+        self._queue()
         with self._lock:
             return self._function(kernel).parameters.packed(first, arguments)
 
@@ -137,9 +142,11 @@ class CupyRuntime:
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
         with self._one_records, self._errors():
-            stream = self._use(self._recorder).stream
-            stream.begin_capture()
+            self._queue()
+            stream = self._recorder.stream
             try:
+                self._use(self._recorder)
+                stream.begin_capture()
                 function()
             except BaseException:
                 with suppress(self._cupy.cuda.runtime.CUDARuntimeError):  # the capture failed too: not the reason
