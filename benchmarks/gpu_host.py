@@ -26,7 +26,7 @@ from nmt.train.updates.update import Updater
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.cuda_standin import standin_runtime  # noqa: E402
+from tests.cuda_standin.runtime import standin_runtime  # noqa: E402
 
 SIZES = {"Multi30k": (19, 120, 22), "4x1024, 32k words": (30, 140, 33)}
 """T, B and S of a batch of each model."""

@@ -25,7 +25,7 @@ def runtime_with(multiprocessors=None, seed=None):
     if ON_GPU:
         return _first_gpu()
     pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-    from tests.cuda_standin import standin_runtime
+    from tests.cuda_standin.runtime import standin_runtime
 
     return standin_runtime(seed, multiprocessors)
 

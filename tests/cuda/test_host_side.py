@@ -18,8 +18,8 @@ from nmt.rnn.kernels.cuda.device_cuda import CudaDevice  # noqa: E402
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel  # noqa: E402
 from nmt.rnn.kernels.cuda.matrices import Matrices  # noqa: E402
 from nmt.rnn.kernels.cuda.rows import row_kernels  # noqa: E402
-from tests.cuda_standin import StandInError, standin_runtime  # noqa: E402
-from tests.cuda_standin.gpu import CUDARuntimeError  # noqa: E402
+from tests.cuda_standin.gpu import CUDARuntimeError, StandInError  # noqa: E402
+from tests.cuda_standin.runtime import standin_runtime  # noqa: E402
 from tests.rnn import scan_cases as cases  # noqa: E402
 from tests.small_models import batch_of, build, random_sentences  # noqa: E402
 

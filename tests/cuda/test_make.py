@@ -52,6 +52,8 @@ def test_the_persistent_kernels_are_tested_and_no_planted_bug_is(bare, tmp_path)
     assert sum("test_persistent.py::test_layer" in line for line in found) == 12
     assert not [line for line in found if "test_compile" in line or "test_emulator" in line or "test_host_side" in line]
     assert any("test_cells.py::" in line for line in found)
+    assert any("test_blas.py::" in line for line in found)
+    assert "no module named greenlet" not in text
 
 
 def test_planted_bugs_are_left_out_on_a_gpu(bare, tmp_path):

@@ -9,8 +9,8 @@ pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extr
 from nmt.errors import DeviceError  # noqa: E402
 from nmt.rnn.kernels.cuda.machine_code import runtime  # noqa: E402
 from tests.cuda_emulator import EmulatedRuntime  # noqa: E402
-from tests.cuda_standin import Gpu, packages_of  # noqa: E402
-from tests.cuda_standin.gpu import CUDARuntimeError  # noqa: E402
+from tests.cuda_standin.gpu import CUDARuntimeError, Gpu  # noqa: E402
+from tests.cuda_standin.runtime import packages_of  # noqa: E402
 
 
 def no_driver():
