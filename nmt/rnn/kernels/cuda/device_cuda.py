@@ -22,7 +22,7 @@ from nmt.system.interruption import forkable
 
 
 class _OfThread(local):
-    """What each thread has of its own: memory by role, and whether it records."""
+    """The state of each thread: memory by role, and whether it records."""
 
     def __init__(self) -> None:
         self.buffers: dict[str, Array] = {}

@@ -27,7 +27,7 @@ STATIC_SHARED = 48 * 1024  # more must be requested
 
 @dataclass(frozen=True)
 class Packages:
-    """What a runtime is made of: the modules `cupy` and `cuda.bindings.driver`, a function that loads cuBLAS, and the
+    """The parts of a runtime: the modules `cupy` and `cuda.bindings.driver`, a function that loads cuBLAS, and the
     compiler of kernels for a capability."""
 
     cupy: Any
