@@ -14,12 +14,12 @@ import argparse
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import gpu_model
 import numpy as np
 from _cases import CELLS, Arrays, Shape, make_inputs, operations
 from _gpu_peer import PEERS, TorchLayer
@@ -126,10 +126,17 @@ def case(cell: str, shape: Shape, device: Any, out: list[dict[str, Any]]) -> Non
                     row[mode] = milliseconds(getattr(layer, mode), wait)
                     row[f"{mode} TFLOP/s"] = operations(cell, shape, mode) / row[mode] / 1e9
         except (NMTError, ImportError, RuntimeError) as error:
-            problem = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            problem = _named(error)
+        except Exception as error:  # noqa: BLE001 - a bug here costs its row, not the hour of the other rows
+            traceback.print_exc()
+            row["bug"] = problem = _named(error)
         if problem:
             row["failed"] = problem
         print(line(row), flush=True)
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
 
 
 def persistent(cell: str, shape: Shape, runtime: Any, out: list[dict[str, Any]]) -> None:
@@ -206,7 +213,13 @@ def main() -> None:
             (options.out / "operators.json").write_text(json.dumps(tables, indent=1))
     text = "\n".join(line(row) for name in ("operators", "persistent") for row in tables[name])
     (options.out / "operators.txt").write_text(f"{tables['machine']}\n{text}\n")
+    try:
+        import gpu_model
+    except ImportError as error:  # pydantic, which only the settings of models need
+        sys.exit(f"models: the packages of nmt must be installed, {_named(error)}; operators are in {options.out}")
     gpu_model.write(device, options.out / "models.txt", quick=options.quick)
+    if any("bug" in row for row in tables["operators"]):
+        sys.exit("some rows failed by a bug: see the tracebacks above")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The devices that a test may be parametrised over: the processor, and a GPU, or what stands for one.
 
-`place` is a name, `cpu` or `cuda`. The GPU is that of this machine where NMT_TEST_DEVICE is `cuda`, else the emulator.
+`place` is a name, `cpu` or `cuda`. The GPU is that of this machine where NMT_TEST_DEVICE is `cuda`, else a stand-in:
+the package's own runtime on `tests/cuda_standin`, kernels by the emulator.
 """
 
 import os
@@ -20,16 +21,13 @@ def _first_gpu():
 
 
 def runtime_with(multiprocessors=None, seed=None):
-    """A runtime; the emulator with this many multiprocessors, in the order of `seed`."""
+    """A runtime; the stand-in with this many multiprocessors, its emulator in the order of `seed`."""
     if ON_GPU:
         return _first_gpu()
     pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-    from tests.cuda_emulator import EmulatedRuntime
+    from tests.cuda_standin.runtime import standin_runtime
 
-    runtime = EmulatedRuntime(seed)
-    if multiprocessors:
-        runtime.multiprocessors = multiprocessors
-    return runtime
+    return standin_runtime(seed, multiprocessors)
 
 
 @lru_cache(maxsize=2)

@@ -196,11 +196,11 @@ class Device:
 
     def take_columns(self, array: Array, first: int, out: Array, threads: int) -> None:
         """Set out [..., n] to array[..., first : first + n]; both are contiguous."""
-        out[...] = self.xp.ascontiguousarray(array[..., first : first + out.shape[-1]])
+        out[...] = array[..., first : first + out.shape[-1]]
 
     def join_columns(self, parts: Sequence[Array], out: Array, threads: int) -> None:
         """Concatenate the parts [..., n_i] along the last axis into out [..., n]; all are contiguous."""
-        out[...] = self.xp.concatenate(parts, axis=-1)
+        self.xp.concatenate(parts, axis=-1, out=out)
 
     def output_loss(
         self,

@@ -1,4 +1,4 @@
-"""The benchmark of a GPU, its checks and tables, on the emulator."""
+"""The benchmark of a GPU, its checks and tables, on the stand-in."""
 
 import importlib
 import sys
@@ -6,10 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-
-from nmt.rnn.kernels.cuda.device_cuda import CudaDevice  # noqa: E402
-from tests.cuda_emulator import EmulatedRuntime  # noqa: E402
+from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+from tests.devices import runtime_with
 
 
 @pytest.fixture
@@ -24,7 +22,7 @@ def gpu(monkeypatch):
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_rows_of_a_case(cell, gpu):
-    runtime, rows = EmulatedRuntime(), []
+    runtime, rows = runtime_with(), []
     gpu.case(cell, gpu.Shape("tiny", 2, 2, 4, 8, mean_length=2), CudaDevice(runtime), rows)
     ours = [row for row in rows if row["contender"].startswith("ours")]
     assert [row["contender"] for row in ours] == ["ours float32", "ours bfloat16"]
@@ -40,8 +38,7 @@ def test_what_disagrees_is_named(gpu):
 
 
 def test_persistent_rows(gpu):
-    runtime, rows = EmulatedRuntime(), []
-    runtime.multiprocessors = 132
+    runtime, rows = runtime_with(multiprocessors=132), []
     gpu.persistent("gru", gpu.Shape("tiny", 1, 2, 4, 32), runtime, rows)
     gpu.persistent("gru", gpu.Shape("tiny", 1, 2, 4, 20), runtime, rows)
     assert rows[0]["backward us a step"] > 0

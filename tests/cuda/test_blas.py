@@ -1,66 +1,11 @@
 """What is said to cuBLAS, taken by a library that multiplies by columns as it does, on the processor."""
 
-import ctypes
-
 import numpy as np
 import pytest
 
 from nmt.errors import DeviceError, ShapeError
-from nmt.rnn.kernels.cuda.blas import Blas
-
-
-class ByColumns:
-    """The calls of cuBLAS that `Blas` makes, for float32 and float64."""
-
-    status = 0
-
-    def cublasCreate_v2(self, handle):  # noqa: N802
-        return self.status
-
-    def cublasSetStream_v2(self, handle, stream):  # noqa: N802
-        return 0
-
-    def cublasSetWorkspace_v2(self, handle, workspace, size):  # noqa: N802
-        return 0
-
-    def cublasGemmEx(  # noqa: N802
-        self,
-        handle,
-        op_a,
-        op_b,
-        m,
-        n,
-        k,
-        alpha,
-        A,
-        kind_a,
-        lda,
-        B,
-        kind_b,
-        ldb,
-        beta,
-        C,
-        kind_c,
-        ldc,
-        compute,
-        algorithm,
-    ):
-        number = {0: ctypes.c_float, 1: ctypes.c_double}[kind_c]
-        assert kind_a == kind_b == kind_c and compute == {0: 68, 1: 70}[kind_c]
-
-        def matrix(at, rows, columns, stride):
-            flat = np.ctypeslib.as_array(
-                ctypes.cast(at, ctypes.POINTER(number)), shape=((columns - 1) * stride + rows,)
-            )
-            size = flat.itemsize
-            return np.lib.stride_tricks.as_strided(flat, (rows, columns), (size, size * stride))
-
-        a = matrix(A, *((k, m) if op_a else (m, k)), lda)
-        b = matrix(B, *((n, k) if op_b else (k, n)), ldb)
-        c = matrix(C, m, n, ldc)
-        product = (a.T if op_a else a) @ (b.T if op_b else b)
-        c[...] = alpha._obj.value * product + (beta._obj.value * c if beta._obj.value else 0)
-        return 0
+from nmt.rnn.kernels.cuda.blas import Blas, Matrix
+from tests.cuda_standin.cublas import ByColumns
 
 
 @pytest.fixture
@@ -75,31 +20,37 @@ def blas():
 def test_every_way_to_lie(blas, transpose_a, transpose_b, accumulate, dtype):
     rng = np.random.default_rng(1)
 
-    def view(rows, columns):
-        return rng.standard_normal((rows, columns + 3)).astype(dtype)[:, 2 : 2 + columns]
+    def part(rows, columns):
+        return Matrix(rng.standard_normal((rows + 2, columns + 3)).astype(dtype), 1, rows, 2, columns)
 
-    a, b, out = view(*((3, 5) if transpose_a else (5, 3))), view(*((7, 3) if transpose_b else (3, 7))), view(5, 7)
+    given = part(*((3, 5) if transpose_a else (5, 3))), part(*((7, 3) if transpose_b else (3, 7))), part(5, 7)
+    (a, b, out), around = (m.view() for m in given), given[2].array.copy()
     expected = (a.T if transpose_a else a) @ (b.T if transpose_b else b) + (out if accumulate else 0)
-    blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
+    blas.gemm(*given, transpose_a, transpose_b, accumulate)
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
+    around[1:-1, 2:-1] = out
+    np.testing.assert_array_equal(given[2].array, around)
 
 
 def test_nothing_to_add(blas):
     out = np.ones((2, 3))
-    blas.gemm(np.ones((2, 0)), np.ones((0, 3)), out, False, False, True)
+    given = (Matrix.whole(array) for array in (np.ones((2, 0)), np.ones((0, 3)), out))
+    a, b, c = given
+    blas.gemm(a, b, c, False, False, True)
     np.testing.assert_array_equal(out, 1)
-    blas.gemm(np.ones((2, 0)), np.ones((0, 3)), out, False, False, False)
+    blas.gemm(a, b, c, False, False, False)
     np.testing.assert_array_equal(out, 0)
 
 
 def test_what_does_not_fit_is_refused(blas):
     square = np.ones((4, 4), np.float32)
-    with pytest.raises(ShapeError, match="shapes must fit"):
-        blas.gemm(square, np.ones((3, 4), np.float32), square, False, False, False)
-    with pytest.raises(ShapeError, match="side by side"):
-        blas.gemm(square.T[:, :2].T.copy(order="F"), square, np.ones((2, 4), np.float32), False, False, False)
+    whole = Matrix.whole(square)
+    with pytest.raises(ShapeError, match=r"\(4, 4\) @ \(3, 4\) into \(4, 4\)"):
+        blas.gemm(whole, Matrix(square, 0, 3), whole, False, False, False)
+    with pytest.raises(ShapeError, match="contiguous"):
+        blas.gemm(Matrix(np.asfortranarray(np.ones((4, 4), np.float32)), 0, 4), whole, whole, False, False, False)
     with pytest.raises(ShapeError, match="float64"):
-        blas.gemm(square, square, np.ones((4, 4)), False, False, False)
+        blas.gemm(whole, whole, Matrix.whole(np.ones((4, 4))), False, False, False)
 
 
 def test_a_failed_call_is_a_device_error(monkeypatch):

@@ -12,7 +12,7 @@ from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from nmt.rnn.kernels.cuda.emit_cuda import HEADER
 from nmt.rnn.ops import OPS, OpKind
-from tests.devices import ON_GPU
+from tests.devices import ON_GPU, runtime_with
 from tests.oracle import compare
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
@@ -177,12 +177,11 @@ def test_frozen_layers_drop_and_take_single_steps(device):
         compare.assert_close(found, getattr(theirs, call)(x)[0], 1e-5, call)
 
 
-def test_the_order_of_threads_never_shows(runtime):
-    emulator = pytest.importorskip("tests.cuda_emulator")
-    if not isinstance(runtime, emulator.EmulatedRuntime):
+def test_the_order_of_threads_never_shows():
+    if ON_GPU:
         pytest.skip("a GPU chooses its own order")
     case = cases.draw(cases.CELLS["lstm_bahdanau_feed"](), "float32", cases.LENGTHS["mixed"])
-    one, *others = (cases.compiled(case, device=CudaDevice(emulator.EmulatedRuntime(s))) for s in (1, None, 2, 3))
+    one, *others = (cases.compiled(case, device=CudaDevice(runtime_with(seed=s))) for s in (1, None, 2, 3))
     for other in others:
         test_scan.assert_same_bits(other[0], one[0], "output")
         test_scan.assert_same_bits(other[1], one[1], "gradient")
@@ -205,49 +204,12 @@ def test_a_wrong_array_is_one_line(device):
             scan.forward(weights, wrong)
 
 
-def replaying():
-    """An emulator that records launches without doing them, and does the same again on the same arrays: as a graph."""
-    emulator = pytest.importorskip("tests.cuda_emulator", reason="needs greenlet, of the extra [dev]")
-
-    class Replaying(emulator.EmulatedRuntime):
-        def __init__(self):
-            super().__init__(seed=1)
-            self.recording, self.replays = None, 0
-
-        def launch(self, *arguments):
-            if self.recording is None:
-                super().launch(*arguments)
-            else:
-                self.recording.append((super().launch, arguments, {}))
-
-        def gemm(self, *arguments, **options):
-            if self.recording is None:
-                super().gemm(*arguments, **options)
-            else:
-                self.recording.append((super().gemm, arguments, options))
-
-        def upload(self, array):
-            assert self.recording is None, "a recording cannot copy from the host"
-            return super().upload(array)
-
-        def download(self, array):
-            assert self.recording is None, "a recording cannot wait"
-            return super().download(array)
-
-        def record(self, function):
-            assert self.recording is None, "recordings do not nest"
-            self.recording = calls = []
-            function()
-            self.recording = None
-
-            def replay():
-                self.replays += 1
-                for call, arguments, options in calls:
-                    call(*arguments, **options)
-
-            return replay
-
-    return Replaying()
+def recording_device():
+    """A device whose recordings are counted, and the function that counts."""
+    if ON_GPU:
+        pytest.skip("a GPU does not count replays")
+    runtime = runtime_with(seed=1)
+    return CudaDevice(runtime), lambda: runtime.gpu.counts["graph"]
 
 
 class Place:
@@ -255,43 +217,64 @@ class Place:
 
     def __init__(self, case, device, compute_dtype):
         self.scan = Scan(case.cell, compute_dtype=compute_dtype, device=device)
-        self.held, self.memory = case, Workspace(device.xp)
-        self.weights = Weights(case.params)
+        self.held, self.memory = cases.on_device(case, device), Workspace(device.xp)
+        self.weights = Weights(self.held.params)
 
     def run(self, case, reverse):
         """Outputs and gradients of another case of the same shapes."""
-        held, memory = self.held, self.memory
+        held, memory, device = self.held, self.memory, self.scan.device
         for name in ("params", "x", "initial", "captured", "d_y", "d_final"):
             mine, theirs = getattr(held, name), getattr(case, name)
             for key in mine if isinstance(mine, dict) else [...]:
-                mine[key][...] = theirs[key]
+                mine[key][...] = device.upload(theirs[key])
         self.weights.changed()
         memory.reset()
         result = self.scan.forward(
             self.weights, held.x, held.initial, **{**case.options, "captured": held.captured},
             reverse=reverse, training=True, allocate=memory,
         )  # fmt: skip
-        shares = {name: np.zeros_like(p) for name, p in held.params.items()}
+        shares = {name: device.xp.zeros_like(p) for name, p in held.params.items()}
         found = self.scan.backward(result.tape, held.d_y, held.d_final, shares)
-        return {k: a.copy() for k, a in {**cases.named(result), **cases.gradients(found, shares)}.items()}
+        return cases.on_host(({**cases.named(result), **cases.gradients(found, shares)},), device)[0]
 
 
 @pytest.mark.parametrize(("name", "compute_dtype"), [("gru_reset_before", "bfloat16"), ("lstm_bahdanau_feed", None)])
 def test_loops_that_come_again_are_recorded(name, compute_dtype):
     """In the same memory: other numbers there count; other lengths, and the other direction, are other recordings."""
-    runtime = replaying()
+    device, replays = recording_device()
     one, two = (draw_again(name, seed) for seed in (0, 1))
-    place = Place(draw_again(name, 0), CudaDevice(runtime), compute_dtype)
+    place = Place(draw_again(name, 0), device, compute_dtype)
     other = replace(one, lengths=(6, 2, 1, 5, 3))
     expected: dict = {}
     for case, reverse in [(one, False), (two, False)] * 2 + [(other, False), (one, True), (two, False)]:
         key = id(case), reverse
         if key not in expected:
-            alone = Place(draw_again(name, 0), CudaDevice(replaying()), compute_dtype)
+            alone = Place(draw_again(name, 0), recording_device()[0], compute_dtype)
             expected[key] = alone.run(case, reverse)
         test_scan.assert_same_bits(place.run(case, reverse), expected[key], f"{key}")
     # Forward and backward; the second run of a kind is recorded, or the third where memory had to grow first.
-    assert runtime.replays in (2 * 3, 2 * 4)
+    assert replays() in (2 * 3, 2 * 4)
+
+
+@pytest.mark.parametrize(("name", "reverse"), [("gru_reset_before", True), ("lstm_bahdanau_feed", False)])
+def test_a_recording_serves_all_lengths(name, reverse):
+    """Where most rows are active: lengths are read on the GPU, of rows and of sources."""
+    device, replays = recording_device()
+    full = [(6, 5, 6, 4, 6), (6, 6, 5, 6, 5), (5, 6, 6, 6, 6), (6, 5, 5, 5, 6), (6, 6, 6, 4, 5)]
+    sources = [
+        np.array(s) for s in ([4, 3, 2, 4, 1], [1, 4, 4, 4, 2], [4, 4, 4, 3, 4], [2, 2, 4, 4, 4], [4, 1, 4, 4, 4])
+    ]
+    place = Place(draw_again(name, 0), device, None)
+    for number, lengths in enumerate(full):
+        case = replace(draw_again(name, number), lengths=lengths)
+        if case.captured:
+            case = replace(case, source_lengths=sources[number])
+        found = place.run(case, reverse)
+        expected = cases.compiled(case, reverse=reverse)
+        for key, value in {**expected[0], **expected[1]}.items():
+            assert compare.norm_error(found[key], value) < 1e-5, (number, key)
+    # Forward and backward: recorded in the second or third run, repeated in all after that.
+    assert replays() >= 2 * 3
 
 
 def draw_again(name, seed):

@@ -3,6 +3,8 @@ takes more registers than it may or spills more than an address or two to memory
 
 import importlib
 import pkgutil
+import subprocess
+import sys
 
 import pytest
 
@@ -63,6 +65,18 @@ def test_tensor_cores_are_used():
     bfloat16 = [k for (name, _), k in KERNELS.items() if name.startswith("persistent") and "bfloat16" in name]
     assert bfloat16
     assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in to_ptx(bfloat16[0], (8, 0))
+
+
+def test_numpy_may_have_no_row_stack():
+    """NumPy 2.5 has none, and numba-cuda 0.30 names it; a process of its own, since that is asked once."""
+    script = (
+        "import numpy; vars(numpy).pop('row_stack', None)\n"
+        "from nmt.rnn.kernels.cuda.rows.row_kernels import round_rows\n"
+        "from nmt.rnn.kernels.cuda.machine_code.compile import to_ptx\n"
+        "print('.entry' in to_ptx(round_rows(256), (9, 0)), hasattr(numpy, 'row_stack'))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ran.stdout.split() == ["True", "False"], ran.stderr
 
 
 def test_cache_knows_what_a_kernel_is_made_of(tmp_path, monkeypatch):

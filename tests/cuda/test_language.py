@@ -5,8 +5,7 @@ import pytest
 
 from nmt.decode import Fusion, SearchOptions, search
 from nmt.model.language import LanguageModel
-from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
-from tests.cuda.test_cells import replaying
+from tests.cuda.test_cells import recording_device
 from tests.model.test_language import V, build, segments_of, settings
 from tests.small_models import build as build_translator
 from tests.small_models import on_device
@@ -62,7 +61,7 @@ FUSED = {
 def test_beside_a_translator_it_is_heard_as_on_the_processor(case):
     """In recorded steps too."""
     options, more = {"min_length": 4} | FUSED[case][0], FUSED[case][1]
-    device = CudaDevice(replaying())
+    device, replays = recording_device()
     model = build_translator(V, dtype=np.float64, seed=4)
     models = model, on_device(model, device, dtype=np.float64)
     fused = [Fusion(m, prior, 0.6) for m, prior in zip(models, on_both(device), strict=True)]
@@ -73,7 +72,7 @@ def test_beside_a_translator_it_is_heard_as_on_the_processor(case):
         assert [(h.ids, h.finished) for h in one] == [(h.ids, h.finished) for h in expected]
         np.testing.assert_allclose([h.score for h in one], [h.score for h in expected], rtol=1e-9)
     assert mine != search(model, sources, options=SearchOptions(**options), **settings)
-    assert device.runtime.replays > 0
+    assert replays() > 0
 
 
 def test_segments_are_those_of_the_processor(device):

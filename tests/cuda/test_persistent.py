@@ -5,16 +5,13 @@ import inspect
 import numpy as np
 import pytest
 
-pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-
-from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel  # noqa: E402
-from nmt.rnn.kernels.cuda.persistent import layer, time_loop  # noqa: E402
-from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS  # noqa: E402
-from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer  # noqa: E402
-from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile  # noqa: E402
-from tests.cuda import recurrent  # noqa: E402
-from tests.cuda_emulator import EmulationError  # noqa: E402
-from tests.devices import runtime_with  # noqa: E402
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
+from nmt.rnn.kernels.cuda.persistent import layer, time_loop
+from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
+from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer
+from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
+from tests.cuda import recurrent
+from tests.devices import ON_GPU, runtime_with
 
 # Both sides of a product rounded to bfloat16, which may fall to either side where the sums before differ in their last
 # bit; and three products of tensor float 32.
@@ -130,6 +127,7 @@ def mutant(make, cell, tile, old, new):
     return scope[make.__wrapped__.__name__](cell, tile)
 
 
+@pytest.mark.skipif(ON_GPU, reason="a planted bug may spin on a GPU for ever, or pass there")
 @pytest.mark.parametrize("name", MUTANTS)
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("cell", CELLS)
@@ -145,6 +143,6 @@ def test_planted_bug_is_caught(cell, direction, name, monkeypatch):
     for seed in range(4):  # orders of threads, until one shows it
         try:
             check(c, tiles, False, seed)
-        except (EmulationError, AssertionError):
+        except AssertionError:  # an EmulationError too
             return
     pytest.fail(f"{name}: no order of threads shows it")

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
-
-from nmt.rnn import GRU, LSTM  # noqa: E402
-from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer  # noqa: E402
-from tests.cuda.test_persistent import tiny  # noqa: E402
-from tests.devices import runtime_with  # noqa: E402
+from nmt.rnn import GRU, LSTM
+from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer
+from tests.cuda.test_persistent import tiny
+from tests.devices import runtime_with
 
 T, B, D, H = 3, 4, 5, 32
 

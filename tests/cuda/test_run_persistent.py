@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nmt.rnn import DropoutCell, ElmanCell, GRUCell, LSTMCell, Scan, StackCell, Weights
+from nmt.rnn import DropoutCell, ElmanCell, GRUCell, LSTMCell, OutputDropoutCell, Scan, StackCell
 from nmt.rnn.kernels.cuda.run_persistent import PersistentRun, recognise
 from tests.devices import runtime_with
 from tests.oracle import compare
@@ -86,20 +86,35 @@ def test_only_these_cells_are_recognised(training):
         StackCell([LSTMCell(D, H)]),
     ]
     assert [found(cell) for cell in others] == [None] * len(others)
-    assert not training or found(DropoutCell(LSTMCell(D, H), 0.5)) is None
+
+
+@pytest.mark.parametrize("variational", [False, True])
+def test_dropout_on_the_input_is_recognised(variational):
+    """Every layer of a model that is trained with dropout has it."""
+    for name, cell in CELLS.items():
+        assert recognise(Scan(DropoutCell(cell(D, H), 0.3, variational)).plan(True)) == name
+        assert recognise(Scan(DropoutCell(DropoutCell(cell(D, H), 0.3), 0.2)).plan(True)) is None
+        assert recognise(Scan(OutputDropoutCell(cell(D, H), 0.3)).plan(True)) is None
+
+
+@pytest.mark.parametrize(("name", "variational", "reverse"), [("lstm", False, True), ("gru", True, False)])
+def test_a_layer_with_dropout_means_what_the_interpreter_says(wide_device, launches, name, variational, reverse):
+    case = cases.draw(DropoutCell(CELLS[name](D, H), 0.4, variational), "float32", (3, 0, 2), rows=ROWS, steps=STEPS)
+    *found, masks = cases.compiled(case, device=wide_device, reverse=reverse)
+    expected = cases.interpreted(case, masks, reverse=reverse)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert set(mine) == set(theirs)
+        for key, value in theirs.items():
+            assert compare.norm_error(mine[key], value) < 1e-5, key
+    assert launches == [name]
+    assert any((mask == 0).any() for mask in masks.values())
 
 
 @pytest.mark.parametrize("name", CELLS)
 def test_gradients_of_weights_may_come_later(wide_device, launches, name):
     case = cases.draw(CELLS[name](D, H), "float32", (3, 0, 2), rows=ROWS, steps=STEPS)
-    scan, weights = Scan(case.cell, device=wide_device), Weights(case.params)
-    whole, later = ({key: np.zeros_like(p) for key, p in case.params.items()} for _ in range(2))
-    options = {"lengths": case.lengths, "training": True}
-    scan.backward(scan.forward(weights, case.x, case.initial, **options).tape, case.d_y, case.d_final, whole)
-    tape = scan.forward(weights, case.x, case.initial, **options).tape
-    scan.backward(tape, case.d_y, case.d_final, weights_later=True)
-    scan.backward_weights(tape, later)
+    whole, later = (cases.compiled(case, device=wide_device, weights_later=after)[1] for after in (False, True))
     assert launches == [name] * 2
-    for key, value in whole.items():
-        np.testing.assert_array_equal(later[key], value, key)
-        assert value.any()
+    for key in case.params:
+        np.testing.assert_array_equal(later[f"d_{key}"], whole[f"d_{key}"], key)
+        assert whole[f"d_{key}"].any()

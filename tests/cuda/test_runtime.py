@@ -1,57 +1,43 @@
 """A GPU that does not suffice is one line that says what to do."""
 
 import sys
-from types import SimpleNamespace
 
 import pytest
 
-from nmt.errors import DeviceError
-from nmt.rnn.kernels.cuda.machine_code import runtime
+pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
+
+from nmt.errors import DeviceError  # noqa: E402
+from nmt.rnn.kernels.cuda.machine_code import runtime  # noqa: E402
+from tests.cuda_emulator import EmulatedRuntime  # noqa: E402
+from tests.cuda_standin.gpu import CUDARuntimeError, Gpu  # noqa: E402
+from tests.cuda_standin.runtime import packages_of  # noqa: E402
 
 
-class CUDARuntimeError(RuntimeError):
-    pass
-
-
-def fake_cupy(gpus=1, major=9, free=100 << 30, error=None):
-    facts = {"ComputeCapabilityMajor": major, "ComputeCapabilityMinor": 0, "MultiProcessorCount": 132}
-    facts["MaxSharedMemoryPerBlockOptin"] = 232448
-    names = list(facts)
-
-    def count():
-        if error:
-            raise CUDARuntimeError(error)
-        return gpus
-
-    calls = SimpleNamespace(
-        CUDARuntimeError=CUDARuntimeError,
-        getDeviceCount=count,
-        getDeviceProperties=lambda gpu: {"name": b"GPU"},
-        deviceGetAttribute=lambda which, gpu: facts[names[which]],
-        memGetInfo=lambda: (free, 140 << 30),
-        **{f"cudaDevAttr{name}": i for i, name in enumerate(names)},
-    )
-    return SimpleNamespace(cuda=SimpleNamespace(runtime=calls))
+def no_driver():
+    raise CUDARuntimeError("driver version is insufficient")
 
 
 @pytest.mark.parametrize(
-    ("gpu", "message"),
+    ("facts", "calls", "message"),
     [
-        ({"error": "driver version is insufficient"}, "a driver for CUDA 13.0 .* got driver version is insufficient; "),
-        ({"gpus": 0}, "the driver must show a GPU, it shows none; use --device cpu"),
-        ({"major": 7}, "GPU: the GPU's compute capability must be at least 8.0, it is 7.0; use --device cpu"),
-        ({"free": 1 << 20}, "GPU: at least 1.0 GiB of its memory must be free, 0.0 GiB of 140.0 GiB are; "),
+        ({}, {"getDeviceCount": no_driver}, "a driver for CUDA 13.0 .* got driver version is insufficient; "),
+        ({}, {"getDeviceCount": lambda: 0}, "the driver must show a GPU, it shows none; use --device cpu"),
+        ({"capability": (7, 0)}, {}, "GPU: the GPU's compute capability must be at least 8.0, it is 7.0; use --device"),
+        ({"free": 1 << 20}, {}, "GPU: at least 1.0 GiB of its memory must be free, 0.0 GiB of 80.0 GiB are; "),
     ],
 )
-def test_what_a_gpu_lacks(monkeypatch, gpu, message):
-    monkeypatch.setattr(runtime, "_import_cupy", lambda: fake_cupy(**gpu))
+def test_what_a_gpu_lacks(facts, calls, message):
+    gpu = Gpu(EmulatedRuntime())
+    vars(gpu).update({"name": b"GPU", **facts})
+    packages = packages_of(gpu)
+    vars(packages.cupy.cuda.runtime).update(calls)
     with pytest.raises(DeviceError, match=message) as caught:
-        runtime.CupyRuntime()
+        runtime.CupyRuntime(packages=packages)
     assert "\n" not in str(caught.value)
 
 
 def test_missing_package_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    runtime._import_cupy.cache_clear()
+    runtime._installed.cache_clear()
     with pytest.raises(DeviceError, match=r"pip install -e '.\[cuda\]', or use --device cpu"):
         runtime.CupyRuntime()

@@ -10,10 +10,9 @@ from nmt.rnn.arrays.beam_rules import BeamChoice
 from nmt.rnn.arrays.beam_state import BeamState
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import OutputLayer
-from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from nmt.search_settings import ROWS, Place
 from nmt.special_tokens import EOS_ID
-from tests.cuda.test_cells import replaying
+from tests.cuda.test_cells import recording_device
 from tests.small_models import build, on_device, random_sentences
 
 
@@ -205,10 +204,10 @@ def test_samples_are_those_of_the_processor(device, sampling):
 @pytest.mark.parametrize("options", [{}, {"coverage_penalty": 0.4, "no_repeat_ngram_size": 2}])
 def test_a_step_is_recorded_and_done_again(options):
     """The launches of a step are the same for all but the first steps of a block, arrays and all."""
-    runtime = replaying()
+    device, replays = recording_device()
     models, average = [lively(), lively(4)], "prob" if options else None
-    assert_same(CudaDevice(runtime), models[: 2 if options else 1], SearchOptions(**options), average=average)
-    assert runtime.replays > 4
+    assert_same(device, models[: 2 if options else 1], SearchOptions(**options), average=average)
+    assert replays() > 4
 
 
 def test_counted_positions_go_on_where_a_step_would_be_recorded():
@@ -216,7 +215,7 @@ def test_counted_positions_go_on_where_a_step_would_be_recorded():
     conv = {"type": "conv", "hidden_size": 5, "embeddings": {"embedding_dim": 4}, "max_positions": 4}
     changes = {"encoder": conv, "decoder": conv | {"attention": "dot"}}
     model = build(14, dtype=np.float64, seed=3, **changes)
-    there = on_device(model, CudaDevice(replaying()), dtype=np.float64, **changes)
+    there = on_device(model, recording_device()[0], dtype=np.float64, **changes)
     options = {"beam_size": 2, "options": SearchOptions(min_length=5), "max_length_ratio": 0.0, "max_length_extra": 7}
     for mine, other in zip(*(search(m, [[5, 6, 7], [4]], **options) for m in (model, there)), strict=True):
         assert [(h.ids, h.finished) for h in other] == [(h.ids, h.finished) for h in mine]

@@ -1,8 +1,7 @@
-"""A GPU that is none: kernels by the emulator, arrays by NumPy."""
+"""Launches of kernels by the emulator, on NumPy's arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import CellType, FunctionType, ModuleType
 from typing import Any
 
@@ -11,33 +10,14 @@ import numpy as np
 from numba.core import types
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_size
-from tests.cuda_emulator.memory import Checked, EmulationError, poisoned
-from tests.cuda_emulator.names import Cuda, Math, Ptx, number_type, widen_bfloat16
+from tests.cuda_emulator.memory import Checked, EmulationError
+from tests.cuda_emulator.names import Cuda, Math, Ptx, number_type
 from tests.cuda_emulator.schedule import Launch
 
 
-class _Numpy:
-    """NumPy, but new memory that nobody has written holds NaN."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(np, name)
-
-    def empty(self, shape: Any, dtype: Any = np.float64) -> np.ndarray:
-        return poisoned(int(np.prod(shape)), dtype).reshape(shape)
-
-    def empty_like(self, array: np.ndarray) -> np.ndarray:
-        return self.empty(array.shape, array.dtype)
-
-
 class EmulatedRuntime:
-    """The `Runtime` of the tests. With a seed the order of threads is random, another in every launch; without, threads
-    run one after the other from barrier to barrier."""
-
-    xp: Any = _Numpy()
-    multiprocessors = 4
-    shared_per_block = 48 * 1024
-    capability = (9, 0)
-    memory = 1 << 30
+    """With a seed the order of threads is random, another in every launch; without, threads run one after the other
+    from barrier to barrier."""
 
     def __init__(self, seed: int | None = None) -> None:
         self.seed, self.launches = seed, 0
@@ -49,44 +29,6 @@ class EmulatedRuntime:
         given = _arguments(kernel, arguments)
         with np.errstate(all="ignore"):
             launch.run(_rebuild(kernel.function, _Meaning(launch)), given, kernel.cooperative)
-
-    def gemm(
-        self,
-        a: Any,
-        b: Any,
-        out: Any,
-        *,
-        transpose_a: bool = False,
-        transpose_b: bool = False,
-        accumulate: bool = False,
-    ) -> None:
-        for matrix in (a, b, out):
-            if matrix.ndim != 2 or (matrix.shape[1] > 1 and matrix.strides[1] != matrix.itemsize):
-                raise EmulationError(f"gemm: neighbours in a row must lie side by side, got {matrix.strides}")
-        a, b = (widen_bfloat16(m) if m.dtype == np.uint16 else m for m in (a, b))
-        if not a.dtype == b.dtype == out.dtype:
-            raise EmulationError(f"gemm: {a.dtype} @ {b.dtype} into {out.dtype}")
-        made = (a.T if transpose_a else a) @ (b.T if transpose_b else b)
-        out[...] = out + made if accumulate else made
-
-    def upload(self, array: np.ndarray) -> np.ndarray:
-        return np.array(array, order="C")
-
-    def download(self, array: np.ndarray) -> np.ndarray:
-        return np.array(array)
-
-    def synchronize(self) -> None:
-        """Everything is done already."""
-
-    def now(self) -> int:
-        return self.launches
-
-    def seconds(self, began: int, ended: int) -> float:
-        """A second a launch."""
-        return float(ended - began)
-
-    def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        return function
 
 
 def _arguments(kernel: GPUKernel, given: tuple[Any, ...]) -> tuple[Any, ...]:

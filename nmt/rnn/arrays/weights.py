@@ -111,7 +111,9 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         array = self._arrays[self._prefix + name]
-        return array if isinstance(array, np.ndarray) else self.derived(name, ("restored",), lambda _: array.restored())
+        if isinstance(array, Quantised):  # arrays are of any device
+            return self.derived(name, ("restored",), lambda _: array.restored())
+        return array
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._prefix + name in self._arrays

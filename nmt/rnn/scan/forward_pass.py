@@ -171,4 +171,7 @@ class ForwardPass:
 
 def pick(setup: ScanSetup, slots: Any, at: np.ndarray) -> Any:
     """Return, for each row of [slots, B, n], its slot at[row]."""
-    return slots[setup.device.index(at), setup.device.index(identity(len(at)))]
+    device, B = setup.device, len(at)
+    if device.is_cpu:
+        return slots[at, identity(B)]
+    return device.take_rows(slots.reshape(-1, slots.shape[-1]), device.index(at * B + identity(B)))

@@ -3,54 +3,54 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt.errors import DeviceError, ShapeError
 from nmt.system.extras import how_to_install
 
-__all__ = ["WORKSPACE", "Blas", "GemmLayout", "gemm_layout", "load_library"]
+__all__ = ["WORKSPACE", "Blas", "Matrix", "load_library"]
 
 WORKSPACE = 32 << 20  # bytes: what cuBLAS's manual recommends for GPUs of capability 9.0
 
 
-@dataclass(frozen=True)
-class GemmLayout:
-    """Sizes of out [rows, columns] = a [rows, inner] @ b [inner, columns], and the strides between stored rows."""
+class Matrix(NamedTuple):
+    """Rows [first, first + rows) of a contiguous 2-D array, and `width` columns from `column` on; -1: all columns."""
 
+    array: Any
+    first: int
     rows: int
-    columns: int
-    inner: int
-    stride_a: int
-    stride_b: int
-    stride_out: int
+    column: int = 0
+    width: int = -1
 
+    def columns(self, column: int, width: int) -> Matrix:
+        """Return the same rows of some columns."""
+        return Matrix(self.array, self.first, self.rows, column, width)
 
-def gemm_layout(a: Any, b: Any, out: Any, transpose_a: bool, transpose_b: bool) -> GemmLayout | None:
-    """Return the layout of a product; None if there is nothing to multiply. Raises ShapeError for operands that do not
-    fit."""
-    rows, inner = a.shape[::-1] if transpose_a else a.shape
-    inner_b, columns = b.shape[::-1] if transpose_b else b.shape
-    if inner != inner_b or out.shape != (rows, columns):
-        raise ShapeError(
-            f"gemm: shapes must fit, got {tuple(a.shape)}{'^T' * transpose_a} @ {tuple(b.shape)}{'^T' * transpose_b} "
-            f"into {tuple(out.shape)}; correct the caller"
-        )
-    if not rows * columns * inner:
-        return None
-    return GemmLayout(rows, columns, inner, _stride(a), _stride(b), _stride(out))
+    @property
+    def stride(self) -> int:
+        """Return the number of elements from row to row."""
+        return int(self.array.shape[-1])
 
+    @property
+    def size(self) -> int:
+        """Return the number of columns in the range."""
+        return self.stride if self.width < 0 else self.width
 
-def _stride(matrix: Any) -> int:
-    row, column = (step // matrix.itemsize for step in matrix.strides)
-    rows, columns = matrix.shape
-    if (columns > 1 and column != 1) or (rows > 1 and row < columns):
-        raise ShapeError(
-            f"gemm: a row's elements must lie side by side and rows apart, got strides {matrix.strides} of "
-            f"{tuple(matrix.shape)}; copy the array first"
-        )
-    return int(row) if rows > 1 else int(columns)
+    @property
+    def start(self) -> int:
+        """Return the index of the first element."""
+        return self.first * self.stride + self.column
+
+    def view(self) -> Any:
+        """Return the matrix as an array."""
+        return self.array[self.first : self.first + self.rows, self.column : self.column + self.size]
+
+    @classmethod
+    def whole(cls, array: Any) -> Matrix:
+        """Return all of a contiguous array [..., n] as rows of n."""
+        return cls(array if array.ndim == 2 else array.reshape(-1, array.shape[-1]), 0, math.prod(array.shape[:-1]))
 
 
 class Blas:
@@ -69,36 +69,47 @@ class Blas:
         self._check(library.cublasSetStream_v2(self.handle, ctypes.c_void_p(stream)))
         self._check(library.cublasSetWorkspace_v2(self.handle, ctypes.c_void_p(workspace), ctypes.c_size_t(WORKSPACE)))
 
-    def gemm(self, a: Any, b: Any, out: Any, transpose_a: bool, transpose_b: bool, accumulate: bool) -> None:
-        """Multiply as `Runtime.gemm`.
+    def gemm(self, a: Matrix, b: Matrix, out: Matrix, transpose_a: bool, transpose_b: bool, accumulate: bool) -> None:
+        """Multiply as `Runtime.gemm`. Raises ShapeError for operands that do not fit.
 
         cuBLAS reads by columns, so it computes out^T = b^T @ a^T with both as stored.
         """
-        layout = gemm_layout(a, b, out, transpose_a, transpose_b)
-        if layout is None:
+        given = a, b, out
+        shapes = [(x.rows, x.size) for x in given]
+        (rows, inner), (inner_b, columns) = (
+            shapes[0][:: -1 if transpose_a else 1],
+            shapes[1][:: -1 if transpose_b else 1],
+        )
+        if inner != inner_b or shapes[2] != (rows, columns) or not all(x.array.flags.c_contiguous for x in given):
+            raise ShapeError(
+                f"gemm: shapes must fit and arrays be contiguous, got {shapes[0]}{'^T' * transpose_a} @ "
+                f"{shapes[1]}{'^T' * transpose_b} into {shapes[2]}; correct the caller"
+            )
+        kind, sums, compute, scale = _types(a.array, b.array, out.array)
+        if not rows * columns * inner:
             if not accumulate:
-                out[...] = 0
+                out.view()[...] = 0
             return
-        given, sums, compute, kind = _types(a, b, out)
+        at_a, at_b, at_out = (ctypes.c_void_p(self.address(x.array) + x.start * x.array.itemsize) for x in given)
         self._check(
             self.library.cublasGemmEx(
                 self.handle,
                 int(transpose_b),
                 int(transpose_a),
-                layout.columns,
-                layout.rows,
-                layout.inner,
-                ctypes.byref(kind(1)),
-                ctypes.c_void_p(self.address(b)),
-                given,
-                layout.stride_b,
-                ctypes.c_void_p(self.address(a)),
-                given,
-                layout.stride_a,
-                ctypes.byref(kind(accumulate)),
-                ctypes.c_void_p(self.address(out)),
+                columns,
+                rows,
+                inner,
+                ctypes.byref(scale(1)),
+                at_b,
+                kind,
+                b.stride,
+                at_a,
+                kind,
+                a.stride,
+                ctypes.byref(scale(accumulate)),
+                at_out,
                 sums,
-                layout.stride_out,
+                out.stride,
                 compute,
                 _ANY_ALGORITHM,
             )
@@ -110,23 +121,23 @@ class Blas:
 
 
 _ANY_ALGORITHM = -1
-# Element types of the factors and of the result -> cudaDataType of both, cublasComputeType, and the type of scales.
+# NumPy's characters of the factors' and the result's types -> cudaDataType of both, cublasComputeType, type of scales.
 # float32 factors are never rounded to fewer bits.
-_TYPES: dict[tuple[str, str, str], tuple[int, int, int, Any]] = {
-    ("float32", "float32", "float32"): (0, 0, 68, ctypes.c_float),
-    ("float64", "float64", "float64"): (1, 1, 70, ctypes.c_double),
-    ("uint16", "uint16", "float32"): (14, 0, 68, ctypes.c_float),
+_TYPES: dict[str, tuple[int, int, int, Any]] = {
+    "fff": (0, 0, 68, ctypes.c_float),
+    "ddd": (1, 1, 70, ctypes.c_double),
+    "HHf": (14, 0, 68, ctypes.c_float),
 }
 
 
 def _types(a: Any, b: Any, out: Any) -> tuple[int, int, int, Any]:
-    names = (a.dtype.name, b.dtype.name, out.dtype.name)
-    if names not in _TYPES:
+    found = _TYPES.get(a.dtype.char + b.dtype.char + out.dtype.char)
+    if found is None:
         raise ShapeError(
             f"gemm: factors must be float32, float64 or bfloat16 (as uint16) with a float32 result, got "
-            f"{names[0]} @ {names[1]} into {names[2]}; correct the caller"
+            f"{a.dtype} @ {b.dtype} into {out.dtype}; correct the caller"
         )
-    return _TYPES[names]
+    return found
 
 
 def load_library() -> Any:

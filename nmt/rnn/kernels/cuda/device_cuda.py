@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from threading import RLock, local
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,21 @@ from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import Runtime
 from nmt.rnn.kernels.cuda.rows import row_kernels
 from nmt.rnn.kernels.cuda.run_cuda import CudaExecutable
 from nmt.rnn.profile import Clock
+from nmt.system.interruption import forkable
+
+
+class _OfThread(local):
+    """The state of each thread: memory by role, and whether it records."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Array] = {}
+        self.recording = False
+
+
+def _keep(kept: OrderedDict[tuple[Any, ...], Any], key: tuple[Any, ...], value: Any) -> None:
+    kept[key] = value
+    if len(kept) > tuning.MOST_RECORDED:
+        kept.popitem(last=False)
 
 
 class CudaDevice(ModelOperations):
@@ -26,12 +42,17 @@ class CudaDevice(ModelOperations):
     block_rows = tuning.BLOCK_ROWS
 
     def __init__(self, runtime: Runtime) -> None:
-        self.runtime, self.xp, self.memory = runtime, runtime.xp, runtime.memory
+        self.runtime, self.memory = runtime, runtime.memory
+        self._lock = forkable(RLock())  # for the next three; never held while something is recorded
         self._indices: OrderedDict[bytes, Array] = OrderedDict()
-        self._buffers: dict[str, Array] = {}
         self._seen: OrderedDict[tuple[Any, ...], None] = OrderedDict()
         self._recorded: OrderedDict[tuple[Any, ...], Callable[[], None]] = OrderedDict()
-        self._recording = False
+        self._of_thread = _OfThread()
+
+    @property
+    def xp(self) -> Any:  # type: ignore[override]
+        """Return the module of the runtime's arrays."""
+        return self.runtime.xp
 
     # ------------------------------------------------------------ arrays
 
@@ -47,49 +68,47 @@ class CudaDevice(ModelOperations):
     def index(self, numbers: np.ndarray) -> Array:
         whole = np.ascontiguousarray(numbers, np.int64)
         key = whole.tobytes()
-        if key not in self._indices:
-            self._indices[key] = self.runtime.upload(whole)
-            if len(self._indices) > tuning.KEPT_INDICES:
-                self._indices.popitem(last=False)
-        self._indices.move_to_end(key)
-        return self._indices[key]
+        with self._lock:
+            if key not in self._indices:
+                self._indices[key] = self.runtime.upload(whole)
+                if len(self._indices) > tuning.KEPT_INDICES:
+                    self._indices.popitem(last=False)
+            self._indices.move_to_end(key)
+            return self._indices[key]
 
     def buffer(self, role: str, count: int, dtype: np.dtype) -> Array:
-        size = count * dtype.itemsize
-        if role not in self._buffers or self._buffers[role].size < size:
-            self._buffers[role] = self.xp.zeros(size + size // 4, np.uint8)
-        return self._buffers[role][:size].view(dtype)
+        size, buffers = count * dtype.itemsize, self._of_thread.buffers
+        if role not in buffers or buffers[role].size < size:
+            buffers[role] = self.xp.zeros(size + size // 4, np.uint8)
+        return buffers[role][:size].view(dtype)
 
     def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
-        if self._recording:  # part of a larger recording
+        if self._of_thread.recording:  # part of a larger recording
             launch()
             return
-        whole = (*key, *(getattr(array.data, "ptr", None) or array.ctypes.data for array in arrays))
-        if whole in self._recorded:
-            self._recorded.move_to_end(whole)
-            self._recorded[whole]()
-            return
-        if whole in self._seen:
-            self._recorded[whole] = self.record(launch)
-            if len(self._recorded) > tuning.MOST_RECORDED:
-                self._recorded.popitem(last=False)
-            self._recorded[whole]()
-            return
-        self._seen[whole] = None
-        if len(self._seen) > tuning.MOST_RECORDED:
-            self._seen.popitem(last=False)
-        launch()
+        whole = (*key, *(array.data.ptr for array in arrays))
+        with self._lock:
+            again, seen = self._recorded.get(whole), whole in self._seen
+            if again is not None:
+                self._recorded.move_to_end(whole)
+            elif not seen:
+                _keep(self._seen, whole, None)
+        if again is None and seen:
+            again = self.record(launch)
+            with self._lock:
+                _keep(self._recorded, whole, again)
+        (again or launch)()
 
     def clock(self) -> Clock:
         return self.runtime
 
     @override
     def record(self, launch: Callable[[], None]) -> Callable[[], None]:
-        self._recording = True
+        self._of_thread.recording = True
         try:
             return self.runtime.record(launch)
         finally:
-            self._recording = False
+            self._of_thread.recording = False
 
     # ------------------------------------------------------------ cells
 

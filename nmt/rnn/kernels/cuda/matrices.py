@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,46 +9,13 @@ import numpy as np
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.device import Array
 from nmt.rnn.kernels.cuda import tuning
+from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.rows import row_kernels
 from nmt.rnn.kernels.loops.row_writer import Weight
 
 BITS = np.dtype(np.uint32)
 BFLOAT16 = np.dtype(np.uint16)
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Rows [first, first + count) of a 2-D array, and a range of columns."""
-
-    array: Array
-    first: int
-    count: int
-    column: int = 0
-    width: int = -1  # all columns
-
-    def columns(self, column: int, width: int) -> Matrix:
-        """Return the same rows of some columns."""
-        return replace(self, column=column, width=width)
-
-    @property
-    def stride(self) -> int:
-        """Return the number of elements from row to row."""
-        return int(self.array.shape[-1])
-
-    @property
-    def size(self) -> int:
-        """Return the number of columns in the range."""
-        return self.stride if self.width < 0 else self.width
-
-    @property
-    def start(self) -> int:
-        """Return the index of the first element."""
-        return self.first * self.stride + self.column
-
-    def view(self) -> Array:
-        """Return the matrix as an array."""
-        return self.array[self.first : self.first + self.count, self.column : self.column + self.size]
 
 
 class Matrices:
@@ -68,14 +34,14 @@ class Matrices:
         """
         name, start, rows, transposed = key
         weight = rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
-        if index is not None and len(index) >= tuning.GATHER_BELOW * left.count:
+        if index is not None and len(index) >= tuning.GATHER_BELOW * left.rows:
             index = None
         a = self._gathered(left, index, "left")
-        c = out.view() if index is None else self._matrix("right", len(index), out.size, self.dtype)
-        self.runtime.gemm(a, weight[start : start + rows], c, transpose_b=transposed)
+        c = out if index is None else self._matrix("right", len(index), out.size, self.dtype)
+        self.runtime.gemm(a, Matrix(weight, start, rows), c, transpose_b=transposed)
         if index is not None:
             size = out.start, out.stride, out.size, len(index)
-            self._launch(row_kernels.scatter, c.size, c, *size, self.device.index(index), out.array)
+            self._launch(row_kernels.scatter, c.array.size, c.array, *size, self.device.index(index), out.array)
 
     def reserve(self, count: int, width: int, key: Weight) -> list[Array]:
         """Allocate the memory of a product of `count` rows in advance; return the arrays it reads and rounds into."""
@@ -91,7 +57,7 @@ class Matrices:
 
     # ------------------------------------------------------------ sums over rows
 
-    def add_outer(self, left: Matrix, right: Matrix, index: np.ndarray | None, out: Array) -> None:
+    def add_outer(self, left: Matrix, right: Matrix, index: np.ndarray | None, out: Matrix) -> None:
         """Add to out [K, N] the sum, over the rows in `index` (None: all), of outer products of left [., K] and right
         [., N]."""
         a, b = self._gathered(left, index, "left"), self._gathered(right, index, "right")
@@ -100,47 +66,46 @@ class Matrices:
     def add_sum(self, rows: Matrix, index: np.ndarray | None, out: Array) -> None:
         """Add to out [N] the sum of the rows in `index`: of 64 rows at a time, then of these sums, in order."""
         if index is not None:
-            rows = Matrix(self._take(rows, index, "right"), 0, len(index))
-        chunks = -(-rows.count // row_kernels.SUM_ROWS)
+            rows = self._take(rows, index, "right")
+        chunks = -(-rows.rows // row_kernels.SUM_ROWS)
         if not chunks:
             return
         threads = row_kernels.threads_for(rows.size)
         blocks = -(-rows.size // threads)
         parts = self.device.buffer("sums", chunks * rows.size, self.dtype)
-        size = rows.start, rows.stride, rows.size, rows.count, row_kernels.SUM_ROWS
+        size = rows.start, rows.stride, rows.size, rows.rows, row_kernels.SUM_ROWS
         kernels = row_kernels.sum_columns(self.dtype, threads), row_kernels.add_columns(self.dtype, threads)
         self.runtime.launch(kernels[0], (blocks, chunks), rows.array, *size, 0.0, parts)
         self.runtime.launch(kernels[1], blocks, parts, rows.size, chunks, out)
 
-    def _gathered(self, rows: Matrix, index: np.ndarray | None, role: str) -> Array:
+    def _gathered(self, rows: Matrix, index: np.ndarray | None, role: str) -> Matrix:
         if self.in_bfloat16 and rows.array.dtype != BFLOAT16:
             return self._rounded(rows, role, index)
-        return rows.view() if index is None else self._take(rows, index, role)
+        return rows if index is None else self._take(rows, index, role)
 
     # ------------------------------------------------------------ copies
 
-    def _take(self, rows: Matrix, index: np.ndarray, role: str) -> Array:
+    def _take(self, rows: Matrix, index: np.ndarray, role: str) -> Matrix:
         out = self._matrix(role, len(index), rows.size, rows.array.dtype)
-        size = rows.start, rows.stride, rows.size, len(index)
-        kernel = row_kernels.gather(out.dtype, row_kernels.threads_for(out.size))
-        self.runtime.launch(
-            kernel, row_kernels.grid_of(kernel, out.size), rows.array, *size, self.device.index(index), out
-        )
+        size, count = (rows.start, rows.stride, rows.size, len(index)), out.array.size
+        kernel = row_kernels.gather(out.array.dtype, row_kernels.threads_for(count))
+        given = rows.array, *size, self.device.index(index), out.array
+        self.runtime.launch(kernel, row_kernels.grid_of(kernel, count), *given)
         return out
 
-    def _rounded(self, rows: Matrix, role: str, index: np.ndarray | None = None) -> Array:
-        count = rows.count if index is None else len(index)
+    def _rounded(self, rows: Matrix, role: str, index: np.ndarray | None = None) -> Matrix:
+        count = rows.rows if index is None else len(index)
         out = self._matrix(role, count, rows.size, BFLOAT16)
         make = row_kernels.round_rows if index is None else row_kernels.round_gathered
-        kernel = make(row_kernels.threads_for(out.size))
+        kernel = make(row_kernels.threads_for(out.array.size))
         size = rows.start, rows.stride, rows.size, count
-        last = (out,) if index is None else (self.device.index(index), out)
-        grid = row_kernels.grid_of(kernel, out.size)
+        last = (out.array,) if index is None else (self.device.index(index), out.array)
+        grid = row_kernels.grid_of(kernel, out.array.size)
         self.runtime.launch(kernel, grid, rows.array.view(BITS), *size, *last)
         return out
 
-    def _matrix(self, role: str, rows: int, columns: int, dtype: np.dtype) -> Array:
-        return self.device.buffer(role, rows * columns, dtype).reshape(rows, columns)
+    def _matrix(self, role: str, rows: int, columns: int, dtype: np.dtype) -> Matrix:
+        return Matrix(self.device.buffer(role, rows * columns, dtype).reshape(rows, columns), 0, rows)
 
     def _launch(self, make: Any, count: int, *arguments: Any) -> None:
         kernel = make(self.dtype, row_kernels.threads_for(count))

@@ -12,8 +12,9 @@ import numpy as np
 from numba import cuda, float32, float64, int32, int64
 
 from nmt.rnn.device import OutputGradients, OutputLayer
+from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
-from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.rows.blocks import THREADS, WARPS, block_first_max, block_sum, registers_for, row_threads
 from nmt.rnn.kernels.cuda.rows.row_operations import NUMBERS
 
@@ -137,7 +138,7 @@ def output_loss(
         if gradients is not None:
             matrices.multiply(block, _weight(layer, not layer.tied), Matrix(gradients.h, first, count))
             left, right = (block, rows) if layer.tied else (rows, block)
-            matrices.add_outer(left, right, None, gradients.matrix)
+            matrices.add_outer(left, right, None, Matrix.whole(gradients.matrix))
             matrices.add_sum(block, None, gradients.bias)
     runtime.launch(SUM_LINES, 3, sums, found, R)
     return found

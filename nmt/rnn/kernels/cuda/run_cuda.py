@@ -1,7 +1,8 @@
 """Running plans on a GPU: allocate memory, launch kernels and products in order, sum gradients.
 
-Nothing here waits for the GPU. The rows that run a step, and so the size of every launch, are known from the lengths on
-the host.
+Nothing here waits for the GPU. Kernels read the rows' lengths on the GPU, in the same memory in every run of the same
+sizes, so that one recording of a loop serves all batches of T steps, B rows and S positions. Only where few rows are
+active are launches as large as the lengths require, and the recording is for those lengths.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Pass, PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind, Product, Program
 from nmt.rnn.device import Array
+from nmt.rnn.kernels.cuda import tuning
+from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
-from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.loops.row_writer import weight_key
+from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows, TimeBlock, shape_of_step
 
@@ -111,19 +115,32 @@ class _GPURun:
         self.arrays, self.weights, self.rows, self.allocate, self.backward = arrays, weights, rows, allocate, backward
         self.label = f"{rows.label} gradients" if backward else rows.label
         self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
-        index = self.device.index
-        self.row_numbers = index(rows.lengths), index(rows.source_lengths), index(rows.owner)
-        self.prefix = _prefixes(rows)
+        lengths = self._in_place(rows.lengths, rows.whole)
+        source_lengths = self._in_place(rows.source_lengths, bool((rows.source_lengths == rows.S).all()))
+        owner = self._in_place(rows.owner, np.array_equal(rows.owner, identity(rows.B)))
+        self.row_numbers = lengths, source_lengths, owner
+        self.dense = rows.lengths.sum() >= tuning.FULL_STEPS_ABOVE * rows.T * rows.B
+        self.prefix = [rows.B] * rows.T if self.dense else _prefixes(rows)
         self.scratch: Arrays = {}
         self.flat: Arrays = {}
         self.parts: dict[tuple[bool, int], np.ndarray | None] = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
+        self.packed: dict[str, Any] = {}
         self.local = {name: place for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
         for name, place in one.arrays.items():
             if name not in arrays and name not in self.local:
                 arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), self.dtype)
                 if self._cleared(place):
                     self.device.clear_ended(arrays[name], rows.lengths, 1)
+
+    def _in_place(self, numbers: np.ndarray, same: bool) -> Array:
+        """Return integers on the GPU where a later run of the same sizes has its own; `same` where they are equal."""
+        given = self.device.index(numbers)
+        if same or self.rows.T == 1:  # a single step is part of a larger recording, which allows no copy
+            return given
+        place = self.allocate(given.shape, given.dtype)
+        place[...] = given
+        return place
 
     def _cleared(self, place: Place) -> bool:
         return self.backward and not place.source_axis
@@ -168,7 +185,7 @@ class _GPURun:
                     self._product_of_all(step, self.one.programs[phase], block)
 
     def _loop(self, block: TimeBlock) -> None:
-        """Run the steps of a block, replaying a recording if the same sizes, lengths and memory occur again."""
+        """Run the steps of a block, replaying a recording if the same sizes and memory occur again."""
         arrays = self._reserve()
 
         def launch() -> None:
@@ -178,9 +195,9 @@ class _GPURun:
                     self._step(t, step % 2, block)
 
         rows = self.rows
-        counts = tuple(self.prefix[self._time(step)] for step in range(block.start, block.stop))
         sizes = block, rows.T, rows.B, rows.S, len(rows.source_lengths), rows.ragged, rows.reverse
-        self.device.repeat((self.module.number, *sizes, counts, rows.lengths.tobytes()), arrays, launch)
+        lengths = rows.whole if self.dense else rows.lengths.tobytes()
+        self.device.repeat((self.module.number, *sizes, lengths), arrays, launch)
 
     def _time(self, step: int) -> int:
         """Return the step of the sequence for a step of the loop."""
@@ -200,7 +217,7 @@ class _GPURun:
         return arrays
 
     def _step(self, t: int, old: int, block: TimeBlock) -> None:
-        """Run one step of the time loop, over the shortest prefix of rows that contains all active ones."""
+        """Run one step of the time loop, over all rows, or the shortest prefix that contains all active ones."""
         count, B = self.prefix[t], self.rows.B
         for step in self.loop:
             if isinstance(step, RowKernel):
@@ -215,7 +232,9 @@ class _GPURun:
         if step.scratch:
             blocks = min(blocks, _most_blocks(self.rows, self.runtime.multiprocessors))
         grid = (blocks, -(-step.width // step.kernel.block_threads)) if step.spread else blocks
-        self.runtime.launch(step.kernel, grid, first, last, old, block.low, *self._tail(step))
+        if step.name not in self.packed:
+            self.packed[step.name] = self.runtime.packed(step.kernel, 4, *self._tail(step))
+        self.runtime.launch(step.kernel, grid, first, last, old, block.low, self.packed[step.name])
 
     def _tail(self, step: RowKernel) -> tuple[Any, ...]:
         """Return the arguments that are the same for every step and block of time."""
@@ -266,7 +285,7 @@ class _GPURun:
             self.matrices.keep(self._memory(target), old, t, self.row_numbers[0], count)
 
     def _some_have_ended(self, t: int, count: int) -> bool:
-        return bool((self.rows.lengths[:count] <= t).any())
+        return not self.rows.whole if self.dense else bool((self.rows.lengths[:count] <= t).any())
 
     def _memory(self, place: Place) -> Array:
         return self._scratch(place) if place.kind is PlaceKind.ROWS else self.arrays[place.name]
@@ -318,7 +337,7 @@ class _GPURun:
                 self.matrices.add_sum(right, index, target)
             return
         left = self._rows_of(placed.left, block).columns(placed.left_offset, (sink.left.width if sink.left else 0) or 0)
-        part = target[sink.start : sink.start + (sink.rows or 0)]
+        part = Matrix(target, sink.start, sink.rows or 0)
         with operation(self.label, ": weights ", sink.name):
             self.matrices.add_outer(left, right, index, part)
 

@@ -1,7 +1,8 @@
 """Running an LSTM or GRU over time by one launch per direction, if the plan is that cell and the GPU can hold it.
 
 A plan is recognised by the structure of its traced step: that of `LSTMCell` or of `GRUCell` with the reset after the
-product, both with biases. The products outside the time loop run around the launch, as in `run_cuda`.
+product, both with biases, alone or with dropout on its input. The products outside the time loop and the dropout run
+around the launch, as in `run_cuda`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import numpy as np
 from nmt.rnn.arrays.array_names import ArrayKind
 from nmt.rnn.arrays.weights import Weights
 from nmt.rnn.cell import Cell
-from nmt.rnn.cells import GRUCell, LSTMCell
+from nmt.rnn.cells import DropoutCell, GRUCell, LSTMCell
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.compiler.trace import Trace, trace
 from nmt.rnn.device import Array
 from nmt.rnn.graph import topological
+from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
-from nmt.rnn.kernels.cuda.matrices import Matrices, Matrix
+from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
 from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.rows import Rows
@@ -33,21 +35,28 @@ SUMS = "persistent sums"
 """The name under which a backward run keeps the operands of the weights' gradients."""
 
 
+_CELLS: dict[str, Callable[[int, int], Cell]] = {"lstm": LSTMCell, "gru": GRUCell}
+
+
 def recognise(plan: Plan) -> str | None:
-    """Return `lstm` or `gru` if the plan's step is that of the cell, else None."""
+    """Return `lstm` or `gru` if the plan's step is that of the cell, with dropout on its input or without, else
+    None."""
     found = plan.trace
-    if set(found.inputs) != {"x"} or "h" not in found.states:
+    if set(found.inputs) != {"x"} or "h" not in found.states or len(found.masks) > 1:
         return None
     if plan.backward is not None and "y" not in plan.receives:
         return None
     D, H = found.inputs["x"].width or 0, found.states["h"].width or 0
-    kinds: tuple[tuple[str, Callable[[int, int], Cell]], ...] = (("lstm", LSTMCell), ("gru", GRUCell))
-    return next((name for name, cell in kinds if _structure(found) == _structure_of(cell, D, H)), None)
+    dropped = tuple(mask.variational for mask in found.masks)
+    return next((name for name in _CELLS if _structure(found) == _structure_of(name, D, H, dropped)), None)
 
 
 @lru_cache(maxsize=64)
-def _structure_of(cell: Callable[[int, int], Cell], D: int, H: int) -> list[str]:
-    return _structure(trace(cell(D, H), training=False))
+def _structure_of(name: str, D: int, H: int, dropped: tuple[bool, ...]) -> list[str]:
+    cell = _CELLS[name](D, H)
+    for variational in dropped:
+        cell = DropoutCell(cell, 0.5, variational)  # the rate is in the mask alone
+    return _structure(trace(cell, training=True))
 
 
 def _structure(step: Trace) -> list[str]:
@@ -62,8 +71,9 @@ class PersistentRun:
     def __init__(self, device: GPUBase, cell: str, plan: Plan, in_bfloat16: bool) -> None:
         self.device, self.cell, self.in_bfloat16 = device, cell, in_bfloat16
         self.inputs, self.hidden = plan.trace.inputs["x"].width or 0, plan.trace.states["h"].width or 0
-        self.wants_inputs = "x" in plan.d_inputs
+        self.wants_inputs, self.training = "x" in plan.d_inputs, plan.backward is not None
         self.states = list(plan.trace.states)
+        self.mask = plan.trace.masks[0].array if plan.trace.masks else None
         self.dtype = np.dtype(np.float32)
 
     def layer(self, rows: Rows) -> PersistentLayer | None:
@@ -71,7 +81,8 @@ class PersistentRun:
         if not rows.B or rows.T < 2:
             return None
         kind: Any = self.cell
-        return plan_layer(self.device.runtime, kind, self.hidden, rows.B, exact=not self.in_bfloat16)
+        options = {"exact": not self.in_bfloat16, "training": self.training}
+        return plan_layer(self.device.runtime, kind, self.hidden, rows.B, **options)
 
     # ------------------------------------------------------------ forward
 
@@ -82,8 +93,10 @@ class PersistentRun:
         matrices = Matrices(self.device, self.dtype, self.in_bfloat16, weights)
         a = xp.empty((T, B, weights["b"].shape[0]), self.dtype)
         key = ("W_x", 0, self.inputs, False)
-        taking = _taking_part(rows)
-        matrices.multiply(_rows(arrays["x"]), key, _rows(a), taking)
+        taking, x = _taking_part(rows), arrays["x"]
+        if self.mask is not None:
+            x = x * arrays[self.mask]
+        matrices.multiply(Matrix.whole(x), key, Matrix.whole(a), taking)
         a += weights["b"]
         place = index(identity(B))
         first = index(rows.lengths if rows.reverse else np.zeros(B, np.int64))
@@ -95,44 +108,40 @@ class PersistentRun:
         ends = index(np.zeros(B, np.int64) if rows.reverse else rows.lengths)
         for name, last in zip(self.states, run.last, strict=True):
             arrays[ArrayKind.STATE.of(name)][ends, place] = last
-        arrays[TAPE] = (layer, run, states, matrices, taking)
+        arrays[TAPE] = (layer, run, states, matrices, taking, x)
 
     # ------------------------------------------------------------ backward
 
     def backward(self, arrays: Arrays, weights: Weights, rows: Rows) -> None:
         """Compute gradients of input and initial states; `add_gradients` may follow."""
-        layer, run, states, matrices, taking = arrays.pop(TAPE)
+        layer, run, states, matrices, taking, x = arrays.pop(TAPE)
         d_last = self.device.xp.stack([arrays[ArrayKind.STATE_GRADIENT.of(name)][0] for name in self.states])
         lengths = self.device.index(rows.lengths)
         found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
         for name, first in zip(self.states, found.first, strict=True):
             arrays[ArrayKind.STATE_GRADIENT.of(name)][...] = first  # into both slots, since either may be read
-        d_a = _rows(found.d_a)
-        arrays[SUMS] = d_a, _rows(run.before), _rows(found.d_product), found.d_inner, matrices, taking
+        d_a = Matrix.whole(found.d_a)
+        arrays[SUMS] = x, d_a, Matrix.whole(run.before), Matrix.whole(found.d_product), found.d_inner, matrices, taking
         if self.wants_inputs:
             arrays["d_x"] = self.device.xp.empty((rows.T, rows.B, self.inputs), self.dtype)
-            matrices.multiply(d_a, ("W_x", 0, self.inputs, True), _rows(arrays["d_x"]), taking)
+            matrices.multiply(d_a, ("W_x", 0, self.inputs, True), Matrix.whole(arrays["d_x"]), taking)
+            if self.mask is not None:
+                arrays["d_x"] *= arrays[self.mask]
             self.device.clear_ended(arrays["d_x"], rows.lengths, 1)
 
     def add_gradients(self, arrays: Arrays, gradients: Arrays) -> None:
         """Add to the gradients of the parameters, after `backward`."""
-        d_a, before, d_product, d_inner, matrices, taking = arrays[SUMS]
+        x, d_a, before, d_product, d_inner, matrices, taking = arrays[SUMS]
         if "W_x" in gradients:
-            matrices.add_outer(_rows(arrays["x"]), d_a, taking, gradients["W_x"])
+            matrices.add_outer(Matrix.whole(x), d_a, taking, Matrix.whole(gradients["W_x"]))
         if "W_h" in gradients:
-            matrices.add_outer(before, d_product, taking, gradients["W_h"])
+            matrices.add_outer(before, d_product, taking, Matrix.whole(gradients["W_h"]))
         if "b" in gradients:
             matrices.add_sum(d_a, taking, gradients["b"])
         if "b_h" in gradients:
             shared = len(gradients["b_h"]) - self.hidden  # r and z; for n the gradient after the reset
             matrices.add_sum(d_a.columns(0, shared), taking, gradients["b_h"][:shared])
-            matrices.add_sum(_rows(d_inner), taking, gradients["b_h"][shared:])
-
-
-def _rows(array: Array) -> Matrix:
-    """Return [T, B, n] as a matrix of all rows."""
-    flat = array.reshape(-1, array.shape[-1])
-    return Matrix(flat, 0, len(flat))
+            matrices.add_sum(Matrix.whole(d_inner), taking, gradients["b_h"][shared:])
 
 
 def _taking_part(rows: Rows) -> np.ndarray | None:

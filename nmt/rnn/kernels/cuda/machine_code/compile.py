@@ -19,6 +19,8 @@ from threading import RLock
 from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from nmt.errors import DeviceError
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 from nmt.rnn.kernels.machine_code.store import Record, store
@@ -107,7 +109,21 @@ def _numba_cuda() -> ModuleType:
         raise DeviceError(
             f"CUDA compiler: the package numba-cuda must be installed, it is not; {how_to_install('cuda')}"
         ) from error
+    _load_arrays()
     return cuda
+
+
+@lru_cache(maxsize=1)
+def _load_arrays() -> None:
+    """Load a part of numba-cuda that names `numpy.row_stack` while it is loaded; NumPy 2.5 has none."""
+    missing = not hasattr(np, "row_stack")
+    if missing:
+        np.row_stack = np.vstack
+    try:
+        import numba.cuda.np.arrayobj  # noqa: F401
+    finally:
+        if missing:
+            del np.row_stack
 
 
 _lock = RLock()

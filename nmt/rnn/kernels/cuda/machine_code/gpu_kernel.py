@@ -20,6 +20,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nmt.rnn.kernels.cuda.blas import Matrix
+
 __all__ = ["GPUKernel", "Runtime", "Size", "device_function"]
 
 Size = int | tuple[int, ...]
@@ -83,27 +85,34 @@ class Runtime(Protocol):
     """A GPU, or its substitute. Arrays are `xp` arrays, C-contiguous unless stated otherwise.
 
     Work is done asynchronously in the order of submission; `download` and `synchronize` wait. Raises DeviceError if the
-    GPU or its memory does not suffice.
+    GPU or its memory does not suffice. Any number of threads may use it.
     """
 
-    xp: Any
     multiprocessors: int
     shared_per_block: int
     capability: tuple[int, int]
     memory: int
 
+    @property
+    def xp(self) -> Any:
+        """Return the module of the arrays, whose functions submit their work in this thread as the methods do."""
+
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
         """Run a kernel over `grid` blocks; an empty grid does nothing.
 
         Array arguments have the signature's element types and any shape, C-contiguous, and the kernel sees them flat;
-        numbers are converted.
+        numbers are converted. The last argument may be what `packed` returned.
         """
+
+    def packed(self, kernel: GPUKernel, first: int, *arguments: Any) -> Any:
+        """Return the arguments from number `first` on, prepared for several launches; their arrays must outlive
+        them."""
 
     def gemm(
         self,
-        a: Any,
-        b: Any,
-        out: Any,
+        a: Matrix,
+        b: Matrix,
+        out: Matrix,
         *,
         transpose_a: bool = False,
         transpose_b: bool = False,
@@ -111,9 +120,8 @@ class Runtime(Protocol):
     ) -> None:
         """Compute out [M, N] = a [M, K] @ b [K, N], added to the contents of out with `accumulate`.
 
-        A transposed operand is given as [K, M] or [N, K]. All are 2-D arrays or views whose row stride is at least the
-        number of columns. float32 (sums and products in float32) or float64 throughout, or a and b bfloat16 numbers
-        stored as uint16 and out float32.
+        A transposed operand is given as [K, M] or [N, K]. float32 (sums and products in float32) or float64 throughout,
+        or a and b bfloat16 numbers stored as uint16 and out float32.
         """
 
     def upload(self, array: np.ndarray) -> Any:

@@ -3,74 +3,121 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from threading import Lock, RLock, local
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nmt.errors import DeviceError
-from nmt.rnn.kernels.cuda.blas import WORKSPACE, Blas, load_library
-from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel
+from nmt.rnn.kernels.cuda.blas import WORKSPACE, Blas, Matrix, load_library
+from nmt.rnn.kernels.cuda.machine_code.compile import CompiledKernel, compile_kernel
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_size
-from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
+from nmt.rnn.kernels.cuda.machine_code.parameters import Packed, Parameters
 from nmt.system.extras import how_to_install
 
-__all__ = ["CupyRuntime"]
+__all__ = ["CupyRuntime", "Packages"]
 
 OLDEST = (8, 0)  # bfloat16 products
 STATIC_SHARED = 48 * 1024  # more must be requested
 
 
+@dataclass(frozen=True)
+class Packages:
+    """The parts of a runtime: the modules `cupy` and `cuda.bindings.driver`, a function that loads cuBLAS, and the
+    compiler of kernels for a capability."""
+
+    cupy: Any
+    driver: Any
+    load_blas: Callable[[], Any]
+    compile: Callable[[GPUKernel, tuple[int, int]], CompiledKernel]
+
+
 class CupyRuntime:
     """The `Runtime` of the driver's first GPU. Raises DeviceError if there is none that suffices.
 
-    free_memory: bytes of the GPU's memory that must be free. All work goes to a separate stream, which is CuPy's
-    current stream from then on.
+    free_memory: bytes of the GPU's memory that must be free. packages: those installed, where None. All work of all
+    threads goes to one stream, which becomes CuPy's current stream in each thread that uses `xp` or submits work;
+    recordings are made in another stream, so that other threads' work does not become part of them.
     """
 
-    def __init__(self, free_memory: int = 1 << 30) -> None:
-        self.xp = cupy = _import_cupy()
-        self.gpu_name, fact = _first_gpu(cupy)
-        self.capability = (fact("ComputeCapabilityMajor"), fact("ComputeCapabilityMinor"))
-        self.multiprocessors = fact("MultiProcessorCount")
-        self.shared_per_block = fact("MaxSharedMemoryPerBlockOptin")
+    def __init__(self, free_memory: int = 1 << 30, packages: Packages | None = None) -> None:
+        self.packages = packages or _installed()
+        self._cupy = cupy = self.packages.cupy
+        gpu, calls = _first_gpu(cupy), cupy.cuda.runtime
+        self.gpu_name, self.capability = gpu["name"].decode(), (int(gpu["major"]), int(gpu["minor"]))
+        self.multiprocessors = int(calls.deviceGetAttribute(calls.cudaDevAttrMultiProcessorCount, 0))
+        self.shared_per_block = int(calls.deviceGetAttribute(calls.cudaDevAttrMaxSharedMemoryPerBlockOptin, 0))
         if self.capability < OLDEST:
             raise DeviceError(
                 f"{self.gpu_name}: the GPU's compute capability must be at least 8.0, it is "
                 f"{self.capability[0]}.{self.capability[1]}; use --device cpu"
             )
-        free, self.memory = (int(count) for count in cupy.cuda.runtime.memGetInfo())
+        free, self.memory = (int(count) for count in calls.memGetInfo())
         if free < free_memory:
             raise DeviceError(
                 f"{self.gpu_name}: at least {_gib(free_memory)} of its memory must be free, {_gib(free)} of "
                 f"{_gib(self.memory)} are; end other programs on it, or use --device cpu"
             )
-        self.stream = cupy.cuda.Stream(non_blocking=True)
-        self.stream.use()
+        self._lock, self._one_records = RLock(), Lock()
         self._pool = cupy.cuda.MemoryPool()
         cupy.cuda.set_allocator(self._allocate)
-        self._workspace = cupy.empty(WORKSPACE, np.uint8)
-        self.blas = Blas(load_library(), self.stream.ptr, self._workspace.data.ptr)
+        self._of_thread = local()
+        self.stream = cupy.cuda.Stream(non_blocking=True).use()
+        self._workspace, library = cupy.empty(WORKSPACE, np.uint8), self.packages.load_blas()
+        self._main, self._recorder = (
+            _Queue(stream, Blas(library, stream.ptr, self._workspace.data.ptr))
+            for stream in (self.stream, cupy.cuda.Stream(non_blocking=True))
+        )
         self._functions: dict[GPUKernel, _Function] = {}
 
+    @property
+    def xp(self) -> Any:
+        """Return CuPy, whose work in this thread goes where the runtime's goes."""
+        self._queue()
+        return self._cupy
+
+    def _queue(self) -> _Queue:
+        """Return where this thread's work goes."""
+        queue: _Queue | None = getattr(self._of_thread, "queue", None)
+        if queue is None:
+            self._cupy.cuda.runtime.setDevice(0)  # the driver's calls need a context, which a new thread has not
+            queue = self._use(self._main)
+        return queue
+
+    def _use(self, queue: _Queue) -> _Queue:
+        queue.stream.use()
+        self._of_thread.queue = queue
+        return queue
+
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
-        function = self._functions.get(kernel) or self._load(kernel)
         size = whole_size(grid)
-        if prod(size):
-            function(size, self.stream.ptr, arguments)
+        queue = self._queue()
+        with self._lock:  # the memory of a kernel's arguments is used by all threads
+            function = self._function(kernel)
+            if prod(size):
+                function(size, queue.stream.ptr, arguments)
+
+    def packed(self, kernel: GPUKernel, first: int, *arguments: Any) -> Packed:
+        self._queue()
+        with self._lock:
+            return self._function(kernel).parameters.packed(first, arguments)
 
     def gemm(
         self,
-        a: Any,
-        b: Any,
-        out: Any,
+        a: Matrix,
+        b: Matrix,
+        out: Matrix,
         *,
         transpose_a: bool = False,
         transpose_b: bool = False,
         accumulate: bool = False,
     ) -> None:
-        self.blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
+        with self._lock:
+            self._queue().blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
 
     def upload(self, array: np.ndarray) -> Any:
         return self.xp.array(array, order="C")
@@ -94,28 +141,46 @@ class CupyRuntime:
             return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        self.stream.begin_capture()
-        try:
-            function()
-        finally:
-            graph = self.stream.end_capture()
+        with self._one_records, self._errors():
+            self._queue()
+            stream = self._recorder.stream
+            try:
+                self._use(self._recorder)
+                stream.begin_capture()
+                function()
+            except BaseException:
+                with suppress(self._cupy.cuda.runtime.CUDARuntimeError):  # the capture failed too: not the reason
+                    stream.end_capture()
+                raise
+            else:
+                graph = stream.end_capture()
+            finally:
+                self._use(self._main)
         return lambda: graph.launch(self.stream)
 
     def _allocate(self, size: int) -> Any:
         try:
             return self._pool.malloc(size)
-        except self.xp.cuda.memory.OutOfMemoryError as error:
+        except self._cupy.cuda.memory.OutOfMemoryError as error:
             raise DeviceError(
                 f"{self.gpu_name}: {_gib(size)} more of its {_gib(self.memory)} of memory must be free, "
                 f"{_gib(self._pool.used_bytes())} are in use here; make batches or the model smaller"
             ) from error
 
-    def _load(self, kernel: GPUKernel) -> _Function:
-        self._functions[kernel] = _Function(kernel, self)
+    def _function(self, kernel: GPUKernel) -> _Function:
+        if kernel not in self._functions:
+            self._functions[kernel] = _Function(kernel, self)
         return self._functions[kernel]
 
     def _errors(self) -> _Errors:
-        return _Errors(self.gpu_name, self.xp.cuda.runtime.CUDARuntimeError)
+        return _Errors(self.gpu_name, self._cupy.cuda.runtime.CUDARuntimeError)
+
+
+class _Queue(NamedTuple):
+    """A stream, and a cuBLAS handle for it."""
+
+    stream: Any
+    blas: Blas
 
 
 class _Errors:
@@ -137,9 +202,8 @@ class _Function:
     """A kernel's code loaded on the GPU, and its launch parameters."""
 
     def __init__(self, kernel: GPUKernel, runtime: CupyRuntime) -> None:
-        from cuda.bindings import driver
-
-        compiled = compile_kernel(kernel, runtime.capability)
+        driver = runtime.packages.driver
+        compiled = runtime.packages.compile(kernel, runtime.capability)
         shared = compiled.resources.shared + kernel.shared_bytes
         if shared > runtime.shared_per_block:
             raise DeviceError(
@@ -147,7 +211,7 @@ class _Function:
                 f"{runtime.shared_per_block}; use --device cpu"
             )
         self.kernel, self.driver = kernel, driver
-        self.module = runtime.xp.cuda.function.Module()
+        self.module = runtime.packages.cupy.cuda.function.Module()
         self.module.load(compiled.cubin)
         self.code = driver.CUfunction(self.module.get_function(compiled.entry).ptr)
         if kernel.shared_bytes > STATIC_SHARED - compiled.resources.shared:
@@ -176,31 +240,31 @@ def _check(kernel: GPUKernel, error: Any) -> None:
 
 
 @lru_cache(maxsize=1)
-def _import_cupy() -> Any:
+def _installed() -> Packages:
     try:
         import cupy
-        from cuda.bindings import driver  # noqa: F401
+        from cuda.bindings import driver
     except ImportError as error:
         raise DeviceError(
             f"cuda: the packages cupy and numba-cuda must be installed, got {_one_line(error)}; "
             f"{how_to_install('cuda')}, or use --device cpu"
         ) from error
-    return cupy
+    return Packages(cupy, driver, load_library, compile_kernel)
 
 
-def _first_gpu(cupy: Any) -> tuple[str, Callable[[str], int]]:
-    """Return the first GPU's name, and a function that queries its attributes."""
+def _first_gpu(cupy: Any) -> dict[str, Any]:
+    """Return the properties of the first GPU."""
     runtime = cupy.cuda.runtime
     try:
         if runtime.getDeviceCount() < 1:
             raise DeviceError("cuda: the driver must show a GPU, it shows none; use --device cpu")
-        name = runtime.getDeviceProperties(0)["name"].decode()
+        found: dict[str, Any] = runtime.getDeviceProperties(0)
     except runtime.CUDARuntimeError as error:
         raise DeviceError(
             f"cuda: a driver for CUDA 13.0 or newer and a GPU must be there, got {_one_line(error)}; "
             "install NVIDIA's driver 580 or newer, or use --device cpu"
         ) from error
-    return name, lambda what: int(runtime.deviceGetAttribute(getattr(runtime, f"cudaDevAttr{what}"), 0))
+    return found
 
 
 def _one_line(error: Exception) -> str:

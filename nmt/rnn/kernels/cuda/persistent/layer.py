@@ -56,7 +56,7 @@ class PersistentLayer:
     runtime: Runtime
     cell: Cell
     forward_tile: Tile
-    backward_tile: Tile
+    backward_tile: Tile | None = None
 
     def forward(
         self, W_h: Any, a: Any, lengths: Any, states: Any, *, b_h: Any = None, reverse: bool = False
@@ -83,6 +83,8 @@ class PersistentLayer:
         """Return the gradients of sum(d_y * y) + sum(d_last * last); overwrites run.gates, run.inner of a GRU, and
         d_last [n, B, H]."""
         tile = self.backward_tile
+        if tile is None:
+            raise RuntimeError("a layer for inference has no backward pass")
         T, B = run.gates.shape[:2]
         d_product = self.runtime.xp.empty(run.gates.shape, _handed_type(tile))
         is_lstm = self.cell == "lstm"
@@ -95,7 +97,7 @@ class PersistentLayer:
 
     def _launch(self, kernel: GPUKernel, tile: Tile, given: tuple[Any, ...], sizes: tuple[int, int, int]) -> None:
         """Launch a kernel over as many groups of rows at once as the GPU holds, with one block per multiprocessor."""
-        slices, together = tile.slices(sizes[1]), max(1, self.runtime.multiprocessors // tile.blocks)
+        slices, together = tile.slices(sizes[1]), tile.together(self.runtime.multiprocessors)
         flags = self.runtime.xp.zeros(slices * tile.blocks, np.uint32)
         for slice_ in range(0, slices, together):
             grid = (tile.blocks, min(together, slices - slice_))
@@ -106,16 +108,16 @@ def _handed_type(tile: Tile) -> Any:
     return np.uint32 if tile.exact else np.uint16
 
 
-def plan_layer(runtime: Runtime, cell: Cell, hidden: int, batch: int, *, exact: bool) -> PersistentLayer | None:
+def plan_layer(
+    runtime: Runtime, cell: Cell, hidden: int, batch: int, *, exact: bool, training: bool = True
+) -> PersistentLayer | None:
     """Return how to run a layer, or None if the GPU cannot hold its weights or the sizes do not divide.
 
     cell: `lstm`, or `gru` with the reset after the product. exact: products of nearly float32 precision, else of
-    bfloat16.
+    bfloat16. training: whether there is a backward pass, which takes more.
     """
     gpu = runtime.multiprocessors, runtime.capability
-    forward, backward = (
-        choose_tile(hidden, CELLS[cell], batch, *gpu, backward=backward, exact=exact) for backward in (False, True)
-    )
-    if forward is None or backward is None:
-        return None
-    return PersistentLayer(runtime, cell, forward, backward)
+    ways = (False, True) if training else (False,)
+    tiles = [choose_tile(hidden, CELLS[cell], batch, *gpu, backward=way, exact=exact) for way in ways]
+    found = [tile for tile in tiles if tile is not None]
+    return PersistentLayer(runtime, cell, *found) if len(found) == len(ways) else None

@@ -109,19 +109,26 @@ class Tile:
                 return False
         # A multiprocessor allocates registers for four warps at a time.
         allowed = min(255, REGISTERS // (-(-self.warps // 4) * 4 * WARP) // 8 * 8)
+        if allowed < 255 and self.row_tiles > 1:  # with the last register taken, such code spilled 112 bytes
+            allowed -= 8
         return registers <= allowed and self.sums * self.threads * 4 <= STATIC_SHARED
 
     def slices(self, batch: int) -> int:
         """Return the number of groups of `columns` sentences."""
         return -(-batch // self.columns)
 
+    def together(self, multiprocessors: int) -> int:
+        """Return the number of groups in one launch, with one block per multiprocessor."""
+        return max(1, multiprocessors // self.blocks)
+
     def cycles(self, batch: int, multiprocessors: int) -> float:
         """Return a step's estimated time: waiting, loading states, multiplying, and adding the warps' sums."""
-        rounds = -(-self.slices(batch) * self.blocks // multiprocessors)
+        rounds = -(-self.slices(batch) // self.together(multiprocessors))
         loading = self.columns * self.inner * (4 if self.exact else 2) / 64
         instructions = self.row_tiles * self.column_tiles * self.loads * 2 * (3 if self.exact else 1)
         adding = self.cells * self.warps * (1 if self.backward else self.gates) * 4
-        return rounds * (2000 + loading + instructions * 16 * max(1.0, self.warps / 4) + adding)
+        turns = -(-self.warps // 4)  # of the warps on a scheduler; there are four
+        return rounds * (2000 + loading + instructions * 16 * turns + adding)
 
 
 @lru_cache(maxsize=1024)

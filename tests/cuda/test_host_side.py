@@ -1,0 +1,328 @@
+"""The runtime of a GPU above its kernels: memory, launches, recordings, threads, errors, on the stand-in."""
+
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
+
+from numba import float32  # noqa: E402
+
+from nmt.decode import search  # noqa: E402
+from nmt.errors import DeviceError  # noqa: E402
+from nmt.rnn import LSTMCell, Scan, Weights  # noqa: E402
+from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
+from nmt.rnn.kernels.cuda.blas import Matrix  # noqa: E402
+from nmt.rnn.kernels.cuda.device_cuda import CudaDevice  # noqa: E402
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel  # noqa: E402
+from nmt.rnn.kernels.cuda.matrices import Matrices  # noqa: E402
+from nmt.rnn.kernels.cuda.rows import row_kernels  # noqa: E402
+from tests.cuda_standin.gpu import CUDARuntimeError, StandInError  # noqa: E402
+from tests.cuda_standin.runtime import standin_runtime  # noqa: E402
+from tests.rnn import scan_cases as cases  # noqa: E402
+from tests.small_models import batch_of, build, random_sentences  # noqa: E402
+
+
+@pytest.fixture
+def runtime():
+    return standin_runtime(seed=1)
+
+
+@pytest.fixture
+def device(runtime):
+    return CudaDevice(runtime)
+
+
+def add(runtime, total, other):
+    optimizer.add_scaled(runtime, total, other, 1.0, 1.0)
+
+
+# ------------------------------------------------------------ what the stand-in is for
+
+
+def test_nothing_of_the_host_is_converted(device):
+    xp, here = device.xp, np.ones(3, np.float32)
+    there = device.upload(here)
+    for call in (
+        lambda: np.asarray(there),
+        lambda: there + here,
+        lambda: np.add(there, here),
+        lambda: np.concatenate([there, there]),
+        lambda: xp.stack([there, here]),
+    ):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(TypeError):
+        there[...] = here
+    with pytest.raises(StandInError, match="index of the host"):
+        there[np.array([0, 1])]
+    with pytest.raises(AttributeError, match="no attribute 'einsum'"):
+        xp.einsum("i->", there)
+    with pytest.raises(AttributeError, match="no attribute 'restored'"):
+        there.restored()
+
+
+def test_a_kernel_reads_only_what_is_allocated(runtime):
+    x, y = (runtime.upload(np.ones(8, np.float32)) for _ in range(2))
+    add(runtime, x, y)
+    np.testing.assert_array_equal(runtime.download(x), 2)
+    y.host = np.ones(8, np.float32)  # memory of nobody
+    with pytest.raises(StandInError, match="not allocated"):
+        add(runtime, x, y)
+
+
+# ------------------------------------------------------------ memory and launches
+
+
+def test_the_compute_capability_is_asked_of_the_properties(runtime):
+    assert (runtime.capability, runtime.gpu_name) == ((9, 0), "stand-in")
+
+
+def test_memory_that_does_not_suffice_is_one_line(runtime):
+    with pytest.raises(DeviceError, match=r"^stand-in: 75.0 GiB more of its 80.0 GiB .* make batches or the model sma"):
+        runtime.xp.zeros(75 << 30, np.uint8)
+
+
+def test_arguments_that_do_not_fit_are_refused(runtime):
+    kernel, x = row_kernels.round_rows(32), runtime.xp.zeros((4, 4), np.uint32)
+    with pytest.raises(TypeError, match="6 arguments, got 1"):
+        runtime.launch(kernel, 1, x)
+    with pytest.raises(TypeError, match="array of uint16 must be given, got uint32"):
+        runtime.launch(kernel, 1, x, 0, 4, 4, 4, x)
+    with pytest.raises(TypeError, match="C-contiguous"):
+        runtime.launch(kernel, 1, x.T, 0, 4, 4, 4, x)
+
+
+def test_errors_of_the_gpu_are_one_line(runtime):
+    runtime.gpu.error = CUDARuntimeError("cudaErrorIllegalAddress")
+    with pytest.raises(DeviceError, match=r"^stand-in: everything launched must succeed, got cudaErrorIllegalAddress;"):
+        runtime.synchronize()
+
+
+def test_too_much_shared_memory_is_one_line(runtime):
+    kernel = GPUKernel(lambda x: None, (float32[::1],), 32, shared_bytes=1 << 20)
+    with pytest.raises(DeviceError, match="must have 1048576 bytes of shared memory, a block has at most 232448"):
+        runtime.launch(kernel, 1, runtime.xp.zeros(1, np.float32))
+
+
+def test_products_lie_as_cublas_reads_them(runtime):
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64, np.uint16):
+        a, b, c = (rng.standard_normal(shape) for shape in ((3, 5), (4, 5), (3, 4)))
+        out = runtime.upload(c.astype(np.float32 if dtype == np.uint16 else dtype))
+        if dtype == np.uint16:
+            a, b = (np.ascontiguousarray(m, np.float32).view(np.uint32) >> 16 for m in (a, b))
+        given = (Matrix.whole(x) for x in (*(runtime.upload(m.astype(dtype)) for m in (a, b)), out))
+        runtime.gemm(*given, transpose_b=True, accumulate=True)
+        if dtype == np.uint16:
+            a, b = ((m << 16).view(np.float32) for m in (a, b))
+        np.testing.assert_allclose(runtime.download(out), a @ b.T + c, rtol=1e-5, atol=1e-5)
+
+
+# ------------------------------------------------------------ recordings
+
+
+def test_a_recording_does_nothing_until_it_is_repeated(device):
+    x, y = (device.upload(np.ones(5, np.float32)) for _ in range(2))
+    add(device.runtime, x, y)
+    again = device.record(lambda: add(device.runtime, x, y))
+    assert device.download(x)[0] == 2
+    again()
+    again()
+    np.testing.assert_array_equal(device.download(x), 4)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_fails_while_recording_is_what_is_raised(device, broken):
+    """Not the error of the capture that it breaks; and the device goes on."""
+    x = device.upload(np.ones(5, np.float32))
+
+    def fails():
+        add(device.runtime, x, x)
+        raise ZeroDivisionError
+
+    device.runtime.gpu.breaks_capture = broken
+    with pytest.raises(ZeroDivisionError):
+        device.record(fails)
+    device.runtime.gpu.breaks_capture = False
+    test_a_recording_does_nothing_until_it_is_repeated(device)
+
+
+def test_a_capture_that_fails_is_one_line(device):
+    x = device.upload(np.ones(5, np.float32))
+    device.runtime.gpu.breaks_capture = True
+    with pytest.raises(DeviceError, match="cudaErrorStreamCaptureInvalidated"):
+        device.record(lambda: add(device.runtime, x, x))
+
+
+def test_an_empty_array_may_be_recorded(device):
+    """CuPy's have the address 0."""
+    x, none, done = device.upload(np.ones(4, np.float32)), device.xp.zeros(0, np.float32), []
+    for _ in range(3):
+        device.repeat(("key",), [x, none], lambda: done.append(add(device.runtime, x, x)))
+    assert len(done) == 2
+    np.testing.assert_array_equal(device.download(x), 8)
+
+
+# ------------------------------------------------------------ threads
+
+
+def in_another_thread(call):
+    """What a call gives in a thread of its own."""
+    found = []
+
+    def run():
+        try:
+            found.append(call())
+        except Exception as error:  # noqa: BLE001
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
+
+
+def test_another_thread_works_in_the_same_stream(runtime):
+    x = runtime.upload(np.ones(4, np.float32))
+
+    def work():
+        other = runtime.xp.zeros(4, np.float32)
+        other += 1
+        add(runtime, x, other)
+        return runtime.download(x)
+
+    np.testing.assert_array_equal(in_another_thread(work), 2)
+
+
+def test_another_thread_may_launch_first_of_all(runtime):
+    """It has no context of the driver yet; and the kernel is loaded there."""
+    x = runtime.upload(np.ones(4, np.float32))
+    in_another_thread(lambda: add(runtime, x, x))
+    np.testing.assert_array_equal(runtime.download(x), 2)
+
+
+def test_threads_do_not_share_the_words_of_a_launch(runtime):
+    """One packs its arguments while another has packed and not yet launched."""
+    rows = [runtime.upload(np.full(4, n, np.float32)) for n in range(3)]
+    add(runtime, rows[2], rows[2])
+    others = []
+
+    def while_packed(kernel):
+        runtime.gpu.before_launch = lambda kernel: None
+        other = threading.Thread(target=add, args=(runtime, rows[1], rows[1]))
+        others.append(other)
+        other.start()
+        other.join(0.2)
+
+    runtime.gpu.before_launch = while_packed
+    add(runtime, rows[2], rows[2])
+    others[0].join()
+    assert [runtime.download(row)[0] for row in rows] == [0, 2, 8]
+
+
+def test_threads_do_not_share_the_memory_of_rounded_factors(device):
+    """Another thread rounds into the same role before a product has read it."""
+    weights = {"W": device.upload(np.eye(4, dtype=np.float32))}
+
+    def multiply(number):
+        x, out = device.upload(np.full((2, 4), number, np.float32)), device.xp.zeros((2, 4), np.float32)
+        matrices = Matrices(device, np.dtype(np.float32), True, Weights(weights))
+        matrices.multiply(Matrix(x, 0, 2), ("W", 0, 4, False), Matrix(out, 0, 2))
+        return device.download(out)
+
+    gemm, first = device.runtime.gemm, [True]
+
+    def late(*given, **options):
+        if first:
+            first.clear()
+            in_another_thread(lambda: multiply(7))
+        gemm(*given, **options)
+
+    device.runtime.gemm = late
+    np.testing.assert_array_equal(multiply(3), 3)
+
+
+def test_another_threads_work_is_not_recorded(device):
+    x, y, z = (device.upload(np.ones(4, np.float32)) for _ in range(3))
+    add(device.runtime, x, y)
+
+    def launch():
+        add(device.runtime, x, y)
+        in_another_thread(lambda: add(device.runtime, z, device.upload(np.ones(4, np.float32))))
+
+    again = device.record(launch)
+    assert [device.download(a)[0] for a in (x, z)] == [2, 2]
+    again()
+    assert [device.download(a)[0] for a in (x, z)] == [3, 2]
+
+
+def test_threads_may_run_a_scan_and_a_search_together(device):
+    model = build(14, dtype=np.float64, device=device)
+    case = cases.on_device(cases.draw(LSTMCell(5, 7), "float32", cases.LENGTHS["mixed"]), device)
+    scan = Scan(case.cell, device=device)
+    sources = random_sentences(np.random.default_rng(0), 2, 14, 4)
+
+    def translate():
+        found = search(model, sources, beam_size=2, max_length_ratio=1.0, max_length_extra=2)
+        return [h.ids for one in found for h in one]
+
+    def run():
+        return device.download(scan.forward(Weights(case.params), case.x, case.initial, **case.options).y).tolist()
+
+    expected = [translate(), run()]
+    found = {}
+    threads = [
+        threading.Thread(target=lambda n=n, call=call: found.__setitem__(n, call()))
+        for n, call in enumerate((translate, run, translate, run))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found.get(n) for n in range(4)] == expected * 2
+
+
+# ------------------------------------------------------------ what the host does
+
+
+def test_arguments_packed_once_are_those_of_a_launch(runtime):
+    kernel = row_kernels.round_rows(32)
+    x, out = runtime.upload(np.arange(8, dtype=np.float32).reshape(2, 4)), runtime.xp.zeros((2, 4), np.uint16)
+    packed = runtime.packed(kernel, 1, 0, 4, 4, 2, out)
+    runtime.launch(kernel, 1, x.view(np.uint32), packed)
+    first = runtime.download(out)
+    runtime.launch(kernel, 1, runtime.xp.zeros((2, 4), np.uint32), packed)
+    runtime.launch(kernel, 1, x.view(np.uint32), 0, 4, 4, 2, out)
+    np.testing.assert_array_equal(runtime.download(out), first)
+    assert first.any()
+    with pytest.raises(TypeError, match="5 arguments, got 4"):
+        runtime.packed(kernel, 1, 0, 4, 4, 2)
+    with pytest.raises(TypeError, match="6 arguments, got 2"):
+        runtime.launch(kernel, 1, x.view(np.uint32), 0, packed)
+
+
+def test_an_update_by_other_lengths_is_launched_as_recordings():
+    """A translator with dropout: its encoder by the persistent kernels, its decoder's loops recorded once for all
+    lengths. The stand-in does nothing here, it counts."""
+    runtime = standin_runtime(multiprocessors=132)
+    runtime.gpu.idle = True
+    dropout = {"embeddings": {"embedding_dim": 16, "dropout": 0.2}}
+    changes = {"encoder": {"hidden_size": 32, **dropout}, "decoder": {"hidden_dropout": 0.3, **dropout}}
+    model = build(14, dtype=np.float32, device=CudaDevice(runtime), **changes)
+    counts = runtime.gpu.counts
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        sides = ([rng.integers(4, 14, n).tolist() for n in (9, *rng.integers(7, 10, 5))] for _ in range(2))
+        counts.clear()
+        model.loss_and_gradients(batch_of(list(zip(*sides, strict=True))), seed=seed)
+        if not seed:
+            first = dict(counts)
+    assert counts["cooperative"] == 4  # two directions, forward and backward
+    assert counts["graph"] >= 2
+    assert counts["product"] <= first["product"] // 3
+    assert counts["kernel"] <= first["kernel"] * 3 // 5
+    assert counts["cupy"] <= 70

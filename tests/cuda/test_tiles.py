@@ -1,0 +1,93 @@
+"""Divisions of a layer among blocks and warps: their choice, and a table of what each takes, compiled offline."""
+
+import json
+from importlib import import_module, metadata
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from nmt.rnn.kernels.cuda.persistent.layer import plan_layer
+from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
+from tests.benchmarks.conftest import scripts_importable
+
+TABLE = json.loads(Path(__file__).with_name("tiles.json").read_text())
+SPILLS = 32  # bytes written and read: an address or two
+# What spills more, and why it is chosen all the same.
+MORE_SPILLS = {
+    # 56 bytes; the next takes a tenth more cycles by the estimate.
+    "sm_90 gru forward bfloat16 H 384: 48 units, 8 columns, 6 warps",
+}
+SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that GPUs of 9.0 keep for themselves
+
+
+@pytest.fixture(scope="module")
+def gpu_tiles():
+    with scripts_importable():
+        return import_module("gpu_tiles")
+
+
+def test_the_table_has_every_division_that_is_chosen(gpu_tiles):
+    """Renew it by `python benchmarks/gpu_tiles.py` after a change of the choice or of the kernels."""
+    assert set(TABLE["tiles"]) == set(gpu_tiles.chosen())
+
+
+@pytest.mark.parametrize("name", TABLE["tiles"])
+def test_a_division_fits(name):
+    used = TABLE["tiles"][name]
+    assert used["registers"] <= 255 and used["shared"] <= SHARED
+    assert used["spills"] <= SPILLS or name in MORE_SPILLS
+
+
+def test_the_table_is_of_these_kernels(gpu_tiles):
+    """The smallest division of each GPU, compiled again."""
+    pytest.importorskip("cuda.bindings.nvjitlink", reason="needs numba-cuda: pip install -e .[cuda-compiler]")
+    found = {}
+    for capability, cell, tile in gpu_tiles.chosen((256,)).values():
+        found.setdefault(capability, (capability, cell, tile))
+    same = TABLE["compilers"] == {name: metadata.version(name) for name in TABLE["compilers"]}
+    for one in found.values():
+        made, expected = gpu_tiles.compiled(*one), TABLE["tiles"][gpu_tiles.name(*one)]
+        assert made == expected if same else made["spills"] <= SPILLS, gpu_tiles.name(*one)
+
+
+def test_rounds_are_those_of_the_launches():
+    """Groups whose blocks are not all resident are launched one after another, whole groups at a time."""
+    tile = Tile(800, 4, False, 8, 8, 5, False)
+    assert (tile.blocks, tile.slices(256), tile.together(132)) == (100, 32, 1)
+    half = Tile(800, 4, False, 16, 8, 5, False)
+    assert (half.blocks, half.together(132)) == (50, 2)
+    assert half.cycles(256, 132) == 16 * half.cycles(8, 132)
+
+
+def test_five_warps_take_two_turns_on_four_schedulers():
+    four, five, eight = (Tile(1280, 4, False, 8, 8, warps, False) for warps in (4, 5, 8))
+    turns = [tile.loads * (-(-tile.warps // 4)) for tile in (four, five, eight)]
+    assert turns == [10, 16, 10]
+    assert five.cycles(8, 1000) > four.cycles(8, 1000)
+
+
+def test_the_last_register_is_left_where_warps_share_few(gpu_tiles):
+    """This division spilled 112 bytes in its loop."""
+    assert not Tile(384, 4, True, 48, 8, 12, False).fits((9, 0))
+    assert Tile(800, 4, True, 16, 8, 10, False).fits((9, 0)), "this one spills 24"
+
+
+@pytest.mark.parametrize(("hidden", "batch"), [(256, 64), (512, 128), (800, 20), (1024, 64)])
+@pytest.mark.parametrize("gates", [3, 4])
+def test_usual_layers_have_a_division_on_an_h100(gates, hidden, batch):
+    ways = [choose_tile(hidden, gates, batch, 132, (9, 0), backward=back, exact=False) for back in (False, True)]
+    assert all(ways)
+
+
+def test_inference_needs_no_backward_division():
+    runtime = SimpleNamespace(multiprocessors=132, capability=(9, 0))
+    sizes = [(cell, H) for cell in ("lstm", "gru") for H in range(256, 1056, 32)]
+    alone = [
+        one
+        for one in sizes
+        if plan_layer(runtime, *one, 20, exact=True, training=False) and not plan_layer(runtime, *one, 20, exact=True)
+    ]
+    assert alone, "no size for which only the forward weights fit"
+    for cell, H in alone:
+        assert choose_tile(H, {"lstm": 4, "gru": 3}[cell], 20, 132, (9, 0), backward=True, exact=True) is None
