@@ -10,7 +10,7 @@ BUDGET = {
     "cli": 5170,  # 50 for texts in a sweep, 250 for names of other toolkits, 70 for variables and sizes of the server
     "config": 3090,  # 150 are the table of names in other toolkits, 30 settings for few sentences and for copying
     # and 10 for edit actions
-    "data": 4710,  # 145 are the edits that are learned from words
+    "data": 4730,  # 145 are the edits that are learned from words
     "decode": 2600,
     "doctor": 800,
     "documents": 3650,  # 500 for attributes of HTML, WebVTT, PPTX, OpenDocument, EPUB and Markdown

@@ -261,11 +261,10 @@ class DecoderConfig(_Side):
 
     edit_actions: bool = Field(
         default=False,
-        description="Write the target by edit actions on the source, from its first token to its last: copy, replace "
-        "or delete the token at a pointer, or insert one before it (neural transducer, Makarov and Clematide 2018, "
-        "2020). The decoder reads the encoder's output at the pointer (hard monotonic attention, Aharoni and Goldberg "
-        "2017), with or without attention. For words: pronunciation, inflection, spelling, names; needs "
-        "data.subwords.joint: true. Only on the CPU.",
+        description="Write the target by edit actions on the source, from first token to last: copy, replace or delete "
+        "the token at a pointer, or insert one before it (neural transducer, Makarov and Clematide 2018, 2020). The "
+        "decoder reads the encoder's output at the pointer (hard monotonic attention, Aharoni and Goldberg 2017). For "
+        "words: pronunciation, inflection, spelling; needs data.subwords.joint: true. Only on the CPU.",
     )
 
     @property

@@ -48,7 +48,7 @@ class Work:
         if self.product is not None:
             return "product, all rows at once"
         loops = "one fused loop" if len(self.loops) == 1 else f"{len(self.loops)} loops"
-        return f"row work{' from a checkpoint' if self.again else ''}, {loops} for each row"
+        return f"row work{' from checkpoints' if self.again else ''}, {loops} for each row"
 
 
 def works(one: Pass) -> list[Work]:
