@@ -28,6 +28,7 @@ BUDGET = {
     # languages that the detector does not know; 200 for operators
     "storage": 1400,
     "system": 1330,  # 10 for help(nmt.train)
+    "torch": 760,  # the core as modules of PyTorch: LSTM, GRU, RNN and own cells
     "train": 7700,  # 150 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other
     # runs, 70 for short validations and budgets
     "(top)": 650,  # the table of search settings, which config, decode, inference and cli shared out before

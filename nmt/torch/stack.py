@@ -234,7 +234,8 @@ class Stack:
         found: list[Tensor | None] = [None] * count
         for name, share in shares.items():
             source, tensor = self.sources[name], torch.from_numpy(share)
-            whole = tensor.t().contiguous() if source.transposed else tensor
+            # In new memory, even where a matrix of one row is laid out as its transpose.
+            whole = tensor.t().clone(memory_format=torch.contiguous_format) if source.transposed else tensor
             for n, at in enumerate(source.at):
                 found[at] = whole.clone() if n else whole
         return found
