@@ -88,7 +88,8 @@ class _OnOurCore(nn.RNNBase):
             return False
         if not given:
             return True
-        rows = [int(packed.batch_sizes[0])] if packed is not None else [data.shape[batch_axis]] if data.dim() == 3 else []
+        rows = [] if data.dim() == 2 else [data.shape[batch_axis]]
+        rows = rows if packed is None else [int(packed.batch_sizes[0])]
         shapes = [(self.num_layers * (1 + self.bidirectional), *rows, width) for width in self._widths]
         return [tuple(one.shape) for one in given] == shapes
 

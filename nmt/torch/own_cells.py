@@ -74,8 +74,8 @@ class CellModule(nn.Module):
         reason = mode() or obstacle(tensors)
         if reason is not None:
             raise NMTError(
-                f"nmt.torch: {type(self._cell).__name__} must be given plain tensors on the processor, all float32 or all "
-                f"float64, got {reason}"
+                f"nmt.torch: {type(self._cell).__name__} must be given plain tensors on the processor, all float32 or "
+                f"all float64, got {reason}"
             )
         stack, inputs = self._stack(x.dtype), ("x", *given, *others)
         records, found = stack.records(tensors), None
@@ -84,8 +84,11 @@ class CellModule(nn.Module):
             found = stack.short(x, tensors[1 : len(inputs)])
         if found is None:
             seed = _seed() if self._drops and self.training else 0
-            found = stack(Call(0, weights, version, inputs, _numbers(lengths), _numbers(source_lengths), seed), *tensors)
-        y, final = found[0], dict(zip(stack.states, (one.squeeze(0) for one in found[1:]), strict=True))
+            found = stack(
+                Call(0, weights, version, inputs, _numbers(lengths), _numbers(source_lengths), seed), *tensors
+            )
+        y, *last = found
+        final = {name: one.squeeze(0) for name, one in zip(stack.states, last, strict=True)}
         if packed is not None:
             if packed.unsorted_indices is not None:
                 final = {name: one.index_select(0, packed.unsorted_indices) for name, one in final.items()}

@@ -139,7 +139,8 @@ class Stack:
         array = array_of(x)
         if self._short is None or not self._short.takes(array):
             return None
-        outputs = self._short(self._weights, array, torch.get_num_threads(), [array_of(one) for one in states])
+        given: list[Sequence[np.ndarray] | None] = [array_of(one) for one in states]
+        outputs = self._short(self._weights, array, torch.get_num_threads(), given)
         return tuple(map(torch.from_numpy, outputs))
 
     def __call__(self, call: Call, *tensors: Tensor) -> tuple[Tensor, ...]:
@@ -186,9 +187,7 @@ class Stack:
         self._idle.append(memory)
         return outputs, None
 
-    def backward(
-        self, call: Call, kept: Kept, count: int, d_outputs: Sequence[Tensor | None]
-    ) -> list[Tensor | None]:
+    def backward(self, call: Call, kept: Kept, count: int, d_outputs: Sequence[Tensor | None]) -> list[Tensor | None]:
         """Return gradients of the `count` tensors of a run, None where none were needed; what it kept is gone."""
         d_y, *d_final = [None if d is None else array_of(d) for d in d_outputs]
         width, scratch = kept.scan.cell.output_size, self._memory()
@@ -197,7 +196,8 @@ class Stack:
         each = (count - len(inputs)) // len(self.ends)
         for side, tape in enumerate(kept.tapes):
             tape.allocate = scratch
-            shares = {name: self._share(name, param, scratch) for name, param in kept.scan.params.items() if name in kept.needs}
+            named = ((name, param) for name, param in kept.scan.params.items() if name in kept.needs)
+            shares = {name: self._share(name, param, scratch) for name, param in named}
             found = kept.scan.backward(
                 tape,
                 None if d_y is None else np.ascontiguousarray(d_y[..., side * width : (side + 1) * width]),
@@ -208,8 +208,9 @@ class Stack:
             lent = {**found.captured, **found.sequences}  # in memory that is used again
             own = {"x": found.x, **found.initial, **{name: array.copy() for name, array in lent.items()}}
             for name in inputs:
-                if own.get(name) is not None:
-                    inputs[name].append(own[name])
+                one = own.get(name)
+                if one is not None:
+                    inputs[name].append(one)
             params += self._of_params(shares, each)
         joined = [self._joined(name, shares_of) for name, shares_of in inputs.items()]
         self._idle += [kept.memory, scratch]
@@ -243,7 +244,7 @@ class Stack:
     def needs(self, call: Call, needed: Sequence[bool]) -> frozenset[str]:
         """Return the names whose gradients a backward pass computes, from whether each tensor needs one."""
         count = len(call.inputs)
-        names = {name for name, is_needed in zip(call.inputs, needed, strict=False) if is_needed}.difference(self.states)
+        names = {name for name, is_needed in zip(call.inputs, needed, strict=False) if is_needed} - {*self.states}
         each = (len(needed) - count) // len(self.ends)
         of_params = [any(needed[count + at :: each]) for at in range(each)]
         own = (name for name in self.cells[call.layer].params() if any(of_params[at] for at in self.sources[name].at))

@@ -47,8 +47,10 @@ def obstacle(tensors: Iterable[Tensor]) -> str | None:
             return f"tensors of the type {type(one).__name__}"
         if one.device.type != "cpu" or one.layout is not torch.strided:
             return f"tensors on {one.device.type}, {one.layout}"
-        if one.dtype is not dtype or dtype not in (torch.float32, torch.float64):
-            return f"tensors of {one.dtype}"
+        if one.dtype is not dtype:
+            return f"tensors of {dtype} and {one.dtype}"
+        if dtype not in (torch.float32, torch.float64):
+            return f"tensors of {dtype}"
     return None
 
 

@@ -1,9 +1,10 @@
 """Choose the target: the vector unit of this machine, and the register tile that fits it. Imports no Numba.
 
 The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or
-`generic`; on Arm `neon_dotprod`, `neon` or `generic`) forces a smaller target; `native` compiles for exactly this processor instead of for its whole level. The
-variable is read once, when this module is imported. With `NMT_CPU_UNCHECKED=1` it may also be a level that this machine
-cannot run, `wasm` among them: its code is compiled here and run elsewhere.
+`generic`; on Arm `neon_dotprod`, `neon` or `generic`) forces a smaller target; `native` compiles for exactly this
+processor instead of for its whole level. The variable is read once, when this module is imported. With
+`NMT_CPU_UNCHECKED=1` it may also be a level that this machine cannot run, `wasm` among them: its code is compiled here
+and run elsewhere.
 """
 
 import ctypes
@@ -139,11 +140,20 @@ def _may_use_tiles() -> bool:
     return answer == 0
 
 
+def _has_dotprod() -> bool:
+    """Return whether an Arm processor multiplies bytes. Linux says so to each process (getauxval(3); HWCAP_ASIMDDP, bit
+    20); LLVM, which is asked elsewhere, reads /proc/cpuinfo, which an emulated process has of another machine."""
+    if sys.platform.startswith("linux"):
+        hwcap = ctypes.CDLL(None).getauxval(16)
+        return bool(hwcap >> 20 & 1)
+    return bool(binding.get_host_cpu_features().get("dotprod"))
+
+
 def _host_target() -> Target:
     """Return the largest target that this processor supports."""
-    features = binding.get_host_cpu_features()
     if _IS_ARM:
-        return _NEON_DOTPROD if features.get("dotprod") else _NEON
+        return _NEON_DOTPROD if _has_dotprod() else _NEON
+    features = binding.get_host_cpu_features()
     if all(features.get(name) for name in _V4):
         if not features.get(_VNNI):
             return _AVX512
