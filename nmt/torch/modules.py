@@ -23,13 +23,13 @@ from nmt.torch.tensors import mode, obstacle, padded, repacked, say_once
 
 _VF = torch._VF
 _THEIRS = {"LSTM": _VF.lstm, "GRU": _VF.gru, "RNN_TANH": _VF.rnn_tanh, "RNN_RELU": _VF.rnn_relu}
-_FEW_STEPS = 4
+_FEW_STEPS = 8
 """Runs of fewer steps are left to torch where gradients follow: laying weights and their gradients out for us takes
 longer than the run. benchmarks/torch_modules.py, two cores of an AMD EPYC, 2026-11-25: docs/pytorch.md."""
 
 
 class _OnOurCore(nn.RNNBase):
-    """What the three modules share; it precedes torch's class among their parents."""
+    """The forward pass of the three modules; it precedes torch's class among their parents."""
 
     def forward(self, input: Any, hx: Any = None) -> Any:
         """Run the layers, as torch's module of the same name does."""

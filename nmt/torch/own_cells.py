@@ -84,9 +84,8 @@ class CellModule(nn.Module):
             found = stack.short(x, tensors[1 : len(inputs)])
         if found is None:
             seed = _seed() if self._drops and self.training else 0
-            found = stack(
-                Call(0, weights, version, inputs, _numbers(lengths), _numbers(source_lengths), seed), *tensors
-            )
+            steps, of_sources = (one.numpy() if isinstance(one, Tensor) else one for one in (lengths, source_lengths))
+            found = stack(Call(0, weights, version, inputs, steps, of_sources, seed), *tensors)
         y, *last = found
         final = {name: one.squeeze(0) for name, one in zip(stack.states, last, strict=True)}
         if packed is not None:
@@ -132,8 +131,3 @@ class _WithoutDropout(Around):
 def _seed() -> int:
     """Return a seed drawn from torch's generator."""
     return int(torch.randint(1 << 62, ()))
-
-
-def _numbers(lengths: Any) -> Any:
-    """Return lengths as the core takes them."""
-    return lengths.numpy() if isinstance(lengths, Tensor) else lengths

@@ -43,18 +43,18 @@ class Call:
     weights: Sequence[Tensor]
     """The parameters of all layers."""
     version: object
-    """What `Stack.read` returned for them."""
+    """The result of `Stack.read` for them."""
     inputs: tuple[str, ...]
     """The names of the tensors before the parameters: x, the states that are given, captured arrays, sequences."""
-    lengths: np.ndarray | None = None
-    source_lengths: np.ndarray | None = None
+    lengths: Sequence[int] | np.ndarray | None = None
+    source_lengths: Sequence[int] | np.ndarray | None = None
     seed: int = 0
     reference: Reference | None = None
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a forward pass keeps: a tape for each direction, and the memory in which they are."""
+    """A forward pass that waits for its backward: a tape for each direction, and the memory in which they are."""
 
     scan: Scan
     needs: frozenset[str]
@@ -139,8 +139,7 @@ class Stack:
         array = array_of(x)
         if self._short is None or not self._short.takes(array):
             return None
-        given: list[Sequence[np.ndarray] | None] = [array_of(one) for one in states]
-        outputs = self._short(self._weights, array, torch.get_num_threads(), given)
+        outputs = self._short(self._weights, array, torch.get_num_threads(), list(map(array_of, states)))
         return tuple(map(torch.from_numpy, outputs))
 
     def __call__(self, call: Call, *tensors: Tensor) -> tuple[Tensor, ...]:

@@ -18,10 +18,15 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed; make test
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: E402
 
 import nmt.torch  # noqa: E402
-from nmt.torch import tensors  # noqa: E402
+from nmt.torch import modules, tensors  # noqa: E402
 
 KINDS = {"LSTM": {}, "LSTMP": {"proj_size": 3}, "GRU": {}, "RNN": {}, "RNN relu": {"nonlinearity": "relu"}}
 T, B, D, H = 6, 3, 4, 5
+
+
+@pytest.fixture(autouse=True)
+def no_run_is_left_to_torch(monkeypatch):
+    monkeypatch.setattr(modules, "_FEW_STEPS", 0)
 
 
 def pair(kind, dtype=torch.float64, **options):
@@ -155,6 +160,17 @@ def test_numbers_of_parameters_are_read_again_when_they_change():
     theirs.load_state_dict(ours.state_dict())
     theirs(x)[0].sum().backward()
     torch.testing.assert_close(ours.weight_ih_l0.grad, theirs.weight_ih_l0.grad)
+
+
+def test_short_runs_with_gradients_are_those_of_torch(monkeypatch):
+    monkeypatch.setattr(modules, "_FEW_STEPS", 8)
+    theirs, ours = pair("GRU")
+    for steps, ends_here in ((7, False), (8, True)):
+        y, _ = ours(torch.randn(steps, B, D, dtype=torch.float64))
+        assert (type(y.grad_fn).__name__ == "PassBackward") is ends_here
+    with torch.no_grad():
+        x = torch.randn(1, B, D, dtype=torch.float64)
+        torch.testing.assert_close(ours(x), theirs(x))
 
 
 def test_a_graph_can_be_used_twice_and_notices_changed_outputs():

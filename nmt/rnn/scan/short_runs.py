@@ -132,11 +132,11 @@ class ShortRuns:
         weights: Weights,
         x: np.ndarray,
         threads: int | None = None,
-        given: Sequence[Sequence[np.ndarray] | None] | None = None,
+        given: Sequence[Any] = (),
     ) -> tuple[Any, ...]:
         """Return y [T, B, directions * n] and the final states, each joined by its join; the caller owns their memory.
 
-        given: of each state, the initial one of each layer and direction [B, n]; None for the cell's own.
+        given: of each state, the initial one of each layer and direction [B, n]; none of them for the cell's own.
         """
         threads = threads or self._scans[0].threads
         version = weights.version
