@@ -117,7 +117,13 @@ def _train(python: Callable[..., str], folder: Path, name: str) -> list[float]:
     """Train the demo for 20 updates into a folder of this name; return its losses."""
     model, demo = folder / name, _demo(folder)
     shutil.rmtree(model, ignore_errors=True)
-    own = {"model_dir": model, "training.updates": 20, "training.validation_freq": 20, "training.logging_freq": 5}
+    own = {
+        "model_dir": model,
+        "training.updates": 20,
+        "training.validation_freq": 20,
+        "training.logging_freq": 5,
+        "training.learning_rate_warmup": 10,
+    }
     own |= {f"data.{part}": demo / part for part in ("train", "dev", "test")}
     python("-m", "nmt", "train", "configs/quickstart.yaml", *(f"--set={key}={value}" for key, value in own.items()))
     lines = (model / "metrics.jsonl").read_text("utf-8").splitlines()
