@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from nmt.errors import NMTError
+from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arrays.weights import initial_params
 from nmt.rnn.cell import Cell, Param, Scope, State
 from nmt.rnn.cells.wrapping.wrappers import Around
@@ -61,8 +61,14 @@ class CellModule(nn.Module):
         None. others: the cell's captured arrays and further sequences, by name, and source_lengths, as `Scan.forward`
         takes them; of a packed sequence, with rows in the order of the packed ones. Raises ShapeError, NMTError.
         """
-        packed = x if isinstance(x, PackedSequence) else None
-        given = {name: state[name] for name in self._cell.states() if name in state} if state else {}
+        packed, states = x if isinstance(x, PackedSequence) else None, self._cell.states()
+        known = {*states, *self._cell.captured(), *self._cell.sequences()}
+        strange = {*(state or {})} - {*states} or {*others} - known
+        if strange:
+            raise ShapeError(
+                f"{type(self._cell).__name__}: arrays must be among {', '.join(sorted(known))}, got {min(strange)}"
+            )
+        given = {name: state[name] for name in states if name in state} if state else {}
         if packed is not None:
             x, lengths = padded(packed)
             if packed.sorted_indices is not None:

@@ -133,5 +133,12 @@ def test_errors_are_one_line():
         NMTError, match="Slow must be given plain tensors .* got tensors of torch.float32 and torch.float64"
     ):
         module(x.float())
+    with pytest.raises(ShapeError, match="Slow: arrays must be among h, got g"):
+        module(x, {"g": draw(B, H)})
+    with pytest.raises(ShapeError, match="Slow: arrays must be among h, got memory"):
+        module(x, memory=x)
+    attention = nmt.torch.cell(AttentionCell(LSTMCell(D + 4, H), 6, 4), dtype=torch.float64)
+    with pytest.raises(ShapeError, match=r"captured arrays must be \['memory'\], got none"):
+        attention(x)
     with pytest.raises(NMTError, match="create_graph must be False with a Slow"):
         torch.autograd.grad(module(x)[0].sum(), x, create_graph=True)
