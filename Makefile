@@ -39,7 +39,7 @@ help:
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
 	@echo 'make test-torch   make $(TORCH_VENV) with PyTorch, run the tests of nmt.torch'
-	@echo 'make test-arm   run chosen tests for Arm, under qemu (minutes; Debian)'
+	@echo 'make test-arm   run chosen tests for Arm, under qemu (an hour; Debian)'
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
 	@echo 'make bench-gpu  measure on a GPU, compared with PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
