@@ -23,6 +23,10 @@ GPU_PATH = PYTHONPATH=$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}
 GPU_TESTS = tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py tests/rows/test_device_rows.py \
   -k "cuda or on_a_gpu or device_rows" $(addprefix --ignore=tests/cuda/test_,compile.py emulator.py host_side.py \
   runtime.py contract.py) --continue-on-collection-errors $(patsubst %,-n %,$(filter-out 0,$(GPU_WORKERS)))
+# PyTorch is larger than everything else together: its tests have an environment of their own.
+TORCH_VENV ?= .venv-torch
+# An index with builds for CPUs, without the 2 GB for GPUs.
+TORCH_INDEX ?=
 # Renewed when pyproject.toml changes. BASE: the package alone, which is enough for the demo; STAMP: EXTRAS as well.
 BASE := $(VENV)/.base
 STAMP := $(VENV)/.installed
@@ -37,7 +41,8 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check witness format bench test-gpu bench-gpu docs pictures size site wheel dist clean
+.PHONY: help setup install demo test check witness format bench test-torch test-arm test-gpu bench-gpu docs pictures \
+  size site wheel dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
@@ -46,6 +51,8 @@ help:
 	@echo 'make witness  run the tests of the engine behind fences, commands whose system calls fail, random cells (an hour)'
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
+	@echo 'make test-torch   make $(TORCH_VENV) with PyTorch, run the tests of nmt.torch'
+	@echo 'make test-arm   run chosen tests for Arm, under qemu (an hour; Debian)'
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
 	@echo 'make bench-gpu  measure on a GPU, compared with PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
@@ -123,6 +130,15 @@ bench: $(STAMP)
   case $$script in benchmarks/gpu*) continue;; esac; \
 	  quick=$$(grep -q -e '"--quick"' "$$script" && echo --quick || true); \
 	  echo "== $$script $$quick"; $(BIN)/python "$$script" $$quick; done
+
+test-torch:
+	@test -x $(TORCH_VENV)/bin/python || $(PYTHON) -m venv $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(addprefix --extra-index-url ,$(TORCH_INDEX)) -e '.[torch]' pytest
+	$(TORCH_VENV)/bin/python -m pytest -q tests/torch $(PYTEST_ARGS)
+
+# Fetches Debian's and PyPI's packages for Arm once, into build/arm.
+test-arm: $(BASE)
+	$(BIN)/python tests/arm/run.py
 
 # On a machine with a GPU and what the extra [cuda] names; nothing is installed.
 test-gpu:

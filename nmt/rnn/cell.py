@@ -159,6 +159,10 @@ class Scope:
         own = {self._prefix + k: v for k, v in values.items()}
         return Scope({**self._values, **own}, self._dropout, self._note, self._prefix)
 
+    def without_dropout(self) -> Scope:
+        """Return the same scope, in which dropout changes nothing."""
+        return Scope(self._values, lambda x, rate, variational: x, self._note, self._prefix)
+
     def noting(self, prefix: str) -> Scope:
         """Return the same scope with `prefix.` before the names under which values are noted."""
         return Scope(self._values, self._dropout, lambda name, v: self._note(f"{prefix}.{name}", v), self._prefix)

@@ -40,11 +40,11 @@ _LEVELS = {
         "avx2": _V3,
         "generic": "1",
     },
-    "aarch64": {"neon_dot": "getauxval(AT_HWCAP) >> 20 & 1", "neon": "1"},
+    "aarch64": {"neon_dotprod": "getauxval(AT_HWCAP) >> 20 & 1", "neon": "1"},
 }
 """By machine, the levels, the best one first, each with the condition under which a processor has it: features by their
 names in GCC, or the bit ASIMDDP of Linux."""
-_OF_INT8 = ("avx512_vnni", "avx2_vnni", "neon_dot")
+_OF_INT8 = ("avx512_vnni", "avx2_vnni", "neon_dotprod")
 """Levels that differ from the next one only in products of int8."""
 _ASKING = {
     "x86_64": """#include <cpuid.h>

@@ -121,14 +121,23 @@ class ShortRuns:
         # By number of threads: a version of the weights, and the runs valid for it.
         self._prepared: dict[int, tuple[object, LayersBySize]] = {}
 
-    def takes(self, x: np.ndarray, lengths: np.ndarray) -> bool:
+    def takes(self, x: np.ndarray, lengths: np.ndarray | None = None) -> bool:
         """Return whether it accepts x [T, B, D]: few whole rows, on the processor, without matrices as states."""
         T, B = x.shape[:2]
-        return self._plain and 0 < T * B <= tuning.SHORT_ROWS and int(lengths.min()) == T
+        is_short = self._plain and 0 < T * B <= tuning.SHORT_ROWS
+        return is_short and (lengths is None or int(lengths.min()) == T)
 
-    def __call__(self, weights: Weights, x: np.ndarray, threads: int | None = None) -> tuple[Any, ...]:
-        """Return y [T, B, directions * n] and the final states, each joined by its join; the caller owns their
-        memory."""
+    def __call__(
+        self,
+        weights: Weights,
+        x: np.ndarray,
+        threads: int | None = None,
+        given: Sequence[Any] = (),
+    ) -> tuple[Any, ...]:
+        """Return y [T, B, directions * n] and the final states, each joined by its join; the caller owns their memory.
+
+        given: of each state, the initial one of each layer and direction [B, n]; none of them for the cell's own.
+        """
         threads = threads or self._scans[0].threads
         version = weights.version
         known, sizes = self._prepared.get(threads) or (None, None)
@@ -136,7 +145,7 @@ class ShortRuns:
             layers = [self._sides(weights, layer, scan) for layer, scan in enumerate(self._scans)]
             sizes = LayersBySize(partial(PreparedLayers, layers, self._joins, threads=threads), tuning.SENTENCE_SIZES)
             self._prepared[threads] = version, sizes
-        return sizes(x, [None] * len(self._joins))
+        return sizes(x, given or [None] * len(self._joins))
 
     def _sides(self, weights: Weights, layer: int, scan: Scan) -> list[Side]:
         """Return one layer's directions, each with its weights."""

@@ -185,10 +185,10 @@ def test_errors_are_a_code_and_a_line(tmp_path):
 def test_a_library_for_arm_finds_the_translations_of_generic(tmp_path, monkeypatch):
     folder = small(tmp_path / "model", {})
     monkeypatch.setenv("CC", ARM)
-    save_library(tmp_path / "out", str(folder), None, load_saved_model(folder), "int8", ["neon", "neon_dot"])
+    save_library(tmp_path / "out", str(folder), None, load_saved_model(folder), "int8", ["neon", "neon_dotprod"])
     driver = compile_driver(tmp_path / "out", ARM)
     expected = of_python(folder, "int8", SENTENCES, n_best=4, beam_size=4)
-    for level in ("neon", "neon_dot"):
+    for level in ("neon", "neon_dotprod"):
         before = [EMULATOR, "-L", "/usr/aarch64-linux-gnu"]
         counts, rows = run_driver(driver, SENTENCES, level=level, threads=2, before=before)
         assert counts == expected[0]

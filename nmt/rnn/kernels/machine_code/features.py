@@ -1,10 +1,10 @@
 """Choose the target: the vector unit of this machine, and the register tile that fits it. Imports no Numba.
 
 The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or
-`generic`) forces a smaller target; `native` compiles for exactly this processor instead of for its whole level. The
-variable is read once, when this module is imported. With `NMT_CPU_UNCHECKED=1` it may also be a level that this machine
-cannot run, `wasm`, `neon` and `neon_dot` among them: its code is compiled here and run elsewhere. With
-`NMT_CPU_UNCHECKED=library` the code may also be linked into a library.
+`generic`; on Arm `neon_dotprod`, `neon` or `generic`) forces a smaller target; `native` compiles for exactly this
+processor instead of for its whole level. The variable is read once, when this module is imported. With
+`NMT_CPU_UNCHECKED=1` it may also be a level that this machine cannot run, `wasm` among them: its code is compiled here
+and run elsewhere. With `NMT_CPU_UNCHECKED=library` the code may also be linked into a library.
 """
 
 import ctypes
@@ -75,6 +75,7 @@ class Target:
 # file: a tile that spills loses more than half of the speed. x86 has 16 registers before AVX-512,
 # everything else 32.
 _IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
+_IS_ARM = platform.machine().lower() in ("aarch64", "arm64")
 # The levels of the x86-64 psABI (section 3.1.1), and features that only some processors of a level have.
 _V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
@@ -109,22 +110,24 @@ _AVX2 = Target(
     "avx2", lanes=8, vectors=2, max_rows=6, has_fma=True, byte_sums="pairs", cpu="haswell", features=_NOT_OF_V3
 )
 _AVX2_VNNI = replace(_AVX2, name="avx2_vnni", byte_sums="vnni", features=f"{_NOT_OF_V3},+avxvnni")
-_NEON = Target("neon", lanes=4, vectors=3, max_rows=8, has_fma=True)
-_NEON_DOT = replace(_NEON, name="neon_dot", byte_sums="sdot")
+# Version 8.0 of Arm's 64-bit architecture, and the product of bytes of 8.2, which is optional there.
+_NEON = Target("neon", lanes=4, vectors=3, max_rows=8, has_fma=True, cpu="generic", features="+neon")
+_NEON_DOTPROD = replace(_NEON, name="neon_dotprod", byte_sums="sdot", features="+neon,+dotprod")
 _GENERIC = Target(
     "generic", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="pairs" if _IS_X86 else "bytes",
     cpu="x86-64" if _IS_X86 else "generic",
 )  # fmt: skip
-LEVELS = {t.name: t for t in (_AVX512_AMX, _AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2, _GENERIC)}
-"""Targets that NMT_CPU may force; their code runs on every processor of the level."""
+_OF_X86 = (_AVX512_AMX, _AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2) if _IS_X86 else ()
+_OF_ARM = (_NEON_DOTPROD, _NEON) if _IS_ARM else ()
+LEVELS = {t.name: t for t in (*_OF_X86, *_OF_ARM, _GENERIC)}
+"""Targets of this architecture, which NMT_CPU may force; their code runs on every processor of the level."""
 # Vectors of 128 bits and moves of blocks of memory are in all browsers since 2021. A browser for x86 has 16 registers.
 _WASM = Target(
     "wasm", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="dot", cpu="generic",
     features="+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", triple="wasm32-unknown-unknown",
 )  # fmt: skip
-_ARM = replace(_NEON, cpu="generic", triple="aarch64-unknown-linux-gnu")
-_ARM_DOT = replace(_NEON_DOT, cpu="generic", features="+dotprod", triple=_ARM.triple)
-_ELSEWHERE = {target.name: target for target in (_WASM, _ARM_DOT, _ARM)}
+_ARM_TRIPLE = "aarch64-unknown-linux-gnu"
+_ELSEWHERE = {one.name: one for one in (_WASM, *(replace(arm, triple=_ARM_TRIPLE) for arm in (_NEON_DOTPROD, _NEON)))}
 """Levels of other machines, for which code is made here."""
 
 
@@ -142,12 +145,20 @@ def _may_use_tiles() -> bool:
     return answer == 0
 
 
+def _has_dotprod() -> bool:
+    """Return whether an Arm processor multiplies bytes. Linux says so to each process (getauxval(3); HWCAP_ASIMDDP, bit
+    20); LLVM, which is asked elsewhere, reads /proc/cpuinfo, which an emulated process has of another machine."""
+    if sys.platform.startswith("linux"):
+        hwcap = ctypes.CDLL(None).getauxval(16)
+        return bool(hwcap >> 20 & 1)
+    return bool(binding.get_host_cpu_features().get("dotprod"))
+
+
 def _host_target() -> Target:
     """Return the largest target that this processor supports."""
+    if _IS_ARM:
+        return _NEON_DOTPROD if _has_dotprod() else _NEON
     features = binding.get_host_cpu_features()
-    if platform.machine().lower() in ("aarch64", "arm64"):
-        target = _NEON_DOT if features.get("dotprod") else _NEON
-        return replace(target, cpu=binding.get_host_cpu_name(), features=features.flatten())
     if all(features.get(name) for name in _V4):
         if not features.get(_VNNI):
             return _AVX512
@@ -165,7 +176,7 @@ def _is_part_of(target: Target, host: Target) -> bool:
         target.lanes <= host.lanes
         and target.has_bf16 <= host.has_bf16
         and target.has_amx <= host.has_amx
-        and (target.byte_sums != "vnni" or host.byte_sums == "vnni")
+        and (target.byte_sums not in ("vnni", "sdot") or host.byte_sums == target.byte_sums)
     )
 
 
@@ -202,7 +213,7 @@ def _choose_target() -> Target:
     target = LEVELS[forced]
     if unchecked and _IS_X86:
         return replace(target, is_linked=is_linked)
-    if forced != "generic" and not (_IS_X86 and _is_part_of(target, host)):
+    if forced != "generic" and not _is_part_of(target, host):
         raise DeviceError(f"NMT_CPU: must be a target this {host.name} machine has, got {forced!r}; unset it")
     if target is _AVX2_VNNI and not binding.get_host_cpu_features().get("avxvnni"):
         # If the processor has VNNI for AVX-512 only, VNNI on 256 bits is an instruction of AVX-512 VL.

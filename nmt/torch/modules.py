@@ -1,0 +1,199 @@
+"""torch.nn.LSTM, GRU and RNN on our core: the same arguments, parameters and results.
+
+Where the core has nothing to give (tensors on a GPU, half precision, compiled code) torch's own layers compute, which a
+warning says once; they also report errors in the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import is_
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+from torch.nn.utils.rnn import PackedSequence
+
+from nmt.rnn.cell import Cell
+from nmt.rnn.cells import ElmanCell, GRUCell, LSTMCell, LSTMVariantCell
+from nmt.torch.stack import Call, Source, Stack
+from nmt.torch.tensors import mode, obstacle, padded, repacked, say_once
+
+_VF = torch._VF
+_THEIRS = {"LSTM": _VF.lstm, "GRU": _VF.gru, "RNN_TANH": _VF.rnn_tanh, "RNN_RELU": _VF.rnn_relu}
+_FEW_STEPS = 8
+"""Runs of fewer steps are left to torch where gradients follow: laying weights and their gradients out for us takes
+longer than the run. benchmarks/torch_modules.py, two cores of an AMD EPYC, 2026-11-25: docs/pytorch.md."""
+
+
+class _OnOurCore(nn.RNNBase):
+    """The forward pass of the three modules; it precedes torch's class among their parents."""
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """Run the layers, as torch's module of the same name does."""
+        if not all(map(is_, map(self._parameters.get, self._flat_weights_names), self._flat_weights)):
+            self._update_flat_weights()  # slower; weights that others compute are not among the parameters
+        packed = input if isinstance(input, PackedSequence) else None
+        data: Tensor = input if packed is None else packed.data
+        given: Sequence[Tensor] = () if hx is None else (hx,)
+        if hx is not None and self.mode == "LSTM" and not isinstance(hx, Tensor):
+            given = tuple(hx)
+        reason = mode()
+        if reason is None and not self._fits(data, given, packed):
+            return super().forward(input, hx)
+        stack = self._stacks.get(data.dtype) if reason is None else None
+        is_known = stack is not None and stack.has_read(self._flat_weights)
+        reason = reason or obstacle((data, *given) if is_known else (data, *given, *self._flat_weights))
+        if reason is not None:
+            say_once(f"torch's own layers compute with {reason}")
+            return super().forward(input, hx)
+        stack, tensors = stack or self._stack(data.dtype), (data, *given, *self._flat_weights)
+        records = stack.records(tensors)
+        if packed is None:
+            steps = data.shape[1 if self.batch_first and data.dim() == 3 else 0]
+        else:
+            steps = len(packed.batch_sizes)
+        if records and steps < _FEW_STEPS:
+            return super().forward(input, hx)
+        is_single, is_turned = packed is None and data.dim() == 2, packed is None and self.batch_first
+        lengths = None
+        if packed is not None:
+            x, lengths = padded(packed)
+            order = packed.sorted_indices
+            given = given if order is None else [one.index_select(1, order) for one in given]
+        elif is_single:
+            x, is_turned = data.unsqueeze(1), False
+            given = [one.unsqueeze(1) for one in given]
+        else:
+            x = data.transpose(0, 1) if is_turned else data
+        y, *final = self._run(stack, x, given, lengths, packed, records, is_known)
+        if packed is not None:
+            y = repacked(packed, y, lengths)
+            back = packed.unsorted_indices
+            final = final if back is None else [one.index_select(1, back) for one in final]
+        elif is_single:
+            y, final = y.squeeze(1), [one.squeeze(1) for one in final]
+        elif is_turned:
+            y = y.transpose(0, 1)
+        return y, tuple(final) if len(final) > 1 else final[0]
+
+    def _fits(self, data: Any, given: Sequence[Any], packed: PackedSequence | None) -> bool:
+        """Return whether these are the arguments of a run of some steps and rows; torch reports what they lack."""
+        if not all(isinstance(one, Tensor) for one in (data, *given, *self._flat_weights)):
+            return False
+        dims, batch_axis = (2, 3) if packed is None else (2, 2), 0 if self.batch_first else 1
+        if data.dim() not in dims or data.shape[-1] != self.input_size or not data.numel():
+            return False
+        if not given:
+            return True
+        rows = [] if data.dim() == 2 else [data.shape[batch_axis]]
+        rows = rows if packed is None else [int(packed.batch_sizes[0])]
+        shapes = [(self.num_layers * (1 + self.bidirectional), *rows, width) for width in self._widths]
+        return [tuple(one.shape) for one in given] == shapes
+
+    def _run(
+        self,
+        stack: Stack,
+        x: Tensor,
+        given: Sequence[Tensor],
+        lengths: Tensor | None,
+        packed: PackedSequence | None,
+        records: bool,
+        is_known: bool,
+    ) -> tuple[Tensor, ...]:
+        """Run all layers over x [T, B, D]; return y and the final states."""
+        weights = list(self._flat_weights)
+        version = stack.read(weights) if records or not is_known else None
+        drops = self.dropout > 0 and self.training and self.num_layers > 1
+        if lengths is None and not drops and not records:
+            found = stack.short(x, given)
+            if found is not None:
+                return found
+        inputs = ("x", *stack.states[: len(given)])
+        steps = None if lengths is None else lengths.numpy()
+        count, finals = len(weights) // self.num_layers, []
+        for layer in range(self.num_layers):
+            if layer and drops:
+                x = self._dropped(x, lengths, packed)
+            D = len(stack.ends)
+            own = [one[layer * D : (layer + 1) * D] for one in given]
+            call = Call(layer, weights, version, inputs, steps, reference=partial(self._reference, lengths))
+            x, *final = stack(call, x, *own, *weights[layer * count : (layer + 1) * count])
+            finals.append(final)
+        return (x, *(finals[0] if len(finals) == 1 else map(torch.cat, zip(*finals, strict=True))))
+
+    def _dropped(self, x: Tensor, lengths: Tensor | None, packed: PackedSequence | None) -> Tensor:
+        """Return x with dropout: the numbers that torch would drop, drawn in its order."""
+        if packed is None or lengths is None:
+            return dropout(x, self.dropout)
+        packed = repacked(packed, x, lengths)
+        return padded(packed._replace(data=dropout(packed.data, self.dropout)))[0]
+
+    def _reference(self, lengths: Tensor | None, x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        """Compute one layer by torch's operations on packed sequences, which all have derivatives."""
+        count = len(self._flat_weights) // self.num_layers
+        given, weights = rest[:-count], list(rest[-count:])
+        T, B, _ = x.shape
+        if not given:
+            given = tuple(x.new_zeros(1 + self.bidirectional, B, width) for width in self._widths)
+        lengths = torch.full((B,), T) if lengths is None else lengths
+        data, sizes = _VF._pack_padded_sequence(x, lengths, False)
+        hx = given if self.mode == "LSTM" else given[0]
+        data, *final = _THEIRS[self.mode](data, sizes, hx, weights, self.bias, 1, 0.0, False, self.bidirectional)
+        return (_VF._pad_packed_sequence(data, sizes, False, 0.0, T)[0], *final)
+
+    @property
+    def _widths(self) -> list[int]:
+        """Return the widths of the states."""
+        return [self.proj_size or self.hidden_size, self.hidden_size][: 2 if self.mode == "LSTM" else 1]
+
+    # ------------------------------------------------------------ the core
+
+    def _stack(self, dtype: torch.dtype) -> Stack:
+        """Return the layers for tensors of this dtype, made at first use."""
+        if dtype not in self._stacks:
+            D = 1 + self.bidirectional
+            widths = [self.input_size, *[(self.proj_size or self.hidden_size) * D] * (self.num_layers - 1)]
+            ends = ("forward", "backward")[:D]
+            self._stacks[dtype] = Stack([self._cell(width) for width in widths], self._sources(), dtype, ends)
+        return self._stacks[dtype]
+
+    @property
+    def _stacks(self) -> dict[torch.dtype, Stack]:
+        """Return the layers by dtype; neither copied nor pickled."""
+        found: dict[torch.dtype, Stack] = self.__dict__.setdefault("_of_our_core", {})
+        return found
+
+    def _cell(self, input_size: int) -> Cell:
+        """Return the cell of a layer."""
+        sizes = input_size, self.hidden_size, self.bias
+        if self.mode == "GRU":
+            return GRUCell(*sizes)
+        if self.mode != "LSTM":
+            return ElmanCell(*sizes, "relu" if self.mode == "RNN_RELU" else "tanh")
+        return LSTMVariantCell(*sizes, projection=self.proj_size) if self.proj_size else LSTMCell(*sizes)
+
+    def _sources(self) -> dict[str, Source]:
+        """Return where the cells' parameters come from: weight_ih, weight_hh, bias_ih, bias_hh, weight_hr."""
+        found = {"W_x": Source((0,), True), "W_h": Source((1,), True)}
+        if self.bias:
+            found |= {"b": Source((2,)), "b_h": Source((3,))} if self.mode == "GRU" else {"b": Source((2, 3))}
+        return found | {"W_p": Source((4 if self.bias else 2,), True)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is copied and pickled: all but the core's."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_of_our_core"}
+
+
+class LSTM(_OnOurCore, nn.LSTM):
+    """torch.nn.LSTM, with the same arguments."""
+
+
+class GRU(_OnOurCore, nn.GRU):
+    """torch.nn.GRU, with the same arguments."""
+
+
+class RNN(_OnOurCore, nn.RNN):
+    """torch.nn.RNN, with the same arguments."""
