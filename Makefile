@@ -114,8 +114,7 @@ MOST ?= 40
 SEED ?= 1000
 CELLS ?= 500
 witness: $(STAMP)
-	NMT_FENCE=end $(BIN)/python -m pytest -q -n auto tests/rnn tests/decode tests/model $(PYTEST_ARGS)
-	NMT_FENCE=begin $(BIN)/python -m pytest -q -n auto tests/rnn tests/decode tests/model $(PYTEST_ARGS)
+	$(BIN)/python -m tests.witness.fence
 	$(BIN)/python -m tests.witness.faults --most $(MOST)
 	$(BIN)/python -m tests.witness.cells --first $(SEED) --count $(CELLS)
 

@@ -4,14 +4,21 @@ Compiled code has no check of bounds, so that only the system can see such an ac
 `NMT_FENCE=end` lets every NumPy array end where a page begins that must not be touched, `NMT_FENCE=begin` lets it begin
 right after such a page. What the package aligns, or cuts from a workspace, gets memory of its own. Memory that is not
 zeroed holds NaN, so that a number that is read before it is written spoils the result.
+
+    python -m tests.witness.fence                 # the tests of the engine, search and model, behind both fences
+    python -m tests.witness.fence --side end tests/rnn/test_scan.py
 """
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import math
+import os
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from enum import Enum
 from pathlib import Path
@@ -22,6 +29,12 @@ import numpy as np
 _SET_HANDLER = 304
 """The place of PyDataMem_SetHandler in NumPy's C interface (since NumPy 1.22, NEP 49)."""
 COMPILER = shutil.which("cc")
+FOLDERS = "tests/rnn", "tests/decode", "tests/model"
+_MEASURE_MEMORY = (
+    "test_aligned or test_workspace or test_the_memory_of_late_layers_is_predicted or test_release_lets_memory_go or "
+    "test_the_workspace_of_an_update_is_predicted"
+)
+"""Tests of where arrays begin and of how large a workspace is, which fences change."""
 
 
 class Side(Enum):
@@ -79,3 +92,32 @@ def _allocate_apart() -> None:
     for module in (aligned, workspace, output, packed_weights, team, compiled_beam):
         module.aligned = apart
     workspace.Workspace.__call__ = lambda self, shape, dtype: workspace.zeros_of(self._xp, shape, dtype)
+
+
+def main() -> None:
+    """Run files of tests behind fences, each in a process of its own: a process may have some 16,000 arrays. Exit with
+    1 if a test fails."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--side", choices=[side.value for side in Side], help="one fence; both without it")
+    parser.add_argument("files", nargs="*", default=FOLDERS, help="files or folders of tests")
+    given = parser.parse_args()
+    paths = [path for one in map(Path, given.files) for path in (sorted(one.rglob("test_*.py")) or [one])]
+    failed = False
+    for side in [Side(given.side)] if given.side else list(Side):
+        passed, wrong = 0, []
+        for path in paths:
+            words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", f"not ({_MEASURE_MEMORY})"]
+            environment = {**os.environ, "NMT_FENCE": side.value}
+            done = subprocess.run([*words, str(path)], env=environment, capture_output=True, text=True)
+            passed += sum(map(int, re.findall(r"(\d+) passed", done.stdout)))
+            if done.returncode not in (0, 5):  # 5: no tests
+                wrong.append(f"{path}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+                print(wrong[-1], flush=True)
+            print(f"{side.value}: {path}: {passed} passed", file=sys.stderr, flush=True)
+        print(f"fence at the {side.value}: {passed} tests passed, {len(wrong)} files failed", flush=True)
+        failed |= bool(wrong)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
