@@ -41,8 +41,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check witness format bench test-torch test-arm test-gpu bench-gpu docs pictures \
-  size site wheel dist clean
+.PHONY: help setup install demo test check witness format bench test-torch test-arm test-gpu bench-gpu docs pictures size site wheel dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'

@@ -37,6 +37,7 @@ SAYS = {
     "importing": "models of other toolkits",
     "exporting": "models for use without nmt",
     "report": "runs as one page",
+    "torch": "the core as modules of PyTorch",
     "doctor": "checks of a corpus",
     "storage": "models on disk",
     "model": "cells wired together",

@@ -318,6 +318,14 @@ def test_scans_as_their_page_says():
     assert all(gradient.any() for gradient in names["d_own"].values())
 
 
+def test_the_cell_of_the_page_of_recurrences(capsys):
+    page, names = ROOT / "docs" / "recurrences.md", {"__name__": "page"}
+    (block,) = code_blocks(page, "python")
+    exec(compile(block, page.name, "exec"), names)
+    names["check"](names["GLACell"], hidden_size=8)
+    assert "GLACell" in capsys.readouterr().out
+
+
 def test_the_compiler_as_its_page_shows_it(capsys):
     """Every text is one that a command of the page prints today, or the Python above it."""
     page = ROOT / "docs" / "compiler.md"

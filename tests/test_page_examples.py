@@ -33,6 +33,8 @@ RUN_ELSEWHERE = {
     "docs/python.md": "tests/test_page_examples.py::test_the_page_of_python",
     "docs/many-machines.md": "tests/test_many_machines.py::test_the_lines_of_an_engine",
     "docs/operators.md": "tests/test_docs.py::test_operators_as_their_page_says",
+    "docs/pytorch.md": "tests/torch/test_own_cells.py::test_the_page_of_pytorch",
+    "docs/recurrences.md": "tests/test_docs.py::test_the_cell_of_the_page_of_recurrences",
     "docs/scan.md": "tests/test_docs.py::test_scans_as_their_page_says",
     "docs/tutorials/idea-to-table.md": "tests/test_tutorials.py::test_a_page_can_be_followed",
     "docs/tutorials/interactive.md": "tests/test_tutorials.py::test_a_page_can_be_followed",

@@ -1,6 +1,8 @@
 """A cell of one's own as a module of torch."""
 
 import copy
+import re
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +144,12 @@ def test_errors_are_one_line():
         attention(x)
     with pytest.raises(NMTError, match="create_graph must be False with a Slow"):
         torch.autograd.grad(module(x)[0].sum(), x, create_graph=True)
+
+
+def test_the_page_of_pytorch():
+    page = Path(__file__).resolve().parents[2] / "docs" / "pytorch.md"
+    names = {}
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S):
+        exec(compile(block, page.name, "exec"), names)
+    assert names["y"].shape == (7, 3, 32) and names["state"]["h"].shape == (3, 32)
+    assert not names["y"][2:, 1].any()

@@ -18,7 +18,6 @@ import click
 from nmt.cli.lines.streams import check_apart, tell, write_errors
 from nmt.cli.lines.tables import FORMATS, Columns, Part, Translate, count_rows, format_of, translate_part
 from nmt.errors import DataError
-from nmt.storage.model_folder import CONFIG_NAME
 from nmt.system.files import explain, read_small, write_bytes
 from nmt.system.paths import (
     check_folder,
@@ -54,6 +53,8 @@ class Shard(click.ParamType):
 
 def check_no_models(inputs: Sequence[str]) -> None:
     """Raise UsageError if an input is a model folder, as where an ensemble is meant."""
+    from nmt.storage.model_folder import CONFIG_NAME
+
     for name in inputs:
         if exists(Path(name) / CONFIG_NAME):
             raise click.UsageError(f"must be a text to translate, got the model {name}; --ensemble adds models.")
