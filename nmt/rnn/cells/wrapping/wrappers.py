@@ -6,20 +6,10 @@ from nmt.rnn.functions import tanh
 from nmt.rnn.graph import Value
 
 
-class StackCell(Cell):
-    """Cells one above the other; each reads the output of the one below.
+class SeveralCells(Cell):
+    """A cell that is made of others. Parameters and states are named `0.W_x`, `1.h`."""
 
-    Parameters and states are named `0.W_x`, `1.h`.
-    """
-
-    def __init__(self, cells: list[Cell]) -> None:
-        for below, above in zip(cells, cells[1:], strict=False):
-            if above.input_size != below.output_size:
-                raise ShapeError(
-                    f"StackCell: input_size must be {below.output_size}, the output below, got {above.input_size}"
-                )
-        self.cells = cells
-        self.input_size, self.output_size = cells[0].input_size, cells[-1].output_size
+    cells: list[Cell]
 
     def params(self) -> dict[str, Param]:
         return {k: v for n, cell in enumerate(self.cells) for k, v in under(str(n), cell.params()).items()}
@@ -38,6 +28,19 @@ class StackCell(Cell):
 
     def sequences(self) -> dict[str, int]:
         return {k: v for cell in self.cells for k, v in cell.sequences().items()}
+
+
+class StackCell(SeveralCells):
+    """Cells one above the other; each reads the output of the one below."""
+
+    def __init__(self, cells: list[Cell]) -> None:
+        for below, above in zip(cells, cells[1:], strict=False):
+            if above.input_size != below.output_size:
+                raise ShapeError(
+                    f"StackCell: input_size must be {below.output_size}, the output below, got {above.input_size}"
+                )
+        self.cells = cells
+        self.input_size, self.output_size = cells[0].input_size, cells[-1].output_size
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         new = State()
