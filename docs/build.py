@@ -31,7 +31,7 @@ HELP_WIDTH = 96
 HEADER = """\
 # Commands
 
-What `--help` prints; written by `make docs`.
+This page shows what `--help` prints; `make docs` writes it.
 Settings: [configs/reference.yaml](../configs/reference.yaml).
 
 Results go to standard output; progress, warnings and errors to standard error. On a terminal these have colours (unless

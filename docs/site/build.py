@@ -97,7 +97,7 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        "What a configuration may say, section by section. The same as one file to copy from: "
+        "All settings of a configuration, by section. The same as one file to copy from: "
         "[configs/reference.yaml](../configs/reference.yaml). On the command line `--set KEY=VALUE` changes one "
         "setting. The names that other toolkits use are in [migration](migration.md).",
         "",

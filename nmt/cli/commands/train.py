@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @reads(
     "--dev",
     multiple=True,
-    show_default="(hold out 5 % of the pairs, at most 1,000)",
+    show_default="hold out 5 % of the pairs, at most 1,000",
     text="Validation text for SRC TGT: give it twice (source, target), or once for a table or a prefix.",
 )
 @click.option(
