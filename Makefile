@@ -9,9 +9,10 @@ BIN := $(VENV)/bin
 PIP ?= $(BIN)/python -m pip
 PYTEST_ARGS ?=
 EXTRAS ?= dev
-# Extras may be separated by commas or by spaces.
+# Extras may be separated by commas, by spaces or by both.
 comma := ,
 space := $(subst x,,x x)
+NAMED := $(subst $(space),$(comma),$(strip $(subst $(comma),$(space),$(EXTRAS))))
 GPU_PYTHON ?= $(PYTHON)
 OUT ?= build/gpu
 GPU_WORKERS ?= $(shell $(GPU_PYTHON) -c 'import xdist; print(8)' 2> /dev/null || echo 0)
@@ -27,9 +28,9 @@ GPU_TESTS = tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py t
 TORCH_VENV ?= .venv-torch
 # An index with builds for CPUs, without the 2 GB for GPUs.
 TORCH_INDEX ?=
-# Renewed when pyproject.toml changes. BASE: the package alone, which is enough for the demo; STAMP: EXTRAS as well.
+# Renewed when pyproject.toml changes. BASE: the package alone, which is enough for the demo; STAMP: these EXTRAS as well.
 BASE := $(VENV)/.base
-STAMP := $(VENV)/.installed
+STAMP := $(VENV)/.installed-$(NAMED)
 
 # Machine code for the wheel; where the package looks for it.
 PACKS := nmt/rnn/kernels/packs
@@ -78,7 +79,7 @@ $(BASE): pyproject.toml
 	@touch $@
 
 $(STAMP): $(BASE)
-	$(PIP) install --quiet --disable-pip-version-check -e '.[$(subst $(space),$(comma),$(strip $(EXTRAS)))]'
+	$(PIP) install --quiet --disable-pip-version-check -e '.[$(NAMED)]'
 	@touch $@
 
 # test.de stands for the whole corpus; the script writes all files in under a second.

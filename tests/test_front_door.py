@@ -3,6 +3,8 @@ to copy."""
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -92,6 +94,23 @@ def test_the_demo_needs_no_extra_and_leaves_out_what_it_would_be_warned_of():
     assert re.search(r"^\$\(BASE\): pyproject.toml\n(?:\t.*\n)*\t\$\(PIP\) install .* -e \.\n", makefile, re.M)
     filters = yaml.safe_load((ROOT / "configs" / "quickstart.yaml").read_text("utf-8"))["data"]["filter"]
     assert filters == {"overlap": "near", "same": True}
+
+
+def test_make_installs_each_choice_of_extras_once(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+
+    def installs(*arguments):
+        made = subprocess.run(
+            ["make", "-s", "setup", f"VENV={tmp_path}", "PIP=echo", *arguments],
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return re.findall(r"-e \.(\S*)", made.stdout)
+
+    assert installs("EXTRAS=serve, learn") == ["", "[serve,learn]"]
+    assert installs("EXTRAS=serve,learn") == []
+    assert installs("EXTRAS=documents") == ["[documents]"]
+    assert installs() == ["[dev]"]
 
 
 def test_every_page_stands_in_the_sites_contents():
