@@ -10,11 +10,9 @@ import contextlib
 import ctypes
 import hashlib
 import json
-import math
 import os
 import re
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -28,6 +26,7 @@ from nmt.config import Config, load_config
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
 from nmt.train.log.progress import format_seconds
+from nmt.train.sweep_table import columns
 
 RECORD_NAME = "sweep.json"
 TABLE_NAME = "sweep.tsv"
@@ -75,7 +74,7 @@ class Job:
     """One run: its settings by key as they were given, its folder and its result.
 
     result: The best checkpoint's scores by metric, test scores (`test BLEU`), `update` and `minutes`; None until the
-    run has ended. error: The error message if it failed.
+    run has ended. error: The error message if it failed. minutes: How long it has run, all starts together.
     """
 
     values: dict[str, str]
@@ -83,6 +82,7 @@ class Job:
     config: dict[str, Any]
     result: dict[str, float] | None = None
     error: str = ""
+    minutes: float = 0.0
 
 
 @dataclass
@@ -101,6 +101,10 @@ class Sweep:
     options: Sequence[str] = ()
     _running: dict[int, tuple[Job, subprocess.Popen[bytes], float]] = field(default_factory=dict)
     _signal: int | None = None
+    _others: list[Job] = field(default_factory=list)
+    """Runs of other grids in the same folder, which stay in the record and in the table."""
+    _warnings: set[str] = field(default_factory=set)
+    """Warnings of runs that have been shown."""
 
     def run(
         self, processes: int, notify: Callable[[str], None], show: Callable[[str], None] | None = None
@@ -128,6 +132,8 @@ class Sweep:
                     notify(f"sweep: begun {job.folder.name}")
                 for job in self._ended():
                     self._save()
+                    for line in self._new_warnings(job):
+                        notify(f"sweep: {job.folder.name}: {line}")
                     done = sum(one.result is not None or bool(one.error) for one in self.jobs)
                     pace = (time.monotonic() - began) / max(1, done - done_before)
                     left = format_seconds(pace * (len(self.jobs) - done))
@@ -148,6 +154,13 @@ class Sweep:
         """Return the progress of the active runs, from their latest output."""
         words = {job.folder.name: _last_words(_log(job, "err")) for job, _, _ in self._running.values()}
         return "; ".join(f"{name}: {line or 'begins'}" for name, line in words.items())
+
+    def _new_warnings(self, job: Job) -> list[str]:
+        """Return the warnings of a run, each text once in a sweep."""
+        lines = _log(job, "err").read_text("utf-8", "replace").splitlines()
+        new = dict.fromkeys(line for line in lines if line.startswith("warning: ") and line not in self._warnings)
+        self._warnings |= new.keys()
+        return list(new)
 
     def _start(self, job: Job) -> None:
         """Start a run; its output goes into files next to its folder."""
@@ -171,9 +184,10 @@ class Sweep:
             if code is None:
                 continue
             del self._running[number]
+            job.minutes = round(job.minutes + (time.monotonic() - began) / 60, 3)
             if code == 0:
                 job.result = _result(_log(job, "out").read_text("utf-8", "replace"))
-                job.result["minutes"] = round((time.monotonic() - began) / 60, 3)
+                job.result["minutes"] = job.minutes
                 job.error = ""
             elif self._signal is None or code not in (128 + signal.SIGINT, 128 + signal.SIGTERM):
                 job.error = _reason(_log(job, "err")) or f"exit code {code}"
@@ -220,25 +234,30 @@ class Sweep:
             os.close(handle)
 
     def _load_results(self) -> None:
-        """Read from the record the results of runs that have already ended with the same settings."""
+        """Read the record: the results of runs that have already ended with the same settings, and the runs of other
+        grids."""
         try:
             known = json.loads(read_small(self.folder / RECORD_NAME, _MOST_RECORD_BYTES))["runs"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return
-        for job in self.jobs:
-            entry = known.get(job.folder.name) if isinstance(known, dict) else None
-            if isinstance(entry, dict) and entry.get("config") == job.config and entry.get("result"):
-                job.result = dict(entry["result"])
+        jobs = {job.folder.name: job for job in self.jobs}
+        for name, entry in known.items() if isinstance(known, dict) else ():
+            if not isinstance(entry, dict) or not {"values", "config", "result"} <= entry.keys():
+                continue
+            if name not in jobs:
+                self._others.append(Job(folder=self.folder / name, **entry))
+            elif entry["config"] == jobs[name].config:
+                jobs[name].minutes = entry.get("minutes", 0.0)
+                jobs[name].result = entry["result"] and dict(entry["result"])
 
     def _save(self) -> None:
         """Write the record and the table."""
-        runs = {
-            job.folder.name: {"values": job.values, "config": job.config, "result": job.result, "error": job.error}
-            for job in self.jobs
-        }
+        every = self._others + self.jobs
+        names = [name for name in Job.__dataclass_fields__ if name != "folder"]
+        runs = {job.folder.name: {name: getattr(job, name) for name in names} for job in every}
         try:
             write_bytes(self.folder / RECORD_NAME, (json.dumps({"runs": runs}, indent=1) + "\n").encode())
-            write_bytes(self.folder / TABLE_NAME, (columns(self.jobs) + "\n").encode())
+            write_bytes(self.folder / TABLE_NAME, (columns(every) + "\n").encode())
         except OSError as error:
             raise CheckpointError(f"{self.folder}: must be writable, got {explain(error)}; {remedy(error)}") from None
 
@@ -283,51 +302,6 @@ def plan(
         own = place / _name(chosen)
         jobs.append(Job(chosen, own, {**checked(chosen).to_dict(), "model_dir": str(own)}))
     return place, jobs
-
-
-def summary(jobs: Sequence[Job]) -> str:
-    """Return a table of results: one line for each combination, with mean and standard deviation over its seeds."""
-    groups: dict[tuple[tuple[str, str], ...], list[Job]] = {}
-    for job in jobs:
-        groups.setdefault(tuple((key, value) for key, value in job.values.items() if key != "seed"), []).append(job)
-    names = _metric_names(jobs)
-    rows = [["settings", "runs", *names]]
-    for values, group in groups.items():
-        ended = [job.result for job in group if job.result is not None]
-        cells = [_mean([result[name] for result in ended if name in result]) for name in names]
-        counted = str(len(ended)) if len(ended) == len(group) else f"{len(ended)} of {len(group)}"
-        rows.append([" ".join(f"{key}={value}" for key, value in values) or "-", counted, *cells])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines + [f"failed: {job.folder.name}: {job.error}" for job in jobs if job.error])
-
-
-def columns(jobs: Sequence[Job]) -> str:
-    """Return all runs as tab-separated lines: folder, settings, results."""
-    keys = list(dict.fromkeys(key for job in jobs for key in job.values))
-    names = _metric_names(jobs)
-    lines = ["\t".join(["run", *keys, *names, "error"])]
-    for job in jobs:
-        scores = [f"{job.result[name]:.4f}" if job.result and name in job.result else "" for name in names]
-        lines.append("\t".join([job.folder.name, *(job.values.get(key, "") for key in keys), *scores, job.error]))
-    return "\n".join(lines)
-
-
-def _metric_names(jobs: Sequence[Job]) -> list[str]:
-    return list(dict.fromkeys(name for job in jobs if job.result for name in job.result))
-
-
-def _mean(values: Sequence[float]) -> str:
-    if not values:
-        return "-"
-    deviation = f" ± {_digits(statistics.stdev(values))}" if len(values) > 1 else ""
-    mean = statistics.mean(values)
-    return f"{_digits(mean)}{deviation}" if math.isfinite(mean) else "-"
-
-
-def _digits(value: float) -> str:
-    """Return a number with two decimals, or three significant digits if it is below 1."""
-    return f"{value:.2f}" if abs(value) >= 1 or not value else f"{value:.3g}"
 
 
 def _name(values: dict[str, str]) -> str:

@@ -13,7 +13,8 @@ import yaml
 
 from nmt.errors import CheckpointError, ConfigError
 from nmt.system.files import lock_alone
-from nmt.train.sweep import Sweep, _last_words, _mean, _reason, parse_grid, plan, summary
+from nmt.train.sweep import Sweep, _last_words, _reason, parse_grid, plan
+from nmt.train.sweep_table import _mean, summary
 from nmt.train.tasks.plain_texts import Texts, settings_of
 from tests.train import fake_model
 
@@ -103,6 +104,33 @@ def test_a_sweep_runs_everything_once_and_goes_on(config: str) -> None:
     said.clear()
     assert wider.run(1, said.append) is None
     assert said[0] == "sweep: 4 of 6 runs have ended before" and sum("begun" in line for line in said) == 2
+
+
+SCORES = "import sys; print('warning: the text is odd', file=sys.stderr); print('best\\tlast\\tupdate 1\\tBLEU 3.0')"
+
+
+def test_another_grid_in_the_folder_keeps_the_runs_of_the_first(config: str) -> None:
+    """Also the minutes of a run are those of all its starts, and each warning is shown once."""
+
+    def run(*grid: str) -> tuple[Sweep, list[str]]:
+        said: list[str] = []
+        sweep = make(config, list(grid))
+        sweep.command = [sys.executable, "-c", SCORES]
+        assert sweep.run(1, said.append) is None
+        return sweep, said
+
+    first, said = run("training.learning_rate=0.3,0.1")
+    assert [line for line in said if "warning" in line] == ["sweep: learning_rate=0.3: warning: the text is odd"]
+    record = json.loads((first.folder / "sweep.json").read_text())
+    record["runs"]["learning_rate=0.1"] |= {"result": None, "minutes": 5.0}
+    (first.folder / "sweep.json").write_text(json.dumps(record))
+    run("training.epochs=3,4")
+    rows = [line.split("\t") for line in (first.folder / "sweep.tsv").read_text().splitlines()]
+    assert rows[0][:3] == ["run", "training.learning_rate", "training.epochs"]
+    assert [row[0] for row in rows[1:]] == ["learning_rate=0.3", "learning_rate=0.1", "epochs=3", "epochs=4"]
+    again, said = run("training.learning_rate=0.3,0.1")
+    assert said[0] == "sweep: 1 of 2 runs have ended before" and again.jobs[1].result["minutes"] > 5
+    assert len(json.loads((first.folder / "sweep.json").read_text())["runs"]) == 4
 
 
 def test_a_run_that_fails_ends_no_other(config: str) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.lines.streams import say, tell
 from nmt.system.terminal import is_live, live
-from nmt.train.sweep import Sweep, summary
+from nmt.train.sweep import Sweep
+from nmt.train.sweep_table import summary
 
 if TYPE_CHECKING:
     from nmt.train.sweep import Job
