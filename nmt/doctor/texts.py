@@ -74,6 +74,8 @@ class Text:
         self.source, self.prefix, self.sides = source, source.path, sides
         is_lines = format_of(source.path) == "lines"
         self.files = [f"{self.prefix}.{side.lang}" if is_lines else f"{self.prefix} ({side.lang})" for side in sides]
+        if source.tgt_path is not None:
+            self.files = [source.path, source.tgt_path][-len(sides) :]
         self.where = ", ".join(self.files) if is_lines else self.prefix
         self.total = 0
         """The number of pairs, or lines, that were read."""

@@ -183,6 +183,9 @@ def test_unequal_files_are_refused(corpus):
     write(folder, "train", src, tgt[:-3])
     (error,) = examine(config(folder)).errors
     assert "must have the same number of lines, got 600 and 597" in error.line()
+    two = [{"path": str(folder / "train.de"), "tgt_path": str(folder / "train.en")}]
+    (error,) = examine(config(folder, train=two)).errors
+    assert error.line().startswith(f"{folder}/train.de, {folder}/train.en: must have the same number of lines")
 
 
 def test_subwords_that_do_not_fit(corpus):

@@ -97,7 +97,7 @@ def check_own(folder: Path) -> None:
             f"{folder}: model_dir must be new or written by nmt-train, got one with {others[0]} and no run; choose "
             "another one"
         )
-    if exists(folder / CONFIG_NAME) and not exists(folder / LAST_NAME):
+    if exists(folder / CONFIG_NAME):
         try:
             load_folder_config(folder)
         except NMTError as error:
