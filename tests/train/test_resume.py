@@ -470,12 +470,17 @@ def test_a_text_that_changed_in_its_place_is_another_text(make_trainer: Make, tm
 
 
 def test_a_text_that_moved_is_the_same_text(make_trainer: Make, tmp_path: Path) -> None:
-    make_trainer(epochs=1).run()
+    make_trainer(updates=3).run()
     fake_model.write_corpus(tmp_path, "moved", 200, seed=1)
-    trainer = make_trainer({"data": {"train": str(tmp_path / "moved")}}, epochs=2)
+    trainer = make_trainer({"data": {"train": str(tmp_path / "moved")}}, updates=5)
     assert trainer.run().reason
     log = (trainer.folder / "train.log").read_text()
     assert "warning: changed since the checkpoint: data.train" in log
+    assert "starts again" not in log, "the batches are the same"
+    weighted = [{"path": str(tmp_path / "moved"), "weight": 2}]
+    trainer = make_trainer({"data": {"train": weighted}}, updates=6)
+    trainer.run()
+    assert "epoch 1 starts again" in (trainer.folder / "train.log").read_text()
 
 
 def test_the_text_may_be_filtered_in_another_way(make_trainer: Make) -> None:

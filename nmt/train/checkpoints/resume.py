@@ -133,14 +133,22 @@ def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, 
         loud = "warning: " if has_no_end or one.matches(*_LOUD) else ""
         changes.keys.append(one.key)
         changes.notes.append(f"{loud}changed since the checkpoint: {one.key}: {before} -> {now}")
+        moved = one.key == "data.train" and _without_paths(one.before) == _without_paths(one.now)
         if one.key == "data.train":
             changes.texts = _paths(one.before), _paths(one.now)
         if one.key == "data.dev":
             changes.dev = _paths(one.before), _paths(one.now)
-        changes.batches |= one.matches(*_BATCHES)
+        changes.batches |= one.matches(*_BATCHES) and not moved
         changes.selection |= one.matches(*_SELECTION)
         changes.schedule |= one.key == _SCHEDULE
     return changes
+
+
+def _without_paths(corpora: Any) -> Any:
+    """Return corpora without the names of their files; checksums find texts that differ by more than their names."""
+    if not isinstance(corpora, list):
+        return None
+    return [{key: value for key, value in one.items() if key not in ("path", "tgt_path")} for one in corpora]
 
 
 def _paths(corpora: Any) -> str:
