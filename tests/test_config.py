@@ -700,8 +700,13 @@ def test_files_that_cannot_be_read_or_written(tmp_path):
     for place in (tmp_path / "no folder" / "c.yaml", tmp_path):
         with pytest.raises(ConfigError, match=r"\A[^\n]*: must be written, got [^\n]*\Z"):
             config.save(place)
-    (tmp_path / "c.yaml").write_text("former")
-    config.save(str(tmp_path / "c.yaml"))
+    (tmp_path / "c.yaml").write_text("a text of mine\n")
+    with pytest.raises(ConfigError, match=r"c.yaml: must be a new file or one of settings, got another file"):
+        config.save(str(tmp_path / "c.yaml"))
+    assert (tmp_path / "c.yaml").read_text() == "a text of mine\n"
+    (tmp_path / "c.yaml").unlink()
+    for _ in range(2):
+        config.save(str(tmp_path / "c.yaml"))
     assert [one.name for one in tmp_path.iterdir()] == ["c.yaml"] and Config.load(tmp_path / "c.yaml")
 
 

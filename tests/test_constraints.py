@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from nmt.config import with_values
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, DataError
 from nmt.inference.generator import Generator
 from nmt.inference.translation import Constraints
 from nmt.inference.translator import Translator
@@ -38,6 +38,12 @@ def generator(translator, tmp_path_factory):
 def test_what_the_vocabulary_lacks_is_named(constraints, warning, translator):
     ((found,),) = translator.translate_nbest(LINES[:1], n_best=1, constraints=constraints)
     assert [one for one in found.warnings if "lacks" in one] == ([warning] if warning else [])
+
+
+@pytest.mark.parametrize("given", [{"required": "losu"}, {"required": ["losu"]}, {"glossary": ["losu"]}])
+def test_a_phrase_in_the_place_of_a_list_is_refused(given, translator):
+    with pytest.raises(DataError, match=r"must be a list of phrases for each sentence, got 'losu' .* \[\['losu'\]\]"):
+        translator.translate_nbest(LINES[:1], n_best=1, constraints=Constraints(**given))
 
 
 def test_what_is_typed_or_begun_is_named_too(translator, generator):

@@ -14,7 +14,7 @@ from nmt.config.values import plain_value
 from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import ConfigError
 from nmt.system.files import explain, read_small, remedy, write_bytes
-from nmt.system.paths import named, shown
+from nmt.system.paths import is_file, named, shown
 
 _MOST_BYTES = 16 * 2**20
 """Most bytes of a settings file; a larger file is not one."""
@@ -50,9 +50,17 @@ class Config(Settings):
         return config_from_dict(self.model_dump(mode="json", exclude_unset=True), "config", changes)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write all settings as a YAML file, which `load` reads as the same settings; a file that is there is replaced
-        when the new one is complete. Raises ConfigError if it cannot be written."""
+        """Write all settings as a YAML file, which `load` reads as the same settings; a file of settings that is there
+        is replaced when the new one is complete. Raises ConfigError if it cannot be written, or another file is
+        there."""
         place = named(path, "Config.save")
+        if is_file(place):
+            try:
+                load_config(place)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"{shown(path)}: must be a new file or one of settings, got another file ({error}); name another"
+                ) from None
         try:
             write_bytes(place, dump_config(self).encode())
         except OSError as error:

@@ -64,7 +64,7 @@ def _examine(
     configs = [data.src, data.tgt] if config.task == "translation" else [data.tgt]
     trains = [Text(source, configs) for source in sources_of(data.train)]
     of_training = {train.prefix for train in trains}
-    held_out = {source.path: Text(source, configs) for corpora in data.held_out for source in sources_of(corpora)}
+    held_out = {one.path: Text(one, configs, False) for corpora in data.held_out for one in sources_of(corpora)}
     result = Findings()
     kept = {prefix: _all_lines(text) for prefix, text in held_out.items()}
     others = [(text, kept[prefix]) for prefix, text in held_out.items() if prefix not in of_training]

@@ -67,9 +67,11 @@ class Text:
     Args:
         source: The prefix of its files, or one of several corpora. Line numbers run on through all files.
         sides: Source and target, or the one side of a language model.
+        is_filtered: Whether data.filter applies, as it does to the training text alone.
     """
 
-    def __init__(self, source: str | Source, sides: list[SideConfig]) -> None:
+    def __init__(self, source: str | Source, sides: list[SideConfig], is_filtered: bool = True) -> None:
+        self.is_filtered = is_filtered
         source = Source(source) if isinstance(source, str) else source
         self.source, self.prefix, self.sides = source, source.path, sides
         is_lines = format_of(source.path) == "lines"
@@ -130,7 +132,7 @@ class Text:
             if name in CUT and tally.count < _LEAST_CUT * self.total:
                 continue  # these signs may stand in a text
             what, advice = _TEXTS[name]
-            if name in _FILTERED:
+            if name in _FILTERED and self.is_filtered:
                 setting = f"data.filter.{FILTERS.get(name, name)} leaves them out of training"
                 advice = f"{advice}; {setting}" if advice else setting
             where, unit = (self.where, "pairs") if name in ("same", "ratio") else (self.files[side], "lines")

@@ -26,6 +26,7 @@ CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is truncated to tha
 LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
 UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite"
 UNKNOWN = "text has characters or words that the model does not know"
+FEATURELESS = "the word has no features; write the word, a tab and its features, as in the table of training"
 EMPTY = "the translation is empty"
 NOT_A_NUMBER = "a score is not finite"
 _MOST_SHOWN = 8
@@ -51,6 +52,12 @@ class Constraints:
         whole = replace(self, prefixes=[self.prefixes] * count) if isinstance(self.prefixes, str) else self
         for name in ("prefixes", "required", "glossary"):
             entries = getattr(whole, name)
+            single = entries if isinstance(entries, str) else next((e for e in entries or () if isinstance(e, str)), "")
+            if single and name != "prefixes":
+                raise DataError(
+                    f"Constraints.{name}: must be a list of phrases for each sentence, got {single!r} in the place of "
+                    f"a list; write [[{single!r}]] for one sentence"
+                )
             if entries is not None and len(entries) != count:
                 raise DataError(
                     f"Constraints.{name}: must have an entry for each sentence, {count}, got {len(entries)}; an "
@@ -90,8 +97,8 @@ class Translation:
         score: The value that the search ranked by: the log-probability after length penalty, bonuses and penalties.
         log_prob: Sum of the subwords' natural log-probabilities, the end of sentence included.
         detail: The details, if they were requested (`details=True`), otherwise None.
-        warnings: Possible faults, for people: CUT, UNKNOWN, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER, what
-            `lacking` says.
+        warnings: Possible faults, for people: CUT, UNKNOWN, FEATURELESS, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER,
+            what `lacking` says.
         length: The number of subwords that `log_prob` is the sum of, the end of sentence included.
     """
 

@@ -12,6 +12,7 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from nmt.data.tokens.features import has_features
 from nmt.errors import CheckpointError, ConfigError
 from nmt.inference.details import detail_of, ranked_by_agreement, with_details
 from nmt.inference.loading import check_loading, resolve_threads
@@ -28,6 +29,7 @@ from nmt.inference.pipeline import (
 )
 from nmt.inference.translation import (
     CUT,
+    FEATURELESS,
     UNKNOWN,
     Constraints,
     Detail,
@@ -263,6 +265,8 @@ class Translator(TranslationPipeline):
             if chosen.mbr != "none":
                 translations = ranked_by_agreement(translations, chosen.mbr)
             unknown = (UNKNOWN,) if UNK_ID in ids[index] else ()
+            if self.config.data.features_columns is not None and not has_features(sentences[index]):
+                unknown = (*unknown, FEATURELESS)
             more = (*unknown, *length_warnings(chosen, ids[index]), *self._constraint_warnings(constraints, index))
             results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
         return results

@@ -14,6 +14,7 @@ from nmt.errors import DataError
 from nmt.inference.pivot import base
 from nmt.learning.memory import Pair
 from nmt.system.files import explain, read_small, remedy, write_bytes
+from nmt.system.paths import is_file
 
 _CODES = ("bpt", "ept", "it", "ph", "ut")
 """Inline elements whose content is markup of the original document, not text (TMX 1.4b, section 4.2)."""
@@ -69,9 +70,11 @@ def _text(element: Element, content: bytes) -> str:
 
 def write_tmx(path: Path, pairs: Iterable[Pair], source: str, target: str) -> None:
     """Write pairs as a TMX file; one that is there is replaced when the new one is complete. Raises DataError if it
-    cannot be written."""
+    cannot be written, or another file is there."""
     from nmt import __version__
 
+    if is_file(path) and b"<tmx" not in path.read_bytes():
+        raise DataError(f"{path}: must be a new file or a TMX file, got another file; name another")
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         '<tmx version="1.4">',

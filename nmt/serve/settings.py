@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nmt.errors import DataError
 from nmt.system.lines import read_text
 from nmt.system.paths import exists
+
+_logger = logging.getLogger("nmt.serve")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ def read_keys(path: str, default: int) -> dict[str, int]:
     that differs from `default`. Raises DataError."""
     if not exists(Path(path)):
         raise DataError(f"{path}: must be a file with a key a line, got no such file; make it, or omit --keys")
+    if Path(path).stat().st_mode & 0o077:
+        _logger.warning("%s: must be readable by its user alone, got a file that others can read; chmod 600 it", path)
     found: dict[str, int] = {}
     for number, line in enumerate(read_text(path), start=1):
         key, _, limit = line.strip().partition("\t")

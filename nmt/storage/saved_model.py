@@ -183,9 +183,12 @@ def load_saved_model(
     saved = replace(saved, cells=allowed)
     if task not in (None, saved.config.task):
         kinds = {"translation": "a translator", "lm": "a language model"}
-        advice = {"translation": "nmt-translate is", "lm": "nmt-generate and nmt-score without --src are"}
+        advice = {
+            "translation": "load it with Translator or nmt-translate",
+            "lm": "load it with Generator, nmt-generate or nmt-score without --src",
+        }
         got = saved.config.task
-        raise CheckpointError(f"{path}: must contain {kinds[str(task)]}, got {kinds[got]}; {advice[got]} for those")
+        raise CheckpointError(f"{path}: must contain {kinds[str(task)]}, got {kinds[got]}; {advice[got]}")
     _check_sizes(saved)
     return saved
 

@@ -174,8 +174,14 @@ def remove_temporaries(folder: Path) -> int:
     return len(leftovers)
 
 
+_FOUND = {errno.EISDIR: "a folder", errno.ENOTDIR: "a file in the place of a folder", errno.EEXIST: "a link to nothing"}
+"""What was found in the place of a file or folder, for messages `must be ..., got ...`."""
+
+
 def explain(error: BaseException) -> str:
     """Return the system's message without number and path: `no space left on device`."""
+    if isinstance(error, OSError) and error.errno in _FOUND:
+        return _FOUND[error.errno]
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return reason.splitlines()[0][:1].lower() + reason.splitlines()[0][1:]
 

@@ -26,7 +26,8 @@ from nmt.config import Config, load_config
 from nmt.errors import CheckpointError, ConfigError, DataError
 from nmt.system.files import explain, lock_alone, read_small, remedy, write_bytes
 from nmt.train.log.progress import format_seconds
-from nmt.train.sweep_table import columns
+from nmt.train.sweep_table import Job, columns
+from nmt.train.tasks.prepare import open_folder
 
 RECORD_NAME = "sweep.json"
 TABLE_NAME = "sweep.tsv"
@@ -67,22 +68,6 @@ def _split(text: str) -> list[str]:
         else:
             parts[-1] += character
     return [part.strip() for part in parts]
-
-
-@dataclass
-class Job:
-    """One run: its settings by key as they were given, its folder and its result.
-
-    result: The best checkpoint's scores by metric, test scores (`test BLEU`), `update` and `minutes`; None until the
-    run has ended. error: The error message if it failed. minutes: How long it has run, all starts together.
-    """
-
-    values: dict[str, str]
-    folder: Path
-    config: dict[str, Any]
-    result: dict[str, float] | None = None
-    error: str = ""
-    minutes: float = 0.0
 
 
 @dataclass
@@ -217,13 +202,7 @@ class Sweep:
     @contextlib.contextmanager
     def _own_folder(self) -> Iterator[None]:
         """Make the folder and keep other sweeps out of it."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.folder, os.O_RDONLY)
-        except OSError as error:
-            raise CheckpointError(
-                f"{self.folder}: must be a folder that can be made and written, got {explain(error)}; name another"
-            ) from None
+        handle = open_folder(self.folder)
         try:
             if not lock_alone(handle):
                 raise CheckpointError(

@@ -1,14 +1,29 @@
-"""Tables of a sweep: a summary of each combination of settings, and a row for each run."""
+"""The runs of a sweep, and their tables: a summary of each combination of settings, and a row for each run."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from nmt.train.sweep import Job
+
+@dataclass
+class Job:
+    """One run: its settings by key as they were given, its folder and its result.
+
+    result: The best checkpoint's scores by metric, test scores (`test BLEU`), `update` and `minutes`; None until the
+    run has ended. error: The error message if it failed. minutes: How long it has run, all starts together.
+    """
+
+    values: dict[str, str]
+    folder: Path
+    config: dict[str, Any]
+    result: dict[str, float] | None = None
+    error: str = ""
+    minutes: float = 0.0
 
 
 def summary(jobs: Sequence[Job]) -> str:

@@ -128,9 +128,27 @@ def test_a_table_of_inflection_trains_and_translates_words_with_features(run: Ru
     assert vocabulary.code == 0, vocabulary.err
     one, *others = (line.split("\t")[2:] for line in read_lines_of(tmp_path / "out.txt"))
     assert [one, one] == others, "a tab, as the model reads it, a row of the task"
+    assert "no features" not in vocabulary.err
+    bare = run("nmt-translate", tmp_path / "m", _lines(tmp_path / "bare.txt", ["abab"]), "-o", tmp_path / "bare")
+    assert bare.code == 0 and "bare.txt: the word has no features; write the word, a tab" in bare.err
 
 
 PAST = {"PST": "ed", "PRS": "s", "NFIN": ""}
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "disk").symlink_to(tmp_path / "gone")
+    for place in ("disk", "disk/m"):
+        result = run("nmt-train", *_pair(tmp_path, 30), "-o", tmp_path / place, "--preset", "tiny")
+        assert result.code == 1 and "must be a folder that can be made and written, got" in result.err, result.err
+        assert result.err.count("\n") <= 2 and "Traceback" not in result.err
+
+
+def test_one_file_that_is_no_table_gets_advice(run: Run, tmp_path: Path) -> None:
+    result = run("nmt-train", _lines(tmp_path / "words.csv", ["a,b"]), "-o", tmp_path / "m")
+    assert result.code == 2 and "save pairs as a table with tabs, NAME.tsv" in result.err
+    result = run("nmt-train", "c.yaml", "--ranks", "many")
+    assert result.code == 2 and "'many' is not a whole number" in result.err
 
 
 def test_given_validation_text(tmp_path: Path) -> None:

@@ -178,6 +178,16 @@ def test_training_on_the_held_out_text_is_told(corpus):
     assert any("are the training text itself" in finding.line() for finding in found.warnings)
 
 
+def test_filters_are_named_for_the_training_text_alone(corpus):
+    """They leave validation texts as they are."""
+    folder, src, tgt = corpus
+    src[3] = tgt[3] = "<b>some text</b>"
+    write(folder, "train", src, tgt)
+    write(folder, "dev", src[:9], tgt[:9])
+    lines = [one.line() for one in examine(config(folder)).findings if one.name == "markup"]
+    assert {"/dev." in line: "leaves them out of training" in line for line in lines} == {True: False, False: True}
+
+
 def test_unequal_files_are_refused(corpus):
     folder, src, tgt = corpus
     write(folder, "train", src, tgt[:-3])

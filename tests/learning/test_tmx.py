@@ -71,6 +71,15 @@ def test_other_files_are_one_line(tmp_path, content, match):
     assert "\n" not in str(caught.value)
 
 
+def test_no_other_file_is_replaced(tmp_path):
+    (tmp_path / "a.txt").write_text("a text of mine\n")
+    with pytest.raises(DataError, match="a.txt: must be a new file or a TMX file, got another file"):
+        write_tmx(tmp_path / "a.txt", [], "de", "en")
+    assert (tmp_path / "a.txt").read_text() == "a text of mine\n"
+    for _ in range(2):
+        write_tmx(tmp_path / "a.tmx", [], "de", "en")
+
+
 def test_a_missing_file_is_one_line(tmp_path):
     with pytest.raises(DataError, match="check the path"):
         read_tmx(tmp_path / "no.tmx", "de", "en")

@@ -103,6 +103,16 @@ def test_what_fails_in_a_piece_is_told_as_it_is(monkeypatch):
         texts(service, service.models.all[0], ["x"] * 100)
 
 
+def test_keys_that_others_can_read_are_warned_of(tmp_path, caplog):
+    path = tmp_path / "keys"
+    for mode, warned in ((0o600, False), (0o640, True)):
+        path.write_text("one\n")
+        path.chmod(mode)
+        caplog.clear()
+        ServerSettings((), keys=str(path)).read_keys()
+        assert ("must be readable by its user alone" in caplog.text) == warned
+
+
 def test_keys_are_read_anew(tmp_path, monkeypatch):
     path = Path(tmp_path / "keys")
     path.write_text("one\n")

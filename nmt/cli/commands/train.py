@@ -249,7 +249,7 @@ def _texts(
         if without_packing(inputs[0]) != Path(inputs[0]) or ending not in (".yaml", ".yml", ".json", ""):
             raise click.UsageError(
                 f"one file must be settings (CONFIG.yaml) or a table (.tsv, .jsonl, .parquet), got {shown(inputs[0])}; "
-                "give the files of SRC and TGT."
+                "give the files of SRC and TGT, or save pairs as a table with tabs, NAME.tsv."
             )
         return None
     if len(inputs) > 2 or len(dev) > 2:

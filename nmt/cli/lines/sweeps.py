@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nmt.cli.lines.streams import say, tell
 from nmt.system.terminal import is_live, live
 from nmt.train.sweep import Sweep
-from nmt.train.sweep_table import summary
-
-if TYPE_CHECKING:
-    from nmt.train.sweep import Job
+from nmt.train.sweep_table import Job, summary
 
 
 def run_sweep(config_file: str, folder: Path, jobs: list[Job], options: list[str], *, processes: int) -> None:

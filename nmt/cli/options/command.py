@@ -60,9 +60,11 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as error:
-            if (name := _variable_of(error.param, ctx)) is None:
-                raise
-            raise click.BadParameter(error.message, ctx, param_hint=name) from None
+            message = error.message.replace("valid integer range", "whole number").replace(
+                "valid float range", "number"
+            )
+            name = _variable_of(error.param, ctx)
+            raise click.BadParameter(message, ctx, error.param, name or error.param_hint) from None
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         """Parse the arguments; --help and --version print here."""

@@ -34,6 +34,11 @@ def featured_lines(lines: Sequence[str], columns: tuple[int, int]) -> list[str]:
     return found
 
 
+def has_features(line: str) -> bool:
+    """Return whether a line to translate has features, after a tab or as the model reads them."""
+    return "\t" in line or " +" in line
+
+
 def symbols_in(line: str) -> list[str]:
     """Return the features of a cleaned source line, each with the space before it, as subwords must keep them."""
     return [SPACE + word for word in line.split(" ")[1:] if word.startswith("+") and len(word) > 1]

@@ -6,6 +6,7 @@ words; the languages, by the names of the files; and the validation text, which 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists
-from nmt.train.tasks.prepare import SWEEP_NAME, check_own
+from nmt.train.tasks.prepare import SWEEP_NAME, check_own, open_folder
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -148,7 +149,7 @@ class Chosen:
         """Write the held-out text, if there is one. Raises CheckpointError if other text is there."""
         if self.held_out is None:
             return
-        self.files[0].parent.mkdir(parents=True, exist_ok=True)
+        os.close(open_folder(self.files[0].parent))
         for file, lines in zip(self.files, zip(*self.held_out, strict=True), strict=True):
             content = "".join(f"{line}\n" for line in lines).encode()
             if exists(file) and file.read_bytes() != content:
@@ -164,7 +165,7 @@ class Chosen:
     def write_for_sweep(self, folder: Path, tell: Callable[[str], None]) -> str:
         """Write the settings and the held-out text into the folder of a sweep; return the settings' file."""
         self.write(tell)
-        folder.mkdir(parents=True, exist_ok=True)
+        os.close(open_folder(folder))
         write_bytes(file := folder / SWEEP_NAME, format_yaml(self.values).encode())
         return str(file)
 

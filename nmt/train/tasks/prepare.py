@@ -44,6 +44,18 @@ _OF_A_START = re.compile(r"config\.yaml|(joint|src|tgt)\.spm|dev\.[^.]+|\..*|.*\
 """Files that a model folder may contain before its run."""
 
 
+def open_folder(folder: Path) -> int:
+    """Create the folder of a run or a sweep if needed; return it opened. Raises CheckpointError if that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder}: model_dir must be a folder that can be made and written, got "
+            f"{explain(error)}; choose another one"
+        ) from error
+
+
 @contextlib.contextmanager
 def own_folder(folder: Path) -> Iterator[None]:
     """Create the folder if needed and lock it against other runs within the block.
@@ -52,14 +64,7 @@ def own_folder(folder: Path) -> Iterator[None]:
     folder cannot be made, another run uses it, or it contains files that did not come from a run.
     """
     check_own(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder}: model_dir must be a folder that can be made and written, got "
-            f"{explain(error)}; choose another one"
-        ) from error
+    handle = open_folder(folder)
     try:
         if not lock_alone(handle):
             raise CheckpointError(

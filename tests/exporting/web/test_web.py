@@ -213,7 +213,7 @@ def test_options_that_do_not_go_together_are_one_line(tmp_path):
             "--compute-dtype: must come with --to web, web-module or c, got",
         ),
         (place, ["--to", "web-module"], "must be a new folder, got a folder that is not empty"),
-        (place, ["--to", "web"], "must be writable, got is a directory"),
+        (place, ["--to", "web"], "must be writable, got a folder"),
         ("-", ["--to", "web"], "--output: must be a file or a folder to write, got the standard output"),
     ):
         done = CliRunner().invoke(export, [str(folder), "-o", out, *arguments])
