@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -242,6 +243,7 @@ class Network:
         """Return the embeddings [T, B, E] of ids [T, B] from the first position on, with those of positions if any."""
         x = self.embed(side, ids, threads, allocate)
         if side in self.positions:
+            self.device.run_waiting()
             self.positions[side].add(self.weights, x)
         return x
 
@@ -320,7 +322,8 @@ class Network:
             workspace = Workspace(self.device.xp)
         workspace.reset()
         how = BatchPass(training, seed, workspace, threads or default_threads(), objective)
-        stats = self._run(batch, how, label_smoothing, target)
+        with self.device.in_one_call() if training else nullcontext():
+            stats = self._run(batch, how, label_smoothing, target)
         self._idle_workspaces.append(workspace)
         return stats
 
@@ -391,6 +394,7 @@ class Network:
         if d is None:
             raise RuntimeError("the embeddings received no gradient")
         if side in self.positions:
+            self.device.run_waiting()
             self.positions[side].gradient(d, gradients, threads)
         flat = np.ascontiguousarray(ids).reshape(-1)
         table = gradients[self.table(side)]
