@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -243,7 +242,6 @@ class Network:
         """Return the embeddings [T, B, E] of ids [T, B] from the first position on, with those of positions if any."""
         x = self.embed(side, ids, threads, allocate)
         if side in self.positions:
-            self.device.run_waiting()
             self.positions[side].add(self.weights, x)
         return x
 
@@ -286,21 +284,22 @@ class Network:
         """
         gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
-        with operation("gradients: zeroing"):
-            for g in gradients.values() if whole is None else (whole,):
-                self.device.clear(g, threads or default_threads())
         target = GradientTarget(
             gradients, max(1, objective.tokens(batch.tgt_lengths) if tokens is None else tokens), ready
         )
-        stats = self._run_batch(
-            batch,
-            training=True,
-            seed=seed,
-            label_smoothing=label_smoothing,
-            threads=threads,
-            target=target,
-            objective=objective,
-        )
+        with self.device.in_one_call():
+            with operation("gradients: zeroing"):
+                for g in gradients.values() if whole is None else (whole,):
+                    self.device.clear(g, threads or default_threads())
+            stats = self._run_batch(
+                batch,
+                training=True,
+                seed=seed,
+                label_smoothing=label_smoothing,
+                threads=threads,
+                target=target,
+                objective=objective,
+            )
         return stats, gradients
 
     def _run_batch(
@@ -322,8 +321,7 @@ class Network:
             workspace = Workspace(self.device.xp)
         workspace.reset()
         how = BatchPass(training, seed, workspace, threads or default_threads(), objective)
-        with self.device.in_one_call() if training else nullcontext():
-            stats = self._run(batch, how, label_smoothing, target)
+        stats = self._run(batch, how, label_smoothing, target)
         self._idle_workspaces.append(workspace)
         return stats
 
@@ -394,7 +392,6 @@ class Network:
         if d is None:
             raise RuntimeError("the embeddings received no gradient")
         if side in self.positions:
-            self.device.run_waiting()
             self.positions[side].gradient(d, gradients, threads)
         flat = np.ascontiguousarray(ids).reshape(-1)
         table = gradients[self.table(side)]

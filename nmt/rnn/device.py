@@ -128,11 +128,8 @@ class Device:
         raise NotImplementedError
 
     def in_one_call(self) -> AbstractContextManager[None]:
-        """Return a context in which launches may wait, to run one after another at its end without Python in between.
-
-        Inside it Python must not read or write arrays that launches use, unless it calls `run_waiting` first. After an
-        error inside it the launches that wait do not run.
-        """
+        """Return a context in which launches may wait: they run at its end without Python in between, after an error not
+        at all. Until then, or `run_waiting`, Python must neither read nor write their arrays."""
         return nullcontext()
 
     def run_waiting(self) -> None:
