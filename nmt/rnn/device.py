@@ -128,8 +128,8 @@ class Device:
         raise NotImplementedError
 
     def in_one_call(self) -> AbstractContextManager[None]:
-        """Return a context in which launches may wait: they run at its end without Python in between, after an error not
-        at all. Until then, or `run_waiting`, Python must neither read nor write their arrays."""
+        """Return a context in which launches may wait: they run at its end without Python in between, not at all after
+        an error. Until then, or `run_waiting`, Python must neither read nor write their arrays."""
         return nullcontext()
 
     def run_waiting(self) -> None:
