@@ -3,8 +3,9 @@
 `nmt-train` reads the text, makes subwords, trains, validates, translates the test text and scores it, all on one core;
 by default that is Multi30k from German to English, lower-cased, and its test_2016_flickr (`data_scripts/multi30k.py`).
 Printed is a row of a table with date, commit and processor: minutes of all this, and BLEU with its signature. The
-compilation of machine code counts where the store is empty. An interrupted run is resumed by the same command; then
-the work since its last checkpoint counts once. The time must be that of a commit: a checkout with changes is refused.
+compilation of machine code counts where the store is empty, the second in which Python starts does not. An interrupted
+run is resumed by the same command; the work since its last checkpoint then counts once. The time must be that of a
+commit: a checkout with changes is refused.
 
 Run: python benchmarks/record.py [--config CONFIG] [--out FOLDER] [--bleu BLEU] [--core N] [--set KEY=VALUE]
 """
@@ -14,7 +15,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,28 +39,24 @@ def events_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
-def figures_of(events: list[dict[str, Any]], seconds_before: float) -> Figures | None:
-    """Return the figures of a run, None if it has not ended. `seconds_before`: what passed before its first update."""
+def figures_of(events: list[dict[str, Any]]) -> Figures | None:
+    """Return the figures of a run, None if it has not ended. The clock of a run, `elapsed`, begins before it reads the
+    text."""
     last = {event["event"]: event for event in events}
     if "end" not in last or "test" not in last:
         return None
     end, test = last["end"], last["test"]
-    seconds = seconds_before + end["elapsed"] + test["time"] - end["time"]
+    seconds = end["elapsed"] + test["time"] - end["time"]
     return Figures(seconds / 60, test["bleu"], test["signatures"]["bleu"])
 
 
 def train(config: Path, folder: Path, settings: list[str]) -> Figures:
     """Train until the run has ended, or resume one; return its figures. Raises SystemExit with the command's code."""
     words = [word for text in ("threads=1", f"model_dir={folder}", *settings) for word in ("--set", text)]
-    started = folder.with_name(f"{folder.name}.started")
-    if not events_of(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        started.write_text(str(time.time()), "utf-8")
     code = subprocess.run([sys.executable, "-m", "nmt", "train", str(config), *words], check=False).returncode
     if code:
         sys.exit(code)
-    events = events_of(folder)
-    figures = figures_of(events, events[0]["time"] - float(started.read_text("utf-8")))
+    figures = figures_of(events_of(folder))
     if figures is None:
         sys.exit(f"{folder}: must have a test score, got none; give the settings a data.test")
     return figures
@@ -69,7 +65,13 @@ def train(config: Path, folder: Path, settings: list[str]) -> Figures:
 def row_of(figures: Figures, commit: str, settings: list[str]) -> str:
     """Return the row of the table."""
     cells = [date.today().isoformat(), commit, f"{figures.minutes:.1f}", f"{figures.bleu:.2f}"]
-    return "| " + " | ".join([*cells, ", ".join(settings) or "as configured", cpu_name(), figures.signature]) + " |"
+    return (
+        "| "
+        + " | ".join(
+            [*cells, ", ".join(settings) or "as configured", cpu_name(), figures.signature.replace("|", "\\|")]
+        )
+        + " |"
+    )
 
 
 def commit_of(checkout: Path) -> str:

@@ -15,11 +15,11 @@ EVENTS = [
 ]
 
 
-def test_minutes_are_of_preparing_training_and_scoring():
+def test_minutes_are_of_training_and_scoring():
     from record import figures_of
 
-    assert figures_of(EVENTS, 40.0) == (pytest.approx(7.0), 40.5, "tok:13a")
-    assert figures_of(EVENTS[:-1], 40.0) is None
+    assert figures_of(EVENTS) == (pytest.approx(380 / 60), 40.5, "tok:13a")
+    assert figures_of(EVENTS[:-1]) is None
 
 
 def test_an_unfinished_line_of_the_log_is_left_out(tmp_path):
@@ -38,7 +38,8 @@ def test_a_row_belongs_to_a_commit(tmp_path):
     for words in (["init", "-q"], ["add", "file"], ["commit", "-qm", "first"]):
         subprocess.run([*git, *words], cwd=tmp_path, check=True)
     commit = commit_of(tmp_path)
-    assert f" | {commit} | 7.0 | 40.50 | a=1 | " in row_of(Figures(7.0, 40.5, "tok:13a"), commit, ["a=1"])
+    assert f" | {commit} | 7.0 | 40.50 | a=1 | " in row_of(Figures(7.0, 40.5, ""), commit, ["a=1"])
+    assert row_of(Figures(7.0, 40.5, "case:lc|tok:13a"), commit, []).endswith(r" | case:lc\|tok:13a |")
     (tmp_path / "file").write_text("two")
     with pytest.raises(SystemExit, match="without changes"):
         commit_of(tmp_path)
