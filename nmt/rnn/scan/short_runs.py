@@ -48,7 +48,7 @@ class PreparedLayers:
         runs = []
         for sides in layers:
             found = [side.scan.prepare(side.weights, below, reverse=side.reverse, threads=threads) for side in sides]
-            self._steps.extend(launch for run in found for launch in run.launches)
+            self._steps += [launch for run in found for launch in run.launches]
             below = found[0].y
             if len(found) > 1:
                 parts = [run.y for run in found]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +42,8 @@ def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
             run_parallel(zero_inactive, threads if array.size >= tuning.CLEAR_ALONE_BELOW else 1, array, lengths)
 
 
-class Launch(NamedTuple):
+@dataclass(frozen=True)
+class Launch:
     """A compiled function with its arguments; calling it runs the function, as often as wanted."""
 
     name: tuple[str, ...]  # its name in a profile
