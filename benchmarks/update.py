@@ -76,7 +76,7 @@ def settings(case: str, folder: Path, *, tiny: bool) -> tuple[str, list[str]]:
     inside.mkdir()
     prefix = write_text(text._replace(words=20) if tiny else text, inside, ("a", "b"))
     given = [f"data.train={prefix}", f"data.dev={prefix}", "data.test=null", f"model_dir={inside / 'run'}"]
-    given += ["data.src={lang: a}", "data.tgt={lang: b}"]
+    given += ["data.src={lang: a}", "data.tgt={lang: b}", "data.filter={}"]
     given += ["data.subwords={type: word, vocab_size: auto, joint: false}", "model.tied_embeddings=none"]
     given += [f"compute_dtype={'float32' if short == 'f4' else 'bfloat16'}"]
     if tiny:

@@ -7,10 +7,12 @@ import threading
 
 import pytest
 
+from nmt.cli.lines.streams import quietly, tell
 from nmt.system import compile_notice
 from nmt.system.compile_notice import making_code, note_found, stop_telling, telling_of_compilation
 from tests.saved_models import write_folder
 from tests.terminal import BIN
+from tests.waiting import until
 
 
 class Told:
@@ -108,6 +110,13 @@ def test_where_nothing_is_kept_it_is_not_called_once(at_once):
     with telling_of_compilation(told, 20), making_code(is_kept=False):
         assert told.came.wait(30)
     assert "once" not in told.texts[0] and "NMT_CACHE_DIR" in told.texts[0]
+
+
+@pytest.mark.parametrize("is_quiet", [True, False])
+def test_with_quiet_a_command_does_not_tell(at_once, capsys, is_quiet):
+    with quietly(is_quiet), telling_of_compilation(tell, 20), making_code():
+        until(lambda: compile_notice._progress[0]._reported)
+    assert ("compiling machine code" in capsys.readouterr().err) is not is_quiet
 
 
 def test_a_command_tells_of_it_once_on_a_machine(tmp_path):

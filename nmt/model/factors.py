@@ -41,16 +41,15 @@ class SourceFactors:
     def beside(self, network: Network, ids: np.ndarray, x: np.ndarray, threads: int, allocate: Allocate) -> np.ndarray:
         """Return x [S, B, E], the embeddings of the subwords of ids [S, B], followed by those of the factors: [S, B, E
         + widths]."""
-        device, first = network.device, x.shape[-1]
-        joined = allocate((*x.shape[:-1], first + sum(self._widths)), x.dtype)
+        device, parts = network.device, [x]
         with operation("src factors: lookup"):
-            joined[..., :first] = x
             for name, width, numbers in zip(self.names, self._widths, self._numbers(ids), strict=True):
                 table = network.weights.quantised(name) or network.weights[name]
-                rows = device.xp.empty((numbers.size, width), x.dtype)
-                device.embedding_rows(device.upload(numbers), table, rows, 1.0, threads)
-                joined[..., first : first + width] = rows.reshape(*x.shape[:-1], width)
-                first += width
+                rows = device.xp.empty((*x.shape[:-1], width), x.dtype)
+                device.embedding_rows(device.upload(numbers), table, rows.reshape(-1, width), 1.0, threads)
+                parts.append(rows)
+            joined = allocate((*x.shape[:-1], x.shape[-1] + sum(self._widths)), x.dtype)
+            device.join_columns(parts, joined, threads)
         return joined
 
     def gradient(self, network: Network, ids: np.ndarray, d: np.ndarray, gradients: Group, threads: int) -> np.ndarray:

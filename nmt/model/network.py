@@ -284,21 +284,22 @@ class Network:
         """
         gradients = into if into is not None else self.gradient_group()
         whole = whole_of(gradients)
-        with operation("gradients: zeroing"):
-            for g in gradients.values() if whole is None else (whole,):
-                self.device.clear(g, threads or default_threads())
         target = GradientTarget(
             gradients, max(1, objective.tokens(batch.tgt_lengths) if tokens is None else tokens), ready
         )
-        stats = self._run_batch(
-            batch,
-            training=True,
-            seed=seed,
-            label_smoothing=label_smoothing,
-            threads=threads,
-            target=target,
-            objective=objective,
-        )
+        with self.device.in_one_call():
+            with operation("gradients: zeroing"):
+                for g in gradients.values() if whole is None else (whole,):
+                    self.device.clear(g, threads or default_threads())
+            stats = self._run_batch(
+                batch,
+                training=True,
+                seed=seed,
+                label_smoothing=label_smoothing,
+                threads=threads,
+                target=target,
+                objective=objective,
+            )
         return stats, gradients
 
     def _run_batch(

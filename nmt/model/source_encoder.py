@@ -81,9 +81,10 @@ class SourceEncoder:
         ordered = self._ordered(d_memory, d_final, order, how)
         d_x = self._encoder.backward(rows.sorted, *ordered, gradients.view("encoder"), how)
         if d_words is not None:
-            d_x += self._ordered(d_words, [], order, how)[0]
+            self._network.device.add(d_x, self._ordered(d_words, [], order, how)[0], how.threads)
         src = rows.sorted_src
         if self._factors is not None:
+            self._network.device.run_waiting()
             d_x = self._factors.gradient(self._network, src, d_x, gradients, how.threads)
             src = self._factors.units(src)
         self._network.embedding_gradient("src", src, d_x, how.threads, gradients)
@@ -94,7 +95,10 @@ class SourceEncoder:
         """Return the rows of a memory [S, B, M] and of states [B, n], or of their gradients, in another order."""
         device = self._network.device
         out = how.lasting(device, memory.shape, memory.dtype)
-        final = [{name: device.take_rows(state, order) for name, state in layer.items()} for layer in states]
+        final = [
+            {name: device.take_rows(state, order, threads=how.threads) for name, state in layer.items()}
+            for layer in states
+        ]
         return device.take_rows(memory, order, out, how.threads), final
 
     def _embedded(self, src: np.ndarray, how: BatchPass) -> np.ndarray:

@@ -287,6 +287,7 @@ class TranslationModel(Network):
             return self._stats(sums, len(rows))
         gradients = target.arrays
         if reads_attention:
+            self.device.run_waiting()
             found = attention_loss(
                 self.device, result.y[..., H:], batch.tgt_lengths, how.objective, 1.0 / target.tokens
             )
@@ -298,10 +299,11 @@ class TranslationModel(Network):
         d = decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
         target.ready("decoder")
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
-        d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"))
+        d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"), how.threads)
         target.ready("bridge")
         self.embedding_gradient("tgt", batch.tgt_in, d.x, how.threads, gradients)
         if self.actions is not None:
+            self.device.run_waiting()
             gradients[self.table("tgt")][:, -1] = 0  # whether an action moves is not learned
         if self.table("tgt") != self.table("src"):
             target.ready(self.table("tgt"))
@@ -317,12 +319,15 @@ class TranslationModel(Network):
         """Return sums of the loss over the real positions `rows`, and its gradient with respect to y, all that the
         decoder outputs; without attention weights, if these do not belong to the loss. `more`: see `Network._output`.
         """
+        if self.copies or self.actions is not None or y.shape[-1] != self.decoder.cell.output_size:
+            self.device.run_waiting()
         if self.copies:
             return self._copying_output(y, rows, batch, how, *more)
         if self.actions is not None:  # the source tokens at the pointers are its last column
             tgt_out = self.actions.targets(batch.tgt_out, y[..., -1].astype(batch.tgt_out.dtype))
             h = np.ascontiguousarray(y[..., :-1])
             sums, d_h = self._output(h, rows, replace(batch, tgt_out=tgt_out), how, *more)
+            self.device.run_waiting()
             return sums, None if d_h is None else np.concatenate([d_h, np.zeros_like(d_h[..., :1])], axis=2)
         H = self.decoder.cell.output_size
         h = y if y.shape[-1] == H else self.device.xp.ascontiguousarray(y[..., :H])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Literal, Protocol
@@ -126,6 +127,14 @@ class Device:
         """Return a device array on the host, after it has been computed; on the processor the same array."""
         raise NotImplementedError
 
+    def in_one_call(self) -> AbstractContextManager[None]:
+        """Return a context in which launches may wait: they run at its end without Python in between, not at all after
+        an error. Until then, or `run_waiting`, Python must neither read nor write their arrays."""
+        return nullcontext()
+
+    def run_waiting(self) -> None:
+        """Run the launches that wait (see `in_one_call`)."""
+
     def synchronize(self) -> None:
         """Wait until all submitted work is done."""
 
@@ -165,6 +174,21 @@ class Device:
     def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
         """Zero the steps of each row of [T, B, n] from its length (host, [B]) on."""
         raise NotImplementedError
+
+    def begin_stack(self, stack: Array, first: np.ndarray, ends: np.ndarray, start: Array | None, threads: int) -> None:
+        """Write the initial states of a stack [slots, B, n], `start` [B, n] or zero, to slot first[b] of each row,
+        after zeroing the slots from ends[b] on. `first` and `ends` are of the host, [B]."""
+        self.clear_ended(stack, ends, threads)
+        at: Any = tuple(map(self.index, (first, np.arange(len(first))))) if first.any() else 0
+        stack[at] = 0 if start is None else start
+
+    def fill_slots(self, slots: Array, start: Array | None, threads: int) -> None:
+        """Set every slot of [slots, B, n] to `start` [B, n], or zero."""
+        slots[...] = 0 if start is None else start
+
+    def add(self, total: Array, other: Array, threads: int) -> None:
+        """Add `other` to `total`, of the same shape; both are contiguous."""
+        total += other
 
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
         """Fill the flat `out` with 0 or 1/keep_probability by a generator of (seed, offset + i).

@@ -97,6 +97,11 @@ def recording(clock: Clock | None = None) -> Iterator[Profile]:
         profile.add_up()
 
 
+def is_recording() -> bool:
+    """Return whether operations of this thread are being recorded."""
+    return _active is not None and _active.thread == get_ident()
+
+
 def operation(*name: str, multiply_adds: int | Callable[[], int] = 0) -> AbstractContextManager[None]:
     """Time a block as an operation whose name is the concatenation of these parts.
 

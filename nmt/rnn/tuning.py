@@ -32,6 +32,10 @@ CLEAR_ALONE_BELOW = 1 << 16
 ROW_WORK_ALONE_BELOW = 1 << 15
 """Numbers of an array below which one thread looks up embeddings and updates parameters. Not measured."""
 
+CALLS_WAITING = 512
+"""Calls of compiled code that may wait to be run together (pool.in_one_call): several small updates have fewer, and an
+interruption waits for no more. Not measured."""
+
 # ------------------------------------------------------------ memory of a run (rows.py, workspace.py)
 
 BLOCK_ROWS = 2048

@@ -66,7 +66,10 @@ def test_the_divergence_is_that_of_the_two_distributions():
     options = {"seed": SEED, "threads": 1}
     seen = []
     whole = model.device.output_loss
-    model.device.output_loss = lambda h, layer, *rest: seen.append((h.copy(), layer)) or whole(h, layer, *rest)
+    computed = model.device.download
+    model.device.output_loss = lambda h, layer, *rest: (
+        seen.append((computed(h).copy(), layer)) or whole(h, layer, *rest)
+    )
     try:
         stats, _ = model.loss_and_gradients(batch, objective=Objective(r_drop=3.0), **options)
     finally:

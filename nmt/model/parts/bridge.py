@@ -41,7 +41,8 @@ class Bridge:
         copied."""
         self.kind = config.decoder.init_hidden
         self.of_mean = config.decoder.init_from == "mean" and self.kind != "zero"
-        self.xp = (options.get("device") or cpu()).xp
+        self.device = options.get("device") or cpu()
+        self.xp = self.device.xp
         encoder, directions = encoder_cells(config), 2 if config.encoder.bidirectional else 1
         # decoder state -> (encoder layer, encoder state)
         self.routes: dict[str, tuple[int, str]] = {}
@@ -79,6 +80,7 @@ class Bridge:
         states start from the mean."""
         if not self.of_mean:
             return final
+        self.device.run_waiting()
         shares = self._shares(memory, lengths)
         return [*final, {_MEAN: self.xp.where(shares > 0, memory * shares, 0).sum(axis=0, dtype=memory.dtype)}]
 
@@ -86,6 +88,7 @@ class Bridge:
         """Return the gradient of the memory, including that of its mean."""
         if not self.of_mean:
             return d_memory
+        self.device.run_waiting()
         return d_memory + d_final[-1][_MEAN] * self._shares(d_memory, lengths)
 
     def _shares(self, memory: Any, lengths: np.ndarray) -> Any:
@@ -118,7 +121,7 @@ class Bridge:
         return states, tapes
 
     def backward(
-        self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: Group
+        self, tapes: dict[str, Tape | None], d_states: States, final: list[States], gradients: Group, threads: int
     ) -> list[States]:
         """Return the gradients of the encoder's final states."""
         d_final = [{k: self.xp.zeros_like(v) for k, v in layer.items()} for layer in final]
@@ -133,5 +136,5 @@ class Bridge:
                 if got is None:
                     raise RuntimeError("the bridge gave no gradient for its input")
                 d = got[0]
-            d_final[layer][state] += d
+            self.device.add(d_final[layer][state], d, threads)
         return d_final

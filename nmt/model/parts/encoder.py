@@ -159,10 +159,12 @@ class RecurrentEncoder:
             ]
             with operation("encoder: joining directions"):
                 y = self._joined([r.y for r in results], how)
-                x = y + x if layer and self.residual else y
-            concatenate = self.device.xp.concatenate
+                if layer and self.residual:
+                    self.device.run_waiting()
+                    y = y + x
+                x = y
             vectors = [k for k, width in scan.states.items() if not dims_of(width)]
-            final.append({k: concatenate([r.final[k] for r in results], axis=-1) for k in vectors})
+            final.append({k: self._joined([r.final[k] for r in results], how) for k in vectors})
             tapes.append([r.tape for r in results])
         return Encoded(x, final, tapes)
 
@@ -193,10 +195,13 @@ class RecurrentEncoder:
                     d_x = got
                 elif got is not None:
                     with operation("encoder gradients: joining directions"):
-                        d_x += got
+                        self.device.add(d_x, got, how.threads)
             if d_x is None:
                 raise RuntimeError("the encoder's scans gave no gradient for their input")
-            d = d_x + d if layer and self.residual else d_x
+            if layer and self.residual:
+                self.device.run_waiting()
+                d_x = d_x + d
+            d = d_x
         return d
 
     def _joined(self, parts: list[np.ndarray], how: BatchPass) -> np.ndarray:

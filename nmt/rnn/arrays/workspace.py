@@ -66,11 +66,13 @@ class Workspace:
         if self._at == len(self._chunks):
             found = max(step, min(max(self._first, self.nbytes), tuning.CHUNK_BYTES))
             self._chunks.append(zeros_of(self._xp, (found,), np.uint8))
-        piece = self._chunks[self._at][self._used : self._used + size]
+        chunk, start = self._chunks[self._at], self._used
         self._used += step
         self._held += step
         self._most = max(self._most, self._held)
-        return piece.view(dtype).reshape(shape)
+        if self._xp is np:
+            return np.ndarray(shape, dtype, chunk, start)
+        return chunk[start : start + size].view(dtype).reshape(shape)
 
     @contextmanager
     def temporary(self) -> Iterator[None]:

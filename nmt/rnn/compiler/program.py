@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from functools import cached_property
 
 from nmt.rnn.graph import Value
 from nmt.rnn.named_axes import Dims
@@ -110,6 +111,12 @@ class Program:
 
     steps: list[RowWork | Product]
     places: dict[int, Place]
+
+    @cached_property
+    def row_size(self) -> int:
+        """Return the multiply-adds of its products for one row; first read when it is finished."""
+        products = (step for step in self.steps if isinstance(step, Product))
+        return sum((step.x.width or 0) * (step.out.width or 0) for step in products)
 
 
 def memory_of(v: Value, places: Mapping[int, Place]) -> tuple[Value, int]:

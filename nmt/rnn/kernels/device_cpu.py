@@ -6,6 +6,7 @@ Modules that multiply are imported where they are used: on a new machine their c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.device import CandidateLists, Device, OutputGradients, OutputLayer
 from nmt.rnn.kernels.memory import copies
 from nmt.rnn.kernels.model import update
-from nmt.rnn.kernels.threads.pool import run_parallel
+from nmt.rnn.kernels.threads.pool import in_one_call, run_parallel, run_waiting
 
 if TYPE_CHECKING:
     from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
@@ -34,7 +35,14 @@ class CPUDevice(Device):
         return array
 
     def download(self, array: np.ndarray) -> np.ndarray:
+        run_waiting()
         return array
+
+    def in_one_call(self) -> AbstractContextManager[None]:
+        return in_one_call()
+
+    def run_waiting(self) -> None:
+        run_waiting()
 
     def index(self, numbers: np.ndarray) -> np.ndarray:
         return numbers
@@ -45,12 +53,25 @@ class CPUDevice(Device):
         return CPUExecutable(plan, dtype, packed)
 
     def clear(self, array: np.ndarray, threads: int) -> None:
-        run_parallel(update.clear_all, _useful_threads(threads, array), array.reshape(-1))
+        run_parallel(copies.clear_all, _useful_threads(threads, array), array.reshape(-1))
 
     def clear_ended(self, array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
         from nmt.rnn.kernels.loops.run_cpu import clear_ended
 
         clear_ended(array, lengths, threads)
+
+    def begin_stack(
+        self, stack: np.ndarray, first: np.ndarray, ends: np.ndarray, start: np.ndarray | None, threads: int
+    ) -> None:
+        given = stack[0] if start is None else np.ascontiguousarray(start)
+        run_parallel(copies.begin_stack, _useful_threads(threads, stack), stack, first, ends, given, start is not None)
+
+    def fill_slots(self, slots: np.ndarray, start: np.ndarray | None, threads: int) -> None:
+        given = slots[0] if start is None else np.ascontiguousarray(start)
+        run_parallel(copies.fill_slots, _useful_threads(threads, slots), slots, given, start is not None)
+
+    def add(self, total: np.ndarray, other: np.ndarray, threads: int) -> None:
+        run_parallel(copies.add, _useful_threads(threads, total), total.reshape(-1), other.reshape(-1))
 
     def dropout_mask(self, out: np.ndarray, keep_probability: float, seed: int, offset: int, threads: int) -> None:
         run_parallel(update.dropout_mask, threads, out, keep_probability, np.uint64(seed % 2**64), np.uint64(offset))
@@ -75,11 +96,8 @@ class CPUDevice(Device):
         *outer, before, width = array.shape
         if out is None:
             out = np.empty((*outer, len(index), width), array.dtype)
-        if out.size < tuning.ROW_WORK_ALONE_BELOW:
-            out[...] = array.take(index, axis=-2)  # copies whole rows; array[:, index] copies single numbers
-        else:
-            flat = array.reshape(-1, before, width), index, out.reshape(-1, len(index), width)
-            run_parallel(copies.take_rows, threads, *flat)
+        flat = array.reshape(-1, before, width), index, out.reshape(-1, len(index), width)
+        run_parallel(copies.take_rows, _useful_threads(threads, out), *flat)
         return out
 
     def spread_rows(self, rows: np.ndarray, places: np.ndarray, out: np.ndarray, threads: int = 1) -> None:

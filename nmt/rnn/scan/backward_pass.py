@@ -55,7 +55,9 @@ class BackwardPass:
         else:
             T = rows.T if packing is None else packing.steps
             array = setup.checks.array(f"d_{name}", given, (T, *axes), width)
-            array = array if packing is None else packing.pack(array)
+            if packing is not None:
+                setup.device.run_waiting()
+                array = packing.pack(array)
         return array if place.width is not None else array[..., 0]
 
     def give_states(self, d_final: Mapping[str, np.ndarray]) -> None:
@@ -64,7 +66,8 @@ class BackwardPass:
         for name, width in setup.states.items():
             carry = self.tape.allocate((2, rows.B, width), setup.dtype)
             given = d_final.get(name)
-            carry[:] = 0 if given is None else setup.checks.array(f"d_final {name}", given, (rows.B,), width)
+            start = None if given is None else setup.checks.array(f"d_final {name}", given, (rows.B,), width)
+            setup.device.fill_slots(carry, start, rows.threads)
             self.arrays[ArrayKind.STATE_GRADIENT.of(name)] = carry
 
     def take_memory(self, outputs: Any) -> None:
@@ -86,12 +89,14 @@ class BackwardPass:
         """Run the plan and return gradients; those of parameters are added to `gradients`, where present."""
         tape, rows, arrays, plan = self.tape, self.rows, self.arrays, self.plan
         invariants = self.setup.invariants(tape.compiled, rows.threads)
-        with joined(gradients, tape.connections) as shares:
+        with joined(gradients, tape.connections, self.setup.device) as shares:
             tape.compiled.step.backward(arrays, tape.weights, rows, tape.allocate, shares)
             captured = invariants.backward(
                 plan.d_captured, arrays, tape.constant_arrays, tape.weights, rows, tape.allocate, shares
             )
         initial = self._of_initial()
+        if tape.learned:
+            self.setup.device.run_waiting()
         tape.d_learned = {param: initial[name].sum(axis=0) for name, param in tape.learned.items()}
         add_present(tape.d_learned, gradients)
         return self._shaped(initial, captured)
@@ -113,6 +118,7 @@ class BackwardPass:
         setup, packing = self.setup, self.tape.packing
         of = {name: self.arrays[place.name] for name, place in self.plan.d_inputs.items()}
         if packing is not None:
+            setup.device.run_waiting()
             of = {name: packing.unpack(array) for name, array in of.items()}
         inputs = {name: ArrayKind.SEQUENCE.of(name) for name in setup.checks.sequences} | {"x": "x"}
         constant = {name: ArrayKind.CAPTURED.of(name) for name in setup.captured}

@@ -26,18 +26,21 @@ def connections(params: Mapping[str, Param], seed: int, dtype: Any, device: Devi
     return masks
 
 
-def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays) -> Weights:
+def disconnected(weights: Weights, params: Mapping[str, Param], masks: Arrays, device: Device) -> Weights:
     """Return the weights of a pass; the same object if nothing is dropped."""
     if not masks:
         return weights
+    device.run_waiting()
     return Weights({name: weights[name] * masks[name] if name in masks else weights[name] for name in params})
 
 
 @contextmanager
-def joined(gradients: Arrays, masks: Arrays) -> Iterator[Arrays]:
+def joined(gradients: Arrays, masks: Arrays, device: Device) -> Iterator[Arrays]:
     """Yield the arrays in which gradients of a pass are summed; at the end add them to `gradients`, without dropped
     entries."""
     dropped = {name: masks[name] * 0 for name in masks if name in gradients}
     yield gradients | dropped
+    if dropped:
+        device.run_waiting()
     for name, share in dropped.items():
         gradients[name] += share * masks[name]

@@ -84,13 +84,12 @@ class ForwardPass:
         rows, device = self.rows, self.setup.device
         if name in self.plan.slots:  # a row that starts late finds its initial state in either slot
             slots = allocate((2, rows.B, width), self.setup.dtype)
-            slots[...] = self._start.get(name, 0)
+            device.fill_slots(slots, self._start.get(name), rows.threads)
             return slots
         stack = allocate((rows.T + 1, rows.B, width), self.setup.dtype)
         ends = rows.lengths if rows.reverse else rows.lengths + 1
-        device.clear_ended(stack, ends, rows.threads)
-        first: Any = tuple(map(device.index, (rows.lengths, identity(rows.B)))) if rows.reverse else 0
-        stack[first] = self._start.get(name, 0)
+        first = rows.lengths if rows.reverse else np.zeros_like(rows.lengths)
+        device.begin_stack(stack, first, ends, self._start.get(name), rows.threads)
         return stack
 
     # ------------------------------------------------------------ the run
@@ -117,6 +116,7 @@ class ForwardPass:
             final[name] = shaped(pick(setup, self.arrays[ArrayKind.STATE.of(name)], slot), width)
         recorded = {name: self._recorded(name) for name in setup.wanted.record}
         if packing is not None:
+            setup.device.run_waiting()
             y, recorded = packing.unpack(y), {name: packing.unpack(a) for name, a in recorded.items()}
         return Result(shaped(y, setup.cell.output_size), final, None, recorded, rows.lengths, stopped)
 
@@ -130,6 +130,7 @@ class ForwardPass:
         y = array[: rows.T] if rows.reverse else array[1:]
         begins = any(place.name == ArrayKind.STATE.of(name) for name in self._start)
         if self.setup.stop is not None or (rows.reverse and begins and (rows.lengths < rows.T).any()):
+            device.run_waiting()
             y = y.copy()  # slot `length` of a shorter reversed row has its initial state, where y must be zero
             device.clear_ended(y, rows.lengths, rows.threads)
         return y
@@ -146,6 +147,7 @@ class ForwardPass:
         """Return a noted value for the caller: a copy, with an axis for its features, zero where a row takes no step or
         has no source position."""
         rows, xp, place = self.rows, self.setup.device.xp, self.plan.outputs[ArrayKind.NOTED.of(name)]
+        self.setup.device.run_waiting()
         array = self._of_steps(name).copy()
         there = np.arange(rows.T)[:, None] < rows.lengths
         if place.source_axis:
@@ -172,6 +174,4 @@ class ForwardPass:
 def pick(setup: ScanSetup, slots: Any, at: np.ndarray) -> Any:
     """Return, for each row of [slots, B, n], its slot at[row]."""
     device, B = setup.device, len(at)
-    if device.is_cpu:
-        return slots[at, identity(B)]
     return device.take_rows(slots.reshape(-1, slots.shape[-1]), device.index(at * B + identity(B)))

@@ -59,7 +59,7 @@ class Invariants:
             with operation(rows.label, " gradients: joining those of captured arrays"):
                 through = self._real(own[place.name][0], rows)
                 if name in direct:
-                    direct[name] += through
+                    self.device.add(direct[name], through, rows.threads)
                 else:
                     direct[name] = through
         return direct

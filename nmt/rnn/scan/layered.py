@@ -128,6 +128,8 @@ class LayeredScan:
                 self.device.clear_ended(d, tape.lengths, tape.threads)
             initial |= under(str(n), got.initial)
             for name, share in got.captured.items():
+                if name in captured:
+                    self.device.run_waiting()
                 captured[name] = captured[name] + share if name in captured else share
         return Gradients(d, initial, captured)
 
@@ -135,6 +137,7 @@ class LayeredScan:
         """Return x [T, B, n] followed by `delay` steps of zeros."""
         if not delay:
             return x
+        self.device.run_waiting()
         longer = allocate((len(x) + delay, *x.shape[1:]), self.dtype)
         longer[:-delay], longer[-delay:] = x, 0
         return longer
@@ -143,6 +146,7 @@ class LayeredScan:
         """Return `delay` steps of zeros followed by d [T, B, n]."""
         if not delay:
             return d
+        self.device.run_waiting()
         longer = allocate((len(d) + delay, *d.shape[1:]), self.dtype)
         longer[:delay], longer[delay:] = 0, d
         return longer

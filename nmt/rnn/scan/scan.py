@@ -90,6 +90,7 @@ class Scan(ScanSetup):
         if mask is not None:
             lengths, packing = pack_steps(checks.steps_of(lengths, mask, T, B), self.device)
         if packing is not None:
+            self.device.run_waiting()
             x, outputs = packing.pack(x), None
             others = {name: packing.pack(array) for name, array in others.items()}
         rows = self.rows(
@@ -103,16 +104,17 @@ class Scan(ScanSetup):
             threads=threads,
         )
         check_params(checks.name, self.params, weights, self.dtype)
-        kept = connections(self.params, seed, self.dtype, self.device, rows.threads) if training else {}
-        weights = disconnected(weights, self.params, kept)
-        compiled, initial = self.compiled(training, single_step), initial or {}
-        run = ForwardPass(self, compiled, weights, rows, allocate or Fresh(self.device.xp))
-        run.give_inputs(x, others)
-        run.draw_masks(seed)
-        run.give_captured(checks.all_captured(captured or {}, rows.S, B))
-        run.give_states(initial, outputs)
-        run.run()
-        result = run.result(packing)
+        with self.device.in_one_call():
+            kept = connections(self.params, seed, self.dtype, self.device, rows.threads) if training else {}
+            weights = disconnected(weights, self.params, kept, self.device)
+            compiled, initial = self.compiled(training, single_step), initial or {}
+            run = ForwardPass(self, compiled, weights, rows, allocate or Fresh(self.device.xp))
+            run.give_inputs(x, others)
+            run.draw_masks(seed)
+            run.give_captured(checks.all_captured(captured or {}, rows.S, B))
+            run.give_states(initial, outputs)
+            run.run()
+            result = run.result(packing)
         if training:
             learned = {k: v for k, v in self.cell.learned().items() if k not in initial}
             result.tape = Tape(
@@ -179,10 +181,11 @@ class Scan(ScanSetup):
         if weights_later:
             tape.compiled = tape.compiled.keeping_operands
         run = BackwardPass(self, tape)
-        run.give_outputs(d_y, d_recorded or {})
-        run.give_states(d_final or {})
-        run.take_memory(outputs)
-        return run.run({} if gradients is None else gradients)
+        with self.device.in_one_call():
+            run.give_outputs(d_y, d_recorded or {})
+            run.give_states(d_final or {})
+            run.take_memory(outputs)
+            return run.run({} if gradients is None else gradients)
 
     def backward_weights(self, tape: Tape, gradients: Arrays) -> None:
         """Add the gradients of the parameters to `gradients`, where present, after a `backward` with `weights_later`.
@@ -193,7 +196,7 @@ class Scan(ScanSetup):
         added.
         """
         invariants = self.invariants(tape.compiled, tape.rows.threads)
-        with joined(gradients, tape.connections) as shares:
+        with joined(gradients, tape.connections, self.device) as shares:
             tape.compiled.step.weight_gradients(tape.arrays, tape.weights, tape.rows, tape.allocate, shares)
             invariants.weight_gradients(tape.constant_arrays, tape.weights, tape.rows, tape.allocate, shares)
         add_present(tape.d_learned, gradients)

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from nmt.rnn import tuning
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.kernels.machine_code.jit import native_function, task
 from nmt.rnn.kernels.memory.active_rows import number_in
@@ -18,8 +19,9 @@ from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads import workers
 from nmt.rnn.kernels.threads.atomics import WORD, atomic_exchange, lock, make_condition, make_lock, unlock, wake
 from nmt.rnn.kernels.threads.barrier import barrier_wait
-from nmt.rnn.kernels.threads.pool import run_team
+from nmt.rnn.kernels.threads.pool import in_one_call, run_parallel, run_team, run_waiting
 from nmt.rnn.kernels.threads.team import TaskSequence, address_of, given_array, task_table
+from nmt.rnn.profile import recording
 from tests.waiting import until
 
 
@@ -182,3 +184,73 @@ for turn in (1, 2):
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
+
+
+def _append(part, parts, table):
+    """Write the call's number at the place that `counter` has reached; the last part counts."""
+    number = number_in(table, COUNTER_WORDS)
+    counter, order = array_at(given_array(table, 1), 1, np.int64), array_at(given_array(table, 2), 1, np.int64)
+    if part == parts - 1:
+        order[counter[0]] = number
+        counter[0] += 1
+
+
+append = task(_append)
+
+
+@pytest.fixture
+def counted():
+    """A counter of calls, and room for their numbers."""
+    return np.zeros(1, np.int64), np.full(2000, -1, np.int64)
+
+
+@pytest.mark.parametrize("parts", [[1, 1, 1], [1, 3, 2, 1], [20, 1, 12]])
+def test_calls_wait_and_then_run_in_order(parts, counted):
+    """With more threads than the pool has so far, too."""
+    counter, order = counted
+    with in_one_call():
+        for number, count in enumerate(parts):
+            run(append, count, number, counter, order)
+        assert counter[0] == 0, "the calls wait"
+    assert order[: len(parts) + 1].tolist() == [*range(len(parts)), -1]
+    run(append, 1, 7, counter, order)
+    assert order[len(parts)] == 7, "afterwards nothing waits"
+
+
+def test_calls_run_earlier_where_python_asks_for_it_or_many_wait(counted):
+    counter, order = counted
+    with in_one_call():
+        run(append, 1, 0, counter, order)
+        run_waiting()
+        assert counter[0] == 1
+        with in_one_call():  # part of the first
+            run(append, 1, 1, counter, order)
+        assert counter[0] == 1
+        run_parallel(lambda part, parts: order.__setitem__(3, counter[0]), 1)  # Python sees what was to be done before
+        assert order[3] == 2
+        for number in range(tuning.CALLS_WAITING):
+            run(append, 1, number, counter, order)
+        assert counter[0] == 2 + tuning.CALLS_WAITING
+
+
+def test_after_an_error_calls_that_wait_do_not_run(counted):
+    counter, order = counted
+    with pytest.raises(ZeroDivisionError), in_one_call():
+        run(append, 1, 0, counter, order)
+        _ = 1 / 0
+    assert counter[0] == 0
+    with in_one_call():
+        run(append, 1, 5, counter, order)
+    assert order[:2].tolist() == [5, -1]
+
+
+def test_nothing_waits_while_a_profile_is_recorded_nor_on_other_threads(counted):
+    counter, order = counted
+    with recording(), in_one_call():
+        run(append, 1, 0, counter, order)
+        assert counter[0] == 1
+    with in_one_call():
+        other = threading.Thread(target=run, args=(append, 1, 1, counter, order))
+        other.start()
+        other.join()
+        assert counter[0] == 2

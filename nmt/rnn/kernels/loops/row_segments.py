@@ -15,6 +15,8 @@ def row_segments(rows: Rows, wide: bool, block: TimeBlock, *, exact: bool = Fals
     A product may also run over inactive rows within a prefix. A sum over rows must be `exact`: padding might be NaN or
     infinite, and additional rows would move the others to different blocks of the sum.
     """
+    if rows.ordered and rows.threads == 1 and not wide:
+        exact = False  # the prefixes are the active rows
     key = ("segments", wide, exact, block.low, block.high)
     return rows.derived(key, lambda: _find(rows, wide, block, exact))
 
@@ -24,8 +26,10 @@ def _find(rows: Rows, wide: bool, block: TimeBlock, exact: bool) -> np.ndarray:
     steps = rows.S if wide else block.high - block.low
     if rows.whole and not wide:
         return np.array([[0, steps * rows.B]], np.int64)
-    lengths = rows.source_lengths if wide else np.clip(rows.lengths - block.low, 0, steps)
-    if len(lengths) and (lengths == steps).all():
+    lengths = rows.source_lengths if wide else rows.lengths - block.low
+    if not wide and (block.low or block.high < rows.T):
+        lengths = np.minimum(np.maximum(lengths, 0), steps)
+    if len(lengths) and lengths.min() == steps:
         return np.array([[0, steps * len(lengths)]], np.int64)
     if exact:
         return np.asarray(active_rows(lengths, steps))

@@ -25,6 +25,7 @@ from nmt.rnn.kernels.machine_code.ahead import offer
 from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.native import Native
 from nmt.rnn.kernels.memory.active_rows import zero_inactive
+from nmt.rnn.kernels.memory.copies import clear_all
 from nmt.rnn.kernels.products.packed_weights import packed_weight
 from nmt.rnn.kernels.products.product import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.threads.pool import run_parallel, run_team
@@ -193,7 +194,7 @@ class _PassRun:
         """Yield the launches for one block of time, in order. Each must run before the next is taken from the iterator,
         unless all rows are whole: taking the next one clears scratch that this one still reads."""
         for name in () if self.rows.ordered else self.side.cleared:
-            left = np.clip(self.rows.lengths - block.low, 0, None)
+            left = np.maximum(self.rows.lengths - block.low, 0)
             clear_ended(self.arrays[name][: block.high - block.low], left, self.rows.threads)
         for phase, step in self.side.module.steps:
             program = self.side.programs[phase]
@@ -257,8 +258,8 @@ class _PassRun:
         """Return the table of a function, except for the block of time."""
         rows, side = self.rows, self.side
         packed = [packed_weight(self.weights, *w, threads=rows.threads, dtype=side.packed) for w in step.weights]
-        sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), _row_size(program))
-        size = _loop_size(program, rows, TimeBlock(0, rows.T, 0, rows.T)) if packed else 0
+        sharing = Sharing(rows.threads, rows.division, sum(w.nbytes for w in packed), program.row_size)
+        size = int(rows.lengths.sum()) * program.row_size if packed and rows.threads > 1 else 0
         units, bounds = sharing.of(rows.B, size, rows.T, rows.bounds)
         for place in step.scratch.values():
             if place.name not in self.scratch:
@@ -278,7 +279,7 @@ class _PassRun:
         """Zero the scratch arrays of a function: products also run over rows that have ended, and these must be finite
         although the results are not used."""
         for name in step.scratch:
-            self.scratch[name][...] = 0
+            run_parallel(clear_all, 1, self.scratch[name].reshape(-1))
 
     def _product(self, step: Product, places: Mapping[int, Place], block: TimeBlock, phase: Phase) -> Launch:
         """Return a launch of a product outside the loop, over the rows of one block of time that take part."""
@@ -289,7 +290,7 @@ class _PassRun:
         segments = row_segments(self.rows, source.source_axis, block)
         K, N = step.x.width or 0, step.out.width or 0
         size = _product_size(segments, K, N)
-        parts = 1 if size() < tuning.ALONE_BELOW else threads
+        parts = 1 if threads == 1 or size() < tuning.ALONE_BELOW else threads
         operands = A, packed, C, segments
         table = product_table(operands, offset, 0, K, N, 0)
         return Launch((self.label, ": products ", phase.label), size, run_product, (parts, table, operands))
@@ -303,13 +304,7 @@ def _product_size(segments: np.ndarray, K: int, N: int) -> Callable[[], int]:
 def _loop_size(program: Program, rows: Rows, block: TimeBlock) -> int:
     """Return the multiply-adds of a time loop's products in a block of time."""
     steps = np.clip(rows.lengths - block.low, 0, block.high - block.low).sum()
-    return int(steps) * _row_size(program)
-
-
-def _row_size(program: Program) -> int:
-    """Return the multiply-adds of a program's products for one row."""
-    products = (step for step in program.steps if isinstance(step, Product))
-    return sum((step.x.width or 0) * (step.out.width or 0) for step in products)
+    return int(steps) * program.row_size
 
 
 def _argument(arrays: Arrays, weights: Weights, rows: Rows, name: str) -> np.ndarray:

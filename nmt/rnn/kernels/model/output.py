@@ -16,7 +16,7 @@ from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.memory.arrays import release, scratch
 from nmt.rnn.kernels.model.softmax import row_loss
 from nmt.rnn.kernels.products.product import product, sum_rows, weight_gradient, weight_gradient_bf16
-from nmt.rnn.kernels.threads.pool import run_parallel
+from nmt.rnn.kernels.threads.pool import run_parallel, run_waiting
 from nmt.rnn.profile import operation
 
 __all__ = ["chunk_rows", "each_logits", "output_loss", "row_losses", "weighted_gradients"]
@@ -249,6 +249,7 @@ def output_loss(
                 run_parallel(_loss_rows, num_threads, *given, output.has_gradients, *sums)
 
     output.each_chunk(fill, chunk)
+    run_waiting()
     return float(nll.sum()), float(smoothed.sum()) + float(divergences.sum()), int(correct.sum())
 
 
@@ -271,11 +272,13 @@ def each_logits(
     _check(h, b, np.zeros(len(h), np.int32))
 
     def with_bias(logits: Array, part: slice) -> None:
+        run_waiting()
         logits += b
         fill(logits, part)
 
     chunk = min(chunk_rows(W_packed.dtype), max(_LEAST_ROWS, _MOST_LOGITS // max(1, len(b))))
     _Output(h, W_packed, Wt_packed, b, d_h, dW, db, num_threads, transposed).each_chunk(with_bias, chunk)
+    run_waiting()
 
 
 def row_losses(h: Array, W_packed: Array, b: Array, targets: Array, num_threads: int) -> tuple[Array, Array, Array]:
@@ -291,6 +294,7 @@ def row_losses(h: Array, W_packed: Array, b: Array, targets: Array, num_threads:
             run_parallel(_loss_rows, num_threads, logits, b, targets[part], 1.0, 1.0, False, *sums)
 
     _Output(h, W_packed, None, b, None, None, None, num_threads, False).each_chunk(fill)
+    run_waiting()
     return nll, mean, correct
 
 

@@ -94,13 +94,6 @@ def square_norm(part, parts, g, out_parts):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def clear_all(part, parts, array):  # type: ignore[no-untyped-def]
-    """Zero an array [n]."""
-    low, high = _bounds(part, parts, array.size)
-    array[low:high] = 0
-
-
-@kernel
 def embedding_rows(part, parts, ids, table, out, scale):  # type: ignore[no-untyped-def]
     """Set out[i] = table[ids[i]] * scale; ids [N], table [V, E], out [N, E]. Parts divide the rows."""
     factor = out.dtype.type(scale)

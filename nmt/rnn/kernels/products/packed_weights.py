@@ -10,7 +10,7 @@ from nmt.rnn.arrays.weights import QUADS, Again, Packed, Weights
 from nmt.rnn.device import OutputLayer
 from nmt.rnn.kernels.machine_code.kernel import Kernel, KernelCall
 from nmt.rnn.kernels.products import product as products
-from nmt.rnn.kernels.threads.pool import run_parallel
+from nmt.rnn.kernels.threads.pool import run_parallel, run_waiting
 from nmt.rnn.kernels.threads.team import run_calls
 from nmt.rnn.profile import operation
 
@@ -43,6 +43,7 @@ def packed_weight(
         with operation("packing"):
             source = _to_pack(weights, name, transposed, elements)
             run_parallel(products.PACKING[elements, transposed], threads, *source, start, start + rows, out)
+            run_waiting()  # before another thread may read it
         return out
 
     def job(out: Packed) -> KernelCall:
@@ -51,6 +52,7 @@ def packed_weight(
     def run(calls: list[KernelCall]) -> None:
         with operation("packing"):
             run_calls(threads, calls)
+            run_waiting()
 
     kernel: Kernel = products.PACKING[elements, transposed]
     again = Again(job, run) if elements != QUADS and weights.quantised(name) is None else None

@@ -17,13 +17,15 @@ from __future__ import annotations
 import ctypes
 import os
 from collections import deque
-from collections.abc import Callable
-from threading import Event, Lock, Thread
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Lock, Thread, local
 from typing import Any
 
 import numpy as np
 
 from nmt.errors import NMTError
+from nmt.rnn import tuning
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.machine_code.kernel import Kernel
 from nmt.rnn.kernels.threads.atomics import LINE, WORD, make_condition, make_lock
@@ -44,10 +46,12 @@ from nmt.rnn.kernels.threads.workers import (
     return_worker,
     run_all,
     run_alone,
+    run_list,
     store_number,
     wake_helpers,
     worker_loop,
 )
+from nmt.rnn.profile import is_recording
 from nmt.system.interruption import forkable
 
 
@@ -88,7 +92,16 @@ class _Pool:
         self._making = forkable(Lock())
         store_number.call(self.address + LIMIT, default_threads() - 1)
         # Load them now: loading runs Python code, which an exception could interrupt where that must not happen.
-        for function in (run_all, worker_loop, return_worker, claim_part, finish_part, close_job, wake_helpers):
+        for function in (
+            run_all,
+            run_list,
+            worker_loop,
+            return_worker,
+            claim_part,
+            finish_part,
+            close_job,
+            wake_helpers,
+        ):
             _ = function.call
 
     def make_workers(self, count: int) -> None:
@@ -166,6 +179,7 @@ if hasattr(os, "register_at_fork"):
 
 def run_team(function: int, parts: int, table: int, keep: Any) -> None:
     """Run a `jit.task` for every part below `parts`, all at once, and wait for all; the last runs on this thread.
+    Inside `in_one_call` the call only waits to be run.
 
     Args:
         function: Address of the task.
@@ -173,12 +187,70 @@ def run_team(function: int, parts: int, table: int, keep: Any) -> None:
         table: Address of its table of int64. It begins with the cache line of its barrier, which is reset here.
         keep: The owner of the table and of what its addresses point to; held until the end.
     """
+    if _waiting.calls is not None:
+        _waiting.calls += function, parts, table
+        _waiting.kept.append(keep)
+        if len(_waiting.kept) >= tuning.CALLS_WAITING:
+            run_waiting()
+        return
+    _run_now(function, parts, table)
+
+
+def _run_now(function: int, parts: int, table: int) -> None:
+    """Run a call and wait for it."""
     if parts == 1:
         run_alone.call(function, table)
         return
     pool = _pool()
     while missing := run_all.call(pool.address, function, parts, table):
         pool.make_workers(missing)
+
+
+class _Waiting(local):
+    """The calls of `run_team` on this thread that wait, three numbers each (see `workers.run_list`), None outside
+    `in_one_call`; and what must live until they have run."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] | None = None
+        self.kept: list[Any] = []
+
+
+_waiting = _Waiting()
+
+
+@contextmanager
+def in_one_call() -> Iterator[None]:
+    """Let the calls of `run_team` on this thread wait, and run them in order at the end, without Python in between.
+
+    Python's own code and data then stay in the cache, which compiled code would replace. Until `run_waiting` Python
+    must neither read nor write the arrays of a call. After an error none of those that wait runs. A context inside
+    another is part of it; while a profile is recorded, nothing waits.
+    """
+    if _waiting.calls is not None or is_recording():
+        yield
+        return
+    _waiting.calls, _waiting.kept = [], []
+    try:
+        yield
+        run_waiting()
+    finally:
+        _waiting.calls, _waiting.kept = None, []
+
+
+def run_waiting() -> None:
+    """Run the calls that wait on this thread (see `in_one_call`), which no exception interrupts. Raises NMTError as
+    `run_team` does."""
+    if not _waiting.calls:
+        return
+    calls, kept = np.array(_waiting.calls, np.int64), _waiting.kept
+    _waiting.calls, _waiting.kept = [], []
+    pool, done, count = _pool(), 0, len(kept)
+    while True:
+        done = run_list.call(pool.address, calls.ctypes.data, done, count)
+        if done == count:
+            return
+        _run_now(*calls[3 * done : 3 * done + 3].tolist())
+        done += 1
 
 
 def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
@@ -193,6 +265,7 @@ def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
         call = function.with_arguments(args)
         run_team(call.native.address, max(1, parts), call.table, call.keep)
         return
+    run_waiting()
     if parts <= 1:
         function(0, 1, *args)
         return

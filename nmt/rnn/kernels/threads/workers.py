@@ -199,8 +199,8 @@ def _fits(pool, needed):  # type: ignore[no-untyped-def]
     return busy + needed <= max(atomic_load(pool + LIMIT), needed)
 
 
-@native_function("int64")
-def run_all(pool, function, parts, table):  # type: ignore[no-untyped-def]
+@inner_kernel
+def _run_all(pool, function, parts, table):  # type: ignore[no-untyped-def]
     """Run all parts at once, the last one in this thread, and wait for all. Return 0; or, if the pool has too few
     workers, do nothing and return how many are missing."""
     needed = parts - 1
@@ -240,11 +240,37 @@ def run_all(pool, function, parts, table):  # type: ignore[no-untyped-def]
     return 0
 
 
+@native_function("int64")
+def run_all(pool, function, parts, table):  # type: ignore[no-untyped-def]
+    """Run all parts at once; see `_run_all`."""
+    return _run_all(pool, function, parts, table)
+
+
+@inner_kernel
+def _run_alone(function, table):  # type: ignore[no-untyped-def]
+    atomic_exchange(table, 0)
+    call_task(function, 0, 1, table)
+
+
 @native_function()
 def run_alone(function, table):  # type: ignore[no-untyped-def]
     """Run the only part in this thread."""
-    atomic_exchange(table, 0)
-    call_task(function, 0, 1, table)
+    _run_alone(function, table)
+
+
+@native_function("int64")
+def run_list(pool, calls, first, count):  # type: ignore[no-untyped-def]
+    """Run the calls [first, count) of a list in order. A call has three int64: the address of its function, its parts,
+    and the address of its table. Return `count`; or the number of a call that needs more workers than the pool has:
+    this one and all after it have not run."""
+    for n in range(first, count):
+        call = calls + 3 * WORD * n
+        function, parts, table = atomic_load(call), atomic_load(call + WORD), atomic_load(call + 2 * WORD)
+        if parts == 1:
+            _run_alone(function, table)
+        elif _run_all(pool, function, parts, table) > 0:
+            return n
+    return count
 
 
 @native_function("int64")
