@@ -29,7 +29,8 @@ using s64 = int64_t;
 constexpr int OPERANDS = 14;         // those of a product of a warp; the address of a memory access is number 4
 constexpr u32 NOBODY = 0xffffffff;   // a thread's number is its block's << 10 | its own
 constexpr u32 ATOMIC = 0x80000000;   // of a moment: the access was atomic
-constexpr u64 MOST_INSTRUCTIONS = u64(1) << 33;
+constexpr int TURN = 4096;           // instructions after which a thread lets others run
+constexpr u64 MOST_INSTRUCTIONS = u64(1) << 32;
 
 struct Thread;
 struct Region;
@@ -165,7 +166,7 @@ void touch(Thread& t, const Instruction& i, Cell& cell, bool writes, bool atomic
     u32 moment = t.now | (atomic ? ATOMIC : 0);
     if (writes) {
         for (int k = 0; k < 2; ++k)
-            if (!ordered(cell.reader[k], cell.read[k])) fail(t, i, "a race: writes what another thread reads", cell.place);
+            if (!ordered(cell.reader[k], cell.read[k])) fail(t, i, "a race: writes what another thread reads");
         cell.writer = t.id, cell.written = moment, cell.place = i.place;
         cell.reader[0] = cell.reader[1] = NOBODY;
         return;
@@ -238,7 +239,7 @@ void block_barrier(Thread& t, const Instruction& i) {
 }
 
 // Let a thread wait until its warp is there, then do `all` on the lanes. Its mask must name the whole warp.
-template <class F> void gather(Thread& t, const Instruction& i, u32 mask, bool same_place, F all) {
+template <class F> void gather(Thread& t, const Instruction& i, u32 mask, bool same_place, bool whole, F all) {
     if (mask != 0xffffffff) fail(t, i, "an operation of a warp with a mask is not simulated");
     Warp& warp = *t.warp;
     t.running = false;
@@ -246,7 +247,7 @@ template <class F> void gather(Thread& t, const Instruction& i, u32 mask, bool s
     for (Thread* other : warp.waiting)
         if (same_place && other->pc != t.pc) fail(t, i, "threads of a warp are not at the same instruction");
     if (int(warp.waiting.size()) < warp.alive) return;
-    if (warp.alive < 32 && same_place) fail(t, i, "an operation of a warp that is not whole");
+    if (warp.alive < 32 && whole) fail(t, i, "an operation of a warp that is not whole");
     Thread* lanes[32] = {};
     for (Thread* other : warp.waiting) lanes[other->lane()] = other;
     all(lanes);
@@ -383,6 +384,7 @@ template <class T> void floats(const std::string& s) {
     op<T, T>("sqrt.rn" + s, [](T a) { return std::sqrt(a); });
     op<T, T>("abs" + s, [](T a) { return std::abs(a); });
     op<T, T>("copysign" + s, [](T a, T b) { return std::copysign(b, a); });
+    op<T, T>("cvt.rni" + s + s, [](T a) { return std::nearbyint(a); });
     op<T, T>("min" + s, [](T a, T b) { return least(a, b); });
     op<T, T>("max" + s, [](T a, T b) { return -least(-a, -b); });
 }
@@ -471,7 +473,7 @@ template <bool Acquire> void load_atomic(Thread& t, const Instruction& i) {
 // Lane 4g + t of a warp holds A[g, .], A[g+8, .], B[., g] and C[g, 2t..], C[g+8, 2t..]; an operand's words are two
 // bfloat16 or one tensor-float-32.
 template <bool Pairs> void product(Thread& t, const Instruction& i) {
-    gather(t, i, 0xffffffff, true, [&](Thread** lanes) {
+    gather(t, i, 0xffffffff, true, true, [&](Thread** lanes) {
         constexpr int K = Pairs ? 16 : 8;
         float A[16][16] = {}, B[16][8] = {}, C[16][8] = {};
         auto part = [](u32 word, int half) { return of_bits(Pairs ? (half ? word & 0xffff0000 : word << 16) : word & 0xffffe000); };
@@ -498,7 +500,7 @@ template <bool Pairs> void product(Thread& t, const Instruction& i) {
 }
 
 void shuffle(Thread& t, const Instruction& i) {  // d|p, value, lane mask, clamp, members
-    gather(t, i, get<u32>(t, i.v[5]), false, [&](Thread** lanes) {
+    gather(t, i, get<u32>(t, i.v[5]), false, false, [&](Thread** lanes) {
         u32 given[32];
         for (int lane = 0; lane < 32; ++lane)
             if (lanes[lane]) given[lane] = get<u32>(*lanes[lane], i.v[2]);
@@ -573,7 +575,7 @@ void fill_table() {
     table["ret"] = finish;
     table["bar.sync"] = block_barrier;
     table["bar.warp.sync"] = [](Thread& t, const Instruction& i) {
-        gather(t, i, get<u32>(t, i.v[0]), false, [&](Thread** lanes) {
+        gather(t, i, get<u32>(t, i.v[0]), false, true, [&](Thread** lanes) {
             std::vector<Thread*> all;
             for (int lane = 0; lane < 32; ++lane)
                 if (lanes[lane]) all.push_back(lanes[lane]);
@@ -607,7 +609,8 @@ void add_array(u64 start, u64 size) {  // arrays that overlap become one
 
 void run(Thread& t, const Instruction* code) {
     t.running = true;
-    while (t.running) {
+    for (int n = 0; t.running; ++n) {
+        if (n == TURN) return yield(t);
         const Instruction& i = code[t.pc++];
         if (++instructions > MOST_INSTRUCTIONS) fail(t, i, "does not end");
         if (i.guard >= 0 && (t.r[i.guard] != 0) == bool(i.negated)) continue;

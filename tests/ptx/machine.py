@@ -79,7 +79,7 @@ class Code:
             ctypes.byref(unknown),
         )
         if not self.code:
-            raise PtxError(f"{program.name}: not simulated: {program.texts[unknown.value]}")
+            raise PtxError(f"not simulated: {program.texts[unknown.value]}")
 
     def __del__(self) -> None:
         if getattr(self, "code", None):

@@ -134,7 +134,7 @@ class _Reader:
         text = text.strip()
         if text in SPECIAL:
             return SPECIAL.index(text)
-        if re.match(r"%|[a-z]\w*$", text):
+        if text not in self.shared and re.match(r"%|[a-z]\w*$", text):
             return self._register(text)
         if number := re.fullmatch(r"0[fFdD]([0-9A-Fa-f]+)", text):
             value = int(number[1], 16)
