@@ -270,6 +270,7 @@ void spin(Thread& t, const Instruction& i) {
 // ------------------------------------------------------------------ instructions
 
 template <class T> T get(const Thread& t, s32 slot) {
+    if constexpr (std::is_same_v<T, bool>) return t.r[slot] != 0;
     T value;
     memcpy(&value, t.r + slot, sizeof value);
     return value;
