@@ -1,9 +1,9 @@
 """The first ten minutes on a machine with a GPU and nothing else: does it start, is it right, how fast is it?
 
 Each step is a process of its own with a limit of its own, so that one that fails or hangs does not keep the later ones
-from running; all limits together are less than ten minutes. A step prints what it finds, and one line says how it ended:
-`ok`, `missing` (a package or tool that it needs), `failed` or `stopped`. The folder of --out gets three files:
-card.json (a row a step), card.txt (everything printed) and operators.json (times, beside PyTorch's).
+from running; all limits together are less than ten minutes. A step prints what it finds, and one line says how it
+ended: `ok`, `missing` (a package or tool that it needs), `failed` or `stopped`. The folder of --out gets three files:
+card.json (a row a step), card.txt (everything printed) and operators.json (times, compared with PyTorch's).
 
 Nothing is installed: the checkout is what is imported. What a step needs and the machine lacks may be carried as wheels
 in a folder, which are unpacked for the run (--wheels). --dry-run takes the tests' stand-in for the GPU and tiny sizes.
@@ -39,8 +39,8 @@ ROOT = Path(__file__).resolve().parents[1]
 MISSING = 3  # exit status of a step that lacks something
 GRACE = 1.0  # seconds from the request to end to the end of a process
 PACKAGES = (
-    "numpy numba numba-cuda llvmlite cupy-cuda13x cuda-bindings cuda-toolkit nvidia-nvvm nvidia-nvjitlink nvidia-cublas "
-    "nvidia-cudnn-cu13 torch pydantic safetensors pytest pytest-xdist"
+    "numpy numba numba-cuda llvmlite cupy-cuda13x cuda-bindings cuda-toolkit nvidia-nvvm nvidia-nvjitlink "
+    "nvidia-cublas nvidia-cudnn-cu13 torch pydantic safetensors pytest pytest-xdist"
 ).split()
 TOOLS = "nvidia-smi nvcc ptxas compute-sanitizer ncu".split()
 # Cell, whether products are float32, hidden size, rows: what is compared with NumPy and timed.
@@ -58,7 +58,7 @@ GPU_TESTS = ("blas", "rows", "optimizer", "output", "persistent", "persistent_op
 SANITIZED = "tests/cuda/test_persistent.py"
 
 
-class Missing(Exception):
+class MissingError(Exception):
     """What a step needs and this machine has not."""
 
 
@@ -226,7 +226,7 @@ def recordings(place: Place) -> None:
 
 
 def persistent(place: Place) -> None:
-    """Small persistent layers of two blocks beside NumPy: waits, exchange, both directions, rows of unequal lengths."""
+    """Small persistent layers of two blocks compared with NumPy: waits, exchange, both directions, rows of unequal lengths."""
     from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
     from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer
     from nmt.rnn.kernels.cuda.persistent.tiles import Tile
@@ -241,7 +241,7 @@ def persistent(place: Place) -> None:
 
 
 def chosen(place: Place) -> None:
-    """The divisions chosen for this GPU in real sizes beside NumPy, each twice: the same bits."""
+    """The divisions chosen for this GPU in real sizes compared with NumPy, each twice: the same bits."""
     from nmt.rnn.kernels.cuda.persistent.layer import plan_layer
 
     runtime = place.runtime()
@@ -291,7 +291,7 @@ def tests(place: Place) -> None:
 
 
 def speed(place: Place) -> None:
-    """Whole layers beside PyTorch's (cuDNN), and the persistent kernels alone."""
+    """Whole layers compared with PyTorch's (cuDNN), and the persistent kernels alone."""
     gpu = importlib.import_module("gpu")
     shapes = [gpu.SHAPES[n] for n in (2, 0, 4)]
     if place.dry:
@@ -311,7 +311,7 @@ def speed(place: Place) -> None:
 
 
 def models(place: Place) -> None:
-    """A whole translation model, training and translating, beside PyTorch's. A dry run takes the processor."""
+    """A whole translation model, training and translating, compared with PyTorch's. A dry run takes the processor."""
     _need("pydantic", "pydantic, in which settings of models are written")
     model = importlib.import_module("gpu_model")
     if place.dry:
@@ -328,7 +328,7 @@ def models(place: Place) -> None:
 def races(place: Place) -> None:
     """compute-sanitizer's search for bad accesses and races in the persistent kernels."""
     if shutil.which("compute-sanitizer") is None:
-        raise Missing("compute-sanitizer")
+        raise MissingError("compute-sanitizer")
     _need("pytest", "pytest")
     case = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(ROOT / SANITIZED), "-k", "test_layer and lengths0"]
     for tool in ("memcheck", "racecheck"):
@@ -364,7 +364,7 @@ def _has(module: str) -> bool:
 
 def _need(module: str, name: str) -> None:
     if not _has(module):
-        raise Missing(name)
+        raise MissingError(name)
 
 
 def _command(command: list[str], place: Place) -> None:
@@ -386,7 +386,12 @@ def run_step(name: str, place: Place, path: str) -> dict[str, Any]:
         log.flush()
         before = log.tell()
         child = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, start_new_session=True
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
         )
         try:
             status = child.wait(limit)
@@ -441,7 +446,7 @@ def main() -> int:
     if options.step:
         try:
             STEPS[options.step][0](place)
-        except Missing as what:
+        except MissingError as what:
             print(f"missing: {what}")
             return MISSING
         return 0
@@ -451,7 +456,9 @@ def main() -> int:
         path = unpacked(options.wheels, Path(folder))
         for name in options.only or STEPS:
             rows.append(run_step(name, place, path))
-            (place.out / "card.json").write_text(json.dumps(rows, indent=1))  # after each: a run that is stopped keeps it
+            (place.out / "card.json").write_text(
+                json.dumps(rows, indent=1)
+            )  # after each: a run that is stopped keeps it
     for row in rows:
         print(f"{row['step']:<11} {row['state']:<8} {row['seconds']:6} s  {row['last'][:100]}")
     return int(any(row["state"] in ("failed", "stopped") for row in rows))

@@ -1,8 +1,8 @@
 """The devices that a test may be parametrised over: the processor, and a GPU, or what stands for one.
 
 `place` is a name, `cpu` or `cuda`. The GPU is that of this machine where NMT_TEST_DEVICE is `cuda`, else a stand-in:
-the package's own runtime on `tests/cuda_standin`, kernels by the emulator, or where NMT_TEST_DEVICE is `ptx`, by the PTX
-that NVVM makes of them (`tests/ptx`).
+the package's own runtime on `tests/cuda_standin`, kernels by the emulator, or where NMT_TEST_DEVICE is `ptx`, by
+the PTX that NVVM makes of them (`tests/ptx`).
 """
 
 import os

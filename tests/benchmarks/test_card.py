@@ -87,6 +87,10 @@ def test_packages_may_be_carried_as_wheels(card, tmp_path):
     path = card.unpacked(tmp_path / "wheels", tmp_path / "site")
     script = "import carried, nmt; print(carried.WEIGHT, nmt.__file__)"
     ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=False
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        check=False,
     )
     assert ran.stdout.split() == ["3", str(ROOT / "nmt" / "__init__.py")], ran.stderr

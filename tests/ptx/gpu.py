@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ def ptx_of(kernel: GPUKernel, capability: tuple[int, int]) -> str:
     return path.read_text()
 
 
-@lru_cache(maxsize=None)
+@cache
 def _code(ptx: str) -> Code:
     return Code(read_program(ptx))
 
@@ -99,4 +99,3 @@ def ptx_runtime(
     runtime = CupyRuntime(packages=packages_of(gpu))
     runtime.gpu = gpu
     return runtime
-

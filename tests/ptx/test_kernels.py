@@ -128,7 +128,9 @@ def test_a_planted_mistake_is_found_on_the_way_back(cell, name, monkeypatch):
 
     change, report = plant(name, "backward")
     monkeypatch.setattr(
-        test_persistent, "runtime_with", lambda multiprocessors, seed: ptx_runtime_with(multiprocessors, seed, change=change)
+        test_persistent,
+        "runtime_with",
+        lambda multiprocessors, seed: ptx_runtime_with(multiprocessors, seed, change=change),
     )
     with pytest.raises(AssertionError, match=report):
         test_persistent.check(recurrent.case(cell, T, B, H, LENGTHS), tiles_of(cell, False), False, 1)

@@ -89,7 +89,9 @@ def test_accesses_beyond_an_array():
 
 
 def test_shared_memory():
-    exchange = "ld.global.f32 %f1, [%rd4]; st.shared.f32 [%r7], %f1; {} ld.shared.f32 %f2, [%r9]; {} st.shared.f32 [%r7], %f2;"
+    exchange = (
+        "ld.global.f32 %f1, [%rd4]; st.shared.f32 [%r7], %f1; {} ld.shared.f32 %f2, [%r9]; {} st.shared.f32 [%r7], %f2;"
+    )
     x, y = np.ones(64, np.float32), np.zeros(64, np.float32)
     run(exchange.format("bar.sync 0;", "bar.sync 0;"), x, y)
     run(exchange.format("bar.warp.sync -1;", "bar.warp.sync -1;"), x, y)  # neighbours are in one warp
@@ -118,10 +120,19 @@ RIGHT = {"barrier": "bar.sync 0;", "add": "red.release.gpu.global.add.u32", "loa
     ("changed", "what"),
     [
         ({}, None),
-        ({"add": "red.relaxed.gpu.global.add.u32"}, "a race: (reads what another thread writes: ld|writes what another thread reads: st).global.f32"),
-        ({"load": "ld.relaxed.gpu.global.u32"}, "a race: (reads what another thread writes: ld|writes what another thread reads: st).global.f32"),
+        (
+            {"add": "red.relaxed.gpu.global.add.u32"},
+            "a race: (reads what another thread writes: ld|writes what another thread reads: st).global.f32",
+        ),
+        (
+            {"load": "ld.relaxed.gpu.global.u32"},
+            "a race: (reads what another thread writes: ld|writes what another thread reads: st).global.f32",
+        ),
         ({"load": "ld.global.u32"}, "a race: "),
-        ({"barrier": ""}, "a race: (reads what another thread writes: ld|writes what another thread reads: st).global.f32"),
+        (
+            {"barrier": ""},
+            "a race: (reads what another thread writes: ld|writes what another thread reads: st).global.f32",
+        ),
     ],
     ids=lambda one: " ".join(one.values()) or "as it should be" if isinstance(one, dict) else "",
 )
