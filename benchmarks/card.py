@@ -226,7 +226,7 @@ def recordings(place: Place) -> None:
 
 
 def persistent(place: Place) -> None:
-    """Small persistent layers of two blocks compared with NumPy: waits, exchange, both directions, rows of unequal lengths."""
+    """Small persistent layers of two blocks compared with NumPy: waits, exchange, rows of unequal lengths."""
     from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
     from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer
     from nmt.rnn.kernels.cuda.persistent.tiles import Tile

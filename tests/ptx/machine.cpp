@@ -2,7 +2,7 @@
 //
 // Threads take turns in a random order: each runs until it must wait or has used an atomic word. Two accesses to a
 // word of which one writes must be ordered, by barriers or by a release that an acquire has read, or both be atomic;
-// otherwise this is a race, whatever the order of this run was (vector clocks: Flanagan and Freund, FastTrack, PLDI
+// otherwise this is a race, whatever the order of this run was, unless both write the same value (vector clocks: Flanagan and Freund, FastTrack, PLDI
 // 2009). Without races nothing depends on when a GPU's caches show a store (the PTX manual, memory consistency model).
 #include <algorithm>
 #include <cfenv>
@@ -155,13 +155,13 @@ bool known(const Thread& t, u32 other, u32 moment) {
     return found != t.seen->end() && (*found->second)[other & 1023] >= moment;
 }
 
-void touch(Thread& t, const Instruction& i, Cell& cell, bool writes, bool atomic, bool shared) {
+void touch(Thread& t, const Instruction& i, Cell& cell, bool writes, bool atomic, bool shared, bool same = false) {
     if (cell.launch != launch_number) cell = Cell{launch_number};
     if (shared && !writes && cell.writer == NOBODY) fail(t, i, "reads shared memory that nobody wrote");
     auto ordered = [&](u32 other, u32 moment) {
         return other == NOBODY || (atomic && (moment & ATOMIC)) || known(t, other, moment);
     };
-    if (!ordered(cell.writer, cell.written))
+    if (!same && !ordered(cell.writer, cell.written))
         fail(t, i, writes ? "a race: writes where another thread writes" : "a race: reads what another thread writes", cell.place);
     u32 moment = t.now | (atomic ? ATOMIC : 0);
     if (writes) {
@@ -177,7 +177,8 @@ void touch(Thread& t, const Instruction& i, Cell& cell, bool writes, bool atomic
     cell.reader[k] = t.id, cell.read[k] = moment;
 }
 
-unsigned char* global(Thread& t, const Instruction& i, u64 address, int size, bool writes, bool atomic = false) {
+// `values`: those to be written, so that two threads may write the same.
+unsigned char* global(Thread& t, const Instruction& i, u64 address, int size, bool writes, bool atomic = false, const void* values = nullptr) {
     if (address % size) fail(t, i, "an address that is not a multiple of " + std::to_string(size));
     if (i.launch != launch_number || address < i.region->start || address + size > i.region->end) {
         auto found = std::find_if(regions.begin(), regions.end(), [&](const Region& r) { return r.start <= address && address + size <= r.end; });
@@ -185,7 +186,8 @@ unsigned char* global(Thread& t, const Instruction& i, u64 address, int size, bo
         i.region = &*found, i.launch = launch_number;
     }
     Cell* cells = i.region->cells;
-    for (u64 k = (address - i.region->start) / 2; k <= (address - i.region->start + size - 1) / 2; ++k) touch(t, i, cells[k], writes, atomic, false);
+    bool same = values && !memcmp(reinterpret_cast<void*>(address), values, size);
+    for (u64 k = (address - i.region->start) / 2; k <= (address - i.region->start + size - 1) / 2; ++k) touch(t, i, cells[k], writes, atomic, false, same);
     if (writes) spins = 0;
     return reinterpret_cast<unsigned char*>(address);
 }
@@ -419,8 +421,9 @@ template <class T, int N> void vectors(const std::string& s, const std::string& 
             for (int k = 0; k < N; ++k) load<T>(t, i, from + k * sizeof(T), k);
         };
     table["st.global" + v + s] = [](Thread& t, const Instruction& i) {
-        unsigned char* to = global(t, i, address(t, i), N * sizeof(T), true);
-        for (int k = 0; k < N; ++k) memcpy(to + k * sizeof(T), t.r + i.v[k], sizeof(T));
+        T values[N];
+        for (int k = 0; k < N; ++k) memcpy(values + k, t.r + i.v[k], sizeof(T));
+        memcpy(global(t, i, address(t, i), sizeof values, true, false, values), values, sizeof values);
     };
     table["ld.shared" + v + s] = [](Thread& t, const Instruction& i) {
         unsigned char* from = shared(t, i, address(t, i), N * sizeof(T), false);

@@ -152,7 +152,9 @@ def test_a_word_that_nobody_writes():
 
 
 def test_races_in_memory_of_the_gpu():
-    reported("ld.global.f32 %f1, [%rd4]; st.global.f32 [%rd2], %f1;", "a race: writes where another")
+    first = "ld.global.f32 %f1, [%rd4]; st.global.f32 [%rd2], %f1;"
+    reported(first, "a race: writes where another", x=np.arange(128, dtype=np.float32))
+    run(first, np.ones(128, np.float32), np.ones(1, np.float32), blocks=2)  # all write the same value
     reported("mov.f32 %f1, 0f3F800000; ld.global.f32 %f2, [%rd1+4]; st.global.f32 [%rd4], %f1;", "a race: ")
     x, y = np.ones(128, np.float32), np.zeros(1, np.uint32)
     run("mov.u32 %r20, 1; atom.global.add.u32 %r21, [%rd2], %r20;", x, y, blocks=2, seeds=[3])
