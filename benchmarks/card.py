@@ -35,6 +35,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from nmt.errors import NMTError  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[1]
 MISSING = 3  # exit status of a step that lacks something
 GRACE = 1.0  # seconds from the request to end to the end of a process
@@ -449,6 +452,9 @@ def main() -> int:
         except MissingError as what:
             print(f"missing: {what}")
             return MISSING
+        except NMTError as error:
+            print(error)
+            return 1
         return 0
     (place.out / "card.txt").write_bytes(b"")
     rows: list[dict[str, Any]] = []

@@ -69,6 +69,19 @@ def test_a_step_that_hangs_or_breaks_leaves_the_others_their_turn(card, tmp_path
     assert "begun products" in capfd.readouterr().out
 
 
+def test_a_machine_without_a_gpu_is_told_so_by_each_step(tmp_path):
+    (tmp_path / "cupy.py").write_text("raise ImportError('no module named cupy')\n")
+    command = [sys.executable, ROOT / "benchmarks" / "card.py", "--out", tmp_path, "--only", "machine", "start"]
+    given = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run(command, capture_output=True, text=True, env=given, check=False)
+    assert ran.returncode == 1, ran.stdout
+    rows = json.loads((tmp_path / "card.json").read_text())
+    assert [row["state"] for row in rows] == ["ok", "failed"]
+    assert rows[1]["last"].startswith(
+        "cuda: the packages cupy and numba-cuda must be installed, got no module named cupy"
+    )
+
+
 def test_what_is_wrong_fails_the_step(card):
     import numpy as np
 
