@@ -109,12 +109,10 @@ def machine(place: Place) -> None:
     if shutil.which("nvidia-smi"):
         query = "name,driver_version,memory.total,clocks.max.sm,power.limit"
         subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], check=False)
-    skipped = {".git", "build", "runs", "__pycache__", ".venv"}
-    sizes = [
-        path.stat().st_size
-        for path in ROOT.rglob("*")
-        if not skipped & set(path.relative_to(ROOT).parts) and path.is_file()
-    ]
+    found = (path for path in ROOT.rglob("*") if path.is_file())
+    made = ("build", "runs", "__pycache__")
+    parts = ((path, path.relative_to(ROOT).parts) for path in found)
+    sizes = [path.stat().st_size for path, of in parts if not any(one[0] == "." or one in made for one in of)]
     print(f"the checkout: {len(sizes):,} files, {sum(sizes) / 1e6:.1f} MB")
 
 
@@ -320,11 +318,11 @@ def models(place: Place) -> None:
     if place.dry:
         from nmt.rnn.devices import cpu
 
-        device, cases, updates = cpu(), model.QUICK, 1
+        device, cases, updates, dtypes = cpu(), model.QUICK, 1, ("float32",)
     else:
-        device, cases, updates = place.device(), model.CASES, 20
+        device, cases, updates, dtypes = place.device(), model.CASES, 20, ("float32", "bfloat16")
     first = dict(list(cases.items())[:1])
-    for line in model.lines(device, first, updates=updates, compute_dtypes=("float32", "bfloat16")):
+    for line in model.lines(device, first, updates=updates, compute_dtypes=dtypes):
         print(line, flush=True)
 
 

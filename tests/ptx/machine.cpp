@@ -2,8 +2,9 @@
 //
 // Threads take turns in a random order: each runs until it must wait or has used an atomic word. Two accesses to a
 // word of which one writes must be ordered, by barriers or by a release that an acquire has read, or both be atomic;
-// otherwise this is a race, whatever the order of this run was, unless both write the same value (vector clocks: Flanagan and Freund, FastTrack, PLDI
-// 2009). Without races nothing depends on when a GPU's caches show a store (the PTX manual, memory consistency model).
+// otherwise this is a race, whatever the order of this run was, unless both write the same value (vector clocks:
+// Flanagan and Freund, FastTrack, PLDI 2009). Without races nothing depends on when a GPU's caches
+// show a store (the PTX manual, memory consistency model).
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
@@ -162,7 +163,8 @@ void touch(Thread& t, const Instruction& i, Cell& cell, bool writes, bool atomic
         return other == NOBODY || (atomic && (moment & ATOMIC)) || known(t, other, moment);
     };
     if (!same && !ordered(cell.writer, cell.written))
-        fail(t, i, writes ? "a race: writes where another thread writes" : "a race: reads what another thread writes", cell.place);
+        fail(t, i, writes ? "a race: writes where another thread writes" : "a race: reads what another thread writes",
+             cell.place);
     u32 moment = t.now | (atomic ? ATOMIC : 0);
     if (writes) {
         for (int k = 0; k < 2; ++k)
@@ -178,16 +180,20 @@ void touch(Thread& t, const Instruction& i, Cell& cell, bool writes, bool atomic
 }
 
 // `values`: those to be written, so that two threads may write the same.
-unsigned char* global(Thread& t, const Instruction& i, u64 address, int size, bool writes, bool atomic = false, const void* values = nullptr) {
+unsigned char* global(Thread& t, const Instruction& i, u64 address, int size, bool writes, bool atomic = false,
+                      const void* values = nullptr) {
     if (address % size) fail(t, i, "an address that is not a multiple of " + std::to_string(size));
     if (i.launch != launch_number || address < i.region->start || address + size > i.region->end) {
-        auto found = std::find_if(regions.begin(), regions.end(), [&](const Region& r) { return r.start <= address && address + size <= r.end; });
+        auto found = std::find_if(regions.begin(), regions.end(), [&](const Region& r) {
+            return r.start <= address && address + size <= r.end;
+        });
         if (found == regions.end()) fail(t, i, writes ? "writes outside of every array" : "reads outside of every array");
         i.region = &*found, i.launch = launch_number;
     }
     Cell* cells = i.region->cells;
     bool same = values && !memcmp(reinterpret_cast<void*>(address), values, size);
-    for (u64 k = (address - i.region->start) / 2; k <= (address - i.region->start + size - 1) / 2; ++k) touch(t, i, cells[k], writes, atomic, false, same);
+    u64 from = address - i.region->start;
+    for (u64 k = from / 2; k <= (from + size - 1) / 2; ++k) touch(t, i, cells[k], writes, atomic, false, same);
     if (writes) spins = 0;
     return reinterpret_cast<unsigned char*>(address);
 }
@@ -213,7 +219,8 @@ void meet(std::vector<Thread*>& threads) {  // a barrier of these: each knows wh
     auto both = all ? std::make_shared<View>(*all) : std::make_shared<View>();
     u32 block = threads[0]->block->number;
     auto& known_before = (*both)[block];
-    auto moments = known_before ? std::make_shared<Moments>(*known_before) : std::make_shared<Moments>(threads[0]->block->threads.size());
+    size_t count = threads[0]->block->threads.size();
+    auto moments = known_before ? std::make_shared<Moments>(*known_before) : std::make_shared<Moments>(count);
     for (Thread* t : threads) (*moments)[t->local()] = t->now++;
     known_before = moments;
     for (Thread* t : threads) look(*t, both);
@@ -323,7 +330,10 @@ template <class T> void integers(const std::string& s) {
     op<T, T>("mad.lo" + s, [](T a, T b, T c) { return a * b + c; });
     op<T, T>("min" + s, [](T a, T b) { return std::min(a, b); });
     op<T, T>("max" + s, [](T a, T b) { return std::max(a, b); });
-    op<T, T>("shr" + s, [](T a, T b) { return T(a >> std::min<u32>(u32(b), 8 * sizeof(T) - 1)) * (std::is_signed_v<T> || u32(b) < 8 * sizeof(T)); });
+    op<T, T>("shr" + s, [](T a, T b) {
+        constexpr u32 last = 8 * sizeof(T) - 1;
+        return std::is_signed_v<T> || u32(b) <= last ? T(a >> std::min(u32(b), last)) : T(0);
+    });
     using Wide = std::conditional_t<sizeof(T) == 8, std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>,
                                     std::conditional_t<std::is_signed_v<T>, s64, u64>>;
     op<T, T>("mul.hi" + s, [](T a, T b) { return T((Wide(a) * Wide(b)) >> (8 * sizeof(T))); });
@@ -351,12 +361,16 @@ template <class T> void bits(const std::string& s) {
     op<T, T>("shl" + s, [](T a, T b) { return u32(b) < 8 * sizeof(T) ? T(a << u32(b)) : T(0); });
     table["bfi" + s] = [](Thread& t, const Instruction& i) {
         u32 at = get<u32>(t, i.v[3]) & 255, length = get<u32>(t, i.v[4]) & 255;
-        T a = get<T>(t, i.v[1]), b = get<T>(t, i.v[2]), mask = at >= 8 * sizeof(T) ? T(0) : T((length >= 8 * sizeof(T) ? ~T(0) : (T(1) << length) - 1) << at);
-        set<T>(t, i.v[0], (b & ~mask) | (at >= 8 * sizeof(T) ? T(0) : T(a << at) & mask));
+        constexpr u32 width = 8 * sizeof(T);
+        T a = get<T>(t, i.v[1]), b = get<T>(t, i.v[2]), ones = length >= width ? T(~T(0)) : T((T(1) << length) - 1);
+        set<T>(t, i.v[0], at >= width ? b : T((b & ~T(ones << at)) | (T(a << at) & T(ones << at))));
     };
 }
 
-template <class T> T least(T a, T b) { return std::isnan(a) ? b : std::isnan(b) ? a : std::signbit(a) && a == b ? a : b < a || (a == b) ? b : a; }
+template <class T> T least(T a, T b) {  // a number rather than none, -0 before 0
+    if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? b : a;
+    return a < b || (a == b && std::signbit(a)) ? a : b;
+}
 
 template <class T> void floats(const std::string& s) {
     numbers<T>(s);
@@ -637,7 +651,8 @@ void ptx_add_memory(u64 start, u64 size) { allocated[start] = start + size; }
 void ptx_remove_memory(u64 start) { allocated.erase(start), cells_of.erase(start); }
 
 // Return a program, or null with the number of the first instruction that is not simulated in `unknown`.
-Code* ptx_code(int count, const char** names, const s32* guards, const s32* operands, const s64* offsets, const u64* image, u64 constants, u64 slots, u64 shared, int* unknown) {
+Code* ptx_code(int count, const char** names, const s32* guards, const s32* operands, const s64* offsets, const u64* image,
+               u64 constants, u64 slots, u64 shared, int* unknown) {
     if (table.empty()) fill_table();
     auto code = std::make_unique<Code>();
     code->instructions.resize(count);
@@ -658,7 +673,8 @@ void ptx_free(Code* code) { delete code; }
 // Run a grid; `together` blocks at a time, all of them where 0. Return 0, or 1 with `report`: the places of the
 // instruction and of the other access of a race or -1, block x, y, z, thread; and a text. arrays: start and size of those
 // that the kernel may use.
-int ptx_run(Code* code, const u32* grid, const u32* size, u32 dynamic, const unsigned char* given, const u64* arrays, int count, u64 seed, u32 together, s32* report, char* text, int length) {
+int ptx_run(Code* code, const u32* grid, const u32* size, u32 dynamic, const unsigned char* given, const u64* arrays,
+            int count, u64 seed, u32 together, s32* report, char* text, int length) {
     u32 threads = size[0] * size[1] * size[2];
     u64 blocks = u64(grid[0]) * grid[1] * grid[2];
     parameters = given, at_random = seed != 0, random_state = seed * 0x9E3779B97F4A7C15ull + 88172645463325252ull;
@@ -676,9 +692,10 @@ int ptx_run(Code* code, const u32* grid, const u32* size, u32 dynamic, const uns
                 group.push_back(std::make_unique<Block>());
                 Block& block = *group.back();
                 block.number = order[n];
-                block.at[0] = order[n] % grid[0], block.at[1] = order[n] / grid[0] % grid[1], block.at[2] = order[n] / grid[0] / grid[1];
+                block.at[0] = order[n] % grid[0], block.at[1] = order[n] / grid[0] % grid[1];
+                block.at[2] = order[n] / grid[0] / grid[1];
                 block.threads.resize(threads), block.warps.resize((threads + 31) / 32), block.alive = int(threads);
-                block.registers.resize(threads * code->slots);
+                block.registers.assign(threads * code->slots, ~u64(0));
                 block.shared.assign(code->shared + dynamic, 0xff), block.cells.resize(block.shared.size() / 2 + 1);
                 for (u32 k = 0; k < threads; ++k) {
                     Thread& t = block.threads[k];
