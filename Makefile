@@ -23,7 +23,8 @@ GPU_PATH = PYTHONPATH=$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}
 # emulator and the stand-in are tested without one. A module that lacks a package does not keep the others from running.
 GPU_TESTS = tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py tests/rows/test_device_rows.py \
   -k "cuda or on_a_gpu or device_rows" $(addprefix --ignore=tests/cuda/test_,compile.py emulator.py host_side.py \
-  runtime.py contract.py) --continue-on-collection-errors $(patsubst %,-n %,$(filter-out 0,$(GPU_WORKERS)))
+  runtime.py contract.py) --continue-on-collection-errors
+GPU_MANY = $(patsubst %,-n %,$(filter-out 0,$(GPU_WORKERS)))
 # PyTorch is larger than everything else together: its tests have an environment of their own.
 TORCH_VENV ?= .venv-torch
 # An index with builds for CPUs, without the 2 GB for GPUs.
@@ -42,7 +43,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check witness format bench test-torch test-arm test-gpu bench-gpu docs pictures size site wheel dist clean
+.PHONY: help setup install demo test check witness format bench test-torch test-arm test-gpu test-ptx card bench-gpu docs pictures size site wheel dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
@@ -54,6 +55,8 @@ help:
 	@echo 'make test-torch   make $(TORCH_VENV) with PyTorch, run the tests of nmt.torch'
 	@echo 'make test-arm   run chosen tests for Arm, under qemu (an hour; Debian)'
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
+	@echo 'make test-ptx   run the tests of tests/ptx and those of a GPU on the PTX of the kernels, without a GPU (half an hour)'
+	@echo 'make card   the first ten minutes on a GPU: starts, compiles, right, fast, races; files into $(OUT)'
 	@echo 'make bench-gpu  measure on a GPU, compared with PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
 	@echo 'make dist    sdist, and the wheel from it, into dist/, with a bill of materials; built twice and compared'
@@ -142,7 +145,7 @@ test-arm: $(BASE)
 # On a machine with a GPU and what the extra [cuda] names; nothing is installed.
 test-gpu:
 	@mkdir -p $(OUT)
-	NMT_TEST_DEVICE=cuda timeout $(GPU_LIMIT) env $(GPU_PATH) $(GPU_PYTHON) -m pytest -q -rs -p no:cacheprovider $(GPU_TESTS) $(PYTEST_ARGS) > $(OUT)/tests.txt 2>&1; \
+	NMT_TEST_DEVICE=cuda timeout $(GPU_LIMIT) env $(GPU_PATH) $(GPU_PYTHON) -m pytest -q -rs -p no:cacheprovider $(GPU_TESTS) $(GPU_MANY) $(PYTEST_ARGS) > $(OUT)/tests.txt 2>&1; \
 	  status=$$?; tail -n 40 $(OUT)/tests.txt; exit $$status
 	@if command -v compute-sanitizer > /dev/null; then \
 	  for tool in memcheck racecheck; do \
@@ -150,6 +153,14 @@ test-gpu:
 	      --log-file $(OUT)/$$tool.txt $(GPU_PYTHON) -m pytest -q -p no:cacheprovider tests/cuda/test_persistent.py -k test_layer || exit 1; \
 	    tail -n 1 $(OUT)/$$tool.txt; done; \
 	else echo 'compute-sanitizer is not installed: races on the GPU were not looked for'; fi
+
+# CARD_ARGS: --dry-run without a GPU, --only STEP ..., --wheels FOLDER with packages that the machine lacks.
+card:
+	$(GPU_PATH) $(GPU_PYTHON) benchmarks/card.py --out $(OUT) $(CARD_ARGS)
+
+# Needs numba-cuda and NVVM (EXTRAS=dev,cuda-compiler) and a C++ compiler.
+test-ptx: $(STAMP)
+	NMT_TEST_DEVICE=ptx $(BIN)/python -m pytest -q -rs -n auto --dist worksteal tests/ptx $(GPU_TESTS) -k "cuda or on_a_gpu or device_rows or ptx" $(PYTEST_ARGS)
 
 bench-gpu:
 	@mkdir -p $(OUT)

@@ -1,7 +1,8 @@
 """The devices that a test may be parametrised over: the processor, and a GPU, or what stands for one.
 
 `place` is a name, `cpu` or `cuda`. The GPU is that of this machine where NMT_TEST_DEVICE is `cuda`, else a stand-in:
-the package's own runtime on `tests/cuda_standin`, kernels by the emulator.
+the package's own runtime on `tests/cuda_standin`, kernels by the emulator, or where NMT_TEST_DEVICE is `ptx`, by
+the PTX that NVVM makes of them (`tests/ptx`).
 """
 
 import os
@@ -10,6 +11,7 @@ from functools import lru_cache
 import pytest
 
 ON_GPU = os.environ.get("NMT_TEST_DEVICE") == "cuda"
+ON_PTX = os.environ.get("NMT_TEST_DEVICE") == "ptx"
 PLACES = ("cpu", "cuda")
 
 
@@ -21,13 +23,28 @@ def _first_gpu():
 
 
 def runtime_with(multiprocessors=None, seed=None):
-    """A runtime; the stand-in with this many multiprocessors, its emulator in the order of `seed`."""
+    """A runtime; the stand-in with this many multiprocessors, its threads in the order of `seed`."""
     if ON_GPU:
         return _first_gpu()
+    if ON_PTX:
+        return ptx_runtime_with(multiprocessors, seed)
     pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extra [dev]")
     from tests.cuda_standin.runtime import standin_runtime
 
     return standin_runtime(seed, multiprocessors)
+
+
+def ptx_runtime_with(multiprocessors=None, seed=None, **given):
+    """The stand-in with kernels by their PTX; skips where NVVM or a C++ compiler is missing."""
+    for package in ("cuda.bindings.nvjitlink", "numba.cuda"):
+        pytest.importorskip(package, reason="PTX needs numba-cuda and NVVM: pip install -e .[cuda-compiler]")
+    from tests.ptx.machine import compiler
+
+    if compiler() is None:
+        pytest.skip("the machine of tests/ptx needs a C++ compiler: g++ or clang++")
+    from tests.ptx.gpu import ptx_runtime
+
+    return ptx_runtime(seed, multiprocessors, **given)
 
 
 @lru_cache(maxsize=2)

@@ -321,7 +321,7 @@ def _cuda(module: _Module, gpu: Gpu) -> Any:
             self.number = int(cubin)
 
         def get_function(self, name: str) -> Any:
-            if name != gpu.kernels[self.number].name:
+            if name != gpu.entries[self.number]:
                 raise CUDARuntimeError(f"CUDA_ERROR_NOT_FOUND: {name}")
             return SimpleNamespace(ptr=self.number)
 

@@ -123,6 +123,7 @@ class Gpu:
         self.before_launch: Callable[[GPUKernel], None] = lambda kernel: None
         self.idle = False  # count launches and do nothing; memory is zero
         self.kernels: list[GPUKernel] = []
+        self.entries: list[str] = []  # the name of each one's code
         self.lock = threading.RLock()
         self.freed: defaultdict[int, list[np.ndarray]] = defaultdict(list)
         self._starts: list[int] = []
@@ -174,6 +175,7 @@ class Gpu:
         """What stands for machine code: a kernel's number. The sizes of its parameters are those of Numba's format,
         which `test_compile.py` compares with compiled code."""
         self.kernels.append(kernel)
+        self.entries.append(kernel.name)
         sizes: tuple[int, ...] = ()
         for kind in kernel.signature:
             sizes += (8,) * 7 if isinstance(kind, types.Array) else (kind.bitwidth // 8,)
@@ -220,10 +222,15 @@ class Gpu:
         def work(at: Stream) -> None:
             arguments = [self._argument(kernel, *pair, at) for pair in zip(kernel.signature, values, strict=True)]
             with self.lock:
-                self.emulator.launch(kernel, grid, *arguments)
+                self.run(f, grid, values, arguments)
 
         self.streams[stream]._do(work)
         return (0,)
+
+    def run(self, number: int, grid: tuple[int, int, int], values: list[Any], arguments: list[Any]) -> None:
+        """Run a kernel when its turn in the stream has come. values: its parameters as they were packed; arguments:
+        arrays of the memory that they name, and numbers."""
+        self.emulator.launch(self.kernels[number], grid, *arguments)
 
     def _argument(self, kernel: GPUKernel, kind: Any, value: Any, stream: Stream) -> Any:
         if not isinstance(kind, types.Array):
@@ -239,7 +246,7 @@ class Gpu:
         return self.bytes_at(start, count * dtype.itemsize, kernel.name, stream).view(dtype)
 
 
-_CODES = {"int32": "i", "uint32": "I", "float32": "f", "int64": "q", "uint64": "Q", "float64": "d"}
+CODES = {"int32": "i", "uint32": "I", "float32": "f", "int64": "q", "uint64": "Q", "float64": "d"}
 
 
 def _given(kernel: GPUKernel, places: int) -> list[Any]:
@@ -247,7 +254,7 @@ def _given(kernel: GPUKernel, places: int) -> list[Any]:
     pointers = ctypes.cast(places, ctypes.POINTER(ctypes.c_uint64))
     at, found = 0, []
     for kind in kernel.signature:
-        codes = "qqqqQqq" if isinstance(kind, types.Array) else _CODES[str(kind)]
+        codes = "qqqqQqq" if isinstance(kind, types.Array) else CODES[str(kind)]
         words = [
             struct.unpack(f"={code}", ctypes.string_at(pointers[at + n], struct.calcsize(code)))[0]
             for n, code in enumerate(codes)

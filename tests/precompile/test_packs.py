@@ -220,3 +220,19 @@ def test_all_that_a_job_runs_can_be_made_elsewhere(monkeypatch):
     assert len(said) == len(jobs) == 2
     assert [one.function.__qualname__ for one in asked if recipe_of(one) is None] == []
     assert {native_of(recipe).source_name for recipe in recipes} == {one.source_name for one in asked}
+
+
+def test_every_function_that_others_call_by_symbol_can_be_made_elsewhere():
+    """Also those that an earlier test of this process has compiled already, which ask no more."""
+    import pkgutil
+    from importlib import import_module
+
+    import nmt.rnn.kernels as package
+    from nmt.rnn.kernels.machine_code import native
+
+    for info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        if ".cuda" not in info.name:
+            import_module(info.name)
+    known = [one for one in native._BY_SYMBOL.values() if one.function.__module__.startswith("nmt.")]
+    assert len(known) > 10
+    assert [one.function.__qualname__ for one in known if recipe_of(one) is None] == []

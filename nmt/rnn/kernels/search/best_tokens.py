@@ -139,10 +139,12 @@ def _join_of(number: type) -> Any:
     return external(join, (_POINTER, _POINTER, _SIZE, _POINTER), fast=True, name=f"join_{number.__name__}")
 
 
-# `best_tokens` and `log_probs` share this machine code, so that their bits are the same.
-_NUMBERS = np.float32, np.float64
-_reduce_in = external_by_elements("reduce_in", {number.__name__: _reduce_of(number) for number in _NUMBERS})
-_join_in = external_by_elements("join_in", {number.__name__: _join_of(number) for number in _NUMBERS})
+# `best_tokens` and `log_probs` share this machine code, so that their bits are the same. Each function has a name here,
+# so that wheels can hold it (see `recipe_of`).
+_reduce_f4, _reduce_f8 = _reduce_of(np.float32), _reduce_of(np.float64)
+_join_f4, _join_f8 = _join_of(np.float32), _join_of(np.float64)
+_reduce_in = external_by_elements("reduce_in", {"float32": _reduce_f4, "float64": _reduce_f8})
+_join_in = external_by_elements("join_in", {"float32": _join_f4, "float64": _join_f8})
 
 
 @inner_kernel

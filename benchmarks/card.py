@@ -1,0 +1,472 @@
+"""The first ten minutes on a machine with a GPU and nothing else: does it start, is it right, how fast is it?
+
+Each step is a process of its own with a limit of its own, so that one that fails or hangs does not keep the later ones
+from running; all limits together are less than ten minutes. A step prints what it finds, and one line says how it
+ended: `ok`, `missing` (a package or tool that it needs), `failed` or `stopped`. The folder of --out gets three files:
+card.json (a row a step), card.txt (everything printed) and operators.json (times, compared with PyTorch's).
+
+Nothing is installed: the checkout is what is imported. What a step needs and the machine lacks may be carried as wheels
+in a folder, which are unpacked for the run (--wheels). --dry-run takes the tests' stand-in for the GPU and tiny sizes.
+
+Run: python benchmarks/card.py [--out FOLDER] [--wheels FOLDER] [--only STEP ...] [--dry-run]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from nmt.errors import NMTError  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[1]
+MISSING = 3  # exit status of a step that lacks something
+GRACE = 1.0  # seconds from the request to end to the end of a process
+PACKAGES = (
+    "numpy numba numba-cuda llvmlite cupy-cuda13x cuda-bindings cuda-toolkit nvidia-nvvm nvidia-nvjitlink "
+    "nvidia-cublas nvidia-cudnn-cu13 torch pydantic safetensors pytest pytest-xdist"
+).split()
+TOOLS = "nvidia-smi nvcc ptxas compute-sanitizer ncu".split()
+# Cell, whether products are float32, hidden size, rows: what is compared with NumPy and timed.
+LAYERS = (
+    ("lstm", False, 512, 128),
+    ("lstm", False, 800, 20),
+    ("lstm", False, 1024, 64),
+    ("lstm", True, 512, 20),
+    ("gru", False, 512, 64),
+    ("gru", False, 800, 20),
+    ("gru", True, 256, 64),
+)
+ERRORS = {True: 2e-4, False: 2e-2}  # relative, of float32 and bfloat16 products, over 20 steps
+GPU_TESTS = ("blas", "rows", "optimizer", "output", "persistent", "persistent_operators", "run_persistent", "search")
+SANITIZED = "tests/cuda/test_persistent.py"
+
+
+class MissingError(Exception):
+    """What a step needs and this machine has not."""
+
+
+@dataclass
+class Place:
+    """Where the steps run."""
+
+    out: Path
+    dry: bool
+
+    def runtime(self) -> Any:
+        """The GPU's, or in a dry run that of the tests' stand-in."""
+        if self.dry:
+            from tests.devices import runtime_with
+
+            return runtime_with(multiprocessors=132, seed=1)
+        from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
+
+        return CupyRuntime()
+
+    def device(self) -> Any:
+        """The device of that runtime."""
+        from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
+
+        return CudaDevice(self.runtime())
+
+    def layers(self) -> Sequence[tuple[str, bool, int, int]]:
+        """LAYERS, or small ones for a dry run."""
+        return [("gru", False, 32, 1)] if self.dry else LAYERS
+
+
+# ------------------------------------------------------------------ steps
+
+
+def machine(place: Place) -> None:
+    """Versions, tools, libraries, and the size of what has travelled."""
+    print("python", sys.version.split()[0], sys.executable, os.cpu_count(), "processors")
+    for name in PACKAGES:
+        try:
+            print(f"  {name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            print(f"  {name} not installed")
+    for tool in TOOLS:
+        print(f"  {tool}: {shutil.which(tool) or 'not there'}")
+    if shutil.which("nvidia-smi"):
+        query = "name,driver_version,memory.total,clocks.max.sm,power.limit"
+        subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], check=False)
+    found = (path for path in ROOT.rglob("*") if path.is_file())
+    made = ("build", "runs", "__pycache__")
+    parts = ((path, path.relative_to(ROOT).parts) for path in found)
+    sizes = [path.stat().st_size for path, of in parts if not any(one[0] == "." or one in made for one in of)]
+    print(f"the checkout: {len(sizes):,} files, {sum(sizes) / 1e6:.1f} MB")
+
+
+def compile_all(place: Place) -> None:
+    """Every kernel that the steps need, as machine code in the cache, by all processors."""
+    _need("numba_cuda", "numba-cuda, which compiles kernels")
+    capability = (9, 0) if place.dry else place.runtime().capability
+    started = time.perf_counter()
+    numbers = [len(_kernels(capability)) - 1] if place.dry else range(len(_kernels(capability)))
+    with get_context("spawn").Pool(1 if place.dry else min(16, os.cpu_count() or 1)) as pool:
+        made = pool.starmap(_compile, [(number, capability) for number in numbers], chunksize=1)
+    for text in sorted(filter(None, made)):
+        print(text)
+    print(f"{len(made)} kernels in {time.perf_counter() - started:.0f} s")
+
+
+@lru_cache(maxsize=1)
+def _kernels(capability: tuple[int, int]) -> list[Any]:
+    """The kernels of the package, and those of LAYERS."""
+    from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
+    from nmt.rnn.kernels.cuda.persistent.tiles import choose_tile
+    from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_kernel
+    from tests.cuda.test_compile import kernels
+
+    found = [kernel for name, kernel in kernels(capability).items() if not name.startswith("persistent")]
+    for cell, exact, hidden, rows in LAYERS:
+        for backward in (False, True):
+            tile = choose_tile(hidden, CELLS[cell], rows, 132, capability, backward=backward, exact=exact)
+            if tile is not None:
+                found.insert(0, (backward_kernel if backward else forward_kernel)(cell, tile))  # the longest first
+    return found
+
+
+def _compile(number: int, capability: tuple[int, int]) -> str | None:
+    from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel
+
+    kernel = _kernels(capability)[number]
+    used = compile_kernel(kernel, capability).resources
+    return f"{kernel.name}: {used}" if used.spills > 32 else None
+
+
+def start(place: Place) -> None:
+    """The GPU, its memory, one kernel, and what a launch costs the host."""
+    from nmt.rnn.kernels.cuda.rows import row_kernels
+
+    runtime = place.runtime()
+    print(f"{runtime.gpu_name}, capability {runtime.capability}, {runtime.multiprocessors} multiprocessors, "
+          f"{runtime.shared_per_block} bytes of shared memory a block, {runtime.memory >> 20} MiB")  # fmt: skip
+    x = np.random.default_rng(0).standard_normal((100, 70)).astype("f4")
+    kernel, out = row_kernels.round_rows(256), runtime.xp.empty(x.shape, np.uint16)
+    given = runtime.upload(x).view(np.uint32)
+
+    def launch() -> None:
+        runtime.launch(kernel, row_kernels.grid_of(kernel, out.size), given, 0, 70, 70, 100, out)
+
+    launch()
+    found = (runtime.download(out).astype(np.uint32) << 16).view("f4")
+    _right("rounding to bfloat16", found, x, 2**-8)
+    count = 2 if place.dry else 2000
+    started = time.perf_counter()
+    for _ in range(count):
+        launch()
+    host = time.perf_counter() - started
+    runtime.synchronize()
+    whole = time.perf_counter() - started
+    print(f"a launch: {host / count * 1e6:.1f} us of the host, {whole / count * 1e6:.1f} us in a row of {count}")
+
+
+def products(place: Place) -> None:
+    """cuBLAS in every way in which factors may lie, in float32, float64 and bfloat16."""
+    from nmt.rnn.kernels.cuda.blas import Matrix
+
+    runtime, rng = place.runtime(), np.random.default_rng(1)
+    M, N, K = 37, 65, 129
+    for kind, bound in (("f4", 1e-5), ("f8", 1e-13), ("bfloat16", 1e-2)):
+        for number in range(8):
+            a_turned, b_turned, adds = (bool(number >> bit & 1) for bit in range(3))
+            a, b, c = (rng.standard_normal(size) for size in ((M, K), (K, N), (M, N)))
+            out = runtime.upload(c.astype("f8" if kind == "f8" else "f4"))
+            factors = [_factor(x.T if turned else x, kind) for x, turned in ((a, a_turned), (b, b_turned))]
+            given = (Matrix.whole(array) for array in (*map(runtime.upload, factors), out))
+            runtime.gemm(*given, transpose_a=a_turned, transpose_b=b_turned, accumulate=adds)
+            name = f"{kind}, transposed {a_turned} {b_turned}, accumulated {adds}"
+            _right(name, runtime.download(out), a @ b + (c if adds else 0), bound)
+
+
+def _factor(x: np.ndarray, kind: str) -> np.ndarray:
+    if kind != "bfloat16":
+        return np.ascontiguousarray(x, kind)
+    return (np.ascontiguousarray(x, "f4").view(np.uint32) >> 16).astype(np.uint16)
+
+
+def recordings(place: Place) -> None:
+    """A kernel and a product, recorded as a graph and repeated."""
+    from nmt.rnn.kernels.cuda import optimizer
+    from nmt.rnn.kernels.cuda.blas import Matrix
+
+    runtime = place.runtime()
+    x, y = (runtime.upload(np.ones(1000, "f4")) for _ in range(2))
+    one, ones, out = (runtime.upload(np.array(m, "f4")) for m in (np.eye(64), np.ones((64, 64)), np.zeros((64, 64))))
+
+    def step() -> None:
+        optimizer.add_scaled(runtime, x, y, 1.0, 1.0)
+        runtime.gemm(*map(Matrix.whole, (one, ones, out)), accumulate=True)
+
+    step()
+    again = runtime.record(step)
+    for _ in range(10):
+        again()
+    _right("the kernel, eleven times", runtime.download(x), np.full(1000, 12.0), 1e-7)
+    _right("the product, eleven times", runtime.download(out), np.full((64, 64), 11.0), 1e-7)
+
+
+def persistent(place: Place) -> None:
+    """Small persistent layers of two blocks compared with NumPy: waits, exchange, rows of unequal lengths."""
+    from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
+    from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer
+    from nmt.rnn.kernels.cuda.persistent.tiles import Tile
+
+    runtime = place.runtime()
+    for cell, gates in CELLS.items():
+        for exact in (False, True):
+            if place.dry and exact != (cell == "gru"):
+                continue
+            tiles = [Tile(32, gates, backward, 16, 8, 1, exact) for backward in (False, True)]
+            _layer(runtime, PersistentLayer(runtime, cell, *tiles), exact, 5, 3, lengths=[3, 3, 2, 1, 3])
+
+
+def chosen(place: Place) -> None:
+    """The divisions chosen for this GPU in real sizes compared with NumPy, each twice: the same bits."""
+    from nmt.rnn.kernels.cuda.persistent.layer import plan_layer
+
+    runtime = place.runtime()
+    for cell, exact, hidden, rows in place.layers():
+        layer = plan_layer(runtime, cell, hidden, rows, exact=exact)
+        if layer is None:
+            print(f"{cell}, hidden {hidden}, {_precision(exact)}: does not fit")
+            continue
+        one, two = (_layer(runtime, layer, exact, rows, 2 if place.dry else 20) for _ in range(2))
+        for first, second in zip(one, two, strict=True):
+            np.testing.assert_array_equal(first, second, err_msg="another run gives other bits")
+
+
+def _layer(runtime: Any, layer: Any, exact: bool, rows: int, T: int, lengths: Any = None) -> tuple[np.ndarray, ...]:
+    """Output and gradient of a layer, compared with NumPy's."""
+    from tests.cuda import recurrent
+
+    up, tile = runtime.upload, layer.forward_tile
+    c = recurrent.case(layer.cell, T, rows, tile.hidden, lengths or [T] * rows)
+    W, a, n, states = up(c.W_h), up(c.a), up(c.lengths), up(np.stack(c.states))
+    forward = layer.forward(W, a, n, states, b_h=None if c.b_h is None else up(c.b_h))
+    y = runtime.download(forward.y)
+    back = layer.backward(W, forward, n, states, up(c.d_y), up(np.stack(c.d_last)))
+    d_a = runtime.download(back.d_a)
+    rounded = (lambda x: x) if exact else recurrent.bfloat16
+    expected, kept, _ = recurrent.forward(c, rounded)
+    of_a, _, _ = recurrent.backward(c, kept, rounded)
+    name = f"{layer.cell}, hidden {tile.hidden}, {rows} rows, {T} steps, {_precision(exact)}"
+    _right(f"{name}: y", y, expected, ERRORS[exact])
+    _right(f"{name}: gradient", d_a, of_a, ERRORS[exact])
+    return y, d_a
+
+
+def _precision(exact: bool) -> str:
+    return "float32" if exact else "bfloat16"
+
+
+def tests(place: Place) -> None:
+    """The tests of the GPU that need the fewest packages."""
+    _need("pytest", "pytest")
+    names = GPU_TESTS[:1] if place.dry else GPU_TESTS
+    files = [str(ROOT / "tests" / "cuda" / f"test_{name}.py") for name in names]
+    many = ["-n", "8"] if _has("xdist") and not place.dry else []
+    # A planted mistake may spin on a GPU for ever; the tests leave them out where NMT_TEST_DEVICE is cuda.
+    options = ["-q", "-rsf", "--tb=short", "-p", "no:cacheprovider", "--continue-on-collection-errors", *many]
+    _command([sys.executable, "-m", "pytest", *options, *files], place)
+
+
+def speed(place: Place) -> None:
+    """Whole layers compared with PyTorch's (cuDNN), and the persistent kernels alone."""
+    gpu = importlib.import_module("gpu")
+    shapes = [gpu.SHAPES[n] for n in (2, 0, 4)]
+    if place.dry:
+        gpu.TURN_SECONDS, gpu.TURNS = 0, 1
+        shapes = [gpu.Shape("tiny", 1, 1, 4, 32)]
+    else:
+        gpu.TURN_SECONDS, gpu.TURNS = 0.05, 3
+    device = place.device()
+    tables: dict[str, list[Any]] = {"operators": [], "persistent": []}
+    for shape in shapes:
+        for cell in ("lstm",) if place.dry else ("lstm", "gru"):
+            gpu.persistent(cell, shape, device.runtime, tables["persistent"])
+            gpu.case(cell, shape, device, tables["operators"])
+            (place.out / "operators.json").write_text(json.dumps(tables, indent=1))
+    if any("bug" in row for row in tables["operators"]):
+        raise SystemExit("some rows failed by a bug: see the tracebacks above")
+
+
+def models(place: Place) -> None:
+    """A whole translation model, training and translating, compared with PyTorch's. A dry run takes the processor."""
+    _need("pydantic", "pydantic, in which settings of models are written")
+    model = importlib.import_module("gpu_model")
+    if place.dry:
+        from nmt.rnn.devices import cpu
+
+        device, cases, updates, dtypes = cpu(), model.QUICK, 1, ("float32",)
+    else:
+        device, cases, updates, dtypes = place.device(), model.CASES, 20, ("float32", "bfloat16")
+    first = dict(list(cases.items())[:1])
+    for line in model.lines(device, first, updates=updates, compute_dtypes=dtypes):
+        print(line, flush=True)
+
+
+def races(place: Place) -> None:
+    """compute-sanitizer's search for bad accesses and races in the persistent kernels."""
+    if shutil.which("compute-sanitizer") is None:
+        raise MissingError("compute-sanitizer")
+    _need("pytest", "pytest")
+    case = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(ROOT / SANITIZED), "-k", "test_layer and lengths0"]
+    for tool in ("memcheck", "racecheck"):
+        _command(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable, *case], place)
+
+
+# Name, what it does, its limit in seconds.
+STEPS: dict[str, tuple[Callable[[Place], None], int]] = {
+    "machine": (machine, 15),
+    "compile": (compile_all, 100),
+    "start": (start, 30),
+    "products": (products, 20),
+    "recordings": (recordings, 20),
+    "persistent": (persistent, 30),
+    "chosen": (chosen, 45),
+    "speed": (speed, 100),
+    "tests": (tests, 100),
+    "races": (races, 50),
+    "models": (models, 50),
+}
+
+
+def _right(name: str, found: np.ndarray, expected: np.ndarray, bound: float) -> None:
+    error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+    print(f"{name}: off by {error:.1e}", flush=True)
+    if not error <= bound:
+        raise SystemExit(f"{name}: must be within {bound:.0e}")
+
+
+def _has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _need(module: str, name: str) -> None:
+    if not _has(module):
+        raise MissingError(name)
+
+
+def _command(command: list[str], place: Place) -> None:
+    given = dict(os.environ) if place.dry else {**os.environ, "NMT_TEST_DEVICE": "cuda"}
+    status = subprocess.run(command, cwd=ROOT, env=given, check=False).returncode
+    if status:
+        raise SystemExit(f"{Path(command[0]).name} ended with {status}")
+
+
+# ------------------------------------------------------------------ all of them
+
+
+def run_step(name: str, place: Place, path: str) -> dict[str, Any]:
+    """Run a step in a process of its own; return its row. What it prints goes on here and into card.txt."""
+    limit, started = STEPS[name][1] * (5 if place.dry else 1), time.perf_counter()  # a dry run measures nothing
+    command = [sys.executable, __file__, "--step", name, "--out", str(place.out), *(["--dry-run"] if place.dry else [])]
+    with (place.out / "card.txt").open("a+b") as log:
+        log.write(f"==== {name}\n".encode())
+        log.flush()
+        before = log.tell()
+        child = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
+        )
+        try:
+            status = child.wait(limit)
+            state = {0: "ok", MISSING: "missing"}.get(status, "failed")
+        except subprocess.TimeoutExpired:
+            state = "stopped"
+        end_all(child)
+        log.seek(before)
+        printed = log.read().decode(errors="replace").rstrip()
+    seconds = round(time.perf_counter() - started, 1)
+    print(f"==== {name}\n{printed}\n==== {name}: {state}, {seconds} s of {limit}\n", flush=True)
+    return {"step": name, "state": state, "seconds": seconds, "limit": limit, "last": printed.rpartition("\n")[2]}
+
+
+def end_all(child: subprocess.Popen[bytes]) -> None:
+    """End what a step has started; its processes are a session of their own."""
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(child.pid, kind)
+        except ProcessLookupError:
+            break
+        try:
+            child.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            continue
+        time.sleep(0.05)
+    child.wait()
+
+
+def unpacked(wheels: Path | None, folder: Path) -> str:
+    """The search path of the steps: the checkout, its benchmarks, and packages from wheels."""
+    for wheel in sorted(wheels.glob("*.whl")) if wheels else ():
+        with zipfile.ZipFile(wheel) as packed:
+            packed.extractall(folder)
+    places = [str(ROOT), str(ROOT / "benchmarks"), str(folder), os.environ.get("PYTHONPATH", "")]
+    return os.pathsep.join(filter(None, places))
+
+
+def main() -> int:
+    """Run the steps; return 0 if none failed or was stopped."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT") or "build/gpu"), help="default: $OUT")
+    parser.add_argument("--wheels", type=Path, help="folder of wheels that the machine lacks")
+    parser.add_argument("--only", nargs="+", choices=list(STEPS), metavar="STEP", help=" ".join(STEPS))
+    parser.add_argument("--dry-run", action="store_true", help="no GPU: the tests' stand-in, tiny sizes")
+    parser.add_argument("--step", choices=list(STEPS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.wheels and not options.wheels.is_dir():
+        parser.error(f"--wheels {options.wheels}: must be a folder of .whl files")
+    options.out.mkdir(parents=True, exist_ok=True)
+    place = Place(options.out.resolve(), options.dry_run)
+    if options.step:
+        try:
+            STEPS[options.step][0](place)
+        except MissingError as what:
+            print(f"missing: {what}")
+            return MISSING
+        except NMTError as error:
+            print(error)
+            return 1
+        return 0
+    (place.out / "card.txt").write_bytes(b"")
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = unpacked(options.wheels, Path(folder))
+        for name in options.only or STEPS:
+            rows.append(run_step(name, place, path))
+            (place.out / "card.json").write_text(
+                json.dumps(rows, indent=1)
+            )  # after each: a run that is stopped keeps it
+    for row in rows:
+        print(f"{row['step']:<11} {row['state']:<8} {row['seconds']:6} s  {row['last'][:100]}")
+    return int(any(row["state"] in ("failed", "stopped") for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""The package's runtime on the stand-in, its kernels by their PTX."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba.core import types
+
+from nmt.rnn.kernels.cuda.machine_code import compile as compiler
+from nmt.rnn.kernels.cuda.machine_code.compile import CompiledKernel, Resources
+from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
+from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
+from tests.cuda_standin.gpu import CODES, Block, Gpu, StandInError
+from tests.cuda_standin.runtime import packages_of
+from tests.ptx.machine import Code, add_memory, cache_folder, remove_memory
+from tests.ptx.program import PtxError, read_program
+
+__all__ = ["PtxGpu", "ptx_runtime"]
+
+
+def ptx_of(kernel: GPUKernel, capability: tuple[int, int]) -> str:
+    """What NVVM makes of a kernel; kept on disk."""
+    path = cache_folder() / f"{compiler._key(kernel, capability)}.ptx"
+    if not path.exists():
+        made = path.with_suffix(f".{id(kernel)}")
+        made.write_text(compiler.to_ptx(kernel, capability))
+        made.replace(path)
+    return path.read_text()
+
+
+@cache
+def _code(ptx: str) -> Code:
+    return Code(read_program(ptx))
+
+
+class PtxGpu(Gpu):
+    """The stand-in's GPU. seed: of the order of threads, another in each launch; 0: one after the other. change: what
+    is done to the text of a kernel before it runs, for planted mistakes."""
+
+    def __init__(self, seed: int = 1, change: Callable[[GPUKernel, str], str] = lambda kernel, text: text) -> None:
+        super().__init__(None)
+        self.seed, self.change, self.runs = seed, change, 0
+        self.codes: list[Code] = []
+
+    def add(self, block: Block) -> None:
+        super().add(block)
+        add_memory(block.ptr, block.size)
+
+    def remove(self, start: int, raw: Any, rounded: int) -> None:
+        remove_memory(start)
+        super().remove(start, raw, rounded)
+
+    def compile(self, kernel: GPUKernel, capability: tuple[int, int]) -> CompiledKernel:
+        ptx = self.change(kernel, ptx_of(kernel, capability))
+        code = _code(ptx)
+        self.kernels.append(kernel)
+        self.entries.append(code.program.name)
+        self.codes.append(code)
+        threads = re.search(r"\.maxntid (\d+)", ptx)
+        if threads and int(threads[1]) != kernel.block_threads:
+            raise StandInError(f"{kernel.name}: compiled for {threads[1]} threads")
+        program = code.program
+        resources = Resources(0, 0, 0, program.shared)
+        return CompiledKernel(program.name, program.parameters, resources, str(len(self.kernels) - 1).encode())
+
+    def run(self, number: int, grid: tuple[int, int, int], values: list[Any], arguments: list[Any]) -> None:
+        self.runs += 1
+        kernel = self.kernels[number]
+        words = b"".join(_words(kind, value) for kind, value in zip(kernel.signature, values, strict=True))
+        arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
+        seed = self.seed * 1_000_003 + self.runs if self.seed else 0
+        try:
+            self.codes[number].run(kernel, grid, words, arrays, seed)
+        except PtxError as error:
+            raise StandInError(f"{kernel.name}: {error}") from error
+
+
+def _words(kind: Any, value: Any) -> bytes:
+    """A parameter, 8 bytes a word."""
+    if isinstance(kind, types.Array):
+        return struct.pack("=7Q", *value)
+    return struct.pack(f"={CODES[str(kind)]}", value).ljust(8, b"\0")
+
+
+def ptx_runtime(
+    seed: int | None = None,
+    multiprocessors: int | None = None,
+    change: Callable[[GPUKernel, str], str] = lambda kernel, text: text,
+) -> CupyRuntime:
+    """The package's runtime; `gpu` is its attribute for tests."""
+    gpu = PtxGpu(seed or 0, change)
+    if multiprocessors:
+        gpu.multiprocessors = multiprocessors
+    runtime = CupyRuntime(packages=packages_of(gpu))
+    runtime.gpu = gpu
+    return runtime
