@@ -96,7 +96,8 @@ def test_the_page_says_how_a_preset_is_chosen() -> None:
     rows = dict(line.strip("| ").split(" | ", 1) for line in page.splitlines() if line.endswith(("` |", "text |")))
     assert SHARE_OF_WORDS == 0.9 and Survey(10, 9, []).preset == "character"
     assert rows["nine of ten source lines are a single word"] == "`character`"
-    words = [(f"{number:b}", f"{number:b}") for number in range(100, 300)]
+    numbers = [f"{number * 7919 % 65521:b}" for number in range(200)]
+    words = list(zip(numbers, numbers, strict=True))
     assert Survey(200, 200, words).preset == "edits"
     assert rows["nine of ten are a single word, and edits of it explain the target"] == "`edits`"
     assert LEAST_GAIN == 5 and "at least five bits" in page

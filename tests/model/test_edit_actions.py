@@ -270,7 +270,7 @@ def test_the_gain_of_edits_is_that_of_all_paths():
 
     total = sum(log_prob(src, tgt) - log_prob(src, ids[(n + 1) % 3][1]) for n, (src, tgt) in enumerate(ids))
     assert gain_of_edits(pairs) == pytest.approx(total / 6 / np.log(2), abs=1e-9)
-    assert gain_of_edits([("a", "")]) == 0
+    assert gain_of_edits([("a", "")]) == gain_of_edits([]) == 0
     assert gain_of_edits([([str(n)], [str(n)]) for n in range(5000)]) == 0, "too many symbols"
 
 

@@ -151,13 +151,15 @@ def gain_of_edits(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> float
     symbol, of the logarithm of the probability of the edits of a pair over that of the edits from the source to the
     next pair's target. It is large where the target follows from the source from left to right, symbol by symbol, and
     small in a dictionary. Returns 0 for more symbols than Edits takes, and without targets."""
+    if not any(target for _, target in pairs):
+        return 0.0
     numbers: dict[str, int] = {}
     src, tgt = (
         TokenRows.from_lists([[numbers.setdefault(one, len(numbers) + PAD_ID + 1) for one in side] for side in sides])
         for sides in zip(*pairs, strict=True)
     )
     symbols = len(numbers) + PAD_ID + 1
-    if symbols > MOST_SYMBOLS or not len(tgt.tokens):
+    if symbols > MOST_SYMBOLS:
         return 0.0
     edits, others = Edits.learn(src, tgt, symbols, _ROUNDS_OF_GAIN), tgt.taken(np.roll(np.arange(len(tgt)), -1))
     own, strange = (
