@@ -28,10 +28,10 @@ def letters_of(word: str) -> list[str]:
     return [letter for part in parts for letter in part if not letter.isspace()]
 
 
-def sides_of(table: bytes, where: str, between: str = " ") -> dict[str, bytes]:
-    """Returns letters and sounds of a table, a word a line; `between` separates letters."""
+def sides_of(table: bytes, where: str) -> dict[str, bytes]:
+    """Returns letters and sounds of a table, a word a line."""
     rows = [row for row in read_table(table, where, 2) if row is not None]
-    letters = [between.join(letters_of(word)) for word, _ in rows]
+    letters = [" ".join(letters_of(word)) for word, _ in rows]
     sounds = [" ".join(sounds.split()) for _, sounds in rows]
     return {side: ("\n".join(lines) + "\n").encode() for side, lines in (("letters", letters), ("sounds", sounds))}
 

@@ -5,7 +5,7 @@
 
 The data of the shared task on letters to sounds of 2021 (Ashby et al., "Results of the Second SIGMORPHON Shared Task on
 Multilingual Grapheme-to-Phoneme Conversion"), which come from Wiktionary (CC BY-SA): 800 words to learn from in the
-setting low, 8,000 in medium. Words are as they are written, sounds between spaces.
+setting low, 8,000 in medium. Letters are as in sigmorphon2020_g2p.py.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main() -> None:
                     table = fetch(f"{HOME}/{size}/{name}")
                 else:
                     table = read_text_bytes(find_text_file(options.folder, [f"{size}.{name}", f"{size}/{name}"]))
-                corpus[part] = sides_of(table, name, "")
+                corpus[part] = sides_of(table, name)
             write_parallel_corpus(corpus, options.out / language)
 
 
