@@ -25,7 +25,8 @@ _LEAST = 1e-3
 _PAIRS = 1024
 """Pairs that are aligned at a time."""
 _MOST_LEARNED = 10_000
-"""Pairs from which edits are learned, evenly over the corpus: more would take minutes and change nothing."""
+"""Pairs from which edits are learned, evenly over the corpus: 12 s for 121,000 words in place of two minutes. Of 2,000
+words of CMUdict 4 % are edited otherwise after 2,500 pairs than after 10,000."""
 MOST_SYMBOLS = 4096
 _ROUNDS_OF_GAIN = 4
 _DELETE, _INSERT = 1, 2
