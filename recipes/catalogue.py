@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import few_sentences
 
@@ -124,31 +125,7 @@ PRONUNCIATION_MEDIUM = {
 # fmt: on
 NAMES = ("arabic", "chinese", "japanese", "katakana", "korean", "russian")
 
-EDITS = {
-    "data.subwords.joint": "true",
-    "model.decoder.attention": "none",
-    "model.decoder.attention_size": "null",
-    "model.decoder.input_feeding": "false",
-    "model.decoder.edit_actions": "true",
-}
-"""Edit actions in place of attention."""
-
-SMALLER = EDITS | {
-    "model.encoder.embeddings.embedding_dim": "64",
-    "model.encoder.hidden_size": "128",
-    "model.encoder.num_layers": "1",
-    "model.decoder.embeddings.embedding_dim": "64",
-    "model.decoder.hidden_size": "192",
-    "training.batch_size": "128",
-    "training.updates": "2400",
-    "training.validation_freq": "1200",
-    "training.ema_decay": "0.998",
-}
-"""Less for 800 words."""
-
-MORE = EDITS | {"training.updates": "2500", "training.validation_freq": "500"}
-"""For 8,000 words."""
-
+FEWER = {"training.updates": "2400", "training.validation_freq": "1200"}
 LARGER = {
     "model.encoder.embeddings.embedding_dim": "128",
     "model.encoder.hidden_size": "256",
@@ -156,20 +133,40 @@ LARGER = {
     "model.decoder.hidden_size": "256",
     "training.batch_size": "512",
     "training.updates": "6000",
+    "training.validation_freq": "6000",
 }
 """More for texts of 7,000 forms or more, which a larger model learns better."""
 
 
-def pronunciation2021(what: str, published: dict[str, tuple[float, ...]], more: dict[str, str]) -> Recipe:
+Published = dict[str, tuple[float, ...]]
+
+
+def by_edits(title: str, data: str, folder: str, published: Published, more: dict[str, str], **others: Any) -> Recipe:
+    """The recipe of a setting of a shared task on words, by edit actions; `published` names its languages."""
+    src, tgt = ("letters", "sounds") if "g2p" in folder else ("lemma", "form")
+    variants = {name: (f"data/{folder}/{name}", src, tgt, more) for name in published}
+    known = {name: figures for name, figures in published.items() if figures}
+    return Recipe(title, "configs/inflection.yaml", f"python data_scripts/{data}", variants, published=known, **others)
+
+
+def pronunciation2021(what: str, published: Published, more: dict[str, str]) -> Recipe:
     """The recipe of one setting of the shared task of 2021."""
-    return Recipe(
-        title=f"pronunciations in {what}",
-        config="configs/sigmorphon2020_g2p.yaml",
-        data="python data_scripts/sigmorphon2021_g2p.py",
-        variants={name: (f"data/sigmorphon2021_g2p/{name}", "letters", "sounds", more) for name in published},
+    return by_edits(
+        f"pronunciations in {what}",
+        *("sigmorphon2021_g2p.py", "sigmorphon2021_g2p", published, more),
         metrics=("wer", "per"),
         published_names=("baseline, an ensemble",),
-        published=published,
+    )
+
+
+def inflection(what: str, year: int, published: Published, more: dict[str, str]) -> Recipe:
+    """The recipe of one setting of the shared task of 2022, whose scores count every form once, or of 2023."""
+    return by_edits(
+        f"inflected forms in {what}",
+        *(f"sigmorphon_inflection.py {year}", f"inflection{year}", published, more),
+        metrics=("accuracy", "per"),
+        published_names=("neural baseline",) if year == 2022 else (),
+        by_item=year == 2022,
     )
 
 
@@ -287,35 +284,11 @@ RECIPES = {
         published={"de-en": (15.87, 16.57)},
         published_part=("dev",),
     ),
-    "pronunciation-2021-low": pronunciation2021("seven languages, 800 words each", PRONUNCIATION_LOW, SMALLER),
-    "pronunciation-2021-medium": pronunciation2021("eight languages, 8,000 words each", PRONUNCIATION_MEDIUM, MORE),
-    "inflection-2022-small": Recipe(
-        title="inflected forms in 28 languages, at most 700 each",
-        config="configs/inflection.yaml",
-        data="python data_scripts/sigmorphon_inflection.py 2022",
-        variants={name: (f"data/inflection2022/{name}", "lemma", "form", {}) for name in INFLECTION_SMALL},
-        metrics=("accuracy", "per"),
-        published_names=("neural baseline",),
-        published=INFLECTION_SMALL,
-        by_item=True,
-    ),
-    "inflection-2022-large": Recipe(
-        title="inflected forms in 15 languages, 7,000 each",
-        config="configs/inflection.yaml",
-        data="python data_scripts/sigmorphon_inflection.py 2022",
-        variants={name: (f"data/inflection2022/{name}", "lemma", "form", LARGER) for name in INFLECTION_LARGE},
-        metrics=("accuracy", "per"),
-        published_names=("neural baseline",),
-        published=INFLECTION_LARGE,
-        by_item=True,
-    ),
-    "inflection-2023": Recipe(
-        title="inflected forms in 24 languages, 10,000 each",
-        config="configs/inflection.yaml",
-        data="python data_scripts/sigmorphon_inflection.py 2023",
-        variants={name: (f"data/inflection2023/{name}", "lemma", "form", LARGER) for name in INFLECTION_2023},
-        metrics=("accuracy", "per"),
-    ),
+    "pronunciation-2021-low": pronunciation2021("seven languages, 800 words each", PRONUNCIATION_LOW, FEWER),
+    "pronunciation-2021-medium": pronunciation2021("eight languages, 8,000 words each", PRONUNCIATION_MEDIUM, LARGER),
+    "inflection-2022-small": inflection("28 languages, at most 700 each", 2022, INFLECTION_SMALL, {}),
+    "inflection-2022-large": inflection("15 languages, 7,000 each", 2022, INFLECTION_LARGE, LARGER),
+    "inflection-2023": inflection("24 languages, 10,000 each", 2023, dict.fromkeys(INFLECTION_2023, ()), LARGER),
     "names": Recipe(
         title="names of persons from English into six scripts",
         config="configs/histnorm.yaml",

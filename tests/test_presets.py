@@ -86,16 +86,21 @@ def test_the_command_shows_all_settings_and_trains_nothing(tmp_path: Path) -> No
     assert (done.exit_code, "--show-config goes without --plan or --profile." in done.output) == (2, True)
     done = CliRunner().invoke(train, [str(file), "--preset", "huge"])
     assert done.exit_code == 2
-    assert "must be one of tiny, low-resource, character, captions" in done.output
+    assert "must be one of tiny, low-resource, character, edits, captions" in done.output
 
 
 def test_the_page_says_how_a_preset_is_chosen() -> None:
-    from nmt.train.tasks.plain_texts import FEW_PAIRS, SHARE_OF_WORDS, Survey
+    from nmt.train.tasks.plain_texts import FEW_PAIRS, LEAST_GAIN, SHARE_OF_WORDS, Survey
 
     page = (Path(__file__).parent.parent / "docs" / "presets.md").read_text("utf-8")
     rows = dict(line.strip("| ").split(" | ", 1) for line in page.splitlines() if line.endswith(("` |", "text |")))
     assert SHARE_OF_WORDS == 0.9 and Survey(10, 9, []).preset == "character"
     assert rows["nine of ten source lines are a single word"] == "`character`"
+    numbers = [f"{number * 7919 % 65521:b}" for number in range(200)]
+    words = list(zip(numbers, numbers, strict=True))
+    assert Survey(200, 200, words).preset == "edits"
+    assert rows["nine of ten are a single word, and edits of it explain the target"] == "`edits`"
+    assert LEAST_GAIN == 5 and "at least five bits" in " ".join(page.split())
     for pairs, condition in (
         (FEW_PAIRS - 1, f"fewer than {FEW_PAIRS:,} pairs"),
         (FEW_PAIRS, f"{FEW_PAIRS:,} pairs or more"),

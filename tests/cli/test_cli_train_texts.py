@@ -75,6 +75,7 @@ def test_held_out_pairs_are_not_learned(tmp_path: Path) -> None:
     ("row", "count", "preset"),
     [
         ("word{0}\tw o r d", 30, "character"),
+        ("{0:b}\t{0:b}", 200, "edits"),
         ("a line {0}\tb", 30, "low-resource"),
         ("a line {0}\tb", 15_000, "captions"),
     ],
@@ -85,17 +86,37 @@ def test_preset_by_the_text(tmp_path: Path, row: str, count: int, preset: str) -
     assert settings_of(Texts((table,)), None, tmp_path / "m", "tiny").values["preset"] == "tiny", "a given one stays"
 
 
+@pytest.mark.parametrize(("count", "size", "passes"), [(200, 192, 50), (3_000, 256, 50), (10_000, 256, 30)])
+def test_more_words_get_a_larger_model(tmp_path: Path, count: int, size: int, passes: float) -> None:
+    table = str(_lines(tmp_path / "t.tsv", [f"{number:b}\t{number:b}" for number in range(count)]))
+    told: list[str] = []
+    chosen = settings_of(Texts((table,)), None, tmp_path / "m", None, told.append)
+    assert told[0].startswith(f"{count:,} pairs of single words, whose targets are edits of the sources: preset edits")
+    config = config_from_dict(chosen.values)
+    assert (config.model.decoder.hidden_size, config.training.passes) == (size, passes)
+    assert config.model.decoder.edit_actions and config.data.subwords.type == "char"
+    again = settings_of(Texts((table,)), None, tmp_path / "m", "edits")
+    assert again.values == chosen.values, "as for a run that is resumed"
+
+
+def test_symbols_of_another_script_than_edits_can_have(tmp_path: Path) -> None:
+    rows = [f"{chr(0x4E00 + number)}\t{chr(0x4E00 + number)}" for number in range(4_100)]
+    table = str(_lines(tmp_path / "t.tsv", rows))
+    assert settings_of(Texts((table,)), None, tmp_path / "m", None).values["preset"] == "character"
+
+
 @pytest.mark.parametrize(
-    ("row", "column"),
+    ("row", "column", "edits"),
     [
-        ("walk{0}\twalked{0}\tV;PST", 3),
-        ("walk{0} on\tV;NOM(3,SG);PST\twalked{0} on", 2),
-        ("walk{0}\twalked{0}\tsome words", None),
-        ("walk{0}\twalked{0}\tV;PST\tmore", None),
-        ("WALK;{0}\tWALKED;{0}", None),
+        ("walk{0}\twalked{0}\tV;PST", 3, False),
+        ("walk{0:b}\t{0:b}ed\tV;PST", 3, True),
+        ("walk{0} on\tV;NOM(3,SG);PST\twalked{0} on", 2, False),
+        ("walk{0}\twalked{0}\tsome words", None, False),
+        ("walk{0}\twalked{0}\tV;PST\tmore", None, False),
+        ("WALK;{0}\tWALKED;{0}", None, False),
     ],
 )
-def test_tables_of_inflection_are_recognised(tmp_path: Path, row: str, column: int | None) -> None:
+def test_tables_of_inflection_are_recognised(tmp_path: Path, row: str, column: int | None, edits: bool) -> None:
     table = str(_lines(tmp_path / "t.tsv", [row.format(number) for number in range(40)]))
     told: list[str] = []
     chosen = settings_of(Texts((table,)), None, tmp_path / "m", None, told.append)
@@ -104,12 +125,13 @@ def test_tables_of_inflection_are_recognised(tmp_path: Path, row: str, column: i
     (train,) = values["data"]["train"]
     assert train.get("features_column") == column
     if column is not None:
-        assert values["preset"] == "character" and f"features in column {column}" in told[0]
+        assert values["preset"] == ("edits" if edits else "character") and f"features in column {column}" in told[0]
         config = config_from_dict(values)
-        assert config.model.decoder.copy_source and config.data.subwords.joint
+        assert (config.model.decoder.edit_actions, config.model.decoder.copy_source) == (edits, not edits)
+        assert config.data.subwords.joint
         assert config.data.subwords.type == "char", "the rest is the preset's"
         source, form = (read_lines_of(tmp_path / "m" / f"dev.{side}")[0] for side in ("src", "tgt"))
-        assert source.startswith("walk") and source.endswith("+PST") and form.startswith("walked")
+        assert source.startswith("walk") and source.endswith("+PST") and "ed" in form
 
 
 def read_lines_of(path: Path) -> list[str]:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from nmt.config import config_from_dict
-from nmt.data.alignment.edits import Edits
+from nmt.data.alignment import edits as edits_module
+from nmt.data.alignment.edits import Edits, gain_of_edits
 from nmt.data.batching.batches import make_batch
 from nmt.data.corpora.rows import TokenRows
 from nmt.decode import search
@@ -246,6 +247,31 @@ def test_the_edits_of_a_pair_are_the_most_probable_ones():
         path = [(src[i] if m else PAD_ID, int(c)) for i, m, c in zip(places, moved, row, strict=True)]
         every = [sum(edits.log_prob(*edit) for edit in one) for one in every_path(src, tgt)]
         assert sum(edits.log_prob(*edit) for edit in path) == pytest.approx(max(every), abs=1e-9)
+
+
+def test_edits_of_many_pairs_are_learned_from_some(monkeypatch):
+    sides = [TokenRows.from_lists([pair[k] for pair in PAIRS * 3]) for k in range(2)]
+    some = [TokenRows.from_lists([(PAIRS * 3)[number][k] for number in (0, 3, 7, 11)]) for k in range(2)]
+    expected = Edits.learn(*some, V)
+    monkeypatch.setattr(edits_module, "_MOST_LEARNED", 4)
+    found = Edits.learn(*sides, V)
+    assert found.log_prob(4, 4) == expected.log_prob(4, 4) != Edits(V).log_prob(4, 4)
+
+
+def test_the_gain_of_edits_is_that_of_all_paths():
+    pairs = [("abc", "abd"), ("b", "ab"), ("cab", "a")]
+    numbers = {letter: number for number, letter in enumerate("abcd", start=1)}
+    ids = [tuple([numbers[letter] for letter in side] for side in pair) for pair in pairs]
+    edits = Edits.learn(*(TokenRows.from_lists(side) for side in zip(*ids, strict=True)), 5, 4)
+
+    def log_prob(src, tgt):
+        paths = every_path(src, tgt)
+        return np.log(sum(np.exp(sum(edits.log_prob(*edit) for edit in path)) for path in paths))
+
+    total = sum(log_prob(src, tgt) - log_prob(src, ids[(n + 1) % 3][1]) for n, (src, tgt) in enumerate(ids))
+    assert gain_of_edits(pairs) == pytest.approx(total / 6 / np.log(2), abs=1e-9)
+    assert gain_of_edits([("a", "")]) == gain_of_edits([]) == 0
+    assert gain_of_edits([([str(n)], [str(n)]) for n in range(5000)]) == 0, "too many symbols"
 
 
 def test_a_vocabulary_of_words_is_refused_in_one_line():

@@ -2,6 +2,7 @@
 
 import logging
 
+import numpy as np
 import pytest
 
 from nmt.errors import DeviceError
@@ -42,3 +43,13 @@ def test_auto_takes_a_gpu(monkeypatch):
 def test_a_name_of_no_device(name, no_gpu):
     with pytest.raises(DeviceError, match="device must be cpu, cuda or auto, got"):
         devices.choose_device(name)
+
+
+@pytest.mark.parametrize("size", [0, 1, 16384, 40001])
+def test_arrays_of_any_size_are_added_as_a_whole(size):
+    """By blocks, with the bits of two operations on whole arrays."""
+    rng = np.random.default_rng(size)
+    total, other = (rng.normal(size=size).astype(np.float32) for _ in range(2))
+    expected = total * np.float32(0.9) + np.float32(0.1) * other
+    devices.choose_device("cpu").add_scaled(total, other, 0.1, 0.9)
+    assert total.tobytes() == expected.tobytes()

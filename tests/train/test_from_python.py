@@ -94,8 +94,9 @@ def test_texts_train_a_model(tmp_path: Path) -> None:
 
 def test_one_table(tmp_path: Path) -> None:
     (tmp_path / "words.tsv").write_text("".join(f"w{n % 9}\tz{n % 9}\n" for n in range(60)))
+    changes = {"training.updates": 3}
     result = nmt.train(
-        src=tmp_path / "words.tsv", output=tmp_path / "m", changes={"training.updates": 3}, progress=False
+        src=tmp_path / "words.tsv", output=tmp_path / "m", preset="character", changes=changes, progress=False
     )
     assert result.update == 3
 

@@ -78,7 +78,7 @@ class MetricNames(click.ParamType):
     "--metric",
     "metrics",
     type=MetricNames(),
-    show_default=f"{','.join(METRICS)}; {','.join(OF_LETTERS)} for a model of the preset character",
+    show_default=f"{','.join(METRICS)}; {','.join(OF_LETTERS)} for a model of the preset character or edits",
     help="Metrics, separated by commas: bleu, chrf, chrf++, ter; for texts of one word per line, wer (percentage of "
     "wrong lines), per (edits per 100 tokens), accuracy.",
 )
@@ -226,12 +226,13 @@ def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -
     """Return the translations of the text `name`; clean the references like the model's training targets."""
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.streams import output_lines, tell, telling_notices
+    from nmt.config.presets import OF_WORDS
     from nmt.data.corpora.corpus import clean_line
     from nmt.inference.translator import Translator
 
     loading = {name: options[name] for name in ("threads", "checkpoint", "compute_dtype", "device", "cells", "lm")}
     translator = Translator.load(model_dir, **loading)
-    if options["metrics"] is None and translator.config.preset == "character":
+    if options["metrics"] is None and translator.config.preset in OF_WORDS:
         options["metrics"] = OF_LETTERS
     searching = {
         name: options[name] for name in ("beam_size", "length_penalty", "batch_size", "shortlist", "lm_weight")

@@ -10,7 +10,9 @@ from typing import Any, Literal, get_args
 
 from nmt.config.yaml_text import parse_yaml
 
-Preset = Literal["tiny", "low-resource", "character", "captions"]
+Preset = Literal["tiny", "low-resource", "character", "edits", "captions"]
+OF_WORDS = "character", "edits"
+"""Those for lists of words."""
 NAMES: tuple[str, ...] = get_args(Preset)
 
 

@@ -23,6 +23,9 @@ from nmt.rnn.kernels.threads.pool import in_one_call, run_parallel, run_waiting
 if TYPE_CHECKING:
     from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 
+_BLOCK = 16384
+"""Numbers that `add_scaled` adds at a time."""
+
 
 class CPUDevice(Device):
     """A device whose arrays are NumPy arrays; host memory and device memory are the same."""
@@ -262,8 +265,12 @@ class CPUDevice(Device):
         run_parallel(update.sgd_step, _useful_threads(threads, param), param, gradient, velocity, *settings)
 
     def add_scaled(self, total: np.ndarray, other: np.ndarray, factor: float, scale: float = 1.0) -> None:
-        np.multiply(total, total.dtype.type(scale), out=total)
-        total += other.dtype.type(factor) * other
+        # By blocks, which stay in the cache: a new array as large as the parameters takes three times as long.
+        scaled = np.empty(min(_BLOCK, total.size), other.dtype)
+        for start in range(0, total.size, _BLOCK):
+            part, more = (array[start : start + _BLOCK] for array in (total, other))
+            part *= total.dtype.type(scale)
+            part += np.multiply(more, other.dtype.type(factor), out=scaled[: part.size])
 
 
 def _useful_threads(threads: int, array: np.ndarray) -> int:

@@ -18,7 +18,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from nmt.config.corpora import UNNAMED
+from nmt.config.presets import OF_WORDS
 from nmt.config.yaml_text import format_yaml
+from nmt.data.alignment.edits import MOST_SYMBOLS, gain_of_edits
 from nmt.data.corpora.sources import Source, format_of, name_of, pair_chunks
 from nmt.data.tokens.features import features_column
 from nmt.errors import CheckpointError, DataError
@@ -38,7 +40,15 @@ SHARE_HELD_OUT = 0.05
 FEW_PAIRS = 15_000
 """Number of pairs below which the preset is low-resource; from here on it is captions."""
 SHARE_OF_WORDS = 0.9
-"""Share of source lines without a space from which the corpus is a word list, for the preset character."""
+"""Share of source lines without a space from which the corpus is a word list, for the presets edits and character."""
+LEAST_GAIN = 5.0
+"""Bits for each target letter (see `gain_of_edits`) from which words are rewritten by the preset edits."""
+PAIRS_OF_GAIN = 500
+"""Pairs by which that is decided."""
+MANY_WORDS = 3_000
+"""Number of pairs from which the preset edits gets a larger model and larger batches."""
+PAIRS_READ = 300_000
+"""Pairs that such a training reads, of more than 25,000 each a dozen times."""
 SHARE_OF_RATE = 0.1
 """Share of a model's learning rate with which it is trained further."""
 _CHUNK = 4096
@@ -117,20 +127,28 @@ class Survey:
     """Facts about a corpus.
 
     pairs: Number of pairs. words: Number of those whose source is a single word. sample: Up to twice MOST_HELD_OUT
-    pairs, drawn uniformly. has_features: Whether the words have features in a column.
+    pairs, drawn uniformly. has_features: Whether the words have features in a column. symbols: Number of different
+    letters and features of these words and their targets.
     """
 
     pairs: int
     words: int
     sample: list[tuple[str, str]]
     has_features: bool = False
+    symbols: int = 0
 
     @property
     def preset(self) -> str:
         """Return the name of the preset that suits the corpus."""
         if self.has_features or self.words >= SHARE_OF_WORDS * self.pairs:
-            return "character"
+            return "edits" if self.symbols < MOST_SYMBOLS and self.gain >= LEAST_GAIN else "character"
         return "low-resource" if self.pairs < FEW_PAIRS else "captions"
+
+    @property
+    def gain(self) -> float:
+        """Return how well edits explain the pairs of the sample, in bits (see `gain_of_edits`)."""
+        sample = self.sample[:PAIRS_OF_GAIN]
+        return gain_of_edits([(_symbols(source, self.has_features), _symbols(target)) for source, target in sample])
 
 
 @dataclass(frozen=True)
@@ -210,20 +228,22 @@ def settings_of(
         preset = saved.preset
     # A corpus is read only for what is still open.
     survey, chooses = None, preset is None and start is None
-    if chooses or holds_out:
+    if chooses or holds_out or preset == "edits":
         survey = _survey(train.pairs(langs), Random(0), train.features is not None)
     if chooses and survey is not None:
         preset = survey.preset
-        kind = "single words" if preset == "character" else "sentences"
+        kind = "single words" if preset in OF_WORDS else "sentences"
         if train.features is not None:
             kind += f" with features in column {train.features}"
+        if preset == "edits":
+            kind += ", whose targets are edits of the sources"
         tell(f"{survey.pairs:,} pairs of {kind}: preset {preset}; --preset chooses another")
     held_out = _held_out(train, survey) if holds_out and survey is not None else None
     if write and validation is not None:
         tell(f"validation text: {named}")
     own = {"preset": preset} if start is None else _settings_after(start, tell)
     values = own | {"name": folder.resolve().name, "model_dir": str(folder)}
-    sections = _sections(train, validation or _of_held_out(folder), preset)
+    sections = _sections(train, validation or _of_held_out(folder), preset, survey.pairs if survey is not None else 0)
     if start is not None:
         for side, theirs in zip(("src", "tgt"), (start.data.src, start.data.tgt), strict=True):
             sections["data"][side]["max_length"] = theirs.max_length
@@ -251,13 +271,18 @@ def _validation(
     return _of_held_out(folder), f"{files[0]} and {files[1]}, which are there already"
 
 
-def _sections(train: Texts, validation: dict[str, Any], preset: str | None) -> dict[str, Any]:
-    """Return the settings that follow from the texts: the section data, and what the preset lacks for them."""
+def _sections(train: Texts, validation: dict[str, Any], preset: str | None, pairs: int) -> dict[str, Any]:
+    """Return the settings that follow from the texts: the section data, and what the preset lacks for them and for so
+    many pairs."""
     src, tgt = train.langs
     data: dict[str, Any] = {"train": train.setting(), "src": {"lang": src}, "tgt": {"lang": tgt}}
     data |= validation
     if preset == "low-resource":
         data["subwords"] = {"vocab_size": "auto"}  # the preset's is too large for the smallest texts
+    if preset == "edits" and pairs >= MANY_WORDS:
+        sizes = {"embeddings": {"embedding_dim": 128}, "hidden_size": 256}
+        training = {"batch_size": 512, "passes": max(12, min(50, PAIRS_READ // pairs))}
+        return {"data": data, "model": {"encoder": sizes, "decoder": sizes}, "training": training}
     if train.features is None or preset != "character":
         return {"data": data}
     # Most letters of a form are those of its word.
@@ -285,14 +310,23 @@ def _survey(pairs: Iterator[tuple[str, str]], random: Random, has_features: bool
     """Return the facts about a corpus that is read once (the sample by Vitter's algorithm R, 1985)."""
     sample: list[tuple[str, str]] = []
     number = words = 0
+    symbols: set[str] = set()
     for number, pair in enumerate(pairs, start=1):
-        words += len(pair[0].split()) == 1
+        if has_features or len(pair[0].split()) == 1:
+            words += 1
+            symbols.update(_symbols(pair[0], has_features), _symbols(pair[1]))
         if len(sample) < 2 * MOST_HELD_OUT:
             sample.append(pair)
         elif (place := random.randrange(number)) < len(sample):
             sample[place] = pair
     random.shuffle(sample)
-    return Survey(number, words, sample, has_features)
+    return Survey(number, words, sample, has_features, len(symbols))
+
+
+def _symbols(line: str, has_features: bool = False) -> list[str]:
+    """Return the letters of a line, without spaces, and its features after the first word, each as a whole."""
+    first, *others = line.split()
+    return [*first, *(one for word in others for one in ([word] if has_features and word[0] == "+" else word))]
 
 
 def _held_out(train: Texts, survey: Survey) -> list[tuple[str, str]]:
