@@ -140,9 +140,11 @@ def _join_of(number: type) -> Any:
 
 
 # `best_tokens` and `log_probs` share this machine code, so that their bits are the same.
-_NUMBERS = np.float32, np.float64
-_reduce_in = external_by_elements("reduce_in", {number.__name__: _reduce_of(number) for number in _NUMBERS})
-_join_in = external_by_elements("join_in", {number.__name__: _join_of(number) for number in _NUMBERS})
+# Each is a name of this module, by which `recipe_of` describes it for another process.
+_reduce_float32, _reduce_float64 = _reduce_of(np.float32), _reduce_of(np.float64)
+_join_float32, _join_float64 = _join_of(np.float32), _join_of(np.float64)
+_reduce_in = external_by_elements("reduce_in", {"float32": _reduce_float32, "float64": _reduce_float64})
+_join_in = external_by_elements("join_in", {"float32": _join_float32, "float64": _join_float64})
 
 
 @inner_kernel
