@@ -1,16 +1,12 @@
 """A user is told that machine code is being made, where that takes long, and nobody else is told anything."""
 
 import io
-import os
-import subprocess
 import threading
 
 import pytest
 
 from nmt.system import compile_notice
 from nmt.system.compile_notice import making_code, note_found, stop_telling, telling_of_compilation
-from tests.saved_models import write_folder
-from tests.terminal import BIN
 
 
 class Told:
@@ -108,14 +104,3 @@ def test_where_nothing_is_kept_it_is_not_called_once(at_once):
     with telling_of_compilation(told, 20), making_code(is_kept=False):
         assert told.came.wait(30)
     assert "once" not in told.texts[0] and "NMT_CACHE_DIR" in told.texts[0]
-
-
-def test_a_command_tells_of_it_once_on_a_machine(tmp_path):
-    model, text = write_folder(tmp_path / "model"), tmp_path / "in.txt"
-    text.write_text("ra su\n")
-    given = {**os.environ, "NMT_CACHE_DIR": str(tmp_path / "cache"), "NMT_SHIPPED_CODE": "0"}
-    command = [str(BIN / "nmt-translate"), str(model), str(text)]
-    first, second = (subprocess.run(command, env=given, capture_output=True, text=True, check=True) for _ in range(2))
-    assert first.stdout == second.stdout
-    assert first.stderr.count("compiling machine code, once on this machine") == 1
-    assert "compiling" not in second.stderr
