@@ -23,7 +23,13 @@ SMALLER = [
     ("+1001 ", "+41 "),
     ("--seeds 3", "--seeds 2"),
 ]
-SETTINGS = ["training.updates=40", "training.validation_freq=40", "training.learning_rate_warmup=10", "threads=1"]
+SETTINGS = [
+    "training.updates=20",
+    "training.validation_freq=20",
+    "training.learning_rate_warmup=5",
+    "training.batch_size=100",
+    "threads=1",
+]
 TRAINS = re.compile(r"^(nmt-train|nmt-sweep|python recipes/run\.py) [^|>]*")
 # A few words stand for a corpus that the script would fetch.
 WORDS = ("abby", "été", "bonjour", "lune", "nuit", "jour", "sel", "eau") * 6
