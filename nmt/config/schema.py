@@ -1,6 +1,7 @@
 """The type of the whole configuration, and its JSON schema."""
 
 import json
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -229,7 +230,9 @@ class Settings(Section):
         return self
 
 
+@cache
 def config_schema() -> dict[str, Any]:
-    """Return the JSON schema of a configuration file, for editors; it is also the content of `configs/schema.json`."""
+    """Return the JSON schema of a configuration file, for editors; it is also the content of `configs/schema.json`. It
+    is the same object each time, and must not be changed."""
     schema = Settings.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
