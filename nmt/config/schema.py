@@ -80,6 +80,10 @@ class Settings(Section):
                 )
         if self.model.tied_embeddings == "all":
             raise ValueError("model.tied_embeddings must be none or softmax with task: lm, got all; there is one side")
+        if self.model.decoder.readout == "deep":
+            raise ValueError(
+                "model.decoder.readout must be left at its default, tanh, with task: lm, got deep; nothing is read out"
+            )
         for path, wanted, why in _OF_LANGUAGE_MODELS:
             require(self, {path: wanted}, "with task: lm", why)
         others = [("metrics", metric) for metric in self.training.early_stopping_metrics]
@@ -207,7 +211,6 @@ class Settings(Section):
 _OF_LANGUAGE_MODELS = (
     ("training.src_embeddings", None, "there is no source: set tgt_embeddings"),
     ("model.decoder.type", "recurrent", "a convolutional decoder attends to a source"),
-    ("model.decoder.readout", "tanh", "nothing is read out"),
     ("model.decoder.readout_size", None, "nothing is read out"),
     ("model.decoder.lexical", False, "there is no source"),
     ("data.subwords.joint", True, "there is one language"),
