@@ -1,5 +1,11 @@
 import os
 import signal
+import sys
+
+# Tests start hundreds of processes. Without stored byte code each of them would compile all modules from source, which
+# takes half as long again as importing them. Some containers set this variable.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # All cores are at work on tests; a test that is about this asks for it.
 os.environ.setdefault("NMT_COMPILE_AHEAD", "0")

@@ -1,8 +1,6 @@
 """A user is told that machine code is being made, where that takes long, and nobody else is told anything."""
 
 import io
-import os
-import subprocess
 import threading
 
 import pytest
@@ -10,8 +8,6 @@ import pytest
 from nmt.cli.lines.streams import quietly, tell
 from nmt.system import compile_notice
 from nmt.system.compile_notice import making_code, note_found, stop_telling, telling_of_compilation
-from tests.saved_models import write_folder
-from tests.terminal import BIN
 from tests.waiting import until
 
 
@@ -117,14 +113,3 @@ def test_with_quiet_a_command_does_not_tell(at_once, capsys, is_quiet):
     with quietly(is_quiet), telling_of_compilation(tell, 20), making_code():
         until(lambda: compile_notice._progress[0]._reported)
     assert ("compiling machine code" in capsys.readouterr().err) is not is_quiet
-
-
-def test_a_command_tells_of_it_once_on_a_machine(tmp_path):
-    model, text = write_folder(tmp_path / "model"), tmp_path / "in.txt"
-    text.write_text("ra su\n")
-    given = {**os.environ, "NMT_CACHE_DIR": str(tmp_path / "cache"), "NMT_SHIPPED_CODE": "0"}
-    command = [str(BIN / "nmt-translate"), str(model), str(text)]
-    first, second = (subprocess.run(command, env=given, capture_output=True, text=True, check=True) for _ in range(2))
-    assert first.stdout == second.stdout
-    assert first.stderr.count("compiling machine code, once on this machine") == 1
-    assert "compiling" not in second.stderr

@@ -438,7 +438,7 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             {"training.batch_size": "auto", "training.batch_type": "sentence"},
             "training.batch_size must be a number with batch_type: sentence, got auto",
         ),
-        ({"training.memory_limit": "2 GiB"}, "training.memory_limit must be null with batch_size: 4096, got '2 GiB'"),
+        ({"training.memory_limit": "2 GiB"}, "training.memory_limit must be null with batch_size: 4096, got 2 GiB"),
         (
             {"training.memory_limit": "2 gigs", "training.batch_size": "auto"},
             "training.memory_limit must be a number above 0 and one of MB, GB, MiB and GiB, as in 2 GiB, got '2 gigs'",

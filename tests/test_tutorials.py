@@ -23,7 +23,13 @@ SMALLER = [
     ("+1001 ", "+41 "),
     ("--seeds 3", "--seeds 2"),
 ]
-SETTINGS = ["training.updates=40", "training.validation_freq=40", "training.learning_rate_warmup=10", "threads=1"]
+SETTINGS = [
+    "training.updates=20",
+    "training.validation_freq=20",
+    "training.learning_rate_warmup=5",
+    "training.batch_size=100",
+    "threads=1",
+]
 TRAINS = re.compile(r"^(nmt-train|nmt-sweep|python recipes/run\.py) [^|>]*")
 # A few words stand for a corpus that the script would fetch.
 WORDS = ("abby", "été", "bonjour", "lune", "nuit", "jour", "sel", "eau") * 6
@@ -46,7 +52,7 @@ def smaller(line, copy):
 
 def shell(line, folder):
     """Run one line in bash. The commands are those of this environment."""
-    names = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR")
+    names = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "NMT_CACHE_DIR")
     kept = {name: os.environ[name] for name in names if name in os.environ}
     path = f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"
     environment = {**kept, "PATH": path, "PYTHONPATH": str(ROOT)}

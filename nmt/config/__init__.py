@@ -1,6 +1,7 @@
-"""Conversion of YAML to typed settings and back; the only package that uses YAML and pydantic.
+"""Convert YAML to typed settings and back; the only package that uses YAML and pydantic.
 
-    config = load_config("configs/quickstart.yaml", ["training.batch_size=2048"]) config.model.decoder.hidden_size
+    config = load_config("configs/quickstart.yaml", ["training.batch_size=2048"])
+    config.model.decoder.hidden_size
 
 Sections: `data_section`, `model_section`, `training_section`, `decoding_section`; `complaints` formats the error
 messages.

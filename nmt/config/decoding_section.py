@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, create_model, model_validator
 
-from nmt.config.section import MOST, FilePath, Section
+from nmt.config.section import MOST, FilePath, Section, require
 from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, Row, SearchValues
 
 
@@ -72,11 +72,9 @@ class DecodingConfig(_Values):  # type: ignore[misc]  # as above
     @model_validator(mode="after")
     def _check_groups(self) -> "DecodingConfig":
         """Raise ValueError unless the groups are of equal size, and not combined with sampling."""
-        if self.sampling and self.beam_groups > 1:
-            raise ValueError(
-                f"beam_groups must be 1 with sampling: true, got {self.beam_groups}; a search has groups or draws "
-                "samples: leave one of them out"
-            )
+        if self.sampling:
+            why = "a search has groups or draws samples: leave one of them out"
+            require(self, {"beam_groups": 1}, "with sampling: true", why)
         if self.beam_size % self.beam_groups:
             raise ValueError(
                 f"beam_groups must divide beam_size ({self.beam_size}), got {self.beam_groups}; change one of them"

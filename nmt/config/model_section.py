@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from nmt.config.section import AnyFloat, Fraction, PositiveFloat, Section, Width
+from nmt.config.section import AnyFloat, Fraction, PositiveFloat, Section, Width, require
 
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Positions = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -306,8 +306,8 @@ class ModelConfig(Section):
         """Raise ValueError if sizes do not fit the attention or the initial state."""
         encoder, decoder = self.encoder, self.decoder
         keys = encoder.key_size or encoder.projection or encoder.output_size
-        if decoder.type == "conv" and encoder.projection is not None:
-            raise ValueError(f"encoder.projection must be null with decoder.type: conv, got {encoder.projection}")
+        if decoder.type == "conv":
+            require(self, {"encoder.projection": None}, "with decoder.type: conv")
         if decoder.attention in ("dot", "scaled_dot") and keys != decoder.query_size:
             name = "embeddings.embedding_dim" if decoder.type == "conv" else "hidden_size"
             promise = "the encoder's output size"
@@ -326,52 +326,34 @@ class ModelConfig(Section):
                 f"decoder.hidden_size must be {encoder.output_size}, the encoder's output size, with "
                 f"init_hidden: last, got {decoder.hidden_size}; or use init_hidden: bridge"
             )
-        if decoder.attention_size is not None and decoder.attention not in ("bahdanau", "multi_head"):
-            raise ValueError(
-                f"decoder.attention_size must be null with attention: {decoder.attention}, got "
-                f"{decoder.attention_size}; only bahdanau and multi_head have a layer of that size"
-            )
+        if decoder.attention not in ("bahdanau", "multi_head"):
+            why = "only bahdanau and multi_head have a layer of that size"
+            require(self, {"decoder.attention_size": None}, f"with attention: {decoder.attention}", why)
         return self
 
     @model_validator(mode="after")
     def _check_attention(self) -> "ModelConfig":
         """Raise ValueError if a setting does not fit the kind of attention, or the kind does not fit the decoder."""
-        encoder, decoder = self.encoder, self.decoder
-        kind = decoder.attention
+        decoder, kind = self.decoder, self.decoder.attention
         if decoder.type == "conv" and kind in ("none", "multi_head"):
             raise ValueError(f"decoder.attention must be another one with type: conv, got {kind}")
-        if decoder.attention_heads != 1 and kind != "multi_head":
-            raise ValueError(
-                f"decoder.attention_heads must be 1 with attention: {kind}, got {decoder.attention_heads}; only "
-                "multi_head has several"
-            )
+        if kind != "multi_head":
+            require(self, {"decoder.attention_heads": 1}, f"with attention: {kind}", "only multi_head has several")
         size = decoder.attention_size or decoder.query_size
         if size % decoder.attention_heads:
             raise ValueError(
                 f"decoder.attention_heads must divide the size of all heads together, {size}, got "
                 f"{decoder.attention_heads}"
             )
-        if decoder.readout_size is not None and decoder.readout == "recurrent":
-            raise ValueError(
-                "decoder.readout_size must be null with readout: recurrent, whose cells have hidden_size, got "
-                f"{decoder.readout_size}"
-            )
-        if decoder.attention_bias and kind != "bahdanau":
-            raise ValueError(f"decoder.attention_bias must be false with attention: {kind}, got true")
+        if decoder.readout == "recurrent":
+            require(self, {"decoder.readout_size": None}, "with readout: recurrent, whose cells have hidden_size")
+        if kind != "bahdanau":
+            require(self, {"decoder.attention_bias": False}, f"with attention: {kind}")
         if kind != "none":
             return self
-        given = {
-            "decoder.conditional": (decoder.conditional, False),
-            "decoder.readout": (decoder.readout, "tanh"),
-            "decoder.readout_size": (decoder.readout_size, None),
-            "decoder.copy_source": (decoder.copy_source, False),
-            "encoder.projection": (encoder.projection, None),
-        }
-        for name, (value, wanted) in given.items():
-            if value != wanted:
-                raise ValueError(
-                    f"{name} must be {json.dumps(wanted)} with decoder.attention: none, got {json.dumps(value)}"
-                )
+        wanted = {"decoder.conditional": False, "decoder.readout": "tanh", "decoder.readout_size": None}
+        wanted |= {"decoder.copy_source": False, "encoder.projection": None}
+        require(self, wanted, "with decoder.attention: none")
         if decoder.init_hidden == "zero" and not decoder.edit_actions:
             raise ValueError(
                 "decoder.init_hidden must be bridge or last with decoder.attention: none, got zero; the decoder would "

@@ -1,6 +1,7 @@
 """The type of the whole configuration, and its JSON schema."""
 
 import json
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
@@ -9,7 +10,7 @@ from nmt.config.data_section import DataConfig
 from nmt.config.decoding_section import DecodingConfig
 from nmt.config.model_section import ModelConfig
 from nmt.config.presets import Preset
-from nmt.config.section import FilePath, Section, Seed, Text
+from nmt.config.section import FilePath, Section, Seed, Text, require
 from nmt.config.training_methods import TrainingConfig
 
 
@@ -77,31 +78,14 @@ class Settings(Section):
                     f"data.train[{number}] must have no tag and weight: 1 with task: lm, got tag: {corpus.tag} and "
                     f"weight: {corpus.weight:g}; there is no source, and the text is read in order"
                 )
-        if self.training.src_embeddings is not None:
-            raise ValueError(
-                f"training.src_embeddings must be null with task: lm, got {self.training.src_embeddings}; there is no "
-                "source: set tgt_embeddings"
-            )
         if self.model.tied_embeddings == "all":
             raise ValueError("model.tied_embeddings must be none or softmax with task: lm, got all; there is one side")
-        if self.model.decoder.type != "recurrent":
-            raise ValueError(
-                f"model.decoder.type must be recurrent with task: lm, got {self.model.decoder.type}; a convolutional "
-                "decoder attends to a source"
-            )
         if self.model.decoder.readout == "deep":
             raise ValueError(
                 "model.decoder.readout must be left at its default, tanh, with task: lm, got deep; nothing is read out"
             )
-        if self.model.decoder.readout_size is not None:
-            raise ValueError(
-                "model.decoder.readout_size must be null with task: lm, where nothing is read out, got "
-                f"{self.model.decoder.readout_size}"
-            )
-        if self.model.decoder.lexical:
-            raise ValueError("model.decoder.lexical must be false with task: lm, got true; there is no source")
-        if not self.data.subwords.joint:
-            raise ValueError("data.subwords.joint must be true with task: lm, got false; there is one language")
+        for path, wanted, why in _OF_LANGUAGE_MODELS:
+            require(self, {path: wanted}, "with task: lm", why)
         others = [("metrics", metric) for metric in self.training.early_stopping_metrics]
         for name, metric in [("metric", self.training.early_stopping_metric), *others]:
             if metric not in ("ppl", "loss"):
@@ -156,34 +140,29 @@ class Settings(Section):
     @model_validator(mode="after")
     def _check_copying(self) -> "Settings":
         """Raise ValueError if settings do not fit a decoder that copies or writes edit actions."""
-        training, model, data = self.training, self.model, self.data
         needs = {
-            "data.subwords.joint": (self.data.subwords.joint, True),
-            "task": (self.task, "translation"),
-            "data.src_factors": (list(self.data.src_factors), []),
-            "training.r_drop": (training.r_drop, 0),
-            "training.minimum_risk": (training.minimum_risk, 0),
-            "training.scheduled_sampling": (training.scheduled_sampling, 0),
+            "data.subwords.joint": True,
+            "task": "translation",
+            "data.src_factors": (),
+            "training.r_drop": 0,
+            "training.minimum_risk": 0,
+            "training.scheduled_sampling": 0,
         }
         of_actions = needs | {
-            "data.src.sampling_alpha": (data.src.sampling_alpha, None),
-            "data.tgt.sampling_alpha": (data.tgt.sampling_alpha, None),
-            "model.decoder.copy_source": (model.decoder.copy_source, False),
-            "model.encoder.boundaries": (model.encoder.boundaries, "eos"),
-            "model.tied_embeddings": (model.tied_embeddings, "none"),
-            "training.tgt_word_dropout": (training.tgt_word_dropout, 0),
-            "training.guided_alignment": (training.guided_alignment, 0),
-            "training.coverage_loss": (training.coverage_loss, 0),
-            "training.tgt_embeddings": (training.tgt_embeddings, None),
-            "training.extend_vocabulary": (training.extend_vocabulary, 0),
+            "data.src.sampling_alpha": None,
+            "data.tgt.sampling_alpha": None,
+            "model.decoder.copy_source": False,
+            "model.encoder.boundaries": "eos",
+            "model.tied_embeddings": "none",
+            "training.tgt_word_dropout": 0,
+            "training.guided_alignment": 0,
+            "training.coverage_loss": 0,
+            "training.tgt_embeddings": None,
+            "training.extend_vocabulary": 0,
         }
-        for method, needed in (("copy_source", needs), ("edit_actions", of_actions)):
-            for name, (value, wanted) in needed.items() if getattr(model.decoder, method) else ():
-                if value != wanted:
-                    raise ValueError(
-                        f"{name} must be {json.dumps(wanted)} with model.decoder.{method}: true, got "
-                        f"{json.dumps(value)}; set it so"
-                    )
+        for method, wanted in (("copy_source", needs), ("edit_actions", of_actions)):
+            if getattr(self.model.decoder, method):
+                require(self, wanted, f"with model.decoder.{method}: true", "set it so")
         return self
 
     @model_validator(mode="after")
@@ -229,7 +208,19 @@ class Settings(Section):
         return self
 
 
+_OF_LANGUAGE_MODELS = (
+    ("training.src_embeddings", None, "there is no source: set tgt_embeddings"),
+    ("model.decoder.type", "recurrent", "a convolutional decoder attends to a source"),
+    ("model.decoder.readout_size", None, "nothing is read out"),
+    ("model.decoder.lexical", False, "there is no source"),
+    ("data.subwords.joint", True, "there is one language"),
+)
+"""Settings that a language model cannot have otherwise, with their values and the reasons."""
+
+
+@cache
 def config_schema() -> dict[str, Any]:
-    """Return the JSON schema of a configuration file, for editors; it is also the content of `configs/schema.json`."""
+    """Return the JSON schema of a configuration file, for editors; it is also the content of `configs/schema.json`. It
+    is the same object each time, and must not be changed."""
     schema = Settings.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,6 +1,9 @@
 """Base of all sections of a configuration: strict validation, and types with bounds."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from os.path import expanduser
 from typing import Annotated, Any, Literal
 
@@ -78,3 +81,15 @@ class Section(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """Return every key of the section and its subsections, as plain values for YAML and JSON."""
         return self.model_dump(mode="json")
+
+
+def require(settings: Section, wanted: Mapping[str, Any], given: str, why: str = "") -> None:
+    """Raise ValueError for the first of these settings that has another value than the wanted one.
+
+    settings: The section that their paths start from. given: What requires them: `with task: lm`. why: Appended to
+    the error: a reason, or what to do.
+    """
+    for path, value in wanted.items():
+        if (got := attrgetter(path)(settings)) != value:
+            values = [one if isinstance(one, str) else json.dumps(one) for one in (value, got)]
+            raise ValueError(f"{path} must be {values[0]} {given}, got {values[1]}{why and '; '}{why}")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from nmt.config.section import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from nmt.config.section import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, require
 from nmt.config.training_section import TrainingBasics
 
 
@@ -102,20 +102,14 @@ class TrainingConfig(TrainingBasics):
     @model_validator(mode="after")
     def _check_methods(self) -> "TrainingConfig":
         """Raise ValueError if training methods conflict."""
-        if self.scheduled_sampling_updates and not self.scheduled_sampling:
-            raise ValueError(
-                f"scheduled_sampling_updates must be 0 without scheduled_sampling, got "
-                f"{self.scheduled_sampling_updates}; set scheduled_sampling: 0.25"
-            )
+        if not self.scheduled_sampling:
+            why = "set scheduled_sampling: 0.25"
+            require(self, {"scheduled_sampling_updates": 0}, "without scheduled_sampling", why)
         if self.minimum_risk:
-            for name in ("r_drop", "scheduled_sampling", "guided_alignment", "coverage_loss"):
-                if value := getattr(self, name):
-                    raise ValueError(f"{name} must be 0 with minimum_risk, got {value:g}; it is of the likelihood")
-        elif self.minimum_risk_likelihood:
-            raise ValueError(
-                f"minimum_risk_likelihood must be 0 without minimum_risk, got {self.minimum_risk_likelihood:g}; set "
-                "minimum_risk: 16"
-            )
+            names = "r_drop", "scheduled_sampling", "guided_alignment", "coverage_loss"
+            require(self, dict.fromkeys(names, 0), "with minimum_risk", "it is of the likelihood")
+        else:
+            require(self, {"minimum_risk_likelihood": 0}, "without minimum_risk", "set minimum_risk: 16")
         if bool(self.early_stopping_metrics) != (self.early_stopping_on != "first"):
             fact = json.dumps(self.early_stopping_metrics)
             raise ValueError(

@@ -16,6 +16,7 @@ from nmt.config.section import (
     Section,
     Text,
     WholeOrAuto,
+    require,
 )
 
 _UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -274,21 +275,15 @@ class TrainingBasics(Section):
     @model_validator(mode="after")
     def _check_start(self) -> "TrainingBasics":
         """Raise ValueError if settings do not fit load_model."""
-        for name in ("src_embeddings", "tgt_embeddings"):
-            if self.load_model is not None and (path := getattr(self, name)) is not None:
-                raise ValueError(
-                    f"{name} must be null with load_model, got {path}; the model that is loaded has embeddings"
-                )
-        if self.extend_vocabulary and self.load_model is None:
-            raise ValueError(
-                f"extend_vocabulary must be 0 without load_model, got {self.extend_vocabulary}; new subwords have a "
-                "size of their own, data.subwords.vocab_size"
-            )
-        if self.extend_vocabulary and not self.reset_optimizer:
-            raise ValueError(
-                f"extend_vocabulary must be 0 with reset_optimizer: false, got {self.extend_vocabulary}; the state of "
-                "new units is not there"
-            )
+        if self.load_model is not None:
+            why = "the model that is loaded has embeddings"
+            require(self, {"src_embeddings": None, "tgt_embeddings": None}, "with load_model", why)
+        else:
+            why = "new subwords have a size of their own, data.subwords.vocab_size"
+            require(self, {"extend_vocabulary": 0}, "without load_model", why)
+        if not self.reset_optimizer:
+            why = "the state of new units is not there"
+            require(self, {"extend_vocabulary": 0}, "with reset_optimizer: false", why)
         return self
 
     @model_validator(mode="after")
@@ -298,11 +293,9 @@ class TrainingBasics(Section):
             raise ValueError(
                 "batch_size must be a number with batch_type: sentence, got auto; that counts target tokens"
             )
-        if self.memory_limit_bytes is not None and self.batch_size != "auto":
-            raise ValueError(
-                f"memory_limit must be null with batch_size: {self.batch_size}, got {self.memory_limit!r}; "
-                "only auto keeps to it"
-            )
+        _ = self.memory_limit_bytes  # raises ValueError if it is malformed
+        if self.batch_size != "auto":
+            require(self, {"memory_limit": None}, f"with batch_size: {self.batch_size}", "only auto keeps to it")
         return self
 
     @model_validator(mode="after")
@@ -328,21 +321,17 @@ class TrainingBasics(Section):
                 f"updates must be above learning_rate_warmup ({self.learning_rate_warmup}) with scheduling: "
                 f"{self.scheduling}, got {self.updates}; it is where the learning rate reaches zero"
             )
-        if self.scheduling in TO_ZERO and self.cooldown:
-            raise ValueError(
-                f"cooldown must be 0 with scheduling: {self.scheduling}, got {self.cooldown:g}; "
-                "that falls to zero by itself: set scheduling: constant"
-            )
+        if self.scheduling in TO_ZERO:
+            why = "that falls to zero by itself: set scheduling: constant"
+            require(self, {"cooldown": 0}, f"with scheduling: {self.scheduling}", why)
         if (self.decay_length is None) == (self.scheduling in ("decaying", "warmupexponentialdecay")):
             must = "null" if self.decay_length else "a number"
             raise ValueError(
                 f"decay_length must be {must} with scheduling: {self.scheduling}, got {self.decay_length or 'null'}; "
                 "it is for decaying and warmupexponentialdecay"
             )
-        if self.momentum > 0 and self.optimizer != "sgd":
-            raise ValueError(
-                f"momentum must be 0 with optimizer: {self.optimizer}, got {self.momentum:g}; only sgd uses it"
-            )
+        if self.optimizer != "sgd":
+            require(self, {"momentum": 0}, f"with optimizer: {self.optimizer}", "only sgd uses it")
         return self
 
 

@@ -1,4 +1,4 @@
-"""Paragraphs of text and tags, split into sentences in which tags know their partners."""
+"""Split paragraphs of text and tags into sentences; each opening tag is paired with the tag that closes it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _BLANK = "blank"
 
 
 class _Item(NamedTuple):
-    """A tag, text or white space at an edge, at a character; number: among the paragraph's tags."""
+    """A tag, a text, or white space at an edge of a sentence.
+
+    at: Its first character in the paragraph. number: Which of the paragraph's tags it is, from 0; -1 for others.
+    """
 
     raw: str
     at: int

@@ -50,7 +50,7 @@ def save_export(
 
 
 def about_of(saved: SavedModel) -> dict[str, Any]:
-    """Return the settings and tokens, as `model.json` contains them."""
+    """Return the content of `model.json`: settings, tokens, and limits of the length of a translation."""
     src, tgt = saved.src_subwords, saved.tgt_subwords
     decoding = saved.config.decoding
     return {

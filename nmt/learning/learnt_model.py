@@ -37,6 +37,6 @@ class LearntModel(LoadedModel):
 
 
 def learnt_model(loaded: LoadedModel, network: Network, own: Mapping[str, np.ndarray]) -> LearntModel:
-    """Return the description of a model that `network` is, which shares all but `own` with a loaded one."""
+    """Return `network` as a loaded model: `loaded`, but with the parameters `own`."""
     facts = {one.name: getattr(loaded, one.name) for one in fields(LoadedModel)}
     return LearntModel(**facts | {"network": network}, own=own)

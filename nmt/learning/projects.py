@@ -193,7 +193,8 @@ class Projects:
         self._idle.set()
 
     def _care_for(self, project: str, known: Project) -> None:
-        """Score the held-out text and save a snapshot of a project as it was; pairs may be learnt meanwhile."""
+        """Score the held-out text with the state `known` of a project, and save that state, if either is due. Meanwhile
+        the project may learn more pairs."""
         is_scored = known.unchecked >= guard.EVERY and known.rate > 0 and bool(self._held_out)
         rise = self._rise(known) if is_scored else 0.0  # takes most of the time, and no turn
         packed = self.trainer.packed(known.own)

@@ -49,7 +49,7 @@ def compile_all(recipes: Sequence[Recipe], environment: dict[str, str]) -> None:
     rest = [recipe for recipe in recipes if recipe[0] != "named"]
     for group in (called,), tuple(rest[n::count] for n in range(count)):
         with ThreadPoolExecutor(count) as threads:
-            for done in threads.map(lambda part: _run("compile", part, environment), group):
+            for done in threads.map(lambda part: _run("compile", part, environment), filter(None, group)):
                 done.check_returncode()
 
 

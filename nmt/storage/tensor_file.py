@@ -52,7 +52,7 @@ _LONGEST_AXIS = 2**40
 
 
 class _MalformedError(Exception):
-    """A malformed header; the text completes the error's `got`."""
+    """A header is malformed. The message names what is wrong, to follow "got" in the error that the user sees."""
 
 
 @dataclass(frozen=True)

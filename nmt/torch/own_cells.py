@@ -111,7 +111,7 @@ class CellModule(nn.Module):
         return stacks[dtype, quiet]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is copied and pickled: all but the core's."""
+        """Return the attributes to copy or pickle: all but the compiled core, which is made again when it is needed."""
         return {name: value for name, value in self.__dict__.items() if name != "_of_our_core"}
 
     def extra_repr(self) -> str:

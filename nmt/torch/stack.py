@@ -216,7 +216,8 @@ class Stack:
         return joined + params
 
     def _share(self, name: str, param: Param, scratch: Workspace) -> np.ndarray:
-        """Return zeros that a gradient is added to; what is transposed afterwards is in memory that is used again."""
+        """Return an array of zeros for the gradient of a parameter, in scratch memory if the gradient is copied
+        afterwards because it is transposed."""
         if not self.sources[name].transposed:
             return zeros_of(np, param.shape, self.dtype)
         share = scratch(param.shape, self.dtype)

@@ -1,6 +1,7 @@
 """nmt-cache: what it says of the store, and that it empties and fills it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(cache, *arguments, code="from nmt.cli.entry import cache; cache()"):
-    environment = {**os.environ, "NMT_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "NMT_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT), "NMT_SHIPPED_CODE": "0"}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
@@ -25,12 +26,26 @@ def test_an_empty_store_is_listed(tmp_path):
     assert run(tmp_path / "new", "list").stderr == done.stderr
 
 
-def test_what_a_model_runs_is_compiled_beforehand_and_removed_again(tmp_path):
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A model, a store with the code that it runs, and what was said when that was compiled."""
+    folder = tmp_path_factory.mktemp("filled")
+    model = write_folder(folder / "model")
+    done = run(folder / "cache", "fill", model, "--threads", 1)
+    assert done.returncode == 0, done.stderr
+    return model, folder / "cache", done.stderr
+
+
+def test_a_command_tells_of_compilation_once_on_a_machine(filled):
+    model, cache, said = filled
+    assert str(model) in said
+    assert said.count("compiling machine code, once on this machine") == 1
+    assert "compiling" not in run(cache, "fill", model, "--threads", 1).stderr
+
+
+def test_what_a_model_runs_is_compiled_beforehand_and_removed_again(filled, tmp_path):
     """And then translating loads no compiler."""
-    model, cache = write_folder(tmp_path / "model"), tmp_path / "cache"
-    filled = run(cache, "fill", model, "--threads", 1)
-    assert filled.returncode == 0, filled.stderr
-    assert str(model) in filled.stderr
+    model, cache = filled[0], shutil.copytree(filled[1], tmp_path / "cache")
     listed = run(cache)
     lines = [line.split("\t") for line in listed.stdout.splitlines()]
     assert len(lines) > 10
@@ -65,13 +80,11 @@ def test_without_a_folder_it_says_so(tmp_path):
     assert "NMT_CACHE_DIR" in done.stderr
 
 
-def test_a_number_format_is_that_of_a_model(tmp_path, monkeypatch):
+def test_a_number_format_is_that_of_a_model(filled, tmp_path):
     """The code of int8 was not compiled beforehand for a server that uses it."""
     refused = run(tmp_path / "cache", "list", "--compute-dtype", "int8")
     assert refused.returncode == 1 and "--compute-dtype changes nothing without the models of fill" in refused.stderr
-    monkeypatch.setenv("NMT_SHIPPED_CODE", "0")
-    model, listed = write_folder(tmp_path / "model"), []
-    for words in ((), ("--compute-dtype", "int8")):
-        assert run(tmp_path / "cache", "fill", model, *words).returncode == 0
-        listed.append(len(run(tmp_path / "cache").stdout.splitlines()))
-    assert 0 < listed[0] < listed[1]
+    model, cache = filled[0], shutil.copytree(filled[1], tmp_path / "other")
+    before = len(run(cache).stdout.splitlines())
+    assert run(cache, "fill", model, "--compute-dtype", "int8").returncode == 0
+    assert 0 < before < len(run(cache).stdout.splitlines())

@@ -104,7 +104,7 @@ def test_a_worker_that_has_grown_is_not_given_another_job(box):
     """It exits, which frees its memory; the job that comes at once goes to another one."""
 
     async def run():
-        for _ in range(10):
+        for _ in range(4):
             assert await box.run(job("grows"), "a") == [96 * 2**20]
             assert await box.run(job("plain", 1), "a")
 

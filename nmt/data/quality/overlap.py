@@ -131,7 +131,7 @@ class OverlapIndex:
         return [pair for pair in zip(numbers.tolist(), others.tolist(), strict=True) if pair not in done]
 
     def _update(self, found: Iterable[tuple[int, int, Likeness]]) -> None:
-        """Update the best match of each held-out line."""
+        """Raise the likeness of each held-out line, `other`, to the best one found so far."""
         for _, other, likeness in found:
             self._likeness[other] = max(self._likeness[other], likeness)
 

@@ -1,5 +1,5 @@
-"""The pieces of a paragraph of runs, as in WordprocessingML and DrawingML, in order: text, beginnings and ends of
-ranges around it, and marks."""
+"""Split a paragraph of WordprocessingML or DrawingML into pieces, in their order: texts (those of its runs), the
+beginnings and ends of ranges around them such as links, and marks such as line breaks."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class _Linker:
         return found
 
     def in_table(self, function: int) -> int:
-        """Return a function's place in the table."""
+        """Return the index of a function in the table of indirect calls, to which it is added the first time."""
         return self.table.setdefault(function, len(self.table) + 1)
 
     def module(self) -> Module:

@@ -100,7 +100,7 @@ class Cursor:
         return found - (1 << width) if found >> (width - 1) else found
 
     def take(self, size: int) -> bytes:
-        """Read `size` bytes."""
+        """Read and return the next `size` bytes."""
         self.at += size
         return bytes(self.content[self.at - size : self.at])
 

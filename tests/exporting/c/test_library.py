@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from nmt import Translator
 from nmt.cli.commands.export import export
 from nmt.errors import CheckpointError
+from nmt.exporting.c import library
 from nmt.exporting.c.library import check_library, save_library
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.c.test_text import CC, HERE, needs_cc, wild
@@ -76,6 +77,14 @@ def of_python(folder, compute_dtype, lines, level="generic", **settings):
     return counts, rows
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A folder with a library in int8, its model's file and a driver; nothing in it may be changed."""
+    folder = tmp_path_factory.mktemp("plain")
+    built(small(folder / "model", {}), folder / "out")
+    return folder / "out"
+
+
 @needs_cc
 @pytest.mark.parametrize("name", MODELS)
 def test_translations_and_scores_are_those_of_python_to_the_last_bit(tmp_path, name):
@@ -98,18 +107,31 @@ def test_subwords_of_each_language_and_unicode_are_those_of_python(tmp_path):
 
 
 @needs_cc
-def test_no_byte_is_lost_or_read_twice(tmp_path):
-    if shutil.which("valgrind") is None:
-        pytest.skip("needs valgrind")
-    driver = built(small(tmp_path / "model", {}), tmp_path / "out")
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+def test_no_byte_is_lost_or_read_twice(plain):
+    driver = plain / "driver"
     before = ["valgrind", "-q", "--leak-check=full", "--show-leak-kinds=all", "--error-exitcode=9"]
     lines = SENTENCES[:20] + SENTENCES[-20:]
     assert run_driver(driver, lines, threads=2, before=before) == run_driver(driver, lines)
 
 
 @needs_cc
-def test_the_command_writes_an_example_that_translates(tmp_path):
-    """The commands of docs/deploy.md."""
+def test_the_conditions_of_all_levels_compile_and_the_last_one_always_holds(tmp_path):
+    machine = library.Compiler().machine
+    rows = "".join(f'  printf("{name} %d\\n", !!({one}));\n' for name, one in library._LEVELS[machine].items())
+    code = f"#include <stdio.h>\n{library._ASKING[machine]}int main(void) {{\n{rows}}}\n"
+    (tmp_path / "ask.c").write_text(code)
+    subprocess.run([CC, *FLAGS, "-std=c11", "ask.c", "-o", "ask"], check=True, cwd=tmp_path)
+    found = subprocess.run(["./ask"], capture_output=True, text=True, check=True, cwd=tmp_path).stdout.splitlines()
+    assert [line.split()[0] for line in found] == list(library._LEVELS[machine])
+    assert found[-1].endswith(" 1")
+
+
+@needs_cc
+def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
+    """The commands of docs/deploy.md; of the levels of x86 two stand for all, as each takes ten seconds of a core."""
+    some = {name: one for name, one in library._LEVELS["x86_64"].items() if name in ("avx2", "generic")}
+    monkeypatch.setitem(library._LEVELS, "x86_64", some)
     folder = small(tmp_path / "model", {})
     done = CliRunner().invoke(export, [str(folder), "--to", "c", "-o", str(tmp_path / "out")], catch_exceptions=False)
     assert done.exit_code == 0 and "bytes as c" in done.output
@@ -139,12 +161,12 @@ def test_the_command_writes_an_example_that_translates(tmp_path):
 
 @needs_cc
 @pytest.mark.parametrize("command", [["go", "build", "-o", "use", "use.go"], ["rustc", "-L", ".", "use.rs"]])
-def test_other_languages_call_it(tmp_path, command):
+def test_other_languages_call_it(request, tmp_path, command):
     version = [command[0], "version" if command[0] == "go" else "--version"]
     if shutil.which(command[0]) is None or subprocess.run(version, capture_output=True).returncode:
         pytest.skip(f"needs {command[0]}")  # a launcher may be there without a toolchain
-    folder, out = small(tmp_path / "model", {}), tmp_path / "out"
-    driver = built(folder, out)
+    out = shutil.copytree(request.getfixturevalue("plain"), tmp_path / "out")
+    driver = out / "driver"
     (out / "libtranslator.so").unlink()  # so that the other one is linked
     shutil.copy(HERE / command[-1], out)
     environment = os.environ | {"GO111MODULE": "off", "GOCACHE": str(tmp_path / "cache")}
@@ -156,9 +178,9 @@ def test_other_languages_call_it(tmp_path, command):
 
 
 @needs_cc
-def test_errors_are_a_code_and_a_line(tmp_path):
-    out = tmp_path / "out"
-    driver = built(small(tmp_path / "model", {}), out)
+def test_errors_are_a_code_and_a_line(plain, tmp_path):
+    out = shutil.copytree(plain, tmp_path / "out")
+    driver = out / "driver"
     other = bytearray((out / "model.bin").read_bytes())
     other[10] ^= 1
     (tmp_path / "other.bin").write_bytes(other)

@@ -17,19 +17,16 @@ ROOT = Path(__file__).resolve().parents[3]
 RECORD = Record({"entry": "f", "symbols": ["nmt_g", "exp"]}, bytes(range(256)) * 3)
 AS_ROOT = os.name == "posix" and os.geteuid() == 0
 
-# A product: plain kernels, a task, and what it calls.
+# A kernel on two threads: with it the pool's tasks, and functions that these call by their symbols.
 WORK = """
-import hashlib, sys
+import hashlib
 import numpy as np
-from nmt.rnn.kernels.products import product as products
-rng = np.random.default_rng(0)
-A, W = rng.standard_normal((37, 45)).astype("f4"), rng.standard_normal((45, 70)).astype("f4")
-packed, C = np.empty(products.packed_size(45, 70, "f4"), "f4"), np.empty((37, 70), "f4")
-products.pack(0, 1, W, 0, 45, packed)
-operands = A, packed, C, np.array([[0, 37]])
-products.run_product(2, products.product_table(operands, 0, 0, 45, 70, 0), operands)
-np.testing.assert_allclose(C, A @ W, atol=1e-4)
-print(hashlib.sha256(C.tobytes()).hexdigest())
+from nmt.rnn.kernels.model.update import square_norm
+from nmt.rnn.kernels.threads.pool import run_parallel
+x, sums = np.random.default_rng(0).standard_normal(1001).astype("f4"), np.zeros(2)
+run_parallel(square_norm, 2, x, sums)
+np.testing.assert_allclose(sums.sum(), x @ x, rtol=1e-5)
+print(hashlib.sha256(sums.tobytes()).hexdigest())
 """
 
 # A training: generated loops forward and back, gradients of weights, an optimizer's steps; then what was learnt.
@@ -228,12 +225,6 @@ def test_a_training_has_the_bits_of_the_first_process_in_later_ones(tmp_path):
     assert run(tmp_path, TRAINING) == first
     assert contents(tmp_path) == before
     assert any(name.startswith("backward_loop") for name in before)
-
-
-def test_only_the_types_that_are_computed_in_are_compiled(filled):
-    names = " ".join(contents(filled[0]))
-    assert "tile_f4" in names
-    assert not any(f"tile_{kind}" in names for kind in ("f8", "bf16", "int8"))
 
 
 def test_code_that_is_damaged_is_compiled_anew(filled, tmp_path):
