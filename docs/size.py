@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 BUDGET = {
     "cli": 5170,  # 50 for texts in a sweep, 250 for names of other toolkits, 70 for variables and sizes of the server
-    "config": 3085,  # 150 are the table of names in other toolkits, 30 settings for few sentences and for copying
+    "config": 3100,  # 150 are the table of names in other toolkits, 30 settings for few sentences and for copying
     # and 10 for edit actions
     "data": 4750,  # 165 are the edits that are learned from words, and how well they explain a text
     "decode": 2600,
