@@ -99,8 +99,9 @@ class CPUDevice(Device):
         *outer, before, width = array.shape
         if out is None:
             out = np.empty((*outer, len(index), width), array.dtype)
-        flat = array.reshape(-1, before, width), index, out.reshape(-1, len(index), width)
-        run_parallel(copies.take_rows, _useful_threads(threads, out), *flat)
+        if out.size:
+            flat = array.reshape(-1, before, width), index, out.reshape(-1, len(index), width)
+            run_parallel(copies.take_rows, _useful_threads(threads, out), *flat)
         return out
 
     def spread_rows(self, rows: np.ndarray, places: np.ndarray, out: np.ndarray, threads: int = 1) -> None:
