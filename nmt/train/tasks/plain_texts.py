@@ -43,6 +43,8 @@ SHARE_OF_WORDS = 0.9
 """Share of source lines without a space from which the corpus is a word list, for the presets edits and character."""
 LEAST_GAIN = 5.0
 """Bits for each target letter (see `gain_of_edits`) from which words are rewritten by the preset edits."""
+MOST_GROWTH = 1.75
+"""Letters of a target for each letter of its word above which attention, which copies, is better than edits."""
 PAIRS_OF_GAIN = 500
 """Pairs by which that is decided."""
 MANY_WORDS = 3_000
@@ -141,8 +143,15 @@ class Survey:
     def preset(self) -> str:
         """Return the name of the preset that suits the corpus."""
         if self.has_features or self.words >= SHARE_OF_WORDS * self.pairs:
-            return "edits" if self.symbols < MOST_SYMBOLS and self.gain >= LEAST_GAIN else "character"
+            edits = self.symbols < MOST_SYMBOLS and self.growth <= MOST_GROWTH and self.gain >= LEAST_GAIN
+            return "edits" if edits else "character"
         return "low-resource" if self.pairs < FEW_PAIRS else "captions"
+
+    @property
+    def growth(self) -> float:
+        """Return how many letters targets have for each letter of their words, without features."""
+        letters = sum(len(one) == 1 for source, _ in self.sample for one in _symbols(source, self.has_features))
+        return sum(len(_symbols(target)) for _, target in self.sample) / max(1, letters)
 
     @property
     def gain(self) -> float:
