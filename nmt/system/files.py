@@ -175,7 +175,7 @@ def remove_temporaries(folder: Path) -> int:
 
 
 _FOUND = {errno.EISDIR: "a folder", errno.ENOTDIR: "a file in the place of a folder", errno.EEXIST: "a link to nothing"}
-"""What was found in the place of a file or folder, for messages `must be ..., got ...`."""
+"""Names of what stands in the place of a file or folder, for messages `must be ..., got ...`."""
 
 
 def explain(error: BaseException) -> str:
