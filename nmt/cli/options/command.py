@@ -64,6 +64,8 @@ class Command(click.Command):
                 "valid float range", "number"
             )
             name = _variable_of(error.param, ctx)
+            if name is None and message == error.message:
+                raise
             raise click.BadParameter(message, ctx, error.param, name or error.param_hint) from None
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:

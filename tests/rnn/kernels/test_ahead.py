@@ -20,7 +20,7 @@ BEGIN = """
 import time
 import numpy as np
 from nmt.rnn.kernels.machine_code import ahead
-from nmt.rnn.kernels.memory import compiling
+from nmt.rnn.kernels.memory import compiling, copies
 from nmt.rnn.kernels.model import update
 from nmt.rnn.kernels.products.product import product_task
 F4, compiled = np.dtype("f4"), []
@@ -28,7 +28,7 @@ compile_it = compiling.compile_native
 compiling.compile_native = lambda native: (compiled.append(native.function.__name__), compile_it(native))[1]
 ahead.default_threads = lambda: 2
 norm = update.square_norm.native(("float32 1", "float64 1"))
-other = lambda: update.clear_all.native(("float32 1",))
+other = lambda: copies.clear_all.native(("float32 1",))
 """
 USE = """
 for _ in range(2):
@@ -144,7 +144,7 @@ assert norm.address > 0
 first = ahead._others[0].process
 first.wait(60)
 state = [first.returncode, ahead._others[0].process is first]
-ahead.offer(lambda: [update.clear_all.native(("float64 1",))])
+ahead.offer(lambda: [copies.clear_all.native(("float64 1",))])
 assert update.dropout_mask.native(("float32 1", "float64", "uint64", "uint64")).address > 0
 print(*state, ahead._others[0].process is first)
 """
