@@ -174,7 +174,7 @@ def remove_temporaries(folder: Path) -> int:
     return len(leftovers)
 
 
-_FOUND = {errno.EISDIR: "a folder", errno.ENOTDIR: "a file in the place of a folder", errno.EEXIST: "a link to nothing"}
+_FOUND = {errno.EISDIR: "a folder", errno.ENOTDIR: "a file in the place of a folder", errno.EEXIST: "a file or a link"}
 """Names of what stands in the place of a file or folder, for messages `must be ..., got ...`."""
 
 
