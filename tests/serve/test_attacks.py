@@ -130,6 +130,19 @@ def is_bearable(server, worst, innocent):
     return worst < TIMES_AS_LONG * innocent or worst < TIMES_AS_LONG * beside_innocents(server)
 
 
+def worst_beside(server, attack, begins, most):
+    """Run an attack three times at once and return the longest wait of others beside it, from `begins` seconds on; each
+    attack has `most` seconds to end."""
+    threads = [threading.Thread(target=attack) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(begins)
+    worst = ask_others(server)
+    for thread in threads:
+        thread.join(most)
+    return worst
+
+
 ATTACKS = {
     "A1 spaces in a glossary": ("/translate", {"q": "on monday", "glossary": "a" + " " * 110_000 + "b"}),
     "A1 by the page": ("/api/sentences", {"q": "on monday", "glossary": "a" + " " * 110_000 + "b"}),
@@ -156,15 +169,7 @@ def test_no_text_keeps_others_waiting(attacked, name):
     def waited():
         """Return how long others wait beside the attack."""
         began, found = cpu_seconds(attacked.process.pid), []
-        threads = [
-            threading.Thread(target=lambda: found.append(give_up_soon(attacked, path, fields))) for _ in range(3)
-        ]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.1)
-        worst = ask_others(attacked)
-        for thread in threads:
-            thread.join(90)
+        worst = worst_beside(attacked, lambda: found.append(give_up_soon(attacked, path, fields)), 0.1, 90)
         assert len(found) == 3 and set(found) <= {200, 400}
         assert cpu_seconds(attacked.process.pid) - began < 60
         return worst
@@ -216,13 +221,7 @@ def test_no_file_keeps_others_waiting_or_takes_the_memory(attacked, name):
             pass  # the client has gone; so must its work be
         connection.close()
 
-    threads = [threading.Thread(target=send) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.2)
-    worst = ask_others(attacked)
-    for thread in threads:
-        thread.join(60)
+    worst = worst_beside(attacked, send, 0.2, 60)
     until(lambda: b"nmt_requests_in_flight 1.0" in attacked.ask("/metrics")[2])
     until(lambda: b"nmt_sentences_waiting 0.0" in attacked.ask("/metrics")[2])
     assert memory(attacked.process.pid) - before < 150
