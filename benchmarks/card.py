@@ -56,6 +56,7 @@ LAYERS = (
     ("gru", False, 800, 20),
     ("gru", True, 256, 64),
 )
+TIMED = ((800, 20), (512, 128), (1024, 64))  # hidden size, rows: those of the step `speed`
 ERRORS = {True: 2e-4, False: 2e-2}  # relative, of float32 and bfloat16 products, over 20 steps
 GPU_TESTS = ("blas", "rows", "optimizer", "output", "persistent", "persistent_operators", "run_persistent", "search")
 SANITIZED = "tests/cuda/test_persistent.py"
@@ -138,7 +139,9 @@ def _kernels(capability: tuple[int, int]) -> list[Any]:
     from tests.cuda.test_compile import kernels
 
     found = [kernel for name, kernel in kernels(capability).items() if not name.startswith("persistent")]
-    for cell, exact, hidden, rows in LAYERS:
+    # Those that are compared with NumPy, and those that are timed.
+    timed = [(cell, exact, *size) for cell in CELLS for exact in (False, True) for size in TIMED]
+    for cell, exact, hidden, rows in dict.fromkeys([*LAYERS, *timed]):
         for backward in (False, True):
             tile = choose_tile(hidden, CELLS[cell], rows, 132, capability, backward=backward, exact=exact)
             if tile is not None:
