@@ -29,8 +29,8 @@ FEWER = (256, 512, 1024)
 COMPILERS = ("numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink")
 
 
-def chosen(hidden: tuple[int, ...] = HIDDEN) -> dict[str, tuple[tuple[int, int], str, Tile]]:
-    """Return every division that is chosen, by name: capability, cell and tile."""
+def chosen(hidden: tuple[int, ...] = HIDDEN) -> dict[str, tuple[tuple[int, int], str, Tile, int]]:
+    """Return every division that is chosen, by name: capability, cell, tile and turns."""
     found = {}
     for capability, multiprocessors in GPUS.items():
         for cell, gates in CELLS.items():
@@ -41,21 +41,22 @@ def chosen(hidden: tuple[int, ...] = HIDDEN) -> dict[str, tuple[tuple[int, int],
                             gpu = multiprocessors, capability
                             tile = choose_tile(H, gates, B, *gpu, backward=backward, exact=exact)
                             if tile is not None:
-                                found[name(capability, cell, tile)] = capability, cell, tile
+                                turns = tile.turns(B, multiprocessors)
+                                found[name(capability, cell, tile, turns)] = capability, cell, tile, turns
     return found
 
 
-def name(capability: tuple[int, int], cell: str, tile: Tile) -> str:
+def name(capability: tuple[int, int], cell: str, tile: Tile, turns: int) -> str:
     """Return the name of a division in the table."""
     way, kind = "backward" if tile.backward else "forward", "float32" if tile.exact else "bfloat16"
-    division = f"{tile.units} units, {tile.columns} columns, {tile.warps} warps"
+    division = f"{tile.units} units, {tile.columns} columns, {tile.warps} warps, {turns} turns"
     return f"sm_{capability[0]}{capability[1]} {cell} {way} {kind} H {tile.hidden}: {division}"
 
 
-def compiled(capability: tuple[int, int], cell: str, tile: Tile) -> dict[str, int]:
+def compiled(capability: tuple[int, int], cell: str, tile: Tile, turns: int) -> dict[str, int]:
     """Return what the kernel of a division takes."""
     make: Any = backward_kernel if tile.backward else forward_kernel
-    return asdict(compile_kernel(make(cell, tile), capability).resources)
+    return asdict(compile_kernel(make(cell, tile, turns), capability).resources)
 
 
 def main() -> None:
@@ -69,9 +70,9 @@ def main() -> None:
     kept = table.get("tiles", {}) if table.get("compilers") == compilers else {}
     wanted = chosen()
     kept = {key: value for key, value in kept.items() if key in wanted}
-    for key, (capability, cell, tile) in chosen(tuple(options.hidden)).items():
+    for key, given in chosen(tuple(options.hidden)).items():
         if key not in kept:
-            kept[key] = compiled(capability, cell, tile)
+            kept[key] = compiled(*given)
             print(key, kept[key], flush=True)
             ordered = {"compilers": compilers, "tiles": dict(sorted(kept.items()))}
             options.out.write_text(json.dumps(ordered, indent=0) + "\n")

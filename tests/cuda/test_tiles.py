@@ -43,8 +43,8 @@ def test_the_table_is_of_these_kernels(gpu_tiles):
     """The smallest division of each GPU, compiled again."""
     pytest.importorskip("cuda.bindings.nvjitlink", reason="needs numba-cuda: pip install -e .[cuda-compiler]")
     found = {}
-    for capability, cell, tile in gpu_tiles.chosen((256,)).values():
-        found.setdefault(capability, (capability, cell, tile))
+    for one in gpu_tiles.chosen((256,)).values():
+        found.setdefault(one[0], one)
     same = TABLE["compilers"] == {name: metadata.version(name) for name in TABLE["compilers"]}
     for one in found.values():
         made, expected = gpu_tiles.compiled(*one), TABLE["tiles"][gpu_tiles.name(*one)]
@@ -52,12 +52,16 @@ def test_the_table_is_of_these_kernels(gpu_tiles):
 
 
 def test_rounds_are_those_of_the_launches():
-    """Groups whose blocks are not all resident are launched one after another, whole groups at a time."""
+    """Groups that do not all run at once are shared among the blocks, at most `groups` in one launch."""
     tile = Tile(800, 4, False, 8, 8, 5, False)
-    assert (tile.blocks, tile.slices(256), tile.together(132)) == (100, 32, 1)
+    assert (tile.blocks, tile.slices(256), tile.together(132), tile.turns(256, 132)) == (100, 32, 1, 4)
     half = Tile(800, 4, False, 16, 8, 5, False)
-    assert (half.blocks, half.together(132)) == (50, 2)
-    assert half.cycles(256, 132) == 16 * half.cycles(8, 132)
+    assert (half.blocks, half.together(132), half.rounds(256, 132), half.turns(16, 132)) == (50, 2, 16, 1)
+
+
+def test_turns_leave_shared_memory_for_the_sums():
+    full = Tile(512, 4, False, 16, 24, 8, False)
+    assert full.sums * full.threads * 4 == 48 * 1024 and full.groups == 1
 
 
 def test_five_warps_take_two_turns_on_four_schedulers():
@@ -78,6 +82,17 @@ def test_the_last_register_is_left_where_warps_share_few(gpu_tiles):
 def test_usual_layers_have_a_division_on_an_h100(gates, hidden, batch):
     ways = [choose_tile(hidden, gates, batch, 132, (9, 0), backward=back, exact=False) for back in (False, True)]
     assert all(ways)
+
+
+def test_inference_of_many_rows_runs_step_by_step():
+    """As was faster on an H100; training is not, and neither are float32 products."""
+    runtime = SimpleNamespace(multiprocessors=132, capability=(9, 0))
+
+    def plan(batch, **options):
+        return plan_layer(runtime, "lstm", 512, batch, **{"exact": False, "training": False, **options})
+
+    assert plan(128) and not plan(512)
+    assert plan(512, training=True) and plan(512, exact=True)
 
 
 def test_inference_needs_no_backward_division():

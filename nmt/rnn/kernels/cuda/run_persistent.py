@@ -25,6 +25,7 @@ from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.matrices import Matrices
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
+from nmt.rnn.kernels.cuda.rows import row_operations
 from nmt.rnn.kernels.memory.runs import identity
 from nmt.rnn.rows import Rows
 
@@ -98,16 +99,19 @@ class PersistentRun:
             x = x * arrays[self.mask]
         matrices.multiply(Matrix.whole(x), key, Matrix.whole(a), taking)
         a += weights["b"]
-        place = index(identity(B))
-        first = index(rows.lengths if rows.reverse else np.zeros(B, np.int64))
-        states = xp.stack([arrays[ArrayKind.STATE.of(name)][first, place] for name in self.states])
+        stacks = {name: arrays[ArrayKind.STATE.of(name)] for name in self.states}
+        first = index((rows.lengths * B if rows.reverse else 0) + identity(B))
+        states = xp.empty((len(stacks), B, H), self.dtype)
+        for stack, state in zip(stacks.values(), states, strict=True):
+            row_operations.take_rows(self.device.runtime, stack.reshape(-1, H), first, state)
         W_h, b_h = weights["W_h"], weights["b_h"] if self.cell == "gru" else None
-        run = layer.forward(W_h, a, index(rows.lengths), states, b_h=b_h, reverse=rows.reverse)
-        stack = arrays[ArrayKind.STATE.of("h")]
-        (stack[:T] if rows.reverse else stack[1:])[...] = run.y.reshape(T, B, H)
-        ends = index(np.zeros(B, np.int64) if rows.reverse else rows.lengths)
-        for name, last in zip(self.states, run.last, strict=True):
-            arrays[ArrayKind.STATE.of(name)][ends, place] = last
+        y = stacks["h"][:T] if rows.reverse else stacks["h"][1:]
+        run = layer.forward(W_h, a, index(rows.lengths), states, y, b_h=b_h, reverse=rows.reverse)
+        for name, last in zip(stacks, run.last, strict=True):
+            # The last h is among y already, except of a row without steps.
+            if name != "h" or not rows.lengths.all():
+                ends = index((0 if rows.reverse else rows.lengths * B) + identity(B))
+                matrices.put_rows(last, ends, stacks[name].reshape(-1, H))
         arrays[TAPE] = (layer, run, states, matrices, taking, x)
 
     # ------------------------------------------------------------ backward

@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from numba import float32, uint64
+from numba import float32
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import device_function
-from nmt.rnn.kernels.cuda.persistent.tiles import Tile
 
 __all__ = ["CELLS", "CellSteps", "cell_steps"]
 
@@ -25,22 +24,24 @@ class CellSteps(NamedTuple):
 
     states: int
     forward: Any
-    """(given, sums, b_h, k, now, q) -> inner. given [elements * gates]: x W_x + b; sums [gates] in: h W_h, out: the
-    gates after their functions; k: the hidden unit. Changes `now`."""
+    """(given, sums, bias, now, q) -> inner. given [elements * gates]: x W_x + b; sums [gates] in: h W_h, out: the
+    gates after their functions; bias [elements * in_product]: of the hidden unit. Changes `now`."""
     backward: Any
     """(gates, inner, before, d_y, d_now, q) -> the gradient of the last gate's product. gates [gates] in: after their
     functions, out: the gradients of x W_x + b; before: c of an LSTM or h of a GRU before the step; d_y: the gradient
     of y, d_now added. Updates `d_now`, except for the part through h W_h."""
+    in_product: int
+    """The gates with a bias b_h beside h W_h."""
     inner_takes_gradient: bool
     """Whether the last gate's product has a separate gradient, which the backward pass stores in `inner`: true for a
     GRU."""
 
 
-def cell_steps(name: str, tile: Tile) -> CellSteps:
-    """Return the step functions of a cell of CELLS for a tile."""
+def cell_steps(name: str) -> CellSteps:
+    """Return the step functions of a cell of CELLS."""
     if name == "lstm":
-        return CellSteps(2, _lstm_forward, _lstm_backward, False)
-    return CellSteps(1, _make_gru_forward(tile.hidden), _gru_backward, True)
+        return CellSteps(2, _lstm_forward, _lstm_backward, 0, False)
+    return CellSteps(1, _gru_forward, _gru_backward, 3, True)
 
 
 CELLS: dict[str, int] = {"lstm": 4, "gru": 3}
@@ -54,7 +55,7 @@ def _sigmoid(x):
 
 
 @device_function
-def _lstm_forward(given, sums, b_h, k, now, q):
+def _lstm_forward(given, sums, bias, now, q):
     i = _sigmoid(given[q * 4] + sums[0])
     f = _sigmoid(given[q * 4 + 1] + sums[1])
     g = math.tanh(given[q * 4 + 2] + sums[2])
@@ -78,18 +79,15 @@ def _lstm_backward(gates, c, c_before, d_y, d_now, q):
     return d_o
 
 
-def _make_gru_forward(H: int) -> Any:
-    @device_function
-    def gru_forward(given, sums, b_h, k, now, q):
-        r = _sigmoid(given[q * 3] + (sums[0] + b_h[uint64(k)]))
-        z = _sigmoid(given[q * 3 + 1] + (sums[1] + b_h[uint64(H + k)]))
-        u = sums[2] + b_h[uint64(2 * H + k)]
-        n = math.tanh(given[q * 3 + 2] + r * u)
-        now[q] = (float32(1) - z) * n + z * now[q]
-        sums[0], sums[1], sums[2] = r, z, n
-        return u
-
-    return gru_forward
+@device_function
+def _gru_forward(given, sums, bias, now, q):
+    r = _sigmoid(given[q * 3] + (sums[0] + bias[q * 3]))
+    z = _sigmoid(given[q * 3 + 1] + (sums[1] + bias[q * 3 + 1]))
+    u = sums[2] + bias[q * 3 + 2]
+    n = math.tanh(given[q * 3 + 2] + r * u)
+    now[q] = (float32(1) - z) * n + z * now[q]
+    sums[0], sums[1], sums[2] = r, z, n
+    return u
 
 
 @device_function

@@ -6,6 +6,7 @@ groups of neighbouring rows, each as long as its longest row, so sorted rows cos
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +20,9 @@ from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_k
 __all__ = ["LayerBackward", "LayerForward", "PersistentLayer", "plan_layer"]
 
 Cell = Literal["lstm", "gru"]
+
+MOST_ROUNDS = 3
+"""For inference with bfloat16 products; with more, a launch a step was faster on an H100 (docs/gpu.md)."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +63,23 @@ class PersistentLayer:
     backward_tile: Tile | None = None
 
     def forward(
-        self, W_h: Any, a: Any, lengths: Any, states: Any, *, b_h: Any = None, reverse: bool = False
+        self, W_h: Any, a: Any, lengths: Any, states: Any, y: Any = None, *, b_h: Any = None, reverse: bool = False
     ) -> LayerForward:
         """Run the layer forward.
 
-        W_h [H, G*H]; a [T, B, G*H] = x W_x + b, overwritten; lengths [B] int64; states [n, B, H]: h_0, and c_0 of
-        an LSTM; b_h [3H] of a GRU. y is zero beyond a row's length; with `reverse`, rows start at their last step.
+        W_h [H, G*H]; a [T, B, G*H] = x W_x + b, overwritten; lengths [B] int64; states [n, B, H]: h_0, and c_0 of an
+        LSTM; y: memory for it, or None; b_h [3H] of a GRU. y is zero beyond a row's length; with `reverse`, rows start
+        at their last step.
         """
         tile, xp, H = self.forward_tile, self.runtime.xp, self.forward_tile.hidden
         T, B = a.shape[:2]
-        y, inner = xp.empty((T, B, H), np.float32), xp.empty((T, B, H), np.float32)
+        y = xp.empty((T, B, H), np.float32) if y is None else y
+        inner = xp.empty((T, B, H), np.float32)
         handed = xp.empty((T + 1, B, H), _handed_type(tile))
         last = xp.empty(states.shape, np.float32)
         bias = xp.empty(0, np.float32) if b_h is None else b_h
         given = (W_h, bias, a, lengths, states, y, inner, handed, handed.view(np.uint32), last)
-        self._launch(forward_kernel(self.cell, tile), tile, given, (T, B, int(reverse)))
+        self._launch(forward_kernel, tile, given, (T, B, int(reverse)))
         before = handed[1:] if reverse else handed[:-1]
         return LayerForward(y, a, inner, before if not tile.exact else before.view(np.float32), last)
 
@@ -91,17 +97,24 @@ class PersistentLayer:
         kept = run.inner if is_lstm else run.y
         words = d_product.view(np.uint32)
         given = (W_h, run.gates, run.inner, lengths, kept, states[-1], d_y, d_last, d_product, words)
-        self._launch(backward_kernel(self.cell, tile), tile, given, (T, B, int(reverse)))
+        self._launch(backward_kernel, tile, given, (T, B, int(reverse)))
         handed = d_product if not tile.exact else d_product.view(np.float32)
         return LayerBackward(run.gates, handed, None if is_lstm else run.inner, d_last)
 
-    def _launch(self, kernel: GPUKernel, tile: Tile, given: tuple[Any, ...], sizes: tuple[int, int, int]) -> None:
-        """Launch a kernel over as many groups of rows at once as the GPU holds, with one block per multiprocessor."""
+    def _launch(
+        self,
+        make: Callable[[str, Tile, int], GPUKernel],
+        tile: Tile,
+        given: tuple[Any, ...],
+        sizes: tuple[int, int, int],
+    ) -> None:
+        """Launch a kernel, one block per multiprocessor, each of which takes turns at several groups of rows where
+        there are more than the GPU holds at once."""
         slices, together = tile.slices(sizes[1]), tile.together(self.runtime.multiprocessors)
-        flags = self.runtime.xp.zeros(slices * tile.blocks, np.uint32)
-        for slice_ in range(0, slices, together):
-            grid = (tile.blocks, min(together, slices - slice_))
-            self.runtime.launch(kernel, grid, *given, flags, *sizes, slice_)
+        turns = tile.turns(sizes[1], self.runtime.multiprocessors)
+        kernel, flags = make(self.cell, tile, turns), self.runtime.xp.zeros(slices * tile.blocks, np.uint32)
+        for first in range(0, slices, together * turns):
+            self.runtime.launch(kernel, (tile.blocks, min(together, slices - first)), *given, flags, *sizes, first)
 
 
 def _handed_type(tile: Tile) -> Any:
@@ -111,7 +124,8 @@ def _handed_type(tile: Tile) -> Any:
 def plan_layer(
     runtime: Runtime, cell: Cell, hidden: int, batch: int, *, exact: bool, training: bool = True
 ) -> PersistentLayer | None:
-    """Return how to run a layer, or None if the GPU cannot hold its weights or the sizes do not divide.
+    """Return how to run a layer, or None if the GPU cannot hold its weights, the sizes do not divide, or a launch for
+    each step is faster.
 
     cell: `lstm`, or `gru` with the reset after the product. exact: products of nearly float32 precision, else of
     bfloat16. training: whether there is a backward pass, which takes more.
@@ -119,5 +133,7 @@ def plan_layer(
     gpu = runtime.multiprocessors, runtime.capability
     ways = (False, True) if training else (False,)
     tiles = [choose_tile(hidden, CELLS[cell], batch, *gpu, backward=way, exact=exact) for way in ways]
+    if not training and not exact and tiles[0] is not None and tiles[0].rounds(batch, gpu[0]) > MOST_ROUNDS:
+        return None
     found = [tile for tile in tiles if tile is not None]
     return PersistentLayer(runtime, cell, *found) if len(found) == len(ways) else None

@@ -23,7 +23,8 @@ __all__ = ["backward_kernel", "forward_kernel"]
 class _Place(NamedTuple):
     """Device functions that compute which elements a thread works on."""
 
-    thread: Any  # (slice, lengths, B) -> warp, lane, group of sentences, first sentence, first unit, steps
+    thread: Any  # () -> warp, lane, first unit
+    group: Any  # (group of sentences, lengths, B) -> the most steps of one of its sentences
     element: Any  # (q, first sentence, first unit, B) -> column, row, sentence, unit; the sentence is -1: none
 
 
@@ -31,13 +32,17 @@ def _make_place(tile: Tile) -> _Place:
     columns, units, threads = tile.columns, tile.units, tile.threads
 
     @device_function
-    def thread_place(slice, lengths, B):  # noqa: A002
-        thread, group = cuda.threadIdx.x, slice + cuda.blockIdx.y
+    def thread_place():
+        thread = cuda.threadIdx.x
+        return thread >> 5, thread & 31, cuda.blockIdx.x * units
+
+    @device_function
+    def group_steps(group, lengths, B):
         first = group * columns
         steps = int32(0)
         for n in range(first, min(first + columns, B)):
             steps = max(steps, int32(lengths[uint64(n)]))
-        return thread >> 5, thread & 31, group, first, cuda.blockIdx.x * units, steps
+        return steps
 
     @device_function
     def element_place(q, first, unit, B):
@@ -46,7 +51,46 @@ def _make_place(tile: Tile) -> _Place:
         n = first + column
         return column, row, n if cell < units * columns and n < B else -1, unit + row
 
-    return _Place(thread_place, element_place)
+    return _Place(thread_place, group_steps, element_place)
+
+
+class _Held(NamedTuple):
+    """Device functions that keep the states of a block's groups of sentences in shared memory, behind the product's
+    parts, while another group has its turn. With one group they do nothing: its states stay in registers."""
+
+    size: int  # numbers of shared memory
+    keep: Any  # (shared, turn, now)
+    take: Any  # (shared, turn, now)
+    keep_steps: Any  # (shared, turn, steps)
+    steps: Any  # (shared, turn, the steps of the longest group) -> steps of the turn's group
+
+
+def _make_held(tile: Tile, turns: int, now_count: int) -> _Held:
+    start, threads, several = tile.sums * tile.threads, tile.threads, turns > 1
+    steps_at = start + turns * now_count * threads
+
+    @device_function
+    def keep(shared, turn, now):
+        if several:
+            for i in range(now_count):
+                shared[uint64(start + (turn * now_count + i) * threads + cuda.threadIdx.x)] = now[i]
+
+    @device_function
+    def take(shared, turn, now):
+        if several:
+            for i in range(now_count):
+                now[i] = shared[uint64(start + (turn * now_count + i) * threads + cuda.threadIdx.x)]
+
+    @device_function
+    def keep_steps(shared, turn, steps):
+        if several and cuda.threadIdx.x == 0:
+            shared[uint64(steps_at + turn)] = ptx.as_float(uint32(steps))
+
+    @device_function
+    def steps(shared, turn, longest):
+        return int32(ptx.as_bits(shared[uint64(steps_at + turn)])) if several else longest
+
+    return _Held(steps_at + turns - start if several else 0, keep, take, keep_steps, steps)
 
 
 @device_function
@@ -57,70 +101,103 @@ def _announce(flags, at):
 
 
 @lru_cache
-def forward_kernel(cell: str, tile: Tile) -> GPUKernel:
-    """Return the forward loop of a cell with G gates and n states for a tile, grid (tile.blocks, slices).
+def forward_kernel(cell: str, tile: Tile, turns: int = 1) -> GPUKernel:
+    """Return the forward loop of a cell with G gates and n states for a tile, grid (tile.blocks, groups at once).
 
     W_h [H, G*H]; b_h [G*H] of a GRU; a [T, B, G*H] in: x W_x + b, out: the gates after their functions; lengths [B];
     initial, final [n, B, H]: h, and c of an LSTM; y [T, B, H]; inner [T, B, H]: out, see `CellSteps`; states
-    [T+1, B, H] in the type of `state_type`, and the same memory as uint32 words; flags: tile.blocks zeros a slice;
-    reverse: 0 or 1; slice: of the first sentences.
+    [T+1, B, H] in the type of `state_type`, and the same memory as uint32 words; flags: tile.blocks zeros a group;
+    reverse: 0 or 1; from_group: the first group of sentences. A block takes turns at up to `turns` groups, so that one
+    is computed while the states of another are on their way between blocks.
+
+    Reading a counter with acquire empties the first-level cache, so what a step needs is read before the wait.
     """
     load_weights, sources, wait, multiply, total, put = make_product(tile)
-    thread_place, element_place = _make_place(tile)
-    count, step, *_ = cell_steps(cell, tile)
+    thread_place, group_steps, element_place = _make_place(tile)
+    count, step, _, in_product, _ = cell_steps(cell)
     H, G, units, cells, blocks = tile.hidden, tile.gates, tile.units, tile.cells, tile.blocks
-    parts_count, weight_words = tile.sums * tile.threads, tile.weight_words
-    now_count, given_count = count * cells, G * cells
+    columns, weight_words = tile.columns, tile.weight_words
+    now_count, given_count, bias_count = count * cells, G * cells, max(1, in_product * cells)
+    held_count, keep, take, keep_steps, steps_of = _make_held(tile, turns, now_count)
+    parts_count = tile.sums * tile.threads + held_count
 
-    def forward(W_h, b_h, a, lengths, initial, y, inner, states, words, final, flags, T, B, reverse, slice):  # noqa: A002
+    def forward(W_h, b_h, a, lengths, initial, y, inner, states, words, final, flags, T, B, reverse, from_group):
         parts, weights = cuda.shared.array(parts_count, float32), cuda.local.array(weight_words, uint32)
         now, given = cuda.local.array(now_count, float32), cuda.local.array(given_count, float32)
         sums = cuda.local.array(G, float32)
-        warp, lane, group, first, unit, steps = thread_place(slice, lengths, B)
+        bias, ends = cuda.local.array(bias_count, float32), cuda.local.array(cells, int32)
+        warp, lane, unit = thread_place()
         load_weights(W_h, weights, unit, warp, lane)
         low, high = sources(warp)
         for q in range(cells):
-            column, row, n, k = element_place(q, first, unit, B)
-            if n >= 0:
-                for i in range(count):
-                    now[q * count + i] = initial[uint64((i * B + n) * H + k)]
-                put(states, ((steps if reverse else 0) * B + n) * H + k, now[q * count])
-        cuda.syncthreads()
-        _announce(flags, group * blocks + cuda.blockIdx.x)
-        for s in range(steps):
-            t = steps - 1 - s if reverse else s
-            for q in range(cells):
-                column, row, n, k = element_place(q, first, unit, B)
-                if n >= 0:
-                    for gate in range(G):
-                        given[q * G + gate] = a[uint64(((t * B + n) * G + gate) * H + k)]
-            wait(flags, group * blocks + low, group * blocks + high, lane, uint32(s + 1))
-            multiply(words, (t + reverse) * B, first, B, weights, parts, warp, lane)
-            cuda.syncthreads()
-            for q in range(cells):
-                column, row, n, k = element_place(q, first, unit, B)
-                if n >= 0:
-                    at = (t * B + n) * H + k
-                    if t < lengths[uint64(n)]:
-                        for gate in range(G):
-                            sums[gate] = total(parts, gate * units + row, column)
-                        inner[uint64(at)] = step(given, sums, b_h, k, now, q)
-                        y[uint64(at)] = now[q * count]
-                        for gate in range(G):
-                            a[uint64(((t * B + n) * G + gate) * H + k)] = sums[gate]
-                    else:
-                        y[uint64(at)] = inner[uint64(at)] = float32(0)
-                    put(states, ((t + 1 - reverse) * B + n) * H + k, now[q * count])
-            cuda.syncthreads()
-            _announce(flags, group * blocks + cuda.blockIdx.x)
-        for q in range(cells):
-            column, row, n, k = element_place(q, first, unit, B)
-            if n >= 0:
-                for i in range(count):
-                    final[uint64((i * B + n) * H + k)] = now[q * count + i]
-                for t in range(steps, T):
-                    y[uint64((t * B + n) * H + k)] = inner[uint64((t * B + n) * H + k)] = float32(0)
-                    put(states, ((t + 1) * B + n) * H + k, float32(0))
+            column, row, n, k = element_place(q, 0, unit, columns)
+            for gate in range(in_product):
+                bias[q * in_product + gate] = b_h[uint64(gate * H + k)]
+        longest = int32(0)
+        for turn in range(turns):
+            group = from_group + cuda.blockIdx.y + turn * cuda.gridDim.y
+            first = group * columns
+            if first < B:
+                steps = group_steps(group, lengths, B)
+                longest = max(longest, steps)
+                for q in range(cells):
+                    column, row, n, k = element_place(q, first, unit, B)
+                    if n >= 0:
+                        for i in range(count):
+                            now[q * count + i] = initial[uint64((i * B + n) * H + k)]
+                        put(states, ((steps if reverse else 0) * B + n) * H + k, now[q * count])
+                keep(parts, turn, now)
+                keep_steps(parts, turn, steps)
+                cuda.syncthreads()
+                _announce(flags, group * blocks + cuda.blockIdx.x)
+        for s in range(longest):
+            for turn in range(turns):
+                group = from_group + cuda.blockIdx.y + turn * cuda.gridDim.y
+                first = group * columns
+                steps = steps_of(parts, turn, longest) if first < B else int32(0)
+                if s < steps:
+                    t = steps - 1 - s if reverse else s
+                    for q in range(cells):
+                        column, row, n, k = element_place(q, first, unit, B)
+                        if n >= 0:
+                            ends[q] = int32(lengths[uint64(n)])
+                            for gate in range(G):
+                                given[q * G + gate] = a[uint64(((t * B + n) * G + gate) * H + k)]
+                    take(parts, turn, now)
+                    wait(flags, group * blocks + low, group * blocks + high, lane, uint32(s + 1))
+                    multiply(words, (t + reverse) * B, first, B, weights, parts, warp, lane)
+                    cuda.syncthreads()
+                    for q in range(cells):
+                        column, row, n, k = element_place(q, first, unit, B)
+                        if n >= 0:
+                            at = (t * B + n) * H + k
+                            if t < ends[q]:
+                                for gate in range(G):
+                                    sums[gate] = total(parts, gate * units + row, column)
+                                inner[uint64(at)] = step(given, sums, bias, now, q)
+                                y[uint64(at)] = now[q * count]
+                                for gate in range(G):
+                                    a[uint64(((t * B + n) * G + gate) * H + k)] = sums[gate]
+                            else:
+                                y[uint64(at)] = inner[uint64(at)] = float32(0)
+                            put(states, ((t + 1 - reverse) * B + n) * H + k, now[q * count])
+                    cuda.syncthreads()
+                    _announce(flags, group * blocks + cuda.blockIdx.x)
+                    keep(parts, turn, now)
+        for turn in range(turns):
+            group = from_group + cuda.blockIdx.y + turn * cuda.gridDim.y
+            first = group * columns
+            if first < B:
+                steps = steps_of(parts, turn, longest)
+                take(parts, turn, now)
+                for q in range(cells):
+                    column, row, n, k = element_place(q, first, unit, B)
+                    if n >= 0:
+                        for i in range(count):
+                            final[uint64((i * B + n) * H + k)] = now[q * count + i]
+                        for t in range(steps, T):
+                            y[uint64((t * B + n) * H + k)] = inner[uint64((t * B + n) * H + k)] = float32(0)
+                            put(states, ((t + 1) * B + n) * H + k, float32(0))
 
     forward.__name__ = f"{cell}_forward"
     signature = (*(FLOATS,) * 3, LENGTHS, *(FLOATS,) * 3, state_type(tile), WORDS, FLOATS, WORDS, *(NUMBER,) * 4)
@@ -128,8 +205,8 @@ def forward_kernel(cell: str, tile: Tile) -> GPUKernel:
 
 
 @lru_cache
-def backward_kernel(cell: str, tile: Tile) -> GPUKernel:
-    """Return the backward loop of a cell for a tile, grid (tile.blocks, slices).
+def backward_kernel(cell: str, tile: Tile, turns: int = 1) -> GPUKernel:
+    """Return the backward loop of a cell for a tile.
 
     a [T, B, G*H] in: gates, out: gradients of x W_x + b; inner in: as forward, out of a GRU: gradients of h W_n + b_n
     (of the other gates' products they are those of a); kept [T, B, H]: the state of which the gradients need the one
@@ -138,20 +215,12 @@ def backward_kernel(cell: str, tile: Tile) -> GPUKernel:
     type of `state_type`, and the same memory as words; the rest as forward.
     """
     load_weights, sources, wait, multiply, total, put = make_product(tile)
-    thread_place, element_place = _make_place(tile)
-    count, _, step, inner_takes_gradient = cell_steps(cell, tile)
+    thread_place, group_steps, element_place = _make_place(tile)
+    count, _, step, _, inner_takes_gradient = cell_steps(cell)
     H, G, cells, blocks, weight_words = tile.hidden, tile.gates, tile.cells, tile.blocks, tile.weight_words
-    parts_count, now_count = tile.sums * tile.threads, count * tile.cells
-
-    @device_function
-    def give(a, inner, d_product, position, k, gates, of_product):
-        """Write the gradients of a step: gates [G], and that of the last gate's product."""
-        at = position * G * H + k
-        for gate in range(G):
-            a[uint64(at + gate * H)] = gates[gate]
-            put(d_product, at + gate * H, gates[gate] if gate < G - 1 else of_product)
-        if inner_takes_gradient:
-            inner[uint64(position * H + k)] = of_product
+    columns, now_count, given_count = tile.columns, count * tile.cells, (G + 3) * tile.cells
+    held_count, keep, take, keep_steps, steps_of = _make_held(tile, turns, now_count)
+    parts_count = tile.sums * tile.threads + held_count
 
     @device_function
     def clear(a, inner, d_product, position, k):
@@ -163,50 +232,94 @@ def backward_kernel(cell: str, tile: Tile) -> GPUKernel:
         if inner_takes_gradient:
             inner[uint64(position * H + k)] = zero
 
-    def backward(W_h, a, inner, lengths, kept, initial, d_y, d_states, d_product, words, flags, T, B, reverse, slice):  # noqa: A002
+    def backward(
+        W_h, a, inner, lengths, kept, initial, d_y, d_states, d_product, words, flags, T, B, reverse, from_group
+    ):
         parts, weights = cuda.shared.array(parts_count, float32), cuda.local.array(weight_words, uint32)
         d_now, gates = cuda.local.array(now_count, float32), cuda.local.array(G, float32)
-        warp, lane, group, first, unit, steps = thread_place(slice, lengths, B)
+        given = cuda.local.array(given_count, float32)  # of each element: gates, inner, the state before, d_y
+        ends = cuda.local.array(cells, int32)
+        warp, lane, unit = thread_place()
         load_weights(W_h, weights, unit, warp, lane)
         low, high = sources(warp)
-        for q in range(cells):
-            column, row, n, k = element_place(q, first, unit, B)
-            if n >= 0:
-                for i in range(count):
-                    d_now[q * count + i] = d_states[uint64((i * B + n) * H + k)]
-        for s in range(steps + 1):
-            t = s if reverse else steps - 1 - s
-            if s > 0:
-                wait(flags, group * blocks + low, group * blocks + high, lane, uint32(s))
-                multiply(words, (t + 1 - 2 * reverse) * B, first, B, weights, parts, warp, lane)
-                cuda.syncthreads()
-            for q in range(cells):
-                column, row, n, k = element_place(q, first, unit, B)
-                if n >= 0:
-                    if s > 0:
-                        d_now[q * count] += total(parts, row, column)
-                    here = t * B + n
-                    if s == steps:
+        longest = int32(0)
+        for turn in range(turns):
+            group = from_group + cuda.blockIdx.y + turn * cuda.gridDim.y
+            first = group * columns
+            if first < B:
+                steps = group_steps(group, lengths, B)
+                longest = max(longest, steps)
+                for q in range(cells):
+                    column, row, n, k = element_place(q, first, unit, B)
+                    if n >= 0:
                         for i in range(count):
-                            d_states[uint64((i * B + n) * H + k)] = d_now[q * count + i]
-                    elif t < lengths[uint64(n)]:
-                        before = t + 1 if reverse else t - 1
-                        is_first = before < 0 or before >= lengths[uint64(n)]
-                        state = initial[uint64(n * H + k)] if is_first else kept[uint64((before * B + n) * H + k)]
-                        for gate in range(G):
-                            gates[gate] = a[uint64((here * G + gate) * H + k)]
-                        d_out = d_now[q * count] + d_y[uint64(here * H + k)]
-                        of_product = step(gates, inner[uint64(here * H + k)], state, d_out, d_now, q)
-                        give(a, inner, d_product, here, k, gates, of_product)
-                    else:
-                        clear(a, inner, d_product, here, k)
-            cuda.syncthreads()
-            _announce(flags, group * blocks + cuda.blockIdx.x)
-        for q in range(cells):
-            column, row, n, k = element_place(q, first, unit, B)
-            if n >= 0:
-                for t in range(steps, T):
-                    clear(a, inner, d_product, t * B + n, k)
+                            d_now[q * count + i] = d_states[uint64((i * B + n) * H + k)]
+                keep(parts, turn, d_now)
+                keep_steps(parts, turn, steps)
+        cuda.syncthreads()
+        for s in range(longest + 1):
+            for turn in range(turns):
+                group = from_group + cuda.blockIdx.y + turn * cuda.gridDim.y
+                first = group * columns
+                steps = steps_of(parts, turn, longest) if first < B else int32(-1)
+                if s <= steps:
+                    t = s if reverse else steps - 1 - s
+                    if s < steps:
+                        for q in range(cells):
+                            column, row, n, k = element_place(q, first, unit, B)
+                            ends[q] = int32(lengths[uint64(n)]) if n >= 0 else int32(0)
+                            if t < ends[q]:
+                                here, before = t * B + n, t + 1 if reverse else t - 1
+                                is_first = before < 0 or before >= ends[q]
+                                for gate in range(G):
+                                    given[q * (G + 3) + gate] = a[uint64((here * G + gate) * H + k)]
+                                given[q * (G + 3) + G] = inner[uint64(here * H + k)]
+                                if is_first:
+                                    given[q * (G + 3) + G + 1] = initial[uint64(n * H + k)]
+                                else:
+                                    given[q * (G + 3) + G + 1] = kept[uint64((before * B + n) * H + k)]
+                                given[q * (G + 3) + G + 2] = d_y[uint64(here * H + k)]
+                    take(parts, turn, d_now)
+                    if s > 0:
+                        wait(flags, group * blocks + low, group * blocks + high, lane, uint32(s))
+                        multiply(words, (t + 1 - 2 * reverse) * B, first, B, weights, parts, warp, lane)
+                        cuda.syncthreads()
+                    for q in range(cells):
+                        column, row, n, k = element_place(q, first, unit, B)
+                        if n >= 0:
+                            if s > 0:
+                                d_now[q * count] += total(parts, row, column)
+                            here = t * B + n
+                            if s == steps:
+                                for i in range(count):
+                                    d_states[uint64((i * B + n) * H + k)] = d_now[q * count + i]
+                            elif t < ends[q]:
+                                for gate in range(G):
+                                    gates[gate] = given[q * (G + 3) + gate]
+                                d_out = d_now[q * count] + given[q * (G + 3) + G + 2]
+                                of_product = step(
+                                    gates, given[q * (G + 3) + G], given[q * (G + 3) + G + 1], d_out, d_now, q
+                                )
+                                for gate in range(G):
+                                    at = (here * G + gate) * H + k
+                                    a[uint64(at)] = gates[gate]
+                                    put(d_product, at, gates[gate] if gate < G - 1 else of_product)
+                                if inner_takes_gradient:
+                                    inner[uint64(here * H + k)] = of_product
+                            else:
+                                clear(a, inner, d_product, here, k)
+                    cuda.syncthreads()
+                    _announce(flags, group * blocks + cuda.blockIdx.x)
+                    keep(parts, turn, d_now)
+        for turn in range(turns):
+            group = from_group + cuda.blockIdx.y + turn * cuda.gridDim.y
+            first = group * columns
+            if first < B:
+                for q in range(cells):
+                    column, row, n, k = element_place(q, first, unit, B)
+                    if n >= 0:
+                        for t in range(steps_of(parts, turn, longest), T):
+                            clear(a, inner, d_product, t * B + n, k)
 
     backward.__name__ = f"{cell}_backward"
     signature = (*(FLOATS,) * 3, LENGTHS, *(FLOATS,) * 4, state_type(tile), WORDS, WORDS, *(NUMBER,) * 4)
@@ -216,7 +329,7 @@ def backward_kernel(cell: str, tile: Tile) -> GPUKernel:
 def chosen_kernels(capability: Capability) -> dict[str, GPUKernel]:
     """Return the kernels chosen on a GPU of this capability, for the tests that compile."""
     return {
-        f"{cell} {name}": (backward_kernel if tile.backward else forward_kernel)(cell, tile)
+        f"{cell} {name}": (backward_kernel if tile.backward else forward_kernel)(cell, tile, turns)
         for cell, gates in CELLS.items()
-        for name, tile in example_tiles(gates, capability)
+        for name, tile, turns in example_tiles(gates, capability)
     }
