@@ -50,6 +50,7 @@ def name(capability: tuple[int, int], cell: str, tile: Tile, turns: int) -> str:
     """Return the name of a division in the table."""
     way, kind = "backward" if tile.backward else "forward", "float32" if tile.exact else "bfloat16"
     division = f"{tile.units} units, {tile.columns} columns, {tile.warps} warps, {turns} turns"
+    division += ", weights in shared memory" * tile.in_shared
     return f"sm_{capability[0]}{capability[1]} {cell} {way} {kind} H {tile.hidden}: {division}"
 
 

@@ -1,6 +1,7 @@
 """Persistent kernels against a layer written step by step, in any order of threads; and planted bugs, each caught."""
 
 import inspect
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,6 +87,15 @@ def test_more_warps_and_columns(cell):
     c = recurrent.case(cell, 2, 18, 64)
     tiles = tiny(cell, False, columns=16, hidden=64, warps=(2, 4 if cell == "lstm" else 3))
     check(c, tiles, False, seed=7)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_weights_in_shared_memory(cell, exact):
+    c = recurrent.case(cell, 3, 9, 64, [3, 1, 2, 3, 3, 0, 2, 3, 1])
+    warps = (2, 4 if cell == "lstm" else 3)
+    tiles = (replace(tile, in_shared=True) for tile in tiny(cell, exact, hidden=64, warps=warps))
+    check(c, tuple(tiles), exact, seed=8)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -84,6 +84,16 @@ def test_usual_layers_have_a_division_on_an_h100(gates, hidden, batch):
     assert all(ways)
 
 
+def test_weights_lie_in_shared_memory_where_registers_do_not_suffice():
+    def shared(hidden, gates, exact):
+        tiles = [choose_tile(hidden, gates, 20, 132, (9, 0), backward=back, exact=exact) for back in (False, True)]
+        return [tile and tile.in_shared for tile in tiles]
+
+    assert shared(512, 4, True) == shared(1024, 4, False) == [False, False]
+    assert shared(800, 4, True) == [False, True] and shared(1024, 3, True) == [True, True]
+    assert shared(1024, 4, True) == [False, None], "256 KiB for a block"
+
+
 def test_inference_of_many_rows_runs_step_by_step():
     """As was faster on an H100; training is not, and neither are float32 products."""
     runtime = SimpleNamespace(multiprocessors=132, capability=(9, 0))

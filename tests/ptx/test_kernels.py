@@ -143,6 +143,8 @@ REAL = [
     ("lstm", True, 512, 20),
     ("gru", False, 800, 20),
     ("gru", True, 256, 64),
+    ("lstm", True, 800, 20),
+    ("gru", True, 1024, 20),
 ]
 
 

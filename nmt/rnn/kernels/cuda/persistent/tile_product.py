@@ -21,7 +21,8 @@ _TF32 = 0xFFFFE000  # the bits of a float32 that a tensor core reads
 
 
 class TileProduct(NamedTuple):
-    """Device functions over a thread's local arrays, which the kernel declares."""
+    """Device functions over arrays that the kernel declares: a thread's own, or with `tile.in_shared` a block's
+    weights."""
 
     load_weights: Any  # (W_h, weights, first unit, warp, lane)
     sources: Any  # (warp) -> the blocks [low, high) whose results the warp reads
@@ -72,13 +73,14 @@ def _make_load_weights(tile: Tile) -> Any:
     along, across = (1, width) if tile.backward else (width, 1)  # between neighbours on the inner axis, between rows
     lines = [
         "def load_weights(W_h, weights, unit, warp, lane):",
+        "    thread = uint64(warp * 32 + lane)",
         f"    start = (warp * {tile.share} + (lane & 3) * {tile.run}) * {along} + (unit + (lane >> 2)) * {across}",
     ]
     for m in range(tile.row_tiles):
         rows = [divmod(16 * m + 8 * high, tile.units) for high in range(2)]
         low, high = (gate * tile.hidden + unit * across for gate, unit in rows)
         for p in range(tile.loads):
-            names = ", ".join(f"weights[{(m * tile.loads + p) * 8 + i}]" for i in range(8))
+            names = ", ".join(_weight(tile, (m * tile.loads + p) * 8 + i) for i in range(8))
             further = p * 4 * tile.run * along
             lines.append(f"    {names} = words(W_h, start + {low + further}, start + {high + further})")
             # Otherwise all loads are scheduled first, which takes too many registers.
@@ -148,6 +150,7 @@ def _make_multiply(tile: Tile) -> Any:
     """
     per_word = tile.run // 4
     lines = ["def multiply(words, first_row, column, columns, weights, parts, warp, lane):"]
+    lines.append("    thread = uint64(warp * 32 + lane)")
     for j in range(tile.column_tiles):
         row = f"(first_row + min(column + {8 * j} + (lane >> 2), columns - 1)) * {tile.inner // per_word}"
         lines.append(f"    row = {row} + (warp * {tile.share} + (lane & 3) * {tile.run}) // {per_word}")
@@ -163,20 +166,25 @@ def _make_multiply(tile: Tile) -> Any:
     return _function("multiply", lines, exact=_exact_multiply_add)
 
 
+def _weight(tile: Tile, word: int) -> str:
+    """Return the expression for a thread's word of weights; in shared memory neighbours have theirs side by side."""
+    return f"weights[thread + uint64({word * tile.threads})]" if tile.in_shared else f"weights[{word}]"
+
+
 def _pairs(tile: Tile) -> list[tuple[int, int]]:
     return [(m, j) for m in range(tile.row_tiles) for j in range(tile.column_tiles)]
 
 
 def _multiply_line(tile: Tile, m: int, j: int, p: int, half: int) -> str:
     at = (m * tile.loads + p) * 8 + 4 * half
-    weights = ", ".join(f"weights[{at + i}]" for i in range(4))
+    weights = ", ".join(_weight(tile, at + i) for i in range(4))
     states = ", ".join(f"s{j}_{p}_{2 * half + i}" for i in range(2))
     sums = ", ".join(f"c{m}_{j}_{i}" for i in range(4))
     return f"    {sums} = {'exact' if tile.exact else 'ptx.mma_bfloat16'}({weights}, {states}, {sums})"
 
 
 def _function(name: str, lines: list[str], **named: Any) -> Any:
-    scope: dict[str, Any] = {"ptx": ptx, "cuda": cuda, "float32": float32, **named}
+    scope: dict[str, Any] = {"ptx": ptx, "cuda": cuda, "float32": float32, "uint64": uint64, **named}
     exec("\n".join(lines), scope)  # noqa: S102
     return device_function(scope[name])
 

@@ -15,6 +15,7 @@ REGISTERS = 65536  # of a multiprocessor
 OTHER_REGISTERS = 36  # per thread, for addresses and a step's own values; observed in compiled code
 MOST_GROUPS = 4  # groups of sentences that a block takes turns at
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block may use by default
+_OPTIONAL_SHARED = {(8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227, (10, 3): 227}  # KiB on request; others 99
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Tile:
     columns: int
     warps: int
     exact: bool
+    in_shared: bool = False
 
     @property
     def inner(self) -> int:
@@ -71,8 +73,13 @@ class Tile:
 
     @property
     def weight_words(self) -> int:
-        """Return the words of weights in a thread's registers."""
+        """Return the words of weights that a thread keeps."""
         return self.row_tiles * self.loads * 8
+
+    @property
+    def weight_bytes(self) -> int:
+        """Return the bytes of shared memory for weights."""
+        return self.weight_words * self.threads * 4 if self.in_shared else 0
 
     @property
     def state_words(self) -> int:
@@ -106,20 +113,31 @@ class Tile:
         room = STATIC_SHARED // 4 - self.sums * self.threads
         return max(1, min(MOST_GROUPS, room // (2 * self.cells * self.threads + 1)))
 
+    @property
+    def _states(self) -> int:
+        """Return the bytes of the sums and of all groups' states."""
+        return 4 * (self.sums * self.threads + self.groups * (2 * self.cells * self.threads + 1))
+
     def fits(self, capability: Capability) -> bool:
         """Return whether registers and shared memory suffice, by an estimate that the tests check on examples."""
-        registers = self.weight_words + self.state_words + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
+        kept = 0 if self.in_shared else self.weight_words
+        registers = kept + self.state_words + self.sums + self.cells * (self.gates + 4) + OTHER_REGISTERS
         if capability < (9, 0):
             # A tensor core's first operand uses every other group of four registers there and wastes some of the rest:
             # in code compiled for 8.0, layers that fit by the sum alone spill their weights.
-            registers += self.weight_words
+            registers += kept
             if self.cells > 1:  # every address of a second cell takes a register, too
                 return False
         # A multiprocessor allocates registers for four warps at a time.
         allowed = min(255, REGISTERS // (-(-self.warps // 4) * 4 * WARP) // 8 * 8)
         if allowed < 255 and self.row_tiles > 1:  # with the last register taken, such code spilled 112 bytes
             allowed -= 8
-        return registers <= allowed and self.sums * self.threads * 4 <= STATIC_SHARED
+        optional = (_OPTIONAL_SHARED.get(capability, 99) - 1) * 1024  # less what the GPU keeps for itself
+        fixed = self.sums * self.threads * 4
+        shared_suffices = fixed <= STATIC_SHARED and (
+            not self.in_shared or self._states + self.weight_bytes <= optional
+        )
+        return registers <= allowed and shared_suffices
 
     def slices(self, batch: int) -> int:
         """Return the number of groups of `columns` sentences."""
@@ -142,13 +160,21 @@ class Tile:
         multiplying, adding the warps' sums, the cells.
 
         The factors are fitted to the times of 150 tiles on an H100 (docs/gpu.md), which they meet within 7 % on
-        average, 28 % at most.
+        average, 28 % at most; the term for weights in shared memory is its published rate.
         """
         loading = self.columns * self.inner * (4 if self.exact else 2) / 64
         chain = self.loads * 2 * (3 if self.exact else 1)  # instructions that wait for one another
         instructions = self.row_tiles * self.column_tiles * chain * -(-self.warps // 4)  # four warps multiply at once
         adding = self.cells * self.warps * (1 if self.backward else self.gates)
-        once = 2750 + 1.5 * loading + 6 * instructions + 8 * chain + 45 * adding + 110 * self.cells * self.gates
+        once = (
+            2750
+            + self.weight_bytes / 128
+            + 1.5 * loading
+            + 6 * instructions
+            + 8 * chain
+            + 45 * adding
+            + 110 * self.cells * self.gates
+        )
         return 1100 + self.rounds(batch, multiprocessors) * once
 
 
@@ -163,19 +189,25 @@ def choose_tile(
     backward: bool,
     exact: bool,
 ) -> Tile | None:
-    """Return the division with the shortest estimated step, or None if no division fits the GPU."""
-    tiles = _tiles(hidden, gates, backward, exact)
-    fitting = [tile for tile in tiles if tile.fits(capability) and tile.blocks <= multiprocessors]
+    """Return the division with the shortest estimated step, or None if no division fits the GPU.
+
+    Weights lie in shared memory only where no division has them in registers.
+    """
+    for in_shared in (False, True):
+        tiles = _tiles(hidden, gates, backward, exact, in_shared)
+        fitting = [tile for tile in tiles if tile.fits(capability) and tile.blocks <= multiprocessors]
+        if fitting:
+            break
     return min(fitting, key=lambda tile: (tile.cycles(batch, multiprocessors), tile.threads), default=None)
 
 
-def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Tile]:
+def _tiles(hidden: int, gates: int, backward: bool, exact: bool, in_shared: bool) -> Iterator[Tile]:
     for units in (8, 16, 32, 48, 64):
         if hidden % units or units * (1 if backward else gates) % 16:
             continue
         for columns in range(8, 72, 8):
             for warps in range(1, 17):
-                tile = Tile(hidden, gates, backward, units, columns, warps, exact)
+                tile = Tile(hidden, gates, backward, units, columns, warps, exact, in_shared)
                 if tile.share * warps == tile.inner:
                     yield tile
 

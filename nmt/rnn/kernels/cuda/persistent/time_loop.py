@@ -116,13 +116,17 @@ def forward_kernel(cell: str, tile: Tile, turns: int = 1) -> GPUKernel:
     thread_place, group_steps, element_place = _make_place(tile)
     count, step, _, in_product, _ = cell_steps(cell)
     H, G, units, cells, blocks = tile.hidden, tile.gates, tile.units, tile.cells, tile.blocks
-    columns, weight_words = tile.columns, tile.weight_words
+    columns, weight_words, in_shared = tile.columns, tile.weight_words, tile.in_shared
     now_count, given_count, bias_count = count * cells, G * cells, max(1, in_product * cells)
     held_count, keep, take, keep_steps, steps_of = _make_held(tile, turns, now_count)
     parts_count = tile.sums * tile.threads + held_count
 
     def forward(W_h, b_h, a, lengths, initial, y, inner, states, words, final, flags, T, B, reverse, from_group):
-        parts, weights = cuda.shared.array(parts_count, float32), cuda.local.array(weight_words, uint32)
+        parts = cuda.shared.array(parts_count, float32)
+        if in_shared:
+            weights = cuda.shared.array(0, uint32)
+        else:
+            weights = cuda.local.array(weight_words, uint32)
         now, given = cuda.local.array(now_count, float32), cuda.local.array(given_count, float32)
         sums = cuda.local.array(G, float32)
         bias, ends = cuda.local.array(bias_count, float32), cuda.local.array(cells, int32)
@@ -201,7 +205,7 @@ def forward_kernel(cell: str, tile: Tile, turns: int = 1) -> GPUKernel:
 
     forward.__name__ = f"{cell}_forward"
     signature = (*(FLOATS,) * 3, LENGTHS, *(FLOATS,) * 3, state_type(tile), WORDS, FLOATS, WORDS, *(NUMBER,) * 4)
-    return GPUKernel(forward, signature, tile.threads, cooperative=True)
+    return GPUKernel(forward, signature, tile.threads, tile.weight_bytes, cooperative=True)
 
 
 @lru_cache
@@ -217,7 +221,8 @@ def backward_kernel(cell: str, tile: Tile, turns: int = 1) -> GPUKernel:
     load_weights, sources, wait, multiply, total, put = make_product(tile)
     thread_place, group_steps, element_place = _make_place(tile)
     count, _, step, _, inner_takes_gradient = cell_steps(cell)
-    H, G, cells, blocks, weight_words = tile.hidden, tile.gates, tile.cells, tile.blocks, tile.weight_words
+    H, G, cells, blocks = tile.hidden, tile.gates, tile.cells, tile.blocks
+    weight_words, in_shared = tile.weight_words, tile.in_shared
     columns, now_count, given_count = tile.columns, count * tile.cells, (G + 3) * tile.cells
     held_count, keep, take, keep_steps, steps_of = _make_held(tile, turns, now_count)
     parts_count = tile.sums * tile.threads + held_count
@@ -235,7 +240,11 @@ def backward_kernel(cell: str, tile: Tile, turns: int = 1) -> GPUKernel:
     def backward(
         W_h, a, inner, lengths, kept, initial, d_y, d_states, d_product, words, flags, T, B, reverse, from_group
     ):
-        parts, weights = cuda.shared.array(parts_count, float32), cuda.local.array(weight_words, uint32)
+        parts = cuda.shared.array(parts_count, float32)
+        if in_shared:
+            weights = cuda.shared.array(0, uint32)
+        else:
+            weights = cuda.local.array(weight_words, uint32)
         d_now, gates = cuda.local.array(now_count, float32), cuda.local.array(G, float32)
         given = cuda.local.array(given_count, float32)  # of each element: gates, inner, the state before, d_y
         ends = cuda.local.array(cells, int32)
@@ -323,7 +332,7 @@ def backward_kernel(cell: str, tile: Tile, turns: int = 1) -> GPUKernel:
 
     backward.__name__ = f"{cell}_backward"
     signature = (*(FLOATS,) * 3, LENGTHS, *(FLOATS,) * 4, state_type(tile), WORDS, WORDS, *(NUMBER,) * 4)
-    return GPUKernel(backward, signature, tile.threads, cooperative=True)
+    return GPUKernel(backward, signature, tile.threads, tile.weight_bytes, cooperative=True)
 
 
 def chosen_kernels(capability: Capability) -> dict[str, GPUKernel]:
