@@ -23,6 +23,8 @@ LONG_FUNCTIONS = {
     "rnn/kernels/cuda/search/choose_tokens.py: rules_kernel": "one kernel",
     "rnn/kernels/cuda/persistent/time_loop.py: backward_kernel": "one kernel: its registers must last",
     "rnn/kernels/cuda/persistent/time_loop.py: forward_kernel": "one kernel",
+    "rnn/kernels/cuda/persistent/time_loop.py: backward_kernel.backward": "one kernel",
+    "rnn/kernels/cuda/persistent/time_loop.py: forward_kernel.forward": "one kernel",
     "rnn/kernels/cuda/search/beam_step.py: beam_step_kernel": "one kernel",
     "rnn/kernels/cuda/search/beam_step.py: beam_step_kernel.beam_step": "one kernel",
     "rnn/kernels/model/output.py: output_loss": "most of it is the promise: a dozen arguments, each with its shape",

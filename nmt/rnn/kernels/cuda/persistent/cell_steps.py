@@ -31,7 +31,7 @@ class CellSteps(NamedTuple):
     functions, out: the gradients of x W_x + b; before: c of an LSTM or h of a GRU before the step; d_y: the gradient
     of y, d_now added. Updates `d_now`, except for the part through h W_h."""
     in_product: int
-    """The gates with a bias b_h beside h W_h."""
+    """The number of gates, from the first on, to whose h W_h a bias b_h is added."""
     inner_takes_gradient: bool
     """Whether the last gate's product has a separate gradient, which the backward pass stores in `inner`: true for a
     GRU."""

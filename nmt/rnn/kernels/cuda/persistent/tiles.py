@@ -109,7 +109,7 @@ class Tile:
     @property
     def groups(self) -> int:
         """Return the most groups of sentences that a block takes turns at: their states, two a cell at most, lie in
-        shared memory beside the sums."""
+        shared memory behind the sums."""
         room = STATIC_SHARED // 4 - self.sums * self.threads
         return max(1, min(MOST_GROUPS, room // (2 * self.cells * self.threads + 1)))
 
