@@ -15,6 +15,8 @@ from nmt.rnn.kernels.cuda.machine_code.parameters import Parameters
 
 SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that GPUs of 9.0 keep for themselves
 SPILLS = 32  # bytes written and read: an address or two
+# On an H100 this one took 5.6 us a step with 48 bytes, and 8.8 us before it had them.
+MORE_SPILLS = {"persistent.time_loop: lstm backward bfloat16 H 800 B 20: 50x3 blocks of 16x8": 48}
 CAPABILITIES = [(8, 0), (9, 0)]
 
 
@@ -54,7 +56,7 @@ def test_kernel_fits(name, capability):
     )
     warps = -(-kernel.block_threads // 32)
     assert used.registers <= min(kernel.registers, 65536 // (-(-warps // 4) * 128))
-    assert used.spills <= SPILLS
+    assert used.spills <= MORE_SPILLS.get(name, SPILLS)
     assert used.shared <= SHARED
     # What is packed for a launch is, word by word, as wide as what the code takes.
     assert made.parameters == Parameters(kernel).sizes

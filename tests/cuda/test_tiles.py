@@ -15,8 +15,12 @@ TABLE = json.loads(Path(__file__).with_name("tiles.json").read_text())
 SPILLS = 32  # bytes written and read: an address or two
 # What spills more, and why it is chosen all the same.
 MORE_SPILLS = {
-    # 56 bytes; the next takes a tenth more cycles by the estimate.
-    "sm_90 gru forward bfloat16 H 384: 48 units, 8 columns, 6 warps",
+    # On an H100 this one took 5.6 us a step with 48 bytes, and 8.8 us before it had them.
+    "sm_90 lstm backward bfloat16 H 800: 16 units, 8 columns, 10 warps, 4 turns": 48,
+    # By the estimate the next divisions take longer than loads of some words from memory.
+    "sm_90 lstm backward bfloat16 H 384: 48 units, 8 columns, 8 warps, 1 turns": 40,
+    "sm_90 gru forward bfloat16 H 384: 48 units, 8 columns, 6 warps, 1 turns": 72,
+    "sm_90 gru forward bfloat16 H 640: 16 units, 24 columns, 5 warps, 1 turns": 40,
 }
 SHARED = 49 * 1024  # 48 KiB that a block has without asking, and 1 KiB that GPUs of 9.0 keep for themselves
 
@@ -36,7 +40,7 @@ def test_the_table_has_every_division_that_is_chosen(gpu_tiles):
 def test_a_division_fits(name):
     used = TABLE["tiles"][name]
     assert used["registers"] <= 255 and used["shared"] <= SHARED
-    assert used["spills"] <= SPILLS or name in MORE_SPILLS
+    assert used["spills"] <= MORE_SPILLS.get(name, SPILLS)
 
 
 def test_the_table_is_of_these_kernels(gpu_tiles):
