@@ -4,9 +4,13 @@
     python recipes/run.py letters-to-sounds --seeds 5         ten languages, five models each, and their ensembles
     python recipes/run.py letters-to-sounds --only fre kor    two of them
 
-Runs go to runs/recipes/RECIPE/LANGUAGE/SEED, the table of a recipe to runs/recipes/RECIPE/results.tsv and to standard
-output. Run the same command again to resume: finished training and translation is not repeated. Settings are chosen on
-dev, and test is only scored; docs/recipes.md compares the results with published figures.
+Where a recipe names several methods, the first model of a language is trained by each of them, the one with the best
+first score on dev is kept, and the other seeds are trained by its method.
+
+Runs go to runs/recipes/RECIPE/LANGUAGE/SEED, or to METHOD-SEED there, the table of a recipe to
+runs/recipes/RECIPE/results.tsv and to standard output. Run the same command again to resume: finished training and
+translation is not repeated. Settings are chosen on dev, and test is only scored; docs/recipes.md compares the results
+with published figures.
 """
 
 import argparse
@@ -17,7 +21,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ DONE = "trained.tsv"
 
 
 TOGETHER = "ensemble"
+SMALLER_IS_BETTER = {"wer", "per"}
 _COSTS = ("minutes", "megabytes")
 Row = dict[str, str | float]
 """One system's scores on one part of one language."""
@@ -41,12 +46,24 @@ class CommandError(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """One model: of a recipe, for a language (or whatever its variants are), from one seed."""
+    """One model: of a recipe, for a language (or whatever its variants are), by a method, from one seed; `place` is the
+    folder of the recipe's runs."""
 
     recipe: Recipe
     variant: str
+    method: str
     seed: int
-    folder: Path
+    place: Path
+
+    @property
+    def name(self) -> str:
+        """The seed, after the method where the recipe has several."""
+        return f"{self.method}-{self.seed}" if self.method else f"{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """That of the run."""
+        return self.place / self.variant / self.name
 
 
 @dataclass(frozen=True)
@@ -70,7 +87,10 @@ class Commands:
         """Trains a model unless that was done; returns the minutes it took, by its own log."""
         done = job.folder / DONE
         if not done.is_file():
-            settings = job.recipe.settings(job.variant) | {"model_dir": str(job.folder), "seed": str(job.seed)}
+            settings = job.recipe.settings(job.variant, job.method) | {
+                "model_dir": str(job.folder),
+                "seed": str(job.seed),
+            }
             words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
             words += [word for text in self.extra for word in ("--set", text)]
             printed = self.run("train", job.recipe.config, *words, "--threads", str(self.threads))
@@ -112,9 +132,9 @@ def events_of(folder: Path) -> list[dict[str, Any]]:
 def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job]) -> list[Row]:
     """Scores one language: each part by each model and, of several, by all of them together."""
     rows: list[Row] = []
-    systems = [([job.folder], f"{job.seed}", job.folder) for job in jobs]
+    systems = [([job.folder], job.name, job.folder) for job in jobs]
     if len(jobs) > 1:
-        seeds = "+".join(str(job.seed) for job in jobs)
+        seeds = "+".join(job.name for job in jobs)
         systems.append(([job.folder for job in jobs], f"{TOGETHER} {seeds}", jobs[0].folder.parent))
     for part in recipe.parts:
         source, references = recipe.files(variant, part)
@@ -126,6 +146,19 @@ def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job]) -
             cost["MB"] = round(max(megabytes_of(model) for model in models))
             rows.append({"variant": variant, "part": part, "system": name, **score, **cost})
     return rows
+
+
+def best_method(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job]) -> str:
+    """Of one model by each method, the method of the one that scores best on the part by which a recipe chooses; of
+    equal ones the first."""
+    if len(jobs) == 1:
+        return jobs[0].method
+    dev = recipe.cut_to([variant], list(recipe.parts[:1]))
+    rows = [row for job in jobs for row in rows_of(commands, dev, variant, [job])]
+    scores = {job.method: float(row[recipe.metrics[0]]) for job, row in zip(jobs, rows, strict=True)}
+    for method, score in scores.items():
+        print(f"{variant}, {recipe.parts[0]}: {score:.2f} by {method}", file=sys.stderr, flush=True)
+    return (min if recipe.metrics[0] in SMALLER_IS_BETTER else max)(scores, key=lambda method: scores[method])
 
 
 def table(recipe: Recipe, rows: list[Row]) -> str:
@@ -245,8 +278,6 @@ def main() -> None:
         sys.exit(f"run.py: {missing[0]}: must be there, it is not; run {recipe.data} first")
     commands = Commands(shlex.split(options.launcher), options.threads, options.extra)
     place = options.output / options.recipe
-    seeds = range(1, options.seeds + 1)
-    jobs = [Job(recipe, variant, seed, place / variant / str(seed)) for seed in seeds for variant in recipe.variants]
     started, failed = time.monotonic(), []
 
     def train(job: Job) -> None:
@@ -258,16 +289,29 @@ def main() -> None:
             return
         print(f"{job.folder}: trained in {minutes:.1f} min", file=sys.stderr, flush=True)
 
-    with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(train, jobs))
-    if failed:
-        sys.exit(f"run.py: {len(failed)} of {len(jobs)} trainings failed, see above; the same command tries them again")
+    def train_all(jobs: list[Job]) -> list[Job]:
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(train, jobs))
+        if failed:
+            sys.exit(
+                f"run.py: {len(failed)} of {len(jobs)} trainings failed, see above; the same command tries them again"
+            )
+        return jobs
+
+    first = train_all([Job(recipe, name, method, 1, place) for name in recipe.variants for method in recipe.methods])
+    kept = []
+    for variant in recipe.variants:
+        tried = [job for job in first if job.variant == variant]
+        method = best_method(commands, RECIPES[options.recipe], variant, tried)
+        kept += [job for job in tried if job.method == method]
+    others = [replace(job, seed=seed) for seed in range(2, options.seeds + 1) for job in kept]
+    jobs = kept + train_all(others)
     rows = []
     for variant in recipe.variants:
         rows += rows_of(commands, recipe, variant, [job for job in jobs if job.variant == variant])
     write_bytes(place / "results.tsv", columns(rows).encode())
     print(table(recipe, rows))
-    print(f"{len(jobs)} models in {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr)
+    print(f"{len(first) + len(others)} models in {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr)
 
 
 if __name__ == "__main__":
