@@ -5,7 +5,8 @@
     python recipes/run.py letters-to-sounds --only fre kor    two of them
 
 Where a recipe names several methods, the first model of a language is trained by each of them, the one with the best
-first score on dev is kept, and the other seeds are trained by its method.
+first score on dev is kept, and the other seeds are trained by its method. The ensemble of such a recipe has all models
+of a language: of their five best answers, the one with the largest sum of probabilities.
 
 Runs go to runs/recipes/RECIPE/LANGUAGE/SEED, or to METHOD-SEED there, the table of a recipe to
 runs/recipes/RECIPE/results.tsv and to standard output. Run the same command again to resume: finished training and
@@ -15,11 +16,14 @@ with published figures.
 
 import argparse
 import json
+import math
 import shlex
 import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +39,8 @@ DONE = "trained.tsv"
 
 TOGETHER = "ensemble"
 SMALLER_IS_BETTER = {"wer", "per"}
+CANDIDATES = 5
+"""Answers to a line by each of several models that decide together by lists."""
 _COSTS = ("minutes", "megabytes")
 Row = dict[str, str | float]
 """One system's scores on one part of one language."""
@@ -97,12 +103,30 @@ class Commands:
             write_bytes(done, printed.encode())
         return minutes_of(job.folder)
 
-    def translate(self, source: Path, output: Path, models: list[Path]) -> Path:
-        """Translates with an ensemble of the models, unless the file exists."""
-        if not output.is_file():
+    def translate(self, source: Path, output: Path, models: list[Path], by_lists: bool = False) -> Path:
+        """Translates with an ensemble of the models, unless the file exists; `by_lists` each model by itself, so that
+        models of any kinds can decide together (see `likeliest`)."""
+        if output.is_file():
+            return output
+        if by_lists:
+            lists = [self.candidates(source, model / f"{source.stem}.tsv", model) for model in models]
+            write_bytes(output, "".join(f"{line}\n" for line in likeliest(lists)).encode())
+        else:
             words = [word for other in models[1:] for word in ("--ensemble", str(other))]
             self.run("translate", models[0], source, "-o", output, *words, "--threads", str(self.threads))
         return output
+
+    def candidates(self, source: Path, output: Path, model: Path) -> list[dict[str, float]]:
+        """The best answers of a model to each line, and their probabilities; found once, and kept in `output`."""
+        if not output.is_file():
+            words = ["--n-best", str(CANDIDATES), "--threads", str(self.threads)]
+            self.run("translate", model, source, "-o", output, *words)
+        found: list[dict[str, float]] = [{} for _ in range(line_count(source))]
+        for line in output.read_text("utf-8").splitlines():
+            number, _, score, text = line.split("\t")
+            known = found[int(number)]
+            known[text] = known.get(text, 0.0) + math.exp(float(score))
+        return found
 
     def scores(self, recipe: Recipe, hypotheses: Path, references: Path) -> dict[str, float]:
         """Metric to score of a translated file."""
@@ -112,6 +136,17 @@ class Commands:
         words += ["--tokenize", recipe.tokenize] if recipe.tokenize else []
         found = json.loads(self.run("evaluate", *words))["metrics"]
         return {name: found[name]["score"] for name in recipe.metrics}
+
+
+def likeliest(lists: list[list[dict[str, float]]]) -> list[str]:
+    """The answer to each line that has the largest sum of probabilities over all models, empty where there is none."""
+    chosen = []
+    for answers in zip(*lists, strict=True):
+        total: Counter[str] = Counter()
+        for one in answers:
+            total.update(one)
+        chosen.append(max(total, key=lambda text: total[text], default=""))
+    return chosen
 
 
 def minutes_of(folder: Path) -> float:
@@ -129,18 +164,20 @@ def events_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
 
 
-def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job]) -> list[Row]:
-    """Scores one language: each part by each model and, of several, by all of them together."""
+def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job], tried: Sequence[Job] = ()) -> list[Row]:
+    """Scores one language: each part by each model and, of several, by all of them together, with those of other
+    methods that were `tried`."""
     rows: list[Row] = []
     systems = [([job.folder], job.name, job.folder) for job in jobs]
-    if len(jobs) > 1:
-        seeds = "+".join(job.name for job in jobs)
-        systems.append(([job.folder for job in jobs], f"{TOGETHER} {seeds}", jobs[0].folder.parent))
+    every = [*jobs, *(job for job in tried if job not in jobs)]
+    if len(every) > 1:
+        seeds = "+".join(job.name for job in every)
+        systems.append(([job.folder for job in every], f"{TOGETHER} {seeds}", jobs[0].folder.parent))
     for part in recipe.parts:
         source, references = recipe.files(variant, part)
         for models, name, place in systems:
             output = place / f"{part}.{name.replace(' ', '-')}.out"
-            commands.translate(source, output, models)
+            commands.translate(source, output, models, by_lists=len(recipe.methods) > 1)
             score = commands.scores(recipe, output, references)
             cost = {"minutes": round(sum(minutes_of(model) for model in models), 1)}
             cost["MB"] = round(max(megabytes_of(model) for model in models))
@@ -308,7 +345,8 @@ def main() -> None:
     jobs = kept + train_all(others)
     rows = []
     for variant in recipe.variants:
-        rows += rows_of(commands, recipe, variant, [job for job in jobs if job.variant == variant])
+        own, tried = ([job for job in some if job.variant == variant] for some in (jobs, first))
+        rows += rows_of(commands, recipe, variant, own, tried)
     write_bytes(place / "results.tsv", columns(rows).encode())
     print(table(recipe, rows))
     print(f"{len(first) + len(others)} models in {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import re
 import subprocess
 import sys
@@ -95,9 +96,11 @@ def test_each_language_keeps_the_method_that_is_better_on_dev(tmp_path, monkeypa
             folder.mkdir(parents=True)
             (folder / "metrics.jsonl").write_text(json.dumps({"elapsed": 60, "peak_memory": 1e6}) + "\n")
         elif name == "translate":
-            Path(words[3]).write_text("a b\n")
+            Path(words[3]).write_text("0\t1\t-0.5\ta b\n")
         else:
             output = Path(words[1])
+            if "ensemble" in output.name:
+                return json.dumps({"metrics": {metric: {"score": 95.0} for metric in ("accuracy", "per")}})
             variant, method = output.parts[-3], output.parts[-2].split("-")[0]
             of_test = 90.0 if method == "edits" else 80.0
             score = of_test if output.name.startswith("test") else dev.get((variant, method), 50.0)
@@ -113,7 +116,28 @@ def test_each_language_keeps_the_method_that_is_better_on_dev(tmp_path, monkeypa
     run.main()
     rows = list(csv.DictReader(Path("elsewhere/inflection-2022-small/results.tsv").open(), delimiter="\t"))
     kept = [(row["variant"], row["part"], row["system"]) for row in rows]
-    assert kept == [("tur_small", "test", "attention-1"), ("hsi_small", "test", "edits-1")]
+    assert kept == [
+        ("tur_small", "test", "attention-1"),
+        ("tur_small", "test", "ensemble attention-1+edits-1"),
+        ("hsi_small", "test", "edits-1"),
+        ("hsi_small", "test", "ensemble edits-1+attention-1"),
+    ]
+    assert Path("elsewhere/inflection-2022-small/hsi_small/edits-1/test.edits-1.out").read_text() == "a b\n"
+
+
+def test_models_of_several_methods_decide_by_the_sum_of_probabilities():
+    """0.4 and 0.1 for b are more than 0.45 for a; a line without answers stays empty."""
+    one = [{"a": 0.45, "b": 0.4}, {"a": 1.0}, {}]
+    other = [{"c": 0.3, "b": 0.1}, {}, {}]
+    assert run.likeliest([one, other]) == ["b", "a", ""]
+
+
+def test_answers_that_a_model_has_twice_are_added(tmp_path):
+    source, listed = tmp_path / "dev.lemma", tmp_path / "dev.tsv"
+    source.write_text("x\n\ny\n")
+    listed.write_text(f"0\t1\t{math.log(0.5)}\ta\n0\t2\t{math.log(0.3)}\tb\n0\t3\t{math.log(0.3)}\tb\n2\t1\t-1\tc\n")
+    lists = run.Commands([], 1, []).candidates(source, listed, tmp_path)
+    assert run.likeliest([lists]) == ["b", "", "c"]
 
 
 def test_a_recipe_from_texts_to_files_and_once_only(tmp_path):
