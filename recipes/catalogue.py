@@ -18,6 +18,7 @@ class Recipe:
         config: Its settings file.
         data: The command that brings its texts.
         variants: Name of a language, direction or corpus -> (folder of its texts, source, target, further settings).
+        methods: Name of a method -> further settings; each language keeps the best on dev. A single one has no name.
         metrics: Of nmt-evaluate; the first is the one that is compared.
         parts: What is scored; the first is what settings are chosen by.
         answers: What the references are called where they are not the target's text.
@@ -43,6 +44,7 @@ class Recipe:
     published: dict[str, tuple[float, ...]] = field(default_factory=dict)
     published_part: tuple[str, ...] = ("test",)
     by_item: bool = False
+    methods: dict[str, dict[str, str]] = field(default_factory=lambda: {"": {}})
 
     def files(self, variant: str, part: str) -> tuple[Path, Path]:
         """Source and references of a part."""
@@ -50,11 +52,11 @@ class Recipe:
         ending = self.answers if self.answers and part != "train" else tgt
         return Path(folder) / f"{part}.{src}", Path(folder) / f"{part}.{ending}"
 
-    def settings(self, variant: str) -> dict[str, str]:
-        """What a variant's training changes in the config."""
+    def settings(self, variant: str, method: str) -> dict[str, str]:
+        """What a variant's training by a method changes in the config."""
         folder, src, tgt, more = self.variants[variant]
         paths = {"data.train": f"{folder}/train", "data.dev": f"{folder}/dev"}
-        return paths | {"data.src.lang": src, "data.tgt.lang": tgt} | more
+        return paths | {"data.src.lang": src, "data.tgt.lang": tgt} | more | self.methods[method]
 
     def cut_to(self, variants: list[str] | None, parts: list[str] | None) -> Recipe:
         """The same with some variants and parts only; None for all."""
@@ -137,6 +139,22 @@ LARGER = {
 }
 """More for texts of 7,000 forms or more, which a larger model learns better."""
 
+EDITS_OR_ATTENTION = {
+    "edits": {},
+    "attention": {
+        "model.decoder.edit_actions": "false",
+        "model.decoder.attention": "bahdanau",
+        "model.decoder.attention_size": "96",
+        "model.decoder.input_feeding": "true",
+        "model.decoder.copy_source": "true",
+        "training.batch_size": "512",
+        "training.updates": "1200",
+        "training.validation_freq": "1200",
+        "training.ema_decay": "0.99",
+    },
+}
+"""What forms are learned by from few words: which is better depends on the language."""
+
 
 Published = dict[str, tuple[float, ...]]
 
@@ -159,7 +177,7 @@ def pronunciation2021(what: str, published: Published, more: dict[str, str]) -> 
     )
 
 
-def inflection(what: str, year: int, published: Published, more: dict[str, str]) -> Recipe:
+def inflection(what: str, year: int, published: Published, more: dict[str, str], **others: Any) -> Recipe:
     """The recipe of one setting of the shared task of 2022, whose scores count every form once, or of 2023."""
     return by_edits(
         f"inflected forms in {what}",
@@ -167,6 +185,7 @@ def inflection(what: str, year: int, published: Published, more: dict[str, str])
         metrics=("accuracy", "per"),
         published_names=("neural baseline",) if year == 2022 else (),
         by_item=year == 2022,
+        **others,
     )
 
 
@@ -286,7 +305,9 @@ RECIPES = {
     ),
     "pronunciation-2021-low": pronunciation2021("seven languages, 800 words each", PRONUNCIATION_LOW, FEWER),
     "pronunciation-2021-medium": pronunciation2021("eight languages, 8,000 words each", PRONUNCIATION_MEDIUM, LARGER),
-    "inflection-2022-small": inflection("28 languages, at most 700 each", 2022, INFLECTION_SMALL, {}),
+    "inflection-2022-small": inflection(
+        "28 languages, at most 700 each", 2022, INFLECTION_SMALL, {}, methods=EDITS_OR_ATTENTION
+    ),
     "inflection-2022-large": inflection("15 languages, 7,000 each", 2022, INFLECTION_LARGE, LARGER),
     "inflection-2023": inflection("24 languages, 10,000 each", 2023, dict.fromkeys(INFLECTION_2023, ()), LARGER),
     "names": Recipe(

@@ -4,20 +4,28 @@
     python recipes/run.py letters-to-sounds --seeds 5         ten languages, five models each, and their ensembles
     python recipes/run.py letters-to-sounds --only fre kor    two of them
 
-Runs go to runs/recipes/RECIPE/LANGUAGE/SEED, the table of a recipe to runs/recipes/RECIPE/results.tsv and to standard
-output. Run the same command again to resume: finished training and translation is not repeated. Settings are chosen on
-dev, and test is only scored; docs/recipes.md compares the results with published figures.
+Where a recipe names several methods, the first model of a language is trained by each of them, the one with the best
+first score on dev is kept, and the other seeds are trained by its method. The ensemble of such a recipe has all models
+of a language: of their five best answers, the one with the largest sum of probabilities.
+
+Runs go to runs/recipes/RECIPE/LANGUAGE/SEED, or to METHOD-SEED there, the table of a recipe to
+runs/recipes/RECIPE/results.tsv and to standard output. Run the same command again to resume: finished training and
+translation is not repeated. Settings are chosen on dev, and test is only scored; docs/recipes.md compares the results
+with published figures.
 """
 
 import argparse
 import json
+import math
 import shlex
 import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +38,9 @@ DONE = "trained.tsv"
 
 
 TOGETHER = "ensemble"
+SMALLER_IS_BETTER = {"wer", "per"}
+CANDIDATES = 5
+"""Answers to a line by each of several models that decide together by lists."""
 _COSTS = ("minutes", "megabytes")
 Row = dict[str, str | float]
 """One system's scores on one part of one language."""
@@ -41,12 +52,24 @@ class CommandError(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """One model: of a recipe, for a language (or whatever its variants are), from one seed."""
+    """One model: of a recipe, for a language (or whatever its variants are), by a method, from one seed; `place` is the
+    folder of the recipe's runs."""
 
     recipe: Recipe
     variant: str
+    method: str
     seed: int
-    folder: Path
+    place: Path
+
+    @property
+    def name(self) -> str:
+        """The seed, after the method where the recipe has several."""
+        return f"{self.method}-{self.seed}" if self.method else f"{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """That of the run."""
+        return self.place / self.variant / self.name
 
 
 @dataclass(frozen=True)
@@ -70,19 +93,40 @@ class Commands:
         """Trains a model unless that was done; returns the minutes it took, by its own log."""
         done = job.folder / DONE
         if not done.is_file():
-            settings = job.recipe.settings(job.variant) | {"model_dir": str(job.folder), "seed": str(job.seed)}
+            settings = job.recipe.settings(job.variant, job.method) | {
+                "model_dir": str(job.folder),
+                "seed": str(job.seed),
+            }
             words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
             words += [word for text in self.extra for word in ("--set", text)]
             printed = self.run("train", job.recipe.config, *words, "--threads", str(self.threads))
             write_bytes(done, printed.encode())
         return minutes_of(job.folder)
 
-    def translate(self, source: Path, output: Path, models: list[Path]) -> Path:
-        """Translates with an ensemble of the models, unless the file exists."""
-        if not output.is_file():
+    def translate(self, source: Path, output: Path, models: list[Path], by_lists: bool = False) -> Path:
+        """Translates with an ensemble of the models, unless the file exists; `by_lists` each model by itself, so that
+        models of any kinds can decide together (see `likeliest`)."""
+        if output.is_file():
+            return output
+        if by_lists:
+            lists = [self.candidates(source, model / f"{source.stem}.tsv", model) for model in models]
+            write_bytes(output, "".join(f"{line}\n" for line in likeliest(lists)).encode())
+        else:
             words = [word for other in models[1:] for word in ("--ensemble", str(other))]
             self.run("translate", models[0], source, "-o", output, *words, "--threads", str(self.threads))
         return output
+
+    def candidates(self, source: Path, output: Path, model: Path) -> list[dict[str, float]]:
+        """The best answers of a model to each line, and their probabilities; found once, and kept in `output`."""
+        if not output.is_file():
+            words = ["--n-best", str(CANDIDATES), "--threads", str(self.threads)]
+            self.run("translate", model, source, "-o", output, *words)
+        found: list[dict[str, float]] = [{} for _ in range(line_count(source))]
+        for line in output.read_text("utf-8").splitlines():
+            number, _, score, text = line.split("\t")
+            known = found[int(number)]
+            known[text] = known.get(text, 0.0) + math.exp(float(score))
+        return found
 
     def scores(self, recipe: Recipe, hypotheses: Path, references: Path) -> dict[str, float]:
         """Metric to score of a translated file."""
@@ -92,6 +136,17 @@ class Commands:
         words += ["--tokenize", recipe.tokenize] if recipe.tokenize else []
         found = json.loads(self.run("evaluate", *words))["metrics"]
         return {name: found[name]["score"] for name in recipe.metrics}
+
+
+def likeliest(lists: list[list[dict[str, float]]]) -> list[str]:
+    """The answer to each line that has the largest sum of probabilities over all models, empty where there is none."""
+    chosen = []
+    for answers in zip(*lists, strict=True):
+        total: Counter[str] = Counter()
+        for one in answers:
+            total.update(one)
+        chosen.append(max(total, key=lambda text: total[text], default=""))
+    return chosen
 
 
 def minutes_of(folder: Path) -> float:
@@ -109,23 +164,38 @@ def events_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
 
 
-def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job]) -> list[Row]:
-    """Scores one language: each part by each model and, of several, by all of them together."""
+def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job], tried: Sequence[Job] = ()) -> list[Row]:
+    """Scores one language: each part by each model and, of several, by all of them together, with those of other
+    methods that were `tried`."""
     rows: list[Row] = []
-    systems = [([job.folder], f"{job.seed}", job.folder) for job in jobs]
-    if len(jobs) > 1:
-        seeds = "+".join(str(job.seed) for job in jobs)
-        systems.append(([job.folder for job in jobs], f"{TOGETHER} {seeds}", jobs[0].folder.parent))
+    systems = [([job.folder], job.name, job.folder) for job in jobs]
+    every = [*jobs, *(job for job in tried if job not in jobs)]
+    if len(every) > 1:
+        seeds = "+".join(job.name for job in every)
+        systems.append(([job.folder for job in every], f"{TOGETHER} {seeds}", jobs[0].folder.parent))
     for part in recipe.parts:
         source, references = recipe.files(variant, part)
         for models, name, place in systems:
             output = place / f"{part}.{name.replace(' ', '-')}.out"
-            commands.translate(source, output, models)
+            commands.translate(source, output, models, by_lists=len(recipe.methods) > 1)
             score = commands.scores(recipe, output, references)
             cost = {"minutes": round(sum(minutes_of(model) for model in models), 1)}
             cost["MB"] = round(max(megabytes_of(model) for model in models))
             rows.append({"variant": variant, "part": part, "system": name, **score, **cost})
     return rows
+
+
+def best_method(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job]) -> str:
+    """Of one model by each method, the method of the one that scores best on the part by which a recipe chooses; of
+    equal ones the first."""
+    if len(jobs) == 1:
+        return jobs[0].method
+    dev = recipe.cut_to([variant], list(recipe.parts[:1]))
+    rows = [row for job in jobs for row in rows_of(commands, dev, variant, [job])]
+    scores = {job.method: float(row[recipe.metrics[0]]) for job, row in zip(jobs, rows, strict=True)}
+    for method, score in scores.items():
+        print(f"{variant}, {recipe.parts[0]}: {score:.2f} by {method}", file=sys.stderr, flush=True)
+    return (min if recipe.metrics[0] in SMALLER_IS_BETTER else max)(scores, key=lambda method: scores[method])
 
 
 def table(recipe: Recipe, rows: list[Row]) -> str:
@@ -245,8 +315,6 @@ def main() -> None:
         sys.exit(f"run.py: {missing[0]}: must be there, it is not; run {recipe.data} first")
     commands = Commands(shlex.split(options.launcher), options.threads, options.extra)
     place = options.output / options.recipe
-    seeds = range(1, options.seeds + 1)
-    jobs = [Job(recipe, variant, seed, place / variant / str(seed)) for seed in seeds for variant in recipe.variants]
     started, failed = time.monotonic(), []
 
     def train(job: Job) -> None:
@@ -258,16 +326,30 @@ def main() -> None:
             return
         print(f"{job.folder}: trained in {minutes:.1f} min", file=sys.stderr, flush=True)
 
-    with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(train, jobs))
-    if failed:
-        sys.exit(f"run.py: {len(failed)} of {len(jobs)} trainings failed, see above; the same command tries them again")
+    def train_all(jobs: list[Job]) -> list[Job]:
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(train, jobs))
+        if failed:
+            sys.exit(
+                f"run.py: {len(failed)} of {len(jobs)} trainings failed, see above; the same command tries them again"
+            )
+        return jobs
+
+    first = train_all([Job(recipe, name, method, 1, place) for name in recipe.variants for method in recipe.methods])
+    kept = []
+    for variant in recipe.variants:
+        tried = [job for job in first if job.variant == variant]
+        method = best_method(commands, RECIPES[options.recipe], variant, tried)
+        kept += [job for job in tried if job.method == method]
+    others = [replace(job, seed=seed) for seed in range(2, options.seeds + 1) for job in kept]
+    jobs = kept + train_all(others)
     rows = []
     for variant in recipe.variants:
-        rows += rows_of(commands, recipe, variant, [job for job in jobs if job.variant == variant])
+        own, tried = ([job for job in some if job.variant == variant] for some in (jobs, first))
+        rows += rows_of(commands, recipe, variant, own, tried)
     write_bytes(place / "results.tsv", columns(rows).encode())
     print(table(recipe, rows))
-    print(f"{len(jobs)} models in {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr)
+    print(f"{len(first) + len(others)} models in {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr)
 
 
 if __name__ == "__main__":

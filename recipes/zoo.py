@@ -13,10 +13,9 @@ import sys
 from pathlib import Path
 
 from catalogue import RECIPES, Recipe
-from run import TOGETHER, CommandError, Commands
+from run import SMALLER_IS_BETTER, TOGETHER, CommandError, Commands
 
 MOST_BYTES = 20_000_000
-SMALLER_IS_BETTER = {"wer", "per"}
 
 
 def best_seed(recipe: Recipe, variant: str, rows: list[dict[str, str]]) -> tuple[str, float] | None:

@@ -315,7 +315,7 @@ class Translator(TranslationPipeline):
 
     def together_with(self, others: Sequence[Translator], average: Literal["log_prob", "prob"]) -> Translator:
         """Return an ensemble with the text cleaning and search settings of this translator. Raises CheckpointError if
-        the subwords differ."""
+        the subwords differ, or some models write edit actions and others tokens."""
         from nmt.decode import Ensemble
 
         for other in others:
@@ -325,6 +325,12 @@ class Translator(TranslationPipeline):
                 raise CheckpointError(
                     f"{other.place}: must have the subwords of the first model of the ensemble, got other "
                     "ones; train its models on the same subwords"
+                )
+            ours, theirs = (one.config.model.decoder.edit_actions for one in (self, other))
+            if ours != theirs:
+                raise CheckpointError(
+                    f"{other.place}: model.decoder.edit_actions must be as in the first model of the ensemble, "
+                    f"{str(ours).lower()}, got {str(theirs).lower()}; choose models of one kind"
                 )
         models: list[Any] = [self.model, *(other.model for other in others)]
         found = copy(self)

@@ -117,6 +117,15 @@ def test_the_ensemble_names_the_model_as_it_was_given(place, tmp_path):
         one.together_with([other], "prob")
 
 
+def test_a_model_of_edits_and_one_of_tokens_are_no_ensemble(place, tmp_path):
+    edits = {"edit_actions": True, "attention": "none", "input_feeding": False}
+    write_folder(tmp_path / "edits", decoder=edits)
+    for first, other in (("model", tmp_path / "edits"), (tmp_path / "edits", "model")):
+        result = call(place, translate, str(first), "text", "-o", "out", "--ensemble", str(other), code=1)
+        assert "model.decoder.edit_actions must be as in the first model of the ensemble" in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
 def test_names_that_are_not_utf_8_come_through(place, tmp_path):
     card = call(place, bundle, "model", str(tmp_path / "b\udcff.nmt"), "--card")
     assert (tmp_path / "b\udcff.md").is_file() and card.exit_code == 0

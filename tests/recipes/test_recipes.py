@@ -1,9 +1,12 @@
 """recipes/run.py and zoo.py, with a recipe of the smallest models: trained once, scored alone and together, bundled."""
 
 import csv
+import json
+import math
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -35,8 +38,8 @@ def script(name, *words, cwd):
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_has_settings_that_hold(name):
     recipe = RECIPES[name]
-    for variant in recipe.variants:
-        settings = [f"{key}={value}" for key, value in recipe.settings(variant).items()]
+    for variant, method in product(recipe.variants, recipe.methods):
+        settings = [f"{key}={value}" for key, value in recipe.settings(variant, method).items()]
         config = load_config(str(ROOT / recipe.config), settings)
         source, references = recipe.files(variant, "train")
         assert f"{config.data.train}.{config.data.src.lang}" == str(source)
@@ -71,6 +74,70 @@ def test_means_over_items_count_every_line_once(tmp_path, monkeypatch):
     ]
     *_, last = run.table(recipe, rows).splitlines()
     assert last.split("\t") == ["mean of 2", "test", "50.00", "-", "-", "1.0", "500", "25.95"]
+
+
+def test_each_language_keeps_the_method_that_is_better_on_dev(tmp_path, monkeypatch):
+    """Also where test alone is to be scored, on which the other method is better here; equal scores keep the first."""
+    monkeypatch.chdir(tmp_path)
+    recipe = RECIPES["inflection-2022-small"]
+    names = ("tur_small", "hsi_small")
+    for name, part, side in product(names, ("train", "dev", "test"), (0, 1)):
+        path = recipe.files(name, part)[side]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("a b\n")
+    dev = {("tur_small", "edits"): 60.0, ("tur_small", "attention"): 70.0}
+    trained = []
+
+    def command(self, name, *words):
+        words = [str(word) for word in words]
+        if name == "train":
+            folder = Path(next(word for word in words if word.startswith("model_dir=")).removeprefix("model_dir="))
+            trained.append("/".join(folder.parts[-2:]))
+            folder.mkdir(parents=True)
+            (folder / "metrics.jsonl").write_text(json.dumps({"elapsed": 60, "peak_memory": 1e6}) + "\n")
+        elif name == "translate":
+            Path(words[3]).write_text("0\t1\t-0.5\ta b\n")
+        else:
+            output = Path(words[1])
+            if "ensemble" in output.name:
+                return json.dumps({"metrics": {metric: {"score": 95.0} for metric in ("accuracy", "per")}})
+            variant, method = output.parts[-3], output.parts[-2].split("-")[0]
+            of_test = 90.0 if method == "edits" else 80.0
+            score = of_test if output.name.startswith("test") else dev.get((variant, method), 50.0)
+            return json.dumps({"metrics": {metric: {"score": score} for metric in ("accuracy", "per")}})
+        return ""
+
+    monkeypatch.setattr(run.Commands, "run", command)
+    monkeypatch.setattr(sys, "argv", ["run.py", "inflection-2022-small", "--only", *names, "--seeds", "2"])
+    run.main()
+    first = [f"{name}/{method}-1" for name in names for method in recipe.methods]
+    assert trained == [*first, "tur_small/attention-2", "hsi_small/edits-2"]
+    monkeypatch.setattr(sys, "argv", [*sys.argv[:-2], "--parts", "test", "-o", "elsewhere"])
+    run.main()
+    rows = list(csv.DictReader(Path("elsewhere/inflection-2022-small/results.tsv").open(), delimiter="\t"))
+    kept = [(row["variant"], row["part"], row["system"]) for row in rows]
+    assert kept == [
+        ("tur_small", "test", "attention-1"),
+        ("tur_small", "test", "ensemble attention-1+edits-1"),
+        ("hsi_small", "test", "edits-1"),
+        ("hsi_small", "test", "ensemble edits-1+attention-1"),
+    ]
+    assert Path("elsewhere/inflection-2022-small/hsi_small/edits-1/test.edits-1.out").read_text() == "a b\n"
+
+
+def test_models_of_several_methods_decide_by_the_sum_of_probabilities():
+    """0.4 and 0.1 for b are more than 0.45 for a; a line without answers stays empty."""
+    one = [{"a": 0.45, "b": 0.4}, {"a": 1.0}, {}]
+    other = [{"c": 0.3, "b": 0.1}, {}, {}]
+    assert run.likeliest([one, other]) == ["b", "a", ""]
+
+
+def test_answers_that_a_model_has_twice_are_added(tmp_path):
+    source, listed = tmp_path / "dev.lemma", tmp_path / "dev.tsv"
+    source.write_text("x\n\ny\n")
+    listed.write_text(f"0\t1\t{math.log(0.5)}\ta\n0\t2\t{math.log(0.3)}\tb\n0\t3\t{math.log(0.3)}\tb\n2\t1\t-1\tc\n")
+    lists = run.Commands([], 1, []).candidates(source, listed, tmp_path)
+    assert run.likeliest([lists]) == ["b", "", "c"]
 
 
 def test_a_recipe_from_texts_to_files_and_once_only(tmp_path):
