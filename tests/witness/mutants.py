@@ -34,8 +34,8 @@ ROOMS = {
     "compiler": (["nmt/rnn/compiler/*.py"], "tests/rnn: compiler keep barriers asked interpreter random_cells"),
     "decode": (["nmt/decode/*.py", "nmt/decode/rules/*.py"],
                "tests/decode: beam blocks brute_force fusion live_search options plain_search session shortlist"),
-    "storage": (["nmt/storage/*.py"],
-                "tests: tensor_file saved_model quantised_model model_card length_model trained_settings shortlist factors model_opened_once"),
+    "storage": (["nmt/storage/*.py"], "tests: tensor_file saved_model quantised_model model_card length_model "
+                "trained_settings shortlist factors model_opened_once"),
     "updates": (["nmt/train/updates/*.py"], "tests/train: optimizer schedule methods moving_average dealing spikes "
                 "accumulation | tests: minimum_risk"),
 }  # fmt: skip
