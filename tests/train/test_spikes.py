@@ -24,7 +24,7 @@ def test_a_leap_is_so_many_deviations_above_the_running_mean() -> None:
     watch = SpikeWatch(TrainingConfig(loss_spikes="skip", spike_deviations=4.0), state)
     losses = np.random.default_rng(1).normal(3.0, 0.1, 400)
     for n, loss in enumerate(losses):
-        assert not watch.is_spike(100.0) or n >= spikes.KNOWN
+        assert watch.is_spike(100.0) == (n >= spikes.KNOWN)
         watch.note(loss)
     weights = 0.99 ** np.arange(300)[::-1]  # of the last ones; what lies before them counts 5 %
     mean = np.average(losses[100:], weights=weights)
