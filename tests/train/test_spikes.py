@@ -11,6 +11,7 @@ from nmt.errors import NMTError
 from nmt.storage.model_folder import PARAMS_PREFIX, ROLLBACK_NAME, read_checkpoint
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates import spikes
+from nmt.train.updates.explosion import LossLimit
 from nmt.train.updates.spikes import SpikeWatch
 from nmt.train.updates.state import TrainingState
 from tests.train.fake_model import TranslationModel
@@ -130,3 +131,11 @@ def test_a_new_run_has_nothing_to_go_back_to(make_trainer: Make) -> None:
     (trainer.folder / ROLLBACK_NAME).write_text("of another run")
     make_trainer(updates=1).run()
     assert not (trainer.folder / ROLLBACK_NAME).exists()
+
+
+def test_a_loss_is_broken_above_the_limit_or_if_it_is_no_number() -> None:
+    limit = LossLimit(1000)
+    assert limit.nats > np.log(1000)
+    assert [limit.is_broken(nll) for nll in (0.0, limit.nats, np.nextafter(limit.nats, np.inf), np.inf, np.nan)] == [
+        *(False, False, True, True, True)
+    ]

@@ -37,7 +37,7 @@ ROOMS = {
     "storage": (["nmt/storage/*.py"], "tests: tensor_file saved_model quantised_model model_card length_model "
                 "trained_settings shortlist factors model_opened_once"),
     "updates": (["nmt/train/updates/*.py"], "tests/train: optimizer schedule methods moving_average dealing spikes "
-                "accumulation | tests: minimum_risk"),
+                "accumulation start | tests: minimum_risk"),
 }  # fmt: skip
 """By room: its files, and the files of tests that are about it."""
 _LEAST_SECONDS = 60.0
