@@ -23,21 +23,20 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
-    "ops": (["nmt/rnn/ops.py"], "tests/rnn: operators operators_oracle interpreter random_cells compiler checking"),
-    "compiler": (["nmt/rnn/compiler/*.py"], "tests/rnn: compiler keep barriers asked interpreter random_cells"),
+    "ops": (["nmt/rnn/ops.py"], "tests/rnn operators operators_oracle interpreter random_cells compiler checking"),
+    "compiler": (["nmt/rnn/compiler/*.py"], "tests/rnn compiler keep barriers asked interpreter random_cells"),
     "decode": (["nmt/decode/*.py", "nmt/decode/rules/*.py"],
-               "tests/decode: beam blocks brute_force fusion live_search options plain_search session shortlist"),
-    "storage": (["nmt/storage/*.py"], "tests: tensor_file saved_model quantised_model model_card length_model "
+               "tests/decode beam blocks brute_force fusion live_search options plain_search session shortlist"),
+    "storage": (["nmt/storage/*.py"], "tests tensor_file saved_model quantised_model model_card length_model "
                 "trained_settings shortlist factors model_opened_once"),
-    "updates": (["nmt/train/updates/*.py"], "tests/train: optimizer schedule methods moving_average dealing spikes "
-                "accumulation start | tests: minimum_risk"),
+    "updates": (["nmt/train/updates/*.py"], "tests/train optimizer schedule methods moving_average dealing spikes "
+                "accumulation start | tests minimum_risk"),
 }  # fmt: skip
 """By room: its files, and the files of tests that are about it."""
 _LEAST_SECONDS = 60.0
@@ -53,8 +52,7 @@ _OTHER = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of a file: bytes from `start` to `end` become `text`; `function` is the first line of the function
-    around it, 0 outside."""
+    """A change of a file: bytes from `start` to `end` become `text`; `function`: its function's first line, or 0."""
 
     path: str
     line: int
@@ -65,8 +63,7 @@ class Mutant:
     former: str
 
     @property
-    def name(self) -> str:
-        """Return what identifies it, and what a person reads."""
+    def name(self) -> str:  # also for a person to read
         return f"{self.path}:{self.line}: {' '.join(self.former.split())}  ->  {' '.join(self.text.split())}"
 
 
@@ -87,8 +84,7 @@ def mutants_of(path: str, source: bytes) -> list[Mutant]:
 
 
 def _nodes(node: ast.AST, function: int) -> Iterator[tuple[Any, int]]:
-    """Yield the nodes that may change, each with the first line of its function; not those of types, messages and
-    decorators, and what only type checkers read."""
+    """Yield the nodes that may change, with the first lines of their functions; no types, messages and decorators."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         function = min([node.lineno, *(one.lineno for one in node.decorator_list)])
     for name, value in ast.iter_fields(node):
@@ -136,28 +132,27 @@ _called: dict[str, dict[str, Any]] = {}
 _now: set[tuple[str, int]] = set()
 
 
-def _trace(frame: FrameType, event: str, argument: object) -> None:
-    code = frame.f_code
-    if "/nmt/" in code.co_filename:
-        _now.add((code.co_filename, code.co_firstlineno))
+def _trace(frame: Any, event: str, argument: object) -> None:
+    if "/nmt/" in frame.f_code.co_filename:
+        _now.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
 
 
-if "MUTANTS_CALLED" in os.environ:
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Note the functions that a test calls."""
+    _now.clear()
+    began = time.monotonic()
+    threading.settrace(_trace)
+    sys.settrace(_trace)
+    yield
+    sys.settrace(None)
+    names = {f"nmt/{name.rpartition('/nmt/')[2]}:{line}" for name, line in list(_now)}
+    _called[item.nodeid] = {"seconds": time.monotonic() - began, "functions": sorted(names)}
 
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-        """Note the functions that a test calls."""
-        _now.clear()
-        began = time.monotonic()
-        threading.settrace(_trace)
-        sys.settrace(_trace)
-        yield
-        sys.settrace(None)
-        names = {f"{name.rpartition('/nmt/')[2]}:{line}" for name, line in list(_now)}
-        _called[item.nodeid] = {"seconds": time.monotonic() - began, "functions": sorted(names)}
 
-    def pytest_sessionfinish() -> None:
-        """Write what was noted."""
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Write what was noted, if all tests have passed."""
+    if exitstatus == 0:
         Path(os.environ["MUTANTS_CALLED"]).write_text(json.dumps(_called))
 
 
@@ -171,25 +166,21 @@ class Room:
         self.tree, self._work = work / "tree", work
         patterns, tests = ROOMS[name]
         self.files = sorted(str(path.relative_to(ROOT)) for one in patterns for path in ROOT.glob(one))
-        self.tests = [f"{part.partition(':')[0].strip()}/test_{one}.py" for part in tests.split("|")
-                      for one in part.partition(":")[2].split()]  # fmt: skip
         called = work / f"{name}.json"
         if not called.exists():
-            code = self.run(self.tests, 3600.0, called, work / "cache")
+            files = [f"{part.split()[0]}/test_{one}.py" for part in tests.split("|") for one in part.split()[1:]]
+            code = self.run(["-p", "tests.witness.mutants", *files], 3600.0, work / "cache", MUTANTS_CALLED=str(called))
             assert code == 0, f"the tests of {name} must pass without a mutant"
         self.called = json.loads(called.read_text())
+        code = self.run(["--collect-only", *self.called], 600.0, work / "cache")
+        assert code == 0, "each test can be run by its name"
 
-    def run(self, tests: list[str], seconds: float, called: Path | None = None, cache: Path | None = None) -> int | str:
+    def run(self, words: list[str], seconds: float, cache: Path, **more: str) -> int | str:
         """Run tests until one fails; return pytest's exit code, or `time`."""
-        words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
-        added = {"PYTHONPATH": str(self.tree), "NMT_CACHE_DIR": str(cache), "PYTHONHASHSEED": "0"}
-        if called is not None:
-            words[5:5] = ["-p", "tests.witness.mutants"]
-            added["MUTANTS_CALLED"] = str(called)
+        words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *words]
+        env = os.environ | {"PYTHONPATH": str(self.tree), "NMT_CACHE_DIR": str(cache)} | more
         with (self._work / "log").open("w") as log:
-            process = subprocess.Popen(
-                words, cwd=self.tree, env=os.environ | added, stdout=log, stderr=log, start_new_session=True
-            )
+            process = subprocess.Popen(words, cwd=self.tree, env=env, stdout=log, stderr=log, start_new_session=True)
             try:
                 return process.wait(seconds)
             except subprocess.TimeoutExpired:
@@ -199,21 +190,18 @@ class Room:
                     os.killpg(process.pid, 9)
                     process.wait()
 
-    def _seconds(self, test: str) -> float:
-        return self.called[test]["seconds"]
-
     def verdict(self, mutant: Mutant) -> str:
         """Return how the tests of a mutant's function end: killed, time, or survived."""
-        name = f"{mutant.path.removeprefix('nmt/')}:{mutant.function}"
-        tests = [test for test in sorted(self.called, key=self._seconds) if name in self.called[test]["functions"]]
-        tests = tests or list(self.called)  # what no test calls, or what runs at an import
+        name, seconds = f"{mutant.path}:{mutant.function}", {test: one["seconds"] for test, one in self.called.items()}
+        tests = [test for test in sorted(seconds, key=seconds.__getitem__) if name in self.called[test]["functions"]]
+        tests = tests or list(seconds)  # what no test calls, or what runs at an import
         path, cache = self.tree / mutant.path, self._work / "cache-of-mutant"
         source = (ROOT / mutant.path).read_bytes()
         shutil.rmtree(cache, ignore_errors=True)
         shutil.copytree(self._work / "cache", cache, copy_function=os.link)
         _replace(path, source[: mutant.start] + mutant.text.encode() + source[mutant.end :])
         try:
-            code = self.run(tests, _LEAST_SECONDS + 5 * sum(map(self._seconds, tests)), cache=cache)
+            code = self.run(tests, _LEAST_SECONDS + 5 * sum(seconds[test] for test in tests), cache)
         finally:
             _replace(path, source)
         return {0: "survived", "time": "time"}.get(code, "killed")
