@@ -81,8 +81,7 @@ def mutants_of(path: str, source: bytes) -> list[Mutant]:
         for other in _others(node):
             start = starts[node.lineno - 1] + node.col_offset
             end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
-            text = ast.unparse(other)
-            text = f"({text})" if isinstance(other, ast.expr) else text
+            text = f"({ast.unparse(other)})" if isinstance(other, ast.expr) else ast.unparse(other)
             found.append(Mutant(path, node.lineno, function, start, end, text, source[start:end].decode()))
     return found
 
@@ -130,9 +129,7 @@ def _others(node: Any) -> Iterator[ast.AST]:
             yield ast.Pass()
 
 
-# ------------------------------------------------------------ which test calls what: a plugin of pytest
-
-_called: dict[str, dict[str, Any]] = {}
+_called: dict[str, dict[str, Any]] = {}  # for this module as a plugin of pytest
 _now: set[tuple[str, int]] = set()
 
 
@@ -160,9 +157,6 @@ def pytest_sessionfinish(exitstatus: int) -> None:
         Path(os.environ["MUTANTS_CALLED"]).write_text(json.dumps(_called))
 
 
-# ------------------------------------------------------------ runs
-
-
 class Room:
     """A room in a copy of the tree: its tests with what they call, and its mutants."""
 
@@ -173,46 +167,45 @@ class Room:
         called = work / f"{name}.json"
         if not called.exists():
             files = [f"{part.split()[0]}/test_{one}.py" for part in tests.split("|") for one in part.split()[1:]]
-            code = self.run(["-p", "tests.witness.mutants", *files], 3600.0, work / "cache", MUTANTS_CALLED=str(called))
-            assert code == 0, f"the tests of {name} must pass without a mutant"
+            words = ["-p", "tests.witness.mutants", *files]
+            failed = self.run(words, 3600.0, work / "cache", MUTANTS_CALLED=str(called))
+            assert not failed, f"the tests of {name} must pass without a mutant"
         self.called = json.loads(called.read_text())
-        code = self.run(["--collect-only", *self.called], 600.0, work / "cache")
-        assert code == 0, "each test can be run by its name"
+        assert not self.run(["--collect-only", *self.called], 600.0, work / "cache"), "tests must run by their names"
 
-    def run(self, words: list[str], seconds: float, cache: Path, **more: str) -> int | str:
-        """Run tests until one fails; return pytest's exit code, or `time`."""
+    def run(self, words: list[str], seconds: float, cache: Path, **more: str) -> bool:
+        """Run tests until one fails; return whether one has failed, or taken too long."""
         words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *words]
         env = os.environ | {"PYTHONPATH": str(self.tree), "NMT_CACHE_DIR": str(cache)} | more
         with (self._work / "log").open("w") as log:
             process = subprocess.Popen(words, cwd=self.tree, env=env, stdout=log, stderr=log, start_new_session=True)
             try:
-                return process.wait(seconds)
+                return process.wait(seconds) != 0
             except subprocess.TimeoutExpired:
-                return "time"
+                return True
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, 9)
                     process.wait()
 
-    def verdict(self, mutant: Mutant) -> str:
-        """Return how the tests of a mutant's function end: killed, time, or survived."""
+    def kills(self, mutant: Mutant) -> bool:
+        """Return whether the tests of a mutant's function notice it."""
         name, seconds = f"{mutant.path}:{mutant.function}", {test: one["seconds"] for test, one in self.called.items()}
         tests = [test for test in sorted(seconds, key=seconds.__getitem__) if name in self.called[test]["functions"]]
-        tests = tests if mutant.function else sorted(seconds, key=seconds.__getitem__)  # what runs at an import
         sums = accumulate(seconds[test] for test in tests)
         tests = [test for test, total in zip(tests, sums, strict=True) if total <= _MOST_SECONDS]
+        tests = tests if mutant.function else list(seconds)  # what runs at an import
         if not tests:
-            return "survived"
+            return False
         path, cache = self.tree / mutant.path, self._work / "cache-of-mutant"
         source = (ROOT / mutant.path).read_bytes()
         shutil.rmtree(cache, ignore_errors=True)
         shutil.copytree(self._work / "cache", cache, copy_function=os.link)
         _replace(path, source[: mutant.start] + mutant.text.encode() + source[mutant.end :])
         try:
-            code = self.run(tests, 5 * _MOST_SECONDS, cache)
+            return self.run(tests, 5 * sum(seconds[test] for test in tests) + _MOST_SECONDS, cache)
         finally:
             _replace(path, source)
-        return {0: "survived", "time": "time"}.get(code, "killed")
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -231,7 +224,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=ROOMS, nargs="*", default=list(ROOMS), help="rooms")
     given = parser.parse_args()
-    work = given.work.resolve()
+    work: Path = given.work.resolve()
     shutil.rmtree(work / "tree", ignore_errors=True)
     (work / "cache").mkdir(parents=True, exist_ok=True)
     for file in subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True).split():
@@ -240,18 +233,18 @@ def main() -> None:
     results = work / "results.jsonl"
     done = dict(map(json.loads, results.read_text().splitlines())) if results.exists() else {}
     for name in given.only:
-        room, verdicts = Room(name, work), []
+        room = Room(name, work)
         everything = [one for path in room.files for one in mutants_of(path, (ROOT / path).read_bytes())]
-        for mutant in random.Random(given.seed).sample(everything, min(given.count, len(everything))):
+        chosen = random.Random(given.seed).sample(everything, min(given.count, len(everything)))
+        for mutant in chosen:
             if mutant.name not in done:
-                done[mutant.name] = room.verdict(mutant)
+                done[mutant.name] = room.kills(mutant)
                 with results.open("a") as file:
                     file.write(json.dumps([mutant.name, done[mutant.name]]) + "\n")
-            verdicts.append(done[mutant.name])
-            if verdicts[-1] == "survived":
+            if not done[mutant.name]:
                 print(f"survived: {mutant.name}", flush=True)
-        print(f"{name}: {len(verdicts) - verdicts.count('survived')} of {len(verdicts)} mutants killed, "
-              f"{verdicts.count('time')} of them by time; sampled from {len(everything)}", flush=True)  # fmt: skip
+        killed = sum(done[mutant.name] for mutant in chosen)
+        print(f"{name}: {killed} of {len(chosen)} mutants killed, sampled from {len(everything)}", flush=True)
 
 
 if __name__ == "__main__":
