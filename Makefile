@@ -49,7 +49,7 @@ help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
 	@echo 'make test    install all that developers need, run every test'
 	@echo 'make check   lint, format, types, who imports whom; what the code writes of itself into docs/ is of today'
-	@echo 'make witness  run the tests of the engine behind fences, commands whose system calls fail, random cells (an hour)'
+	@echo 'make witness  fences around arrays, system calls that fail, random cells, mutants of the code (two hours)'
 	@echo 'make format  mend what ruff can mend'
 	@echo 'make bench   run the benchmarks, one question a script'
 	@echo 'make test-torch   make $(TORCH_VENV) with PyTorch, run the tests of nmt.torch'
@@ -116,10 +116,12 @@ check: $(STAMP)
 MOST ?= 40
 SEED ?= 1000
 CELLS ?= 500
+MUTANTS ?= 20
 witness: $(STAMP)
 	$(BIN)/python -m tests.witness.fence
 	$(BIN)/python -m tests.witness.faults --most $(MOST)
 	$(BIN)/python -m tests.witness.cells --first $(SEED) --count $(CELLS)
+	$(BIN)/python -m tests.witness.mutants build/mutants --seed $(SEED) --count $(MUTANTS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

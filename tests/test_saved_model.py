@@ -1,6 +1,7 @@
 """Model folders and the file that nmt-bundle makes of one: the same model, and one line where there is none."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -171,3 +172,16 @@ def test_what_is_not_there_is_said_when_it_is_asked_for(tmp_path):
     (folder / "lengths.json").write_text(json.dumps({"ratio": -1}))
     with pytest.raises(NMTError, match="must contain length statistics"):
         Translator.load(folder)
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_translator_notices_that_its_file_was_written_into_if_it_is_mapped(tmp_path, is_whole):
+    folder = write_folder(tmp_path / "model")
+    translator = Translator.load(folder, threads=1, share=not is_whole)
+    expected = translator.translate(["kara"])
+    os.utime(folder / "best.safetensors", ns=(1, 1))  # as after a write
+    if is_whole:
+        assert translator.translate(["kara"]) == expected
+    else:
+        with pytest.raises(CheckpointError, match="got one that was modified; reload the model"):
+            translator.translate(["kara"])

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nmt.errors import NMTError
+from nmt.errors import NMTError, without_thread
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.memory import give_back
 from nmt.serve.log import LoopErrors, log_request
@@ -258,6 +258,8 @@ async def _reloading(service: Service) -> None:
             await service.reload()
             service.measures.reloads["success"].inc()
             _logger.info("models and keys are reloaded")
-        except NMTError as error:
+        except Exception as error:  # whatever it is, the next reload is tried
             service.measures.reloads["failure"].inc()
-            _logger.error("reloading the models failed, the old ones stay in use: %s", error)
+            known = error if isinstance(error, NMTError) else without_thread(error)
+            text = "reloading the models failed, the old ones stay in use: %s"
+            _logger.error(text, known or error, exc_info=None if known else error)

@@ -214,8 +214,13 @@ class Engine:
                 Thread(target=self._search, args=(self._live,), name=f"nmt-serve-{n}", daemon=True)
                 for n in range(threads)
             ]
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+        except RuntimeError:  # the system gives no more; those that run end
+            self._queue.close()
+            self._side.close()
+            raise
 
     @property
     def waiting(self) -> int:

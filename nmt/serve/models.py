@@ -174,11 +174,15 @@ def load_models(settings: ServerSettings) -> Models:
     count = len(settings.models)
     _logger.info("loading %s", "1 model" if count == 1 else f"{count} models")
     found: list[ServedModel] = []
-    for path in settings.models:
-        began = time.monotonic()
-        found.append(_load(path, settings, {one.name for one in found}))
-        fields = {"model": found[-1].name, **found[-1].identity, "path": str(path)}
-        _logger.info("loaded %s in %.1f s", found[-1].name, time.monotonic() - began, extra={"fields": fields})
+    try:
+        for path in settings.models:
+            began = time.monotonic()
+            found.append(_load(path, settings, {one.name for one in found}))
+            fields = {"model": found[-1].name, **found[-1].identity, "path": str(path)}
+            _logger.info("loaded %s in %.1f s", found[-1].name, time.monotonic() - began, extra={"fields": fields})
+    except BaseException:
+        Models(found, pivots=False).close()
+        raise
     models = Models(found, pivots=settings.pivot)
     pairs = [f"{one.source} to {one.target} by {one.name}" for one in models.all[len(found) :]]
     if pairs:

@@ -171,3 +171,18 @@ def test_what_the_system_refuses_is_one_line_and_a_bug_keeps_its_traceback(numbe
     assert result.exit_code == 1 and result.stderr.startswith("Error: a\\nb: must be usable, got")
     assert result.stderr.count("\n") == 1
     assert isinstance(CliRunner().invoke(wrong, []).exception, FileNotFoundError)
+
+
+def test_a_thread_that_the_system_does_not_give_is_one_line():
+    @click.command(cls=Command)
+    @click.option("--text")
+    def started(text):
+        raise RuntimeError(text)
+
+    for text, told in (
+        ("can't start new thread", "Error: threads: the system must give one more, got none"),
+        ("a", ""),
+    ):
+        result = CliRunner().invoke(started, ["--text", text])
+        assert result.stderr.startswith(told)
+        assert isinstance(result.exception, SystemExit if told else RuntimeError)

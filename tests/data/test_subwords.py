@@ -348,20 +348,29 @@ def test_files_that_are_no_model_are_told_apart(tmp_path, name, content, advice)
     assert "must be a sentencepiece model, or a .spm file of a model folder" in str(caught.value)
 
 
-def test_lines_are_cut_also_where_the_system_starts_no_threads(monkeypatch):
+def test_lines_are_cut_and_joined_also_where_the_system_starts_no_threads(monkeypatch):
     """sentencepiece starts threads for many lines."""
     subwords = train_subwords(LINES_FOR_THREADS, type="bpe", vocab_size=40)
     expected = subwords.encode(LINES_FOR_THREADS)
+    pieces, texts = subwords.cut(LINES_FOR_THREADS), subwords.decode(expected)
 
     class Lonely:
-        def encode(self, lines, out_type, num_threads=None):
-            if num_threads is not None:
+        def encode(self, lines, **options):
+            if not isinstance(lines, str):
                 raise RuntimeError(os.strerror(errno.EAGAIN))
-            return processor.encode(lines, out_type=out_type)
+            return processor.encode(lines, **options)
+
+        def decode(self, rows):
+            if rows and not isinstance(rows[0], int):
+                raise RuntimeError(os.strerror(errno.EAGAIN))
+            return processor.decode(rows)
 
     processor = subwords._processor
     monkeypatch.setattr(subwords, "_processor", Lonely())
     assert subwords.encode(LINES_FOR_THREADS) == expected
+    assert subwords.cut(LINES_FOR_THREADS) == pieces
+    assert subwords.decode(expected) == texts
+    assert subwords.cut(["a line"]) == [pieces[0][:2]]
 
 
 LINES_FOR_THREADS = [f"a line {number} of many" for number in range(200)]

@@ -110,6 +110,10 @@ def test_sentences_join_as_others_end():
     decoder = TableDecoder(tables)
     assert translate(decoder, 2, limits=limits, block=2, size=2) == together
     assert max(decoder.rows) <= 4 and decoder.most <= 4
+    for block in (3, 7):  # a block that is larger waits until places are free
+        decoder = TableDecoder(tables)
+        assert translate(decoder, 2, limits=limits, block=block, size=2) == together
+        assert max(decoder.rows) <= 4
     assert len(decoder.rows) < sum(len(steps_alone(table, limit)) for table, limit in zip(tables, limits, strict=True))
 
 

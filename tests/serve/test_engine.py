@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -110,3 +111,20 @@ def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, 
     with pytest.raises(RequestError, match="decoding.* must be .* for a session") as told:
         asyncio.run(ask())
     assert told.value.status == 400
+
+
+def test_an_engine_that_lacks_a_thread_ends_those_that_run(folder, monkeypatch):
+    started = []
+
+    class Refused(threading.Thread):
+        def start(self):
+            if started:
+                raise RuntimeError("can't start new thread")
+            started.append(self)
+            super().start()
+
+    monkeypatch.setattr(engine, "Thread", Refused)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        Engine(Translator.load(folder, threads=1))
+    started[0].join(10)
+    assert not started[0].is_alive()

@@ -1,6 +1,9 @@
 """What lies between requests and engines: models that are replaced, long texts in pieces."""
 
 import asyncio
+import logging
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,7 +14,10 @@ import pytest
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
 from nmt.documents import passage
+from nmt.errors import CheckpointError, ConfigError
 from nmt.inference.translation import Translation
+from nmt.serve import app
+from nmt.serve import models as models_module
 from nmt.serve import service as service_module
 from nmt.serve.detection import Detector
 from nmt.serve.engine import Ask
@@ -181,3 +187,53 @@ def test_a_wrong_path_is_the_only_thing_said(tmp_path):
         ended.stderr
         == f"Error: {tmp_path}/gone: must be a folder that nmt-train wrote, got nothing there; check the path\n"
     )
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), ValueError("a bug"), ConfigError("keys: x")])
+def test_a_reload_that_fails_in_any_way_does_not_end_the_watch_for_the_next_one(error, caplog):
+    """Found by faults: without a thread to load in, the task ended, and later signals did nothing."""
+    service, tried = service_of(served("a")), []
+
+    async def reload():
+        tried.append(1)
+        if len(tried) == 1:
+            raise error
+
+    async def watched():
+        watch = asyncio.ensure_future(app._reloading(service))
+        for number in (1, 2):
+            await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGHUP)
+            while len(tried) < number:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+        watch.cancel()
+
+    service.reload = reload
+    former = signal.getsignal(signal.SIGHUP)
+    with caplog.at_level(logging.INFO, "nmt.serve"):
+        asyncio.run(asyncio.wait_for(watched(), 20))
+    signal.signal(signal.SIGHUP, former)
+    failed, done = [one for one in caplog.records if "reload" in one.getMessage()]
+    assert str(error).partition(":")[0].split()[-1] in failed.getMessage() and "are reloaded" in done.getMessage()
+    assert (failed.exc_info is not None) == isinstance(error, ValueError)  # a bug keeps its traceback
+
+
+def test_models_that_were_loaded_before_one_that_fails_are_closed(monkeypatch, tmp_path):
+    """Found by faults: each reload that failed left the threads and the parameters of the models before."""
+    closed = []
+
+    def load(path, settings, taken):
+        if taken:
+            raise CheckpointError("the second model is broken")
+        (one,) = served("first").loaded
+        one.engine.close = lambda: closed.append(one.name)
+        return one
+
+    monkeypatch.setattr(models_module, "_load", load)
+    monkeypatch.setattr(models_module, "check_folder", lambda path: None)
+    with pytest.raises(CheckpointError):
+        models_module.load_models(ServerSettings((tmp_path / "a", tmp_path / "b")))
+    assert closed == ["first"]

@@ -107,3 +107,23 @@ def test_the_learning_rate_follows_the_batches_an_update(scaling, factor):
     settings = TrainingConfig(learning_rate=0.01, learning_rate_scaling=scaling, validation_freq=10)
     assert fixed_training(settings, Dealing(Batches(8), 4)).learning_rate == pytest.approx(0.01 * factor)
     assert fixed_training(settings, Dealing(Batches(8))).learning_rate == 0.01
+
+
+def test_updates_have_the_tokens_of_their_epoch_and_window():
+    class Windows(Batches):
+        """Two windows, with tokens of their own in each epoch."""
+
+        def windows(self, epoch=0):
+            return [6, 4]
+
+        def tokens(self, epoch=0, window=0):
+            return 1000 * epoch + 100 * window + np.arange(2 * self.windows()[window]).reshape(-1, 2)
+
+    batches = Windows(10)
+    dealing = Dealing(batches, 2)
+    for epoch in (1, 3):
+        found = list(dealing.left(TrainingState(epoch=epoch)))
+        assert sorted(number for group in found for number in group.numbers) == list(range(10))
+        tokens = np.concatenate([batches.tokens(epoch, window) for window in (0, 1)])
+        for group in found:
+            assert (group.num_src_tokens, group.num_tgt_tokens) == tuple(tokens[group.numbers].sum(axis=0))

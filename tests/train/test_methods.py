@@ -83,6 +83,10 @@ class Aligned:
 
     def of_batch(self, src: Any, src_lengths: Any, tgt_out: Any, tgt_lengths: Any, lines: Any) -> Any:
         assert (src[0] > EOS_ID).all(), "words as they are"
+        assert (
+            (src.shape[1:], tgt_out.shape[1:]) == (src_lengths.shape, tgt_lengths.shape) == (lines.shape, lines.shape)
+        )
+        assert src_lengths.max() == len(src) and tgt_lengths.max() == len(tgt_out)
         count = len(lines)
         return np.zeros(count, np.int64), np.arange(count), np.zeros(count, np.int64), np.ones(count)
 

@@ -10,7 +10,9 @@ import pytest
 
 from nmt.storage.model_folder import PARAMS_PREFIX, RAW_PREFIX, read_checkpoint
 from nmt.train.run.trainer import Trainer
+from nmt.train.updates.moving_average import MovingAverage
 from nmt.train.updates.optimizer import Adam
+from tests import small_models
 from tests.train.fake_model import TranslationModel
 from tests.train.test_resume import assert_same
 
@@ -101,3 +103,20 @@ def test_a_run_may_begin_and_end_to_average(make_trainer: Make) -> None:
     tensors, _ = read_checkpoint(trainer.folder / "last.safetensors")
     assert not any(name.startswith(RAW_PREFIX) for name in tensors)
     np.testing.assert_allclose(tensors[PARAMS_PREFIX + "table"], raw, rtol=0, atol=1e-4)  # a step of the rate
+
+
+def test_parameters_that_are_one_array_are_averaged_and_stay_what_they_are() -> None:
+    """A model's parameters lie in one array, those of the other tests do not."""
+    model = small_models.build(9)
+    average = MovingAverage(model, 0.5)
+    mean = {name: param.astype("f8") for name, param in model.params.items()}
+    for number in (1, 2, 3):
+        for param in model.params.values():
+            param += np.float32(number)
+        now = {name: param.copy() for name, param in model.params.items()}
+        average.update()
+        decay = min(0.5, (1 + number) / (10 + number))
+        for name, param in model.params.items():
+            np.testing.assert_array_equal(param, now[name])
+            mean[name] = decay * mean[name] + (1 - decay) * param
+            np.testing.assert_allclose(average.arrays[name], mean[name], rtol=1e-6, atol=1e-6)  # float32

@@ -11,6 +11,7 @@ from nmt.errors import NMTError
 from nmt.storage.model_folder import PARAMS_PREFIX, ROLLBACK_NAME, read_checkpoint
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates import spikes
+from nmt.train.updates.explosion import LossLimit
 from nmt.train.updates.spikes import SpikeWatch
 from nmt.train.updates.state import TrainingState
 from tests.train.fake_model import TranslationModel
@@ -24,7 +25,7 @@ def test_a_leap_is_so_many_deviations_above_the_running_mean() -> None:
     watch = SpikeWatch(TrainingConfig(loss_spikes="skip", spike_deviations=4.0), state)
     losses = np.random.default_rng(1).normal(3.0, 0.1, 400)
     for n, loss in enumerate(losses):
-        assert not watch.is_spike(100.0) or n >= spikes.KNOWN
+        assert watch.is_spike(100.0) == (n >= spikes.KNOWN)
         watch.note(loss)
     weights = 0.99 ** np.arange(300)[::-1]  # of the last ones; what lies before them counts 5 %
     mean = np.average(losses[100:], weights=weights)
@@ -130,3 +131,11 @@ def test_a_new_run_has_nothing_to_go_back_to(make_trainer: Make) -> None:
     (trainer.folder / ROLLBACK_NAME).write_text("of another run")
     make_trainer(updates=1).run()
     assert not (trainer.folder / ROLLBACK_NAME).exists()
+
+
+def test_a_loss_is_broken_above_the_limit_or_if_it_is_no_number() -> None:
+    limit = LossLimit(1000)
+    assert limit.nats > np.log(1000)
+    assert [limit.is_broken(nll) for nll in (0.0, limit.nats, np.nextafter(limit.nats, np.inf), np.inf, np.nan)] == [
+        *(False, False, True, True, True)
+    ]

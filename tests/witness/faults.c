@@ -105,9 +105,26 @@ ssize_t read(int fd, void *data, size_t size)
     return real(fd, data, size);
 }
 
+#define PLACED(name, KIND, SOURCE, ERROR)                                                            \
+    ssize_t name(int fd, SOURCE data, size_t size, off64_t at)                                       \
+    {                                                                                                \
+        REAL(name);                                                                                  \
+        if (OWN(fd) && fails(KIND, "at a place")) {                                                  \
+            if (mode == SHORT)                                                                       \
+                return real(fd, data, size > 1 ? size / 2 : size, at);                               \
+            errno = ERROR;                                                                           \
+            return -1;                                                                               \
+        }                                                                                            \
+        return real(fd, data, size, at);                                                             \
+    }
+
+PLACED(pread64, "read", void *, EIO)
+PLACED(pwrite64, "write", const void *, ENOSPC)
+
 int fsync(int fd) { REAL(fsync); if (OWN(fd)) IF_FAILS("fsync", "", EIO); return real(fd); }
 int fdatasync(int fd) { REAL(fdatasync); if (OWN(fd)) IF_FAILS("fdatasync", "", EIO); return real(fd); }
 int ftruncate64(int fd, off64_t to) { REAL(ftruncate64); if (OWN(fd)) IF_FAILS("ftruncate", "", ENOSPC); return real(fd, to); }
+int ftruncate(int fd, off_t to) { REAL(ftruncate); if (OWN(fd)) IF_FAILS("ftruncate", "", ENOSPC); return real(fd, to); }
 int rename(const char *from, const char *to) { REAL(rename); if (below(to)) IF_FAILS("rename", to, ENOSPC); return real(from, to); }
 int link(const char *from, const char *to) { REAL(link); if (below(to)) IF_FAILS("link", to, ENOSPC); return real(from, to); }
 int unlink(const char *path) { REAL(unlink); if (below(path)) IF_FAILS("unlink", path, EIO); return real(path); }

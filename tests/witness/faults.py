@@ -2,8 +2,9 @@
 
 A command's calls (open, read, write, fsync, rename, link, unlink, mkdir, mmap, thread start) are counted in one run.
 Then the k-th of them fails: once, from then on (a full disk stays full), by half a write, or by the end of the process.
-A command must then end with one line and an exit code, or give the right result; and the next run must give the same
-files as one without faults. The idea is that of SQLite's I/O error tests.
+A command must then end with one line and an exit code, or give the right result; no file may be torn, left over or
+open; and the next run must give the same files as one without faults. A server must start or say why not, and answer
+after a failed reload as before it. The idea is that of SQLite's I/O error tests.
 
     python -m tests.witness.faults --most 40       # of each command and kind of fault, the calls evenly spread
 """
@@ -11,7 +12,6 @@ files as one without faults. The idea is that of SQLite's I/O error tests.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import shutil
@@ -20,14 +20,17 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
+from tests.witness.scenarios import SCENARIOS, SECONDS, Child, Scenario
+
 COMPILER = shutil.which("cc")
-SECONDS = 60.0
-"""Time after which a command hangs."""
+FEW = 4
+"""Runs of each kind of fault for commands that are slow."""
 
 
 class Fault(IntEnum):
@@ -39,69 +42,16 @@ class Fault(IntEnum):
     KILL = 4
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """A command in a folder: what is there before, its words, and the results that are compared, as patterns of files.
+@dataclass
+class Run:
+    """How a run ended: its exit code (negative: by a signal), its counted calls, the one that failed, the files that it
+    left open, and what it wrote to standard error."""
 
-    fake: Whether the model is that of tests.train.fake_model, which learns and translates in no time.
-    """
-
-    prepare: Callable[[Path], None]
-    words: Callable[[Path], list[str]]
-    results: tuple[str, ...]
-    fake: bool = False
-
-
-def _texts(folder: Path) -> None:
-    from tests.train import fake_model
-
-    for prefix, lines, seed in (("train", 60, 1), ("dev", 10, 2)):
-        fake_model.write_corpus(folder, prefix, lines, seed)
-
-
-def _trained(folder: Path) -> None:
-    _texts(folder)
-    assert _forked(_train(folder, 6), folder)[0] == 0
-
-
-def _model(folder: Path) -> None:
-    from tests.saved_models import sentences, write_folder
-
-    write_folder(folder / "model")
-    (folder / "in").write_text("\n".join(sentences(6)) + "\n")
-
-
-def _train(folder: Path, updates: int = 10) -> list[str]:
-    sides = [str(folder / f"train.{side}") for side in ("xx", "yy")]
-    settings = {
-        "data.subwords.vocab_size": "auto",
-        "training.updates": updates,
-        "training.validation_freq": 3,
-        "training.keep_last_ckpts": 2,
-        "training.early_stopping_metric": "loss",
-        "threads": 1,
-    }
-    changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    return ["train", *sides, "-o", str(folder / "model"), "--preset", "tiny", *changes]
-
-
-_BEST = ("model/best.safetensors",)
-SCENARIOS = {
-    "train": Scenario(_texts, _train, _BEST, fake=True),
-    "resume": Scenario(_trained, _train, _BEST, fake=True),
-    "translate": Scenario(_model, lambda at: ["translate", f"{at}/model", f"{at}/in", "-o", f"{at}/out"], ("out",)),
-    "quantize": Scenario(_model, lambda at: ["quantize", f"{at}/model", "-o", f"{at}/int8"], ("int8/*.safetensors",)),
-    "bundle": Scenario(_model, lambda at: ["bundle", f"{at}/model", f"{at}/m.nmt"], ("m.nmt",)),
-    "average": Scenario(
-        _model,
-        lambda at: ["average", f"{at}/model", "--checkpoint", "best", "-o", f"{at}/mean"],
-        ("mean/*.safetensors",),
-    ),
-    "export": Scenario(
-        _model, lambda at: ["export", f"{at}/model", "--to", "numpy", "-o", f"{at}/np"], ("np/*.npz", "np/*.json")
-    ),
-    "shortlist": Scenario(_model, lambda at: ["shortlist", f"{at}/model"], ("model/shortlist*",)),
-}
+    code: int
+    calls: int
+    fault: str
+    left_open: str
+    text: str
 
 
 @dataclass
@@ -111,7 +61,7 @@ class Outcomes:
     right: int = 0
     refused: int = 0
     killed: int = 0
-    wrong: list[str] = None  # type: ignore[assignment]
+    wrong: list[str] = field(default_factory=list)
 
 
 def check(name: str, kinds: list[Fault], most: int, show: Callable[[str], None]) -> Outcomes:
@@ -120,11 +70,11 @@ def check(name: str, kinds: list[Fault], most: int, show: Callable[[str], None])
     Args:
         most: Runs of each kind of fault; their calls are evenly spread over those of the command.
     """
-    if SCENARIOS[name].fake:
+    scenario, at = SCENARIOS[name], Path(os.environ["FAULT_FOLDER"]) / "work"
+    if scenario.fake:
         from tests.train import fake_model
 
         sys.modules.update(fake_model.modules())
-    scenario, at = SCENARIOS[name], Path(os.environ["FAULT_FOLDER"]) / "work"
     template = at.with_name("template")
     at.mkdir()
     scenario.prepare(at)
@@ -135,45 +85,60 @@ def check(name: str, kinds: list[Fault], most: int, show: Callable[[str], None])
         shutil.copytree(template, at)
         return scenario.words(at)
 
-    code, calls, _, text = _forked(begin(), at)
-    assert code == 0 and calls, f"{name} without a fault: exit code {code}\n{text}"
-    expected = _results(scenario, at)
+    words = begin()
+    before, former = _results(scenario, at), _files(at)
+    whole = forked(scenario, words, at)
+    assert whole.code == 0 and whole.calls, f"{name} without a fault: exit code {whole.code}\n{whole.text}"
+    assert not whole.left_open, f"{name} leaves {whole.left_open} open"
+    expected, files = _results(scenario, at), _files(at) | former
     assert expected, f"{name}: no results"
-    found = Outcomes(wrong=[])
+    found = Outcomes()
     for kind in kinds:
-        count = min(most, calls)
+        count = min(FEW if scenario.slow else most, whole.calls)
         for number in range(count):
-            k = 1 + number * calls // count
-            code, _, fault, text = _forked(begin(), at, k, kind)
-            where = f"{name}: {kind.name.lower()} at call {k} of {calls}, {fault}"
-            problem = _problem(code, text, kind, fault)
-            if not problem and code == 0 and _results(scenario, at) != expected:
+            k = 1 + number * whole.calls // count
+            run = forked(scenario, begin(), at, k, kind)
+            problem = _problem(run, kind)
+            results = _results(scenario, at)
+            if not problem and run.code == 0 and results != expected:
                 problem = "exit code 0 with another result"
-            if not problem and code and _results(scenario, at) != expected:  # what is complete may be kept
-                again, _, _, text = _forked(scenario.words(at), at)
-                if again or _results(scenario, at) != expected:
-                    problem = f"the next run has exit code {again} or another result: {text[-200:]}"
+            if not problem and run.code and not scenario.fake:  # a run of training keeps other states of its model
+                torn = [path for path in results if results[path] not in (before.get(path), expected.get(path))]
+                problem = f"torn: {torn}" if torn else ""
+            if not problem and run.code == 1 and kind is not Fault.FROM_THEN_ON and "unlink" not in run.fault:
+                left = sorted(_files(at) - files)
+                problem = f"files are left: {left}" if left else ""
+            if not problem and run.code and results != expected:  # what is complete may be kept
+                again = forked(scenario, scenario.words(at), at)
+                if again.code or _results(scenario, at) != expected:
+                    problem = f"the next run has exit code {again.code} or another result: {again.text[-200:]}"
             if problem:
+                where = f"{name}: {kind.name.lower()} at call {k} of {whole.calls}, {run.fault}"
                 found.wrong.append(f"{where}: {problem}")
                 show(found.wrong[-1])
-            found.right += code == 0
-            found.refused += code == 1
-            found.killed += code < 0
-    show(f"{name}: {calls} calls; {found.right} right, {found.refused} refused, {found.killed} killed, "
+            found.right += run.code == 0
+            found.refused += run.code == 1
+            found.killed += run.code < 0
+    show(f"{name}: {whole.calls} calls; {found.right} right, {found.refused} refused, {found.killed} killed, "
          f"{len(found.wrong)} wrong")  # fmt: skip
     return found
 
 
-def _problem(code: int, text: str, kind: Fault, fault: str) -> str:
+def _problem(run: Run, kind: Fault) -> str:
     """Return what is wrong with the end of a command, an empty string if nothing is."""
-    if code == 0 or (kind is Fault.KILL and code == -signal.SIGKILL):
+    if kind is Fault.KILL and run.code == -signal.SIGKILL:
         return ""
-    if code == -signal.SIGABRT and not fault:  # the trainer of sentencepiece, which got no thread
+    if run.code == -signal.SIGABRT and not run.fault:  # the trainer of sentencepiece, which got no thread
         return ""
-    lines = [line for line in text.splitlines() if line.startswith("Error: ")]
-    if code != 1 or len(lines) != 1 or "Traceback" in text:
-        return f"exit code {code}: {text[-1200:]}"
-    return ""
+    lines = [line for line in run.text.splitlines() if line.startswith("Error: ")]
+    if run.code not in (0, 1) or len(lines) != run.code or "traceback" in run.text.lower():
+        return f"exit code {run.code}: {run.text[-1200:]}"
+    return f"files stay open: {run.left_open}" if run.left_open else ""
+
+
+def _files(at: Path) -> set[str]:
+    """Return the names of all files and folders."""
+    return {str(path.relative_to(at)) for path in at.rglob("*")}
 
 
 def _results(scenario: Scenario, at: Path) -> dict[str, bytes]:
@@ -194,14 +159,13 @@ def _content(path: Path) -> bytes:
     return b"".join(name.encode() + arrays[name] for name in sorted(arrays))
 
 
-def _forked(words: list[str], at: Path, k: int = 0, kind: Fault = Fault.ONCE) -> tuple[int, int, str, str]:
-    """Run a command in a fork of this process; return its exit code, the number of its calls, the call that failed and
-    what it wrote to standard error. A negative code is a signal's; one that hangs is killed, and has None."""
+def forked(scenario: Scenario, words: list[str], at: Path, k: int = 0, kind: Fault = Fault.ONCE) -> Run:
+    """Run a command in a fork of this process. One that hangs is killed, with exit code 99."""
     log, notes = at.with_name("stderr"), at.with_name("notes")
-    notes.write_text("0\n")
+    notes.write_text("0\n\n")
     child = os.fork()
     if not child:
-        _run(words, log, notes, k, kind)
+        _run(scenario, words, at, Child(log, notes, k, kind))
     until = time.monotonic() + SECONDS
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
@@ -210,36 +174,30 @@ def _forked(words: list[str], at: Path, k: int = 0, kind: Fault = Fault.ONCE) ->
         if time.monotonic() > until:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return 99, 0, "", "hangs"
+            return Run(99, 0, "", "", f"hangs: {log.read_text(errors='replace')}")
         time.sleep(0.002)
-    calls, _, fault = notes.read_text().partition("\n")
-    return os.waitstatus_to_exitcode(status), int(calls), fault, log.read_text(errors="replace")
+    calls, fault, left_open = notes.read_text().split("\n")
+    return Run(os.waitstatus_to_exitcode(status), int(calls), fault, left_open, log.read_text(errors="replace"))
 
 
-def _run(words: list[str], log: Path, notes: Path, k: int, kind: Fault) -> None:
+def _run(scenario: Scenario, words: list[str], at: Path, child: Child) -> None:
     """Run a command in this process, a fork, and end it."""
-    from nmt.cli.front import front
+    from nmt.errors import NMTError, without_thread
 
-    shim = ctypes.CDLL(None)
-    shim.last_fault.restype = ctypes.c_char_p
-    stderr, stdout = (os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644) for path in (log, os.devnull))
-    os.dup2(stderr, 2)
-    os.dup2(stdout, 1)
     code = 0
     try:
-        shim.arm(ctypes.c_long(k), int(kind))
-        front(words, prog_name="nmt")
+        scenario.run(words, at, child)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
-    except BaseException:  # reported with its traceback
-        import traceback
-
-        shim.arm(ctypes.c_long(0), 0)
-        traceback.print_exc()
-        code = 70
-    calls, fault = shim.calls(), shim.last_fault().decode(errors="replace")
-    shim.arm(ctypes.c_long(0), 0)
-    notes.write_text(f"{calls}\n{fault}")
+    except NMTError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        code = 1
+    except BaseException as error:  # reported with its traceback, unless it lacks a thread: commands make that a line
+        child.disarm()
+        lacking = without_thread(error)
+        code = 1 if lacking else 70
+        traceback.print_exception(error) if lacking is None else print(f"Error: {lacking}", file=sys.stderr)
+    child.note()
     sys.stderr.flush()
     os._exit(code)
 

@@ -14,7 +14,7 @@ import click
 
 from nmt.cli.entry import end_by_signals
 from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
-from nmt.errors import NMTError
+from nmt.errors import NMTError, without_thread
 from nmt.system.compile_notice import telling_of_compilation
 
 QUIET = "nmt.quiet"
@@ -142,6 +142,10 @@ def _one_line() -> Iterator[None]:
                 "smaller model"
             )
         ) from None
+    except RuntimeError as error:
+        if (lacking := without_thread(error)) is None:
+            raise
+        raise Refusal(click.ClickException(str(lacking))) from None
     except OSError as error:
         if error.errno not in _OF_THE_MACHINE:
             raise

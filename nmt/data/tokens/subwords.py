@@ -4,7 +4,8 @@ import errno
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from math import exp, floor, log, log1p
 from os import PathLike, cpu_count
@@ -115,24 +116,11 @@ class Subwords:
         """Return the ids of each sentence, without BOS and EOS. Unknown characters become UNK_ID."""
         if not sentences:
             return []
-        rows = self._encoded_by_threads(sentences) if len(sentences) >= _FEW_SENTENCES else None
-        if rows is None:
-            rows = [self._processor.encode(sentence, out_type=int) for sentence in sentences]
+        threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
+        rows: list[list[int]] = _each(partial(self._processor.encode, out_type=int, num_threads=threads), sentences)
         if self._is_own_order:
             return rows
         return [self._from_model[row].tolist() for row in rows]
-
-    def _encoded_by_threads(self, sentences: Sequence[str]) -> list[list[int]] | None:
-        """Return the library's ids of each sentence, made by several threads; None if the system starts no more
-        threads."""
-        threads = max(1, min(cpu_count() or 1, len(sentences) // _SENTENCES_A_THREAD))
-        try:
-            rows: list[list[int]] = self._processor.encode(list(sentences), out_type=int, num_threads=threads)
-        except RuntimeError as error:
-            if str(error) != os.strerror(errno.EAGAIN):
-                raise
-            return None
-        return rows
 
     @property
     def units_of_text(self) -> Units:
@@ -149,17 +137,11 @@ class Subwords:
         The text has no line break and no other control character. Raises IndexError for an id outside the vocabulary.
         """
         kept = [[int(self._to_model[i]) for i in row if i > EOS_ID] for row in rows]
-        texts: list[str]
-        if len(kept) < _FEW_SENTENCES:
-            texts = [self._processor.decode(row) for row in kept]
-        else:
-            texts = self._processor.decode(kept)
-        return [BREAKS.sub(" ", text) for text in texts]
+        return [BREAKS.sub(" ", text) for text in _each(self._processor.decode, kept)]
 
     def cut(self, sentences: Sequence[str]) -> list[list[str]]:
         """Return the tokens of each sentence, one for each id of `encode`; unknown ones as written."""
-        rows: list[list[str]] = self._processor.encode(list(sentences), out_type=str) if sentences else []
-        return rows
+        return _each(partial(self._processor.encode, out_type=str), sentences)
 
     def unwritten(self, sentences: Sequence[str]) -> list[str]:
         """Return the distinct parts of the sentences that no token can represent, as written."""
@@ -293,6 +275,18 @@ def _training_error(text: str, count: int, type: str, vocab_size: int) -> Except
             least=int(found[1]),
         )
     return RuntimeError(f"sentencepiece could not train: {text}")
+
+
+def _each(work: Callable[[Any], Any], rows: Sequence[Any]) -> list[Any]:
+    """Return the library's result for each row; it starts threads for a list, unless that is short or the system gives
+    no thread."""
+    if len(rows) >= _FEW_SENTENCES:
+        try:
+            return list(work(list(rows)))
+        except RuntimeError as error:
+            if str(error) != os.strerror(errno.EAGAIN):
+                raise
+    return [work(row) for row in rows]
 
 
 def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcessor:

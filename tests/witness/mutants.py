@@ -1,0 +1,250 @@
+"""Change one operator, number, call or statement of nmt at a time, and see whether a test notices.
+
+    python -m tests.witness.mutants --count 60 --seed 1 build/mutants      # of each room
+
+The tests of a room run once, and which functions each of them calls is noted. A mutant is then tested by those that
+call its function, the quickest ones, in a copy of the tree; it is killed if one fails or takes far too long. What
+survives is a gap of the tests or a change without an effect: a person has to look. The same seed gives the same
+mutants; the folder keeps what is done, so that a run can go on (DeMillo, Lipton and Sayward 1978).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = {
+    "ops": (["nmt/rnn/ops.py"], "tests/rnn operators operators_oracle interpreter random_cells compiler checking"),
+    "compiler": (["nmt/rnn/compiler/*.py"], "tests/rnn compiler keep barriers asked named_axes | tests own_cells"),
+    "decode": (["nmt/decode/[a-ce-z]*.py", "nmt/decode/rules/*.py"],
+               "tests/decode beam blocks brute_force fusion live_search options plain_search session shortlist"),
+    "storage": (["nmt/storage/*.py"], "tests tensor_file saved_model quantised_model model_card length_model "
+                "trained_settings shortlist factors model_opened_once"),
+    "updates": (["nmt/train/updates/*.py"], "tests/train optimizer schedule methods moving_average dealing spikes "
+                "accumulation start | tests minimum_risk"),
+}  # fmt: skip
+"""By room: its files, and the files of tests that are about it."""
+_MOST_SECONDS = 40.0
+"""Of the tests of a mutant, noting their calls; the limit of their time with a mutant is five times as long."""
+
+_OTHER = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult, ast.MatMult: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.And: ast.Or,
+    ast.Or: ast.And, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+
+
+_SYMMETRIC = {"max", "min", "maximum", "minimum"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of a file: bytes from `start` to `end` become `text`; `function`: its function's first line, or 0."""
+
+    path: str
+    line: int
+    function: int
+    start: int
+    end: int
+    text: str
+    former: str
+
+    @property
+    def name(self) -> str:  # also for a person to read
+        return f"{self.path}:{self.line}: {' '.join(self.former.split())}  ->  {' '.join(self.text.split())}"
+
+
+def mutants_of(path: str, source: bytes) -> list[Mutant]:
+    """Return all mutants of a file, in order."""
+    starts = [0]
+    for line in source.split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    found = []
+    for node, function in _nodes(ast.parse(source), 0):
+        for other in _others(node):
+            start = starts[node.lineno - 1] + node.col_offset
+            end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
+            text = f"({ast.unparse(other)})" if isinstance(other, ast.expr) else ast.unparse(other)
+            found.append(Mutant(path, node.lineno, function, start, end, text, source[start:end].decode()))
+    return found
+
+
+def _nodes(node: ast.AST, function: int) -> Iterator[tuple[Any, int]]:
+    """Yield the nodes that may change, with the first lines of their functions; no types, messages and decorators."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        function = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "type_comment"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            typing = isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"
+            if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr) or typing:
+                continue
+            yield child, function
+            if not isinstance(child, ast.Raise):
+                yield from _nodes(child, function)
+
+
+def _others(node: Any) -> Iterator[ast.AST]:
+    """Yield what may stand in the place of a node."""
+    match node:
+        case ast.BinOp(left, op, right) if type(op) in _OTHER:
+            yield ast.BinOp(left, _OTHER[type(op)](), right)
+        case ast.BoolOp(op, values):
+            yield ast.BoolOp(_OTHER[type(op)](), values)
+        case ast.Compare(left, [op], right):
+            yield ast.Compare(left, [_OTHER[type(op)]()], right)
+        case ast.UnaryOp(ast.Not() | ast.USub(), operand) if not isinstance(operand, ast.Constant):
+            yield operand
+        case ast.IfExp(test, body, orelse):
+            yield ast.IfExp(test, orelse, body)
+        case ast.Constant(bool() as value):
+            yield ast.Constant(not value)
+        case ast.Constant(int() | float() as value):
+            yield ast.Constant(value + 1)
+        case ast.Call(function, args, keywords) if ast.unparse(function).rpartition(".")[2] not in _SYMMETRIC:
+            for n, (one, two) in enumerate(zip(args, args[1:], strict=False)):
+                if ast.dump(one) != ast.dump(two) and not isinstance(two, ast.Starred):
+                    yield ast.Call(function, [*args[:n], two, one, *args[n + 2 :]], keywords)
+        case ast.Expr(ast.Call()) | ast.Raise() | ast.AugAssign() | ast.Continue() | ast.Break():
+            yield ast.Pass()
+        case ast.Assign([ast.Attribute() | ast.Subscript()]):
+            yield ast.Pass()
+
+
+_called: dict[str, dict[str, Any]] = {}  # for this module as a plugin of pytest
+_now: set[tuple[str, int]] = set()
+
+
+def _trace(frame: Any, event: str, argument: object) -> None:
+    if "/nmt/" in frame.f_code.co_filename:
+        _now.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Note the functions that a test calls."""
+    _now.clear()
+    began = time.monotonic()
+    threading.settrace(_trace)
+    sys.settrace(_trace)
+    yield
+    sys.settrace(None)
+    names = {f"nmt/{name.rpartition('/nmt/')[2]}:{line}" for name, line in list(_now)}
+    _called[item.nodeid] = {"seconds": time.monotonic() - began, "functions": sorted(names)}
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Write what was noted, if all tests have passed."""
+    if exitstatus == 0:
+        Path(os.environ["MUTANTS_CALLED"]).write_text(json.dumps(_called))
+
+
+class Room:
+    """A room in a copy of the tree: its tests with what they call, and its mutants."""
+
+    def __init__(self, name: str, work: Path) -> None:
+        self.tree, self._work = work / "tree", work
+        patterns, tests = ROOMS[name]
+        self.files = sorted(str(path.relative_to(ROOT)) for one in patterns for path in ROOT.glob(one))
+        called = work / f"{name}.json"
+        if not called.exists():
+            files = [f"{part.split()[0]}/test_{one}.py" for part in tests.split("|") for one in part.split()[1:]]
+            words = ["-p", "tests.witness.mutants", *files]
+            failed = self.run(words, 3600.0, work / "cache", MUTANTS_CALLED=str(called))
+            assert not failed, f"the tests of {name} must pass without a mutant"
+        self.called = json.loads(called.read_text())
+        assert not self.run(["--collect-only", *self.called], 600.0, work / "cache"), "tests must run by their names"
+
+    def run(self, words: list[str], seconds: float, cache: Path, **more: str) -> bool:
+        """Run tests until one fails; return whether one has failed, or taken too long."""
+        words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *words]
+        env = os.environ | {"PYTHONPATH": str(self.tree), "NMT_CACHE_DIR": str(cache)} | more
+        with (self._work / "log").open("w") as log:
+            process = subprocess.Popen(words, cwd=self.tree, env=env, stdout=log, stderr=log, start_new_session=True)
+            try:
+                return process.wait(seconds) != 0
+            except subprocess.TimeoutExpired:
+                return True
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, 9)
+                    process.wait()
+
+    def kills(self, mutant: Mutant) -> bool:
+        """Return whether the tests of a mutant's function notice it."""
+        name, seconds = f"{mutant.path}:{mutant.function}", {test: one["seconds"] for test, one in self.called.items()}
+        tests = [test for test in sorted(seconds, key=seconds.__getitem__) if name in self.called[test]["functions"]]
+        sums = accumulate(seconds[test] for test in tests)
+        tests = [test for test, total in zip(tests, sums, strict=True) if total <= _MOST_SECONDS]
+        tests = tests if mutant.function else list(seconds)  # what runs at an import
+        if not tests:
+            return False
+        path, cache = self.tree / mutant.path, self._work / "cache-of-mutant"
+        source = (ROOT / mutant.path).read_bytes()
+        shutil.rmtree(cache, ignore_errors=True)
+        shutil.copytree(self._work / "cache", cache, copy_function=os.link)
+        _replace(path, source[: mutant.start] + mutant.text.encode() + source[mutant.end :])
+        try:
+            return self.run(tests, 5 * sum(seconds[test] for test in tests) + _MOST_SECONDS, cache)
+        finally:
+            _replace(path, source)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file anew; the byte code of the former one goes."""
+    for stale in path.parent.glob(f"__pycache__/{path.stem}.*"):
+        stale.unlink()
+    path.unlink()
+    path.write_bytes(content)
+
+
+def main() -> None:
+    """Test mutants of the rooms in turn; print those that survive, and how many were killed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("work", type=Path, help="folder for the copy of the tree and for results")
+    parser.add_argument("--count", type=int, default=20, help="mutants of each room")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=ROOMS, nargs="*", default=list(ROOMS), help="rooms")
+    given = parser.parse_args()
+    work: Path = given.work.resolve()
+    shutil.rmtree(work / "tree", ignore_errors=True)
+    (work / "cache").mkdir(parents=True, exist_ok=True)
+    for file in subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, text=True).split():
+        (work / "tree" / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / file, work / "tree" / file, follow_symlinks=False)
+    results = work / "results.jsonl"
+    done = dict(map(json.loads, results.read_text().splitlines())) if results.exists() else {}
+    for name in given.only:
+        room = Room(name, work)
+        everything = [one for path in room.files for one in mutants_of(path, (ROOT / path).read_bytes())]
+        chosen = random.Random(given.seed).sample(everything, min(given.count, len(everything)))
+        for mutant in chosen:
+            if mutant.name not in done:
+                done[mutant.name] = room.kills(mutant)
+                with results.open("a") as file:
+                    file.write(json.dumps([mutant.name, done[mutant.name]]) + "\n")
+            if not done[mutant.name]:
+                print(f"survived: {mutant.name}", flush=True)
+        print(f"{name}: {sum(done[one.name] for one in chosen)} of {len(chosen)} mutants of {len(everything)} killed")
+
+
+if __name__ == "__main__":
+    main()
