@@ -227,6 +227,36 @@ def _results_of(name):
     return found.stdout.split()[1]
 
 
+@pytest.mark.parametrize("accumulate", [0, 1])
+@pytest.mark.parametrize("segments", [[[0, 300]], [[0, 40], [60, 7], [100, 200]]])
+def test_a_product_over_many_numbers_has_the_bits_of_one_block(segments, accumulate):
+    rng, (K, N) = np.random.default_rng(1), (2 * 1100 + 1, 3 * WIDTH + 5)
+    A, W, C = normal(rng, 300, K), normal(rng, K, N), normal(rng, 300, N)
+    words = products.words_of(K, "u4")
+    a, b, whole = np.empty(300 * words, "u4"), packed_of(W), np.empty(300 * N, "f4")
+    run_parallel(products.product, 2, A, 0, b, C, 0, K, N, np.array(segments), 0)
+    _rows_of_pairs(A, a, b, whole, 0, N, 300, N, K, words)
+    active = np.concatenate([np.arange(first, first + rows) for first, rows in segments])
+    np.testing.assert_array_equal(C[active], whole.reshape(300, N)[active])
+    if accumulate:
+        before, exact = C.copy(), as_exact(A) @ as_exact(W)
+        run_parallel(products.product, 1, A, 0, b, C, 0, K, N, np.array(segments), 1)
+        np.testing.assert_allclose(C[active], (before + exact)[active], rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize(("K", "N"), [(1000, 100), (500, 13 * WIDTH + 3)])
+def test_a_gradient_of_many_rows_has_the_bits_of_its_parts(K, N):
+    rng, rows = np.random.default_rng(2), 2048 + 37
+    X, G = normal(rng, rows, K), normal(rng, rows, N)
+    whole, sums = (np.zeros((K, N), "f4") for _ in range(2))
+    run_parallel(products.weight_gradient_bf16, 1, X, 0, K, G, 0, N, np.array([[0, rows]]), whole, 1)
+    for first in range(0, rows, 1024):
+        part = np.array([[first, min(1024, rows - first)]])
+        run_parallel(products.weight_gradient_bf16, 2, X, 0, K, G, 0, N, part, sums, 1)
+    np.testing.assert_array_equal(whole, sums)
+    np.testing.assert_allclose(whole, as_exact(X).T @ as_exact(G), rtol=0, atol=2e-3)
+
+
 @pytest.mark.skipif(not TARGET.has_amx, reason="this processor has no AMX, or the system does not let us use it")
 @pytest.mark.parametrize("rows", [1, 15, 16, 17, 31, 33, 64])
 @pytest.mark.parametrize(("K", "N"), [(1, 1), (31, 16), (33, 17), (64, 33)])

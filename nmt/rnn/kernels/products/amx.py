@@ -17,8 +17,8 @@ import numpy as np
 from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.jit import cgutils, inner_kernel, intrinsic, numba_types
-from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
-from nmt.rnn.kernels.memory.moves import address, advance, prefetch
+from nmt.rnn.kernels.memory.arrays import array_at
+from nmt.rnn.kernels.memory.moves import advance, prefetch
 
 TILE_ROWS = 32
 """Rows of C that fit the tiles."""
@@ -31,6 +31,10 @@ _BYTES = _INT8.as_pointer()
 ROW_BLOCK = 8 * TILE_ROWS
 """Rows of A that are multiplied with all panels before the next rows; they stay in the L2 cache."""
 
+PAIR_BLOCK = 512
+"""Pairs of a row of A that are multiplied with all panels before the next pairs: with ROW_BLOCK rows half a megabyte.
+C is loaded and stored for each block; as a tile adds to C itself, the bits are those of one block."""
+
 
 def _call(b: ir.IRBuilder, name: str, *arguments: ir.Value | int) -> None:
     """Write one instruction of the unit; a tile is given by its number."""
@@ -39,13 +43,32 @@ def _call(b: ir.IRBuilder, name: str, *arguments: ir.Value | int) -> None:
     b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.{name}"), values)
 
 
+def _on_stack(builder: ir.IRBuilder, size: int) -> ir.Value:
+    """Return a pointer to uninitialized bytes that last until the function returns, from a cache line on."""
+    slot = cgutils.alloca_once(builder, ir.ArrayType(_INT8, size))
+    slot.align = _ROW_BYTES
+    return builder.bitcast(slot, _BYTES)
+
+
 @intrinsic
-def _set_tiles(typing_context: Any, memory: Any, upper: Any, lower: Any) -> Any:
-    """Configure the tiles: those for the first 16 rows of C and A have `upper` rows, the others `lower`; if `lower` is
-    0 they are not used. `memory`: 64 bytes of zeros."""
+def _block_on_stack(typing_context: Any) -> Any:
+    """Return the address of memory for a block of C."""
 
     def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        memory, *heights = args
+        return _on_stack(builder, 4 * TILE_ROWS * _WIDTH)
+
+    return numba_types.voidptr(), codegen
+
+
+@intrinsic
+def _set_tiles(typing_context: Any, upper: Any, lower: Any) -> Any:
+    """Configure the tiles: those for the first 16 rows of C and A have `upper` rows, the others `lower`; if `lower` is
+    0 they are not used."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+        heights, memory = args, _on_stack(builder, 64)
+        zeros = ir.ArrayType(_INT8, 64)
+        builder.store(ir.Constant(zeros, None), builder.bitcast(memory, zeros.as_pointer()))
         used = [ir.Constant(ir.IntType(1), 1), builder.icmp_signed(">", heights[1], ir.Constant(_INT64, 0))]
 
         def put(offset: int, value: ir.Value) -> None:
@@ -67,7 +90,7 @@ def _set_tiles(typing_context: Any, memory: Any, upper: Any, lower: Any) -> Any:
         return context.get_dummy_value()
 
     size = numba_types.int64
-    return numba_types.void(numba_types.voidptr, size, size), codegen
+    return numba_types.void(size, size), codegen
 
 
 @intrinsic
@@ -154,14 +177,12 @@ def _copy_columns(target, target_stride, source, source_stride, rows, columns): 
 
 def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
     """Compute C[M, N] (+)= A[M, K] @ B as in row_products.py; lda and K count pairs, K is a multiple of 16."""
-    sizes = scratch(_ROW_BYTES, np.uint8)
-    sizes[:] = 0
-    edge = scratch(TILE_ROWS * _WIDTH, np.float32)
+    edge = _block_on_stack()
     m0 = 0
     while m0 < M:
         rows = min(TILE_ROWS, M - m0)
         block = min(ROW_BLOCK, (M - m0) // rows * rows)
-        _set_tiles(address(sizes, 0), min(rows, _SIDE), rows - min(rows, _SIDE))
+        _set_tiles(min(rows, _SIDE), rows - min(rows, _SIDE))
         for n0 in range(0, N, _WIDTH):
             panel, columns = advance(b, n0 * K * 4), min(_WIDTH, N - n0)
             for m in range(m0, m0 + block, rows):
@@ -171,11 +192,9 @@ def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-unt
                 else:
                     # Do not touch the columns of C next to these.
                     if accumulate:
-                        _copy_columns(address(edge, 0), _WIDTH, target, ldc, rows, columns)
-                    _tile(address(edge, 0), _WIDTH, left, lda, panel, K, accumulate, rows)
-                    _copy_columns(target, ldc, address(edge, 0), _WIDTH, rows, columns)
+                        _copy_columns(edge, _WIDTH, target, ldc, rows, columns)
+                    _tile(edge, _WIDTH, left, lda, panel, K, accumulate, rows)
+                    _copy_columns(target, ldc, edge, _WIDTH, rows, columns)
         m0 += block
     if M:
         _free_tiles()
-    release(edge)
-    release(sizes)

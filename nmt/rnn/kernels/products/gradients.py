@@ -14,12 +14,12 @@ from nmt.rnn.kernels.products.packing import PANEL_BYTES
 from nmt.rnn.kernels.products.row_products import product_rows_bf16
 
 _MAX_ROWS = TARGET.max_rows
-# Rows that are summed each time a tile is loaded: a panel of their gradients fills the L1 cache, their inputs the L2
-# cache.
-_SUM_BLOCK = 256
-_INPUT_BLOCK = 96 * _MAX_ROWS
-# Several panels are packed together, so that each read covers a longer part of a row.
-_PANELS_AT_A_TIME = 4
+# Rows, or pairs of rows, that are summed each time a tile is loaded: a panel of their gradients fills the L1 cache.
+# Inputs that are packed at a time, which fill the L2 cache. Panels that are packed together, so that each read covers a
+# longer part of a row.
+_BLOCKS = 256, 96 * _MAX_ROWS, 4
+# AMX adds to C itself, in the same order for any block: with twice the pairs it loads and stores C half as often.
+_PAIR_BLOCKS = (512, 480, 12) if TARGET.has_amx else _BLOCKS
 
 
 # _tile(inputs, c, ldc, ...): the tile for the element type of `inputs`.
@@ -161,26 +161,30 @@ def _pack_panel_pairs(G, g_col, columns, width, numbers, out):  # type: ignore[n
 
 
 @inner_kernel
-def _add_panel(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-untyped-def]
-    """Add inputs.T @ panel to dW[k0:k0+K, n0:n0+columns], tile by tile."""
+def _add_panels(inputs, K, panels, rows, dW, k0, n0, columns):  # type: ignore[no-untyped-def]
+    """Add inputs.T @ panels to dW[k0:k0+K, n0:n0+columns], panel by panel and tile by tile."""
     tiles = (K + _MAX_ROWS - 1) // _MAX_ROWS
     narrow, wider = K // tiles, K % tiles
-    at, ldc = 0, dW.shape[1]
-    for tile in range(tiles):
-        height = narrow + (1 if tile < wider else 0)
-        c = address(dW, (k0 + at) * ldc + n0)
-        _tile(inputs, c, ldc, address(inputs, at * rows), 1, height, panel, rows, columns, 1, height)
-        at += height
+    ldc, width = dW.shape[1], PANEL_BYTES // dW.itemsize
+    for n in range(0, columns, width):
+        at, panel, count = 0, address(panels, n * rows), min(width, columns - n)
+        for tile in range(tiles):
+            height = narrow + (1 if tile < wider else 0)
+            c = address(dW, (k0 + at) * ldc + n0 + n)
+            _tile(inputs, c, ldc, address(inputs, at * rows), 1, height, panel, rows, count, 1, height)
+            at += height
 
 
 @inner_kernel
-def _add_panel_by_rows(inputs, K, panel, rows, dW, k0, n0, columns):  # type: ignore[no-untyped-def]
-    """Do the same as `_add_panel` with inputs from `_pack_input_rows`."""
-    ldc = dW.shape[1]
-    _rows_product(inputs, address(inputs, 0), rows, panel, address(dW, k0 * ldc + n0), ldc, K, columns, rows, 1)
+def _add_panels_by_rows(inputs, K, panels, rows, dW, k0, n0, columns):  # type: ignore[no-untyped-def]
+    """Do the same as `_add_panels` with inputs from `_pack_input_rows`."""
+    left, right, ldc = address(inputs, 0), address(panels, 0), dW.shape[1]
+    _rows_product(inputs, left, rows, right, address(dW, k0 * ldc + n0), ldc, K, columns, rows, 1)
 
 
-_pack_pairs, _add_pairs = (_pack_input_rows, _add_panel_by_rows) if TARGET.has_amx else (_pack_input_pairs, _add_panel)
+_pack_pairs, _add_pairs = (
+    (_pack_input_rows, _add_panels_by_rows) if TARGET.has_amx else (_pack_input_pairs, _add_panels)
+)
 
 
 @inner_kernel
@@ -198,36 +202,34 @@ def _sum_products(part, parts, X, x_col, K, G, g_col, N, segments, dW, accumulat
     if first_panel == last_panel or first_k == last_k:
         return
     in_pairs = holds_pairs(packed_type)
-    # A row of pairs is two rows, so twice as many fit.
-    block = 2 * _SUM_BLOCK if in_pairs else _SUM_BLOCK
+    summed, input_block, together = _PAIR_BLOCKS if in_pairs else _BLOCKS
+    block = 2 * summed if in_pairs else summed  # a row of pairs is two rows
     total = rows_in(segments)
-    inputs = scratch(_SUM_BLOCK * min(_INPUT_BLOCK, last_k - first_k), packed_type.dtype)
-    packed = scratch(_SUM_BLOCK * width * _PANELS_AT_A_TIME, packed_type.dtype)
+    inputs = scratch(summed * min(input_block, last_k - first_k), packed_type.dtype)
+    packed = scratch(summed * width * together, packed_type.dtype)
     for low in range(0, total, block):
         rows = min(block, total - low)
         pieces, count = share(segments, low, low + rows, block)
         numbers = scratch(rows, np.int64)
         _fill_numbers(pieces, count, numbers)
         steps = pair_words(rows) if in_pairs else rows
-        for k0 in range(first_k, last_k, _INPUT_BLOCK):
-            k_count = min(_INPUT_BLOCK, last_k - k0)
+        for k0 in range(first_k, last_k, input_block):
+            k_count = min(input_block, last_k - k0)
             if in_pairs:
                 _pack_pairs(X, x_col + k0, k_count, numbers, inputs)
             else:
                 _pack_inputs(X, x_col + k0, k_count, pieces, count, rows, inputs)
-            for p in range(first_panel, last_panel, _PANELS_AT_A_TIME):
-                n0, n1 = p * width, min(N, min(p + _PANELS_AT_A_TIME, last_panel) * width)
-                if in_pairs:
-                    _pack_panel_pairs(G, g_col + n0, n1 - n0, width, numbers, packed)
-                else:
-                    _pack_panels(G, g_col + n0, n1 - n0, width, pieces, count, rows, packed)
-                for n in range(n0, n1, width):
-                    panel = address(packed, (n - n0) * steps)
-                    columns = min(width, n1 - n)
+            for p in range(first_panel, last_panel, together):
+                n0, n1 = p * width, min(N, min(p + together, last_panel) * width)
+                if k0 == first_k or last_panel - first_panel > together:
                     if in_pairs:
-                        _add_pairs(inputs, k_count, panel, steps, dW, k0, n, columns)
+                        _pack_panel_pairs(G, g_col + n0, n1 - n0, width, numbers, packed)
                     else:
-                        _add_panel(inputs, k_count, panel, steps, dW, k0, n, columns)
+                        _pack_panels(G, g_col + n0, n1 - n0, width, pieces, count, rows, packed)
+                if in_pairs:
+                    _add_pairs(inputs, k_count, packed, steps, dW, k0, n0, n1 - n0)
+                else:
+                    _add_panels(inputs, k_count, packed, steps, dW, k0, n0, n1 - n0)
         release(numbers)
         release(pieces)
     release(packed)

@@ -32,6 +32,7 @@ from nmt.rnn.kernels.products.packing import (
     words_of,
 )
 from nmt.rnn.kernels.products.row_products import (
+    PAIR_BLOCK,
     ROW_BLOCK,
     product_rows_bf16,
     product_rows_f4,
@@ -115,29 +116,34 @@ def product(part, parts, A, a_col, B, C, c_col, K, N, segments, accumulate):  # 
     lda, ldc = A.shape[1], C.shape[1]
     rounding = holds_pairs(B) or holds_quads(B)
     steps = pair_words(K) if holds_pairs(B) else (K + 3) // 4 + TAIL if holds_quads(B) else K
-    rounded = scratch(ROW_BLOCK * steps if rounding else 0, np.uint32)
+    block = max(1, min(steps, PAIR_BLOCK) if holds_pairs(B) else steps)
+    rounded = scratch(ROW_BLOCK * block if rounding else 0, np.uint32)
     begin = 0
     while begin < count:
         end, rows = begin, 0
         while end < count and (end == begin or rows + pieces[end, 1] <= ROW_BLOCK):
             rows += pieces[end, 1]
             end += 1
-        if rounding:
-            at = 0
-            for i in range(begin, end):
-                source = address(A, pieces[i, 0] * lda + a_col)
-                round_rows(B, source, lda, pieces[i, 1], K, address(rounded, at * steps))
-                at += pieces[i, 1]
-        for p in range(first_panel, last_panel):
-            panel, columns = address(B, p * steps * width), min(width, N - p * width)
-            at = 0
-            for i in range(begin, end):
-                a, stride = address(A, pieces[i, 0] * lda + a_col), lda
-                if rounding:
-                    a, stride = address(rounded, at * steps), steps
+        for k0 in range(0, max(1, steps), block):
+            words = min(block, steps - k0)
+            if rounding:
+                at, numbers = 0, min(K - 2 * k0, 2 * words) if holds_pairs(B) else K
+                for i in range(begin, end):
+                    source = address(A, pieces[i, 0] * lda + a_col + 2 * k0)
+                    round_rows(B, source, lda, pieces[i, 1], numbers, address(rounded, at * words))
                     at += pieces[i, 1]
-                c = address(C, pieces[i, 0] * ldc + c_col + p * width)
-                rows_product(B, a, stride, panel, c, ldc, pieces[i, 1], columns, steps, accumulate)
+            # One panel for all pieces while it is in the cache; for one piece all panels, if they are adjacent.
+            together = max(1, last_panel - first_panel) if end == begin + 1 and words == steps else 1
+            for p in range(first_panel, last_panel, together):
+                panel, columns = address(B, (p * steps + k0) * width), min(together * width, N - p * width)
+                at = 0
+                for i in range(begin, end):
+                    a, stride = address(A, pieces[i, 0] * lda + a_col), lda
+                    if rounding:
+                        a, stride = address(rounded, at * words), words
+                        at += pieces[i, 1]
+                    c = address(C, pieces[i, 0] * ldc + c_col + p * width)
+                    rows_product(B, a, stride, panel, c, ldc, pieces[i, 1], columns, words, 1 if k0 else accumulate)
         begin = end
     release(rounded)
     release(pieces)

@@ -19,6 +19,9 @@ _PANEL_F4, _PANEL_F8 = TARGET.panel_width(np.float32), TARGET.panel_width(np.flo
 ROW_BLOCK = amx.ROW_BLOCK if TARGET.has_amx else 24 * _MAX_ROWS
 """Rows of A that are multiplied with all panels before the next rows; they stay in the L2 cache."""
 
+PAIR_BLOCK = amx.PAIR_BLOCK if TARGET.has_amx else 1 << 40
+"""Pairs of a row of A that are multiplied before the next pairs: all, except with AMX, where the bits are the same."""
+
 _POINTER, _SIZE = "voidptr", "int64"
 
 
