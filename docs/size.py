@@ -7,7 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 BUDGET = {
-    "cli": 5175,  # 5 for threads that the system does not give, 50 for texts in a sweep, 250 for names of other toolkits, 70 for variables and sizes of the server
+    "cli": 5175,  # 50 for texts in a sweep, 250 for names of other toolkits, 70 for variables and sizes of the server,
+    # 5 for threads that the system does not give
     "config": 3100,  # 150 are the table of names in other toolkits, 30 settings for few sentences and for copying
     # and 10 for edit actions
     "data": 4750,  # 165 are the edits that are learned from words, and how well they explain a text
@@ -29,8 +30,8 @@ BUDGET = {
     # chunks, 50 for edited cells, 700 states with named axes and their checkpoints, 800 twelve recurrences with their
     # blocks, 150 for threads, recordings and dropout on a GPU, 200 for turns at groups of rows and weights in shared
     # memory there, 30 for blocks of K with AMX
-    "serve": 5390,  # 10 for reloads that fail, 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 30
-    # languages that the detector does not know; 200 for operators
+    "serve": 5390,  # 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 10
+    # reloads that fail; 30 languages that the detector does not know; 200 for operators
     "storage": 1400,
     "system": 1330,  # 10 for help(nmt.train)
     "torch": 770,  # the core as modules of PyTorch: LSTM, GRU, RNN and own cells
