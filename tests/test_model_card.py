@@ -1,7 +1,9 @@
 """nmt-bundle --card: a page that machines and people can read, which says what is in the file and nothing of the
 machine that made it."""
 
+import errno
 import json
+import os
 
 import pytest
 import yaml
@@ -85,3 +87,13 @@ def test_a_card_that_is_there_is_kept_and_nothing_is_written(folder, tmp_path):
     result = call(folder, tmp_path / "m.nmt", "--card")
     assert result.exit_code == 1 and "must be a new file" in result.output
     assert (tmp_path / "m.md").read_text() == "mine" and not (tmp_path / "m.nmt").exists()
+
+
+def test_a_card_that_cannot_be_written_leaves_no_bundle(folder, tmp_path, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nmt.storage.model_card.write_bytes", full)
+    result = call(folder, tmp_path / "m.nmt", "--card")
+    assert result.exit_code == 1 and "m.md" in result.output and "Traceback" not in result.output
+    assert not list(tmp_path.glob("m.*"))

@@ -51,7 +51,11 @@ def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> N
     parts += ["lengths"] if saved.lengths is not None else []
     tell(f"{output}: {path.stat().st_size:,} bytes: {', '.join(parts)}")
     if card:
-        write_card(page, saved, path)
+        try:
+            write_card(page, saved, path)
+        except BaseException:  # so that the same command can be run again
+            path.unlink()
+            raise
         tell(f"{page}: its card; add a licence before you give the model away")
 
 
