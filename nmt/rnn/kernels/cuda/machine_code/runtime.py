@@ -210,7 +210,7 @@ class _Function:
                 f"{runtime.gpu_name}: {kernel.name} must have {shared} bytes of shared memory, a block has at most "
                 f"{runtime.shared_per_block}; use --device cpu"
             )
-        self.kernel, self.driver = kernel, driver
+        self.kernel, self.block, self.driver = kernel, kernel.block, driver
         self.module = runtime.packages.cupy.cuda.function.Module()
         self.module.load(compiled.cubin)
         self.code = driver.CUfunction(self.module.get_function(compiled.entry).ptr)
@@ -226,10 +226,10 @@ class _Function:
         kernel, driver = self.kernel, self.driver
         if kernel.cooperative:
             (error,) = driver.cuLaunchCooperativeKernel(
-                self.code, *grid, *kernel.block, kernel.shared_bytes, stream, places
+                self.code, *grid, *self.block, kernel.shared_bytes, stream, places
             )
         else:
-            (error,) = driver.cuLaunchKernel(self.code, *grid, *kernel.block, kernel.shared_bytes, stream, places, 0)
+            (error,) = driver.cuLaunchKernel(self.code, *grid, *self.block, kernel.shared_bytes, stream, places, 0)
         if error:
             _check(kernel, error)
 
