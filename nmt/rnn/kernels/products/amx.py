@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from nmt.rnn.kernels.machine_code.jit import cgutils, inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.rnn.kernels.machine_code.jit import cgutils, external, inner_kernel, intrinsic, numba_types
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.moves import advance, prefetch
 
@@ -28,6 +29,9 @@ _WIDTH = 2 * _SIDE
 _SUMS, _LEFT, _RIGHT = ((0, 1), (2, 3)), (4, 5), (6, 7)
 _INT64, _INT16, _INT8 = ir.IntType(64), ir.IntType(16), ir.IntType(8)
 _BYTES = _INT8.as_pointer()
+ROW_ARGUMENTS = ("voidptr", "int64", "voidptr", "voidptr", *("int64",) * 5)
+"""The types of the arguments of a product of rows; see row_products.py."""
+
 ROW_BLOCK = 8 * TILE_ROWS
 """Rows of A that are multiplied with all panels before the next rows; they stay in the L2 cache."""
 
@@ -198,3 +202,7 @@ def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-unt
         m0 += block
     if M:
         _free_tiles()
+
+
+if TARGET.has_amx:  # in the module of its function, by which other processes find it
+    product_rows_bf16 = external(product_rows, ROW_ARGUMENTS, name="product_rows_bf16")

@@ -22,8 +22,6 @@ ROW_BLOCK = amx.ROW_BLOCK if TARGET.has_amx else 24 * _MAX_ROWS
 PAIR_BLOCK = amx.PAIR_BLOCK if TARGET.has_amx else 1 << 40
 """Pairs of a row of A that are multiplied before the next pairs: all, except with AMX, where the bits are the same."""
 
-_POINTER, _SIZE = "voidptr", "int64"
-
 
 def _product_rows(tile, width, size):  # type: ignore[no-untyped-def]
     """Return a product of rows by tiles; panels have `width` columns of elements of `size` bytes."""
@@ -45,11 +43,13 @@ def _product_rows(tile, width, size):  # type: ignore[no-untyped-def]
     return product_rows
 
 
-_ROWS_ARGUMENTS = (_POINTER, _SIZE, _POINTER, _POINTER, _SIZE, _SIZE, _SIZE, _SIZE, _SIZE)
-product_rows_f4 = external(_product_rows(tile_f4, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_f4")
-product_rows_f8 = external(_product_rows(tile_f8, _PANEL_F8, 8), _ROWS_ARGUMENTS, name="product_rows_f8")
+product_rows_f4 = external(_product_rows(tile_f4, _PANEL_F4, 4), amx.ROW_ARGUMENTS, name="product_rows_f4")
+product_rows_f8 = external(_product_rows(tile_f8, _PANEL_F8, 8), amx.ROW_ARGUMENTS, name="product_rows_f8")
 # For pairs: lda and K count pairs.
-_of_pairs = amx.product_rows if TARGET.has_amx else _product_rows(tile_bf16, _PANEL_F4, 4)
-product_rows_bf16 = external(_of_pairs, _ROWS_ARGUMENTS, name="product_rows_bf16")
+product_rows_bf16 = (
+    amx.product_rows_bf16
+    if TARGET.has_amx
+    else external(_product_rows(tile_bf16, _PANEL_F4, 4), amx.ROW_ARGUMENTS, name="product_rows_bf16")
+)
 # For quads: lda and K count words, tails included.
-product_rows_int8 = external(_product_rows(tile_int8, _PANEL_F4, 4), _ROWS_ARGUMENTS, name="product_rows_int8")
+product_rows_int8 = external(_product_rows(tile_int8, _PANEL_F4, 4), amx.ROW_ARGUMENTS, name="product_rows_int8")
