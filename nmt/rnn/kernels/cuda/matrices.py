@@ -40,7 +40,7 @@ class Matrices:
         c = out if index is None else self._matrix("right", len(index), out.size, self.dtype)
         self.runtime.gemm(a, Matrix(weight, start, rows), c, transpose_b=transposed)
         if index is not None:
-            self._put(c.array, self.device.index(index), out)
+            self.put_rows(c.array, self.device.index(index), out)
 
     def reserve(self, count: int, width: int, key: Weight) -> list[Array]:
         """Allocate the memory of a product of `count` rows in advance; return the arrays it reads and rounds into."""
@@ -106,11 +106,8 @@ class Matrices:
     def _matrix(self, role: str, rows: int, columns: int, dtype: np.dtype) -> Matrix:
         return Matrix(self.device.buffer(role, rows * columns, dtype).reshape(rows, columns), 0, rows)
 
-    def put_rows(self, given: Array, index: Array, out: Array) -> None:
-        """Write the rows of `given` to the rows `index` (on the GPU) of `out`, both [., n]."""
-        self._put(given, index, Matrix.whole(out))
-
-    def _put(self, given: Array, index: Array, out: Matrix) -> None:
+    def put_rows(self, given: Array, index: Array, out: Matrix) -> None:
+        """Write the rows of `given` [., n] to the rows `index` (on the GPU) of `out`."""
         size = out.start, out.stride, out.size, len(given)
         self._launch(row_kernels.scatter, given.size, given, *size, index, out.array)
 

@@ -111,7 +111,7 @@ class PersistentRun:
             # The last h is among y already, except of a row without steps.
             if name != "h" or not rows.lengths.all():
                 ends = index((0 if rows.reverse else rows.lengths * B) + identity(B))
-                matrices.put_rows(last, ends, stacks[name].reshape(-1, H))
+                matrices.put_rows(last, ends, Matrix.whole(stacks[name]))
         arrays[TAPE] = (layer, run, states, matrices, taking, x)
 
     # ------------------------------------------------------------ backward
