@@ -56,7 +56,7 @@ LAYERS = (
     ("gru", False, 800, 20),
     ("gru", True, 256, 64),
 )
-TIMED = ((800, 20), (512, 128), (1024, 64))  # hidden size, rows: those of the step `speed`
+TIMED = (2, 0, 4)  # numbers of gpu.SHAPES
 ERRORS = {True: 2e-4, False: 2e-2}  # relative, of float32 and bfloat16 products, over 20 steps
 GPU_TESTS = ("blas", "rows", "optimizer", "output", "persistent", "persistent_operators", "run_persistent", "search")
 SANITIZED = "tests/cuda/test_persistent.py"
@@ -140,7 +140,8 @@ def _kernels(capability: tuple[int, int]) -> list[Any]:
 
     found = [kernel for name, kernel in kernels(capability).items() if not name.startswith("persistent")]
     # Those that are compared with NumPy, and those that are timed.
-    timed = [(cell, exact, *size) for cell in CELLS for exact in (False, True) for size in TIMED]
+    sizes = [(shape.H, shape.N) for shape in timed_shapes()]
+    timed = [(cell, exact, *size) for cell in CELLS for exact in (False, True) for size in sizes]
     for cell, exact, hidden, rows in dict.fromkeys([*LAYERS, *timed]):
         for backward in (False, True):
             tile = choose_tile(hidden, CELLS[cell], rows, 132, capability, backward=backward, exact=exact)
@@ -295,10 +296,16 @@ def tests(place: Place) -> None:
     _command([sys.executable, "-m", "pytest", *options, *files], place)
 
 
+def timed_shapes() -> list[Any]:
+    """The shapes of whole layers that are compared with PyTorch's."""
+    shapes = importlib.import_module("gpu").SHAPES
+    return [shapes[n] for n in TIMED]
+
+
 def speed(place: Place) -> None:
     """Whole layers compared with PyTorch's (cuDNN), and the persistent kernels alone."""
     gpu = importlib.import_module("gpu")
-    shapes = [gpu.SHAPES[n] for n in (2, 0, 4)]
+    shapes = timed_shapes()
     if place.dry:
         gpu.TURN_SECONDS, gpu.TURNS = 0, 1
         shapes = [gpu.Shape("tiny", 1, 1, 4, 32)]
