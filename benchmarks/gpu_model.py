@@ -9,6 +9,7 @@ the losses of every update and the translations.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -250,7 +251,8 @@ def check(device: Device, case: Case, updates: int, sentences: int) -> Iterator[
     for place in (cpu(), device):
         model = build_model(config, case.vocab, case.vocab, device=place)
         model.initialize(1)
-        updater = Updater(config, model, make_optimizer(config.training, model.params, 1, place), 1)
+        threads = os.cpu_count() or 1  # the same bits for any number
+        updater = Updater(config, model, make_optimizer(config.training, model.params, threads, place), threads)
         done = (updater.update_with(batches[n % len(batches)], n + 1, 1e-3).stats for n in range(updates))
         losses.append(np.array([stats.loss / stats.tokens for stats in done]))
         found.append(search(model, sources, beam_size=BEAM, max_length_ratio=LENGTH_RATIO, batch_size=64))

@@ -26,7 +26,7 @@ TIE = 1e-3
 def run(command: str, *args: str) -> None:
     """Run a command of ours as a user would; its progress stays visible."""
     name = command.removeprefix("nmt-")
-    code = f"import sys; sys.argv[0] = {command!r}; from nmt.cli.{name} import {name}; {name}()"
+    code = f"import sys; sys.argv[0] = {command!r}; from nmt.cli import entry; entry.{name}()"
     done = subprocess.run([sys.executable, "-c", code, *args], check=False)
     if done.returncode:
         raise SystemExit(f"{command} {' '.join(args)}: must end with exit code 0, got {done.returncode}")

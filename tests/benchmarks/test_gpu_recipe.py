@@ -24,3 +24,11 @@ def test_a_line_may_differ_where_scores_are_as_near_as_rounding(gpu_recipe, caps
     assert gpu_recipe.compare_translations(first, second) == 1
     out = capsys.readouterr().out
     assert "line 2: tie" in out and "line 3: DIFFERS" in out and "1 of 3 lines are the same, 1 ties, 1 differ" in out
+
+
+def test_the_commands_are_those_of_the_package(gpu_recipe, capfd):
+    for command in ("nmt-train", "nmt-translate"):
+        gpu_recipe.run(command, "--help")
+        assert f"Usage: {command}" in capfd.readouterr().out
+    with pytest.raises(SystemExit, match="must end with exit code 0"):
+        gpu_recipe.run("nmt-train", "--no-such-option")
