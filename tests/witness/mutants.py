@@ -3,28 +3,33 @@
     python -m tests.witness.mutants --count 60 --seed 1 build/mutants      # of each room
 
 The tests of a room run once, and which functions each of them calls is noted. A mutant is then tested by those that
-call its function, the quickest ones, in a copy of the tree; it is killed if one fails or takes far too long. What
-survives is a gap of the tests or a change without an effect: a person has to look. The same seed gives the same
-mutants; the folder keeps what is done, so that a run can go on (DeMillo, Lipton and Sayward 1978).
+call its function, the quickest ones; it is killed if one fails or takes far too long. For that a process that has
+imported everything and collected the tests forks, and the fork exchanges the code of the function; a mutant outside of
+functions, or in a default value, is written into a copy of the tree and tested by a new process. What survives is a gap
+of the tests or a change without an effect: a person has to look. The same seed gives the same mutants; the folder keeps
+what is done, so that a run can go on (DeMillo, Lipton and Sayward 1978).
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from types import CodeType, FunctionType
+from typing import Any, TextIO
 
 import pytest
 
@@ -129,7 +134,9 @@ def _others(node: Any) -> Iterator[ast.AST]:
             yield ast.Pass()
 
 
-_called: dict[str, dict[str, Any]] = {}  # for this module as a plugin of pytest
+# ------------------------------------------------------------ this module as a plugin of pytest
+
+_called: dict[str, dict[str, Any]] = {}
 _now: set[tuple[str, int]] = set()
 
 
@@ -140,7 +147,10 @@ def _trace(frame: Any, event: str, argument: object) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Note the functions that a test calls."""
+    """Note the functions that a test calls, unless mutants are tested."""
+    if "MUTANTS_CALLED" not in os.environ:
+        yield
+        return
     _now.clear()
     began = time.monotonic()
     threading.settrace(_trace)
@@ -153,8 +163,86 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def pytest_sessionfinish(exitstatus: int) -> None:
     """Write what was noted, if all tests have passed."""
-    if exitstatus == 0:
+    if exitstatus == 0 and "MUTANTS_CALLED" in os.environ:
         Path(os.environ["MUTANTS_CALLED"]).write_text(json.dumps(_called))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Test mutants in forks of this process, as `Room.forked` asks: a line of JSON each way."""
+    if "MUTANTS_ANSWERS" not in os.environ:
+        return None
+    items = {item.nodeid: item for item in session.items}
+    answers = os.fdopen(int(os.environ["MUTANTS_ANSWERS"]), "w")
+    for line in os.fdopen(int(os.environ["MUTANTS_ASKED"])):
+        fields, tests, seconds = json.loads(line)
+        answers.write(json.dumps(_fails(session, Mutant(**fields), [items[name] for name in tests], seconds)) + "\n")
+        answers.flush()
+    return True
+
+
+def _fails(session: pytest.Session, mutant: Mutant, items: list[pytest.Item], seconds: float) -> bool | None:
+    """Return whether a test fails, or takes too long, with a mutant; None if its code cannot be exchanged."""
+    child = os.fork()
+    if not child:
+        os.setsid()
+        code = 2
+        if exchange(mutant):
+            for item, after in zip(items, [*items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+                if session.testsfailed:
+                    break
+            code = min(1, session.testsfailed)
+        os._exit(code)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return {0: False, 2: None}.get(os.waitstatus_to_exitcode(status), True)
+        time.sleep(0.005)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return True
+
+
+def exchange(mutant: Mutant) -> bool:
+    """Exchange the code of a mutant's function in this process; return whether the mutant is in its code alone."""
+    path = ROOT / mutant.path
+    source = path.read_bytes()
+    changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
+    former, new = (_function(compile(text, str(path), "exec"), mutant.function) for text in (source, changed))
+    if former is None or new is None or _text(former) == _text(new) or former.co_freevars != new.co_freevars:
+        return False
+    found = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__ == former]
+    found = [one for one in found if one.__code__.co_filename == str(path)]
+    for function in found:
+        function.__code__ = new
+    return bool(found)
+
+
+def _function(code: CodeType, line: int) -> CodeType | None:
+    """Return the outermost function around the one that begins in a line."""
+    inside = [part for part in code.co_consts if isinstance(part, CodeType)]
+    for part in inside:
+        is_class = part.co_name == part.co_qualname.rpartition(".")[2] and "__module__" in part.co_names
+        found = _function(part, line) if is_class else part if _contains(part, line) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _text(code: CodeType) -> str:
+    """Return all that code computes, without its lines."""
+    constants = [_text(part) if isinstance(part, CodeType) else repr(part) for part in code.co_consts]
+    return repr((code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants))
+
+
+def _contains(code: CodeType, line: int) -> bool:
+    parts = (part for part in code.co_consts if isinstance(part, CodeType))
+    return code.co_firstlineno == line or any(_contains(part, line) for part in parts)
+
+
+# ------------------------------------------------------------ rooms
 
 
 class Room:
@@ -162,6 +250,7 @@ class Room:
 
     def __init__(self, name: str, work: Path) -> None:
         self.tree, self._work = work / "tree", work
+        self._server: tuple[TextIO, TextIO] | None = None
         patterns, tests = ROOMS[name]
         self.files = sorted(str(path.relative_to(ROOT)) for one in patterns for path in ROOT.glob(one))
         called = work / f"{name}.json"
@@ -197,13 +286,38 @@ class Room:
         tests = tests if mutant.function else list(seconds)  # what runs at an import
         if not tests:
             return False
+        limit = 5 * sum(seconds[test] for test in tests) + _MOST_SECONDS
+        failed = self.forked(mutant, tests, limit) if mutant.function else None
+        return self._alone(mutant, tests, limit) if failed is None else failed
+
+    def forked(self, mutant: Mutant, tests: list[str], seconds: float) -> bool | None:
+        """Return whether one of the tests fails in a fork of the process that has collected them; None if the mutant
+        needs a process of its own."""
+        if self._server is None:
+            (asked, ask), (answered, answer) = os.pipe(), os.pipe()
+            words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
+            words += ["-p", "tests.witness.mutants", *self.called]
+            env = os.environ | {"PYTHONPATH": str(ROOT), "NMT_CACHE_DIR": str(self._work / "cache")}
+            env |= {"MUTANTS_ASKED": str(asked), "MUTANTS_ANSWERS": str(answer)}
+            with (self._work / "log").open("w") as log:
+                subprocess.Popen(words, cwd=ROOT, env=env, stdout=log, stderr=log, pass_fds=(asked, answer))
+            os.close(asked)
+            os.close(answer)
+            self._server = os.fdopen(ask, "w"), os.fdopen(answered)
+        self._server[0].write(json.dumps([asdict(mutant), tests, seconds]) + "\n")
+        self._server[0].flush()
+        failed: bool | None = json.loads(self._server[1].readline())
+        return failed
+
+    def _alone(self, mutant: Mutant, tests: list[str], seconds: float) -> bool:
+        """Return whether one of the tests fails in a process of its own, with the mutant in its file."""
         path, cache = self.tree / mutant.path, self._work / "cache-of-mutant"
         source = (ROOT / mutant.path).read_bytes()
         shutil.rmtree(cache, ignore_errors=True)
         shutil.copytree(self._work / "cache", cache, copy_function=os.link)
         _replace(path, source[: mutant.start] + mutant.text.encode() + source[mutant.end :])
         try:
-            return self.run(tests, 5 * sum(seconds[test] for test in tests) + _MOST_SECONDS, cache)
+            return self.run(tests, seconds, cache)
         finally:
             _replace(path, source)
 

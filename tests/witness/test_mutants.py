@@ -1,6 +1,7 @@
 """What mutants change, and what they leave alone."""
 
-from tests.witness.mutants import mutants_of
+from nmt.train.updates import optimizer
+from tests.witness.mutants import ROOT, exchange, mutants_of
 
 SOURCE = '''
 def f(a: int = 3, b=(1, 2)):
@@ -29,3 +30,19 @@ def test_each_change_is_one_and_the_rest_stays():
     assert "max(b, a)" not in texts and "ValueError" not in texts and "int" not in texts
     assert sum(one.text == "pass" for one in found) == 2  # the raise and the sum
     assert {one.function for one in found} == {2}
+
+
+def test_a_function_takes_the_code_of_its_mutant():
+    path = "nmt/train/updates/optimizer.py"
+    mutants = [one for one in mutants_of(path, (ROOT / path).read_bytes()) if "norm" in one.former]
+    code, line = optimizer.clip_scale.__code__, optimizer.clip_scale.__code__.co_firstlineno
+    assert optimizer.clip_scale(2.0, 1.0) == 0.5
+    inside = [one for one in mutants if one.function == line]
+    assert inside
+    for one in inside:
+        try:
+            assert exchange(one) and optimizer.clip_scale.__code__ != code, one.name
+        finally:
+            optimizer.clip_scale.__code__ = code
+    beyond = [one for one in mutants_of(path, (ROOT / path).read_bytes()) if not one.function]
+    assert not any(exchange(one) for one in beyond), "a module runs once"
