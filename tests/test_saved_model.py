@@ -9,7 +9,7 @@ import pytest
 from nmt.decode import Shortlist
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.translator import Translator
-from nmt.storage.model_folder import subwords_digest
+from nmt.storage.model_folder import load_folder_config, subwords_digest
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.storage.shortlist_file import save_shortlist
 from nmt.storage.tensor_file import map_tensors, write_tensors
@@ -185,3 +185,9 @@ def test_a_translator_notices_that_its_file_was_written_into_if_it_is_mapped(tmp
     else:
         with pytest.raises(CheckpointError, match="got one that was modified; reload the model"):
             translator.translate(["kara"])
+
+
+def test_settings_of_a_folder_that_is_none_are_refused_as_such(tmp_path):
+    for place in (tmp_path / "missing", tmp_path):
+        with pytest.raises(CheckpointError, match="must be a folder that nmt-train wrote"):
+            load_folder_config(place)

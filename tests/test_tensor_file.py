@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from nmt.errors import CheckpointError
-from nmt.storage.tensor_file import MappedFile, map_tensors, reading_whole, write_tensors
+from nmt.storage.tensor_file import MappedFile, map_tensors, read_foreign_tensors, reading_whole, write_tensors
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -160,6 +160,26 @@ def test_hostile_files_are_one_line(name, tmp_path):
     with pytest.raises(CheckpointError) as caught:
         map_tensors(tmp_path / "h")
     assert len(str(caught.value).splitlines()) == 1 and "must" in str(caught.value)
+
+
+WRONG = {
+    "long header": "a header of",
+    "not utf-8": "a header that is not JSON",
+    "a list": "a header without tensors",
+    "metadata": "a header with other metadata",
+    "no dtype": "no dtype, shape or place of 'a'",
+    **dict.fromkeys(["negative", "huge", "a float", "a truth", "axes"], "an impossible shape of 'a'"),
+    "product overflows": "a shape of 'a' that does not fit its bytes",
+    **dict.fromkeys(["outside", "overlap"], "tensors that overlap or leave holes"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_header_is_told_by_its_fault(name, tmp_path):
+    """Files of others have no checksums, for whose absence the files above could be refused as well."""
+    (tmp_path / "h").write_bytes(HOSTILE[name])
+    with pytest.raises(CheckpointError, match=f"got {WRONG[name]}"):
+        read_foreign_tensors(tmp_path / "h")
 
 
 def test_what_is_not_aligned_is_copied(tmp_path):

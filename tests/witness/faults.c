@@ -1,5 +1,5 @@
-/* Count the system calls of a process on files below one folder (FAULT_FOLDER), and let the k-th one fail.
-   For LD_PRELOAD; `arm` and `calls` are called from the process itself. */
+/* Count the system calls of a process on files below one folder (FAULT_FOLDER), or its allocations of at least LARGE
+   bytes, and let the k-th one fail. For LD_PRELOAD; `arm` and `calls` are called from the process itself. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -15,7 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum mode { OFF, ONCE, FROM_THEN_ON, SHORT, KILL };
+enum mode { OFF, ONCE, FROM_THEN_ON, SHORT, KILL, MEMORY };
+enum { LARGE = 1 << 16 };
 
 static enum mode mode;
 static long wanted, count;
@@ -32,11 +33,9 @@ static int below(const char *path)
     return folder && path && !strncmp(path, folder, strlen(folder));
 }
 
-/* Return whether this call fails; a process that is to be killed does not return. */
-static int fails(const char *call, const char *about)
+/* Return whether this call is the one that fails; a process that is to be killed does not return. */
+static int chosen(const char *call, const char *about)
 {
-    if (mode == OFF)
-        return 0;
     long now = __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST);
     if (!(now == wanted || (mode == FROM_THEN_ON && now > wanted && wanted)))
         return 0;
@@ -44,6 +43,23 @@ static int fails(const char *call, const char *about)
         snprintf(last, sizeof last, "%s %s", call, about);
     if (mode == KILL)
         kill(getpid(), SIGKILL);
+    return 1;
+}
+
+static int fails(const char *call, const char *about)
+{
+    return mode != OFF && mode != MEMORY && chosen(call, about);
+}
+
+static int lacks(size_t size)
+{
+    if (mode != MEMORY || size < LARGE)
+        return 0;
+    char about[32];
+    snprintf(about, sizeof about, "%zu", size);
+    if (!chosen("allocate", about))
+        return 0;
+    errno = ENOMEM;
     return 1;
 }
 
@@ -144,4 +160,15 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*start)(
 {
     REAL(pthread_create);
     return fails("pthread_create", "") ? EAGAIN : real(thread, how, start, of);
+}
+
+void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t);
+void *malloc(size_t size) { return lacks(size) ? NULL : __libc_malloc(size); }
+void *calloc(size_t n, size_t size) { return lacks(n * size) ? NULL : __libc_calloc(n, size); }
+void *realloc(void *of, size_t size) { return lacks(size) ? NULL : __libc_realloc(of, size); }
+void *aligned_alloc(size_t to, size_t size) { return lacks(size) ? NULL : __libc_memalign(to, size); }
+
+int posix_memalign(void **at, size_t to, size_t size)
+{
+    return lacks(size) || !(*at = __libc_memalign(to, size)) ? ENOMEM : 0;
 }

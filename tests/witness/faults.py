@@ -2,6 +2,8 @@
 
 A command's calls (open, read, write, fsync, rename, link, unlink, mkdir, mmap, thread start) are counted in one run.
 Then the k-th of them fails: once, from then on (a full disk stays full), by half a write, or by the end of the process.
+In the same way one of its allocations of 64 KiB and more fails; compiled code does not check its own temporary memory,
+at most a few megabytes, so that a process may end by a signal there.
 A command must then end with one line and an exit code, or give the right result; no file may be torn, left over or
 open; and the next run must give the same files as one without faults. A server must start or say why not, and answer
 after a failed reload as before it. The idea is that of SQLite's I/O error tests.
@@ -40,6 +42,7 @@ class Fault(IntEnum):
     FROM_THEN_ON = 2
     SHORT = 3
     KILL = 4
+    MEMORY = 5
 
 
 @dataclass
@@ -94,9 +97,10 @@ def check(name: str, kinds: list[Fault], most: int, show: Callable[[str], None])
     assert expected, f"{name}: no results"
     found = Outcomes()
     for kind in kinds:
-        count = min(FEW if scenario.slow else most, whole.calls)
+        calls = forked(scenario, begin(), at, 0, kind).calls if kind is Fault.MEMORY else whole.calls
+        count = min(FEW if scenario.slow else most, calls)
         for number in range(count):
-            k = 1 + number * whole.calls // count
+            k = 1 + number * calls // count
             run = forked(scenario, begin(), at, k, kind)
             problem = _problem(run, kind)
             results = _results(scenario, at)
@@ -113,7 +117,7 @@ def check(name: str, kinds: list[Fault], most: int, show: Callable[[str], None])
                 if again.code or _results(scenario, at) != expected:
                     problem = f"the next run has exit code {again.code} or another result: {again.text[-200:]}"
             if problem:
-                where = f"{name}: {kind.name.lower()} at call {k} of {whole.calls}, {run.fault}"
+                where = f"{name}: {kind.name.lower()} at call {k} of {calls}, {run.fault}"
                 found.wrong.append(f"{where}: {problem}")
                 show(found.wrong[-1])
             found.right += run.code == 0
@@ -126,7 +130,7 @@ def check(name: str, kinds: list[Fault], most: int, show: Callable[[str], None])
 
 def _problem(run: Run, kind: Fault) -> str:
     """Return what is wrong with the end of a command, an empty string if nothing is."""
-    if kind is Fault.KILL and run.code == -signal.SIGKILL:
+    if (kind, run.code) in ((Fault.KILL, -signal.SIGKILL), (Fault.MEMORY, -signal.SIGSEGV)):
         return ""
     if run.code == -signal.SIGABRT and not run.fault:  # the trainer of sentencepiece, which got no thread
         return ""
@@ -189,7 +193,7 @@ def _run(scenario: Scenario, words: list[str], at: Path, child: Child) -> None:
         scenario.run(words, at, child)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
-    except NMTError as error:
+    except (NMTError, MemoryError) as error:  # of what is called from Python
         print(f"Error: {error}", file=sys.stderr)
         code = 1
     except BaseException as error:  # reported with its traceback, unless it lacks a thread: commands make that a line

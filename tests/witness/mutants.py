@@ -277,15 +277,15 @@ class Room:
                     os.killpg(process.pid, 9)
                     process.wait()
 
-    def kills(self, mutant: Mutant) -> bool:
-        """Return whether the tests of a mutant's function notice it."""
+    def kills(self, mutant: Mutant) -> bool | None:
+        """Return whether the tests of a mutant's function notice it; None if none of the room's tests calls it."""
         name, seconds = f"{mutant.path}:{mutant.function}", {test: one["seconds"] for test, one in self.called.items()}
         tests = [test for test in sorted(seconds, key=seconds.__getitem__) if name in self.called[test]["functions"]]
         sums = accumulate(seconds[test] for test in tests)
         tests = [test for test, total in zip(tests, sums, strict=True) if total <= _MOST_SECONDS]
         tests = tests if mutant.function else list(seconds)  # what runs at an import
         if not tests:
-            return False
+            return None
         limit = 5 * sum(seconds[test] for test in tests) + _MOST_SECONDS
         failed = self.forked(mutant, tests, limit) if mutant.function else None
         return self._alone(mutant, tests, limit) if failed is None else failed
@@ -356,8 +356,12 @@ def main() -> None:
                 with results.open("a") as file:
                     file.write(json.dumps([mutant.name, done[mutant.name]]) + "\n")
             if not done[mutant.name]:
-                print(f"survived: {mutant.name}", flush=True)
-        print(f"{name}: {sum(done[one.name] for one in chosen)} of {len(chosen)} mutants of {len(everything)} killed")
+                how = "survived" if done[mutant.name] is False else "not called"
+                print(f"{how}: {mutant.name}", flush=True)
+        found = [done[one.name] for one in chosen]
+        killed, uncalled = found.count(True), found.count(None)
+        print(f"{name}: {killed} of {len(found)} mutants of {len(everything)} killed, {uncalled} in functions that no "
+              "test of the room calls")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -122,6 +122,15 @@ def _model(folder: Path) -> None:
     (folder / "in").write_text("\n".join(sentences(6)) + "\n")
 
 
+def _small_library(folder: Path) -> None:
+    from nmt.exporting.c import library
+
+    _model(folder)
+    for levels in library._LEVELS.values():  # one stands for all, as each takes ten seconds of a core
+        for name in list(levels)[:-1]:
+            del levels[name]
+
+
 def _learning(folder: Path) -> None:
     _model(folder)
     for path in folder.glob("model/*.*"):
@@ -158,10 +167,6 @@ def _train(folder: Path, updates: int = 10) -> list[str]:
     }
     changes = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     return ["train", *sides, "-o", str(folder / "model"), "--preset", "tiny", *changes]
-
-
-def _export(form: str, name: str = "exported") -> Callable[[Path], list[str]]:
-    return lambda at: ["export", f"{at}/model", "--to", form, "-o", f"{at}/{name}"]
 
 
 def _serve(words: list[str], at: Path, child: Child) -> None:
@@ -253,6 +258,7 @@ SCENARIOS = {
     "shortlist": Scenario(_model, _on("shortlist"), ("model/shortlist*", "model/lengths*")),
     "export-numpy": _export("numpy", "out/*"),
     "export-onnx": _export("onnx", "out/*"),
+    "export-c": Scenario(_small_library, _on("export", "--to", "c", "-o", "AT/out"), ("out/*",), slow=True),
     "export-web": _export("web", "out", slow=True),
     "export-web-module": _export("web-module", "out/*", slow=True),
     "import": Scenario(_foreign, lambda at: ["import", f"{at}/model.npz", "-o", f"{at}/out"], ("out/*",)),

@@ -15,6 +15,9 @@ WARP = 32
 REGISTERS = 65536  # of a multiprocessor
 OTHER_REGISTERS = 36  # per thread, for addresses and a step's own values; observed in compiled code
 MOST_GROUPS = 4  # groups of sentences that a block takes turns at
+MOST_SHARED_CELLS = (
+    4  # (unit, sentence) pairs a thread with weights in shared memory; with more, code spilled 424 bytes
+)
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block may use by default
 _OPTIONAL_SHARED = {(8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227, (10, 3): 227}  # KiB on request; others 99
 
@@ -129,6 +132,8 @@ class Tile:
             registers += kept
             if self.cells > 1:  # every address of a second cell takes a register, too
                 return False
+        if self.in_shared and self.cells > MOST_SHARED_CELLS:
+            return False
         # A multiprocessor allocates registers for four warps at a time.
         allowed = min(255, REGISTERS // (-(-self.warps // 4) * 4 * WARP) // 8 * 8)
         if allowed < 255 and self.row_tiles > 1:  # with the last register taken, such code spilled 112 bytes
@@ -190,9 +195,15 @@ def choose_tile(
     backward: bool,
     exact: bool,
 ) -> Tile | None:
-    """Return the division with the shortest estimated step, or None if no division fits the GPU."""
+    """Return the division with the shortest estimated step, or None if no division fits the GPU.
+
+    Weights in shared memory were timed on a GPU of 9.0; on older ones they lie there only where no division has them in
+    registers.
+    """
     tiles = _tiles(hidden, gates, backward, exact)
     fitting = [tile for tile in tiles if tile.fits(capability) and tile.blocks <= multiprocessors]
+    if capability < (9, 0):
+        fitting = [tile for tile in fitting if not tile.in_shared] or fitting
     return min(fitting, key=lambda tile: (tile.cycles(batch, multiprocessors), tile.threads), default=None)
 
 
