@@ -32,8 +32,14 @@ class DeviceError(NMTError):
     """The machine lacks what was asked for."""
 
 
-def without_thread(error: BaseException) -> NMTError | None:
-    """Return what to tell the user if an error is Python's for a thread that the system does not give, else None."""
+def lacking_resource(error: BaseException) -> NMTError | None:
+    """Return what to tell the user if an error is Python's for memory or a thread that the system does not give, else
+    None."""
+    if isinstance(error, MemoryError):
+        return DeviceError(
+            "memory: must suffice for the model and a batch, got too little; lower the batch size, or use a smaller "
+            "model"
+        )
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         return DeviceError("threads: the system must give one more, got none; allow more (ulimit -u), or ask for fewer")
     return None

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nmt.errors import NMTError, without_thread
+from nmt.errors import NMTError, lacking_resource
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.memory import give_back
 from nmt.serve.log import LoopErrors, log_request
@@ -260,6 +260,6 @@ async def _reloading(service: Service) -> None:
             _logger.info("models and keys are reloaded")
         except Exception as error:  # whatever it is, the next reload is tried
             service.measures.reloads["failure"].inc()
-            known = error if isinstance(error, NMTError) else without_thread(error)
+            known = error if isinstance(error, NMTError) else lacking_resource(error)
             text = "reloading the models failed, the old ones stay in use: %s"
             _logger.error(text, known or error, exc_info=None if known else error)

@@ -186,19 +186,19 @@ def forked(scenario: Scenario, words: list[str], at: Path, k: int = 0, kind: Fau
 
 def _run(scenario: Scenario, words: list[str], at: Path, child: Child) -> None:
     """Run a command in this process, a fork, and end it."""
-    from nmt.errors import NMTError, without_thread
+    from nmt.errors import NMTError, lacking_resource
 
     code = 0
     try:
         scenario.run(words, at, child)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
-    except (NMTError, MemoryError) as error:  # of what is called from Python
+    except NMTError as error:
         print(f"Error: {error}", file=sys.stderr)
         code = 1
-    except BaseException as error:  # reported with its traceback, unless it lacks a thread: commands make that a line
+    except BaseException as error:  # reported with its traceback, unless the system lacks something: that is a line
         child.disarm()
-        lacking = without_thread(error)
+        lacking = lacking_resource(error)
         code = 1 if lacking else 70
         traceback.print_exception(error) if lacking is None else print(f"Error: {lacking}", file=sys.stderr)
     child.note()

@@ -65,7 +65,7 @@ class Child:
         """Return what the group of a pattern stands for in the log, as soon as a whole line matches the n-th time."""
         until = time.monotonic() + SECONDS / 2
         while time.monotonic() < until:
-            log = os.pread(2, 1 << 20, 0).decode(errors="replace")  # not counted, as a copy of a file's number
+            log = os.pread(2, 60_000, 0).decode(errors="replace")  # not counted: a copy of a file's number, and small
             found = re.findall(pattern, log.rpartition("\n")[0])
             if len(found) >= times:
                 return found[times - 1]

@@ -14,7 +14,7 @@ import click
 
 from nmt.cli.entry import end_by_signals
 from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
-from nmt.errors import NMTError, without_thread
+from nmt.errors import NMTError, lacking_resource
 from nmt.system.compile_notice import telling_of_compilation
 
 QUIET = "nmt.quiet"
@@ -135,15 +135,8 @@ def _one_line() -> Iterator[None]:
         raise Refusal(click.ClickException(str(error))) from error
     except BrokenPipeError:
         raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
-    except MemoryError:
-        raise Refusal(
-            click.ClickException(
-                "memory: must suffice for the model and a batch, got too little; lower the batch size, or use a "
-                "smaller model"
-            )
-        ) from None
-    except RuntimeError as error:
-        if (lacking := without_thread(error)) is None:
+    except (MemoryError, RuntimeError) as error:
+        if (lacking := lacking_resource(error)) is None:
             raise
         raise Refusal(click.ClickException(str(lacking))) from None
     except OSError as error:
