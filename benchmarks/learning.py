@@ -33,7 +33,6 @@ from nmt.learning import guard
 from nmt.learning.trainer import Recipe
 from nmt.system.lines import read_lines
 
-
 HOUSE_STYLE = {
     **{"man": "gentleman", "men": "gentlemen", "woman": "lady", "women": "ladies", "boy": "lad", "girl": "lass"},
     **{"people": "persons", "child": "youngster", "children": "youngsters", "dog": "hound", "street": "road"},

@@ -301,11 +301,11 @@ class Memory:
         return rows[0] if rows else (0, None)
 
     def add_consolidation(self, project: str, number: int, parameters: bytes) -> None:
-        """Note that the pairs of a project up to one were consolidated, and keep the parameters; snapshots of what was
-        learnt pair by pair since then are of another model."""
+        """Note that the pairs of a project up to one were consolidated, and keep the parameters alone: what was learnt
+        pair by pair before is needed no more, and snapshots after it are of another model."""
         with self._change() as file:
             file.execute("INSERT OR IGNORE INTO consolidations VALUES (?, ?)", (project, number))
-            file.execute("DELETE FROM snapshots WHERE project = ? AND number >= ?", (project, number))
+            file.execute("DELETE FROM snapshots WHERE project = ?", (project,))
             file.execute("INSERT INTO snapshots VALUES (?, ?, ?)", (project, number, parameters))
 
     def consolidated(self, project: str) -> int:

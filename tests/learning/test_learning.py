@@ -280,13 +280,12 @@ def test_what_was_learnt_is_saved_as_an_ordinary_model(learning, pairs, tmp_path
 
 
 def test_a_kill_loses_nothing_that_was_acknowledged(folder, learning, tmp_path):
-    from tests.learning.killed import PAIRS, check_kills
+    from tests.learning.killed import check_kills, learn_like
 
     kills = check_kills(folder, tmp_path / "memory.sqlite", kills=4, seed=1)
     assert kills == 4
     one, other = learning(), learning("other")
-    for source, target in PAIRS[: one.progress().pairs]:
-        other.learn(source, target)
+    learn_like(other, one)
     assert parameters(one.translator()) == parameters(other.translator())
 
 
