@@ -107,6 +107,8 @@ class Trainer:
         """The parameters of a project that has learnt nothing."""
         self._boundaries = translator.config.model.encoder.boundaries
         self._network, self._updater = self._learner("sgd")
+        self._held: Arrays | None = None
+        """What the network has learnt, if it is the result of `learn`: the next pair of a project copies nothing."""
 
     def _learner(self, optimizer: str) -> tuple[Network, Updater]:
         """Return a model with parameters of its own to learn, those of `first`, and what updates them."""
@@ -170,12 +172,15 @@ class Trainer:
         rows += [self._general[n] for n in np.random.default_rng(seed).choice(len(self._general), count, replace=False)]
         batch = self.batch(rows)
         params = self._network.params
-        for name, array in own.items():
-            params[name][...] = array
-        self._network.changed()
+        if self._held is not own:
+            for name, array in own.items():
+                params[name][...] = array
+            self._network.changed()
+        self._held = None
         for number in range(self.recipe.updates):
             self._updater.update_with(batch, seed % 2**30 + number, self.recipe.rate * pair.rate)
-        return {name: params[name].copy() for name in own}
+        self._held = {name: params[name].copy() for name in own}
+        return self._held
 
     def consolidate(self, pairs: Sequence[Pair], is_cancelled: Callable[[], bool] = lambda: False) -> Arrays | None:
         """Return the parameters of a project that learns pairs together, from the base model: several passes with Adam
