@@ -158,6 +158,9 @@ def grown(arguments: argparse.Namespace, texts: tuple[list[str], list[str]]) -> 
                 size = sum(path.stat().st_size for path in Path(place).iterdir()) / 1e6
                 print(f"| {number + 1:,} | " + " | ".join(cells) + f" | {size:.1f} |", flush=True)
                 walls, cpus = [], []
+        began = time.perf_counter()
+        one.consolidate()
+        print(f"\nconsolidated in {time.perf_counter() - began:.0f} s, {resident():.0f} MB", flush=True)
 
 
 def resident() -> float:

@@ -1,7 +1,9 @@
 """A translator that learns: at once, apart from other projects, and so that it can be taken back bit for bit."""
 
+import gc
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -46,6 +48,19 @@ def test_translators_in_use_do_not_change(learning, pairs):
     assert parameters(former) == bits and former.translate(texts) == answers
     assert parameters(one.translator()) != bits
     assert parameters(one.base) == bits
+
+
+def test_former_models_are_freed_at_once(learning, pairs):
+    one, former = learning(), []
+    gc.disable()
+    try:
+        for source, target in pairs[:5]:
+            former.append(weakref.ref(one.translator().model))
+            one.learn(source, target)
+            one.translate(source)
+        assert [found() is None for found in former[1:]] == [True] * 4  # the first is the base model
+    finally:
+        gc.enable()
 
 
 def test_every_answer_is_of_one_model_while_another_thread_learns(learning, pairs):
