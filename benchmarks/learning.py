@@ -6,7 +6,10 @@ translates the first N sentences of STREAM one after the other, each before its 
 translations (online adaptation, Ortiz-Martinez et al. 2010): without learning, with the translation memory alone (the
 target of the most similar source of what was confirmed, if it is similar enough, or else the base model's
 translation), and with learning, for each share of the parameters that is named. Then the next N sentences,
-which are not confirmed, and the general text DEV, before and after.
+which are not confirmed, and the general text DEV, before and after; and once more after the pairs were
+consolidated, which is a fine-tuning over all of them: "fine-tuned at the end" has done nothing else.
+Texts are compared as they are: lower-case them if the model does. --house replaces words of the stream's
+references by those of a house style.
 
 Also: the time from confirming to learnt, wall clock and of the process on its processor, while another thread
 translates (--busy); and a memory of --grown pairs, whether time and memory stay what they were.
@@ -15,6 +18,7 @@ Checks first that what was learnt is there again after loading, bit for bit.
 
 import argparse
 import os
+import re
 import resource
 import tempfile
 import threading
@@ -28,6 +32,18 @@ from nmt import LearningTranslator, Translator, evaluate
 from nmt.learning import guard
 from nmt.learning.trainer import Recipe
 from nmt.system.lines import read_lines
+
+HOUSE_STYLE = {
+    **{"man": "gentleman", "men": "gentlemen", "woman": "lady", "women": "ladies", "boy": "lad", "girl": "lass"},
+    **{"people": "persons", "child": "youngster", "children": "youngsters", "dog": "hound", "street": "road"},
+    **{"wearing": "dressed in", "jacket": "coat", "bike": "cycle", "car": "automobile", "sitting": "seated"},
+    **{"mountain": "hill", "field": "meadow", "building": "house"},
+}
+
+
+def in_house_style(text: str) -> str:
+    """A reference as the house writes it."""
+    return re.sub(rf"\b({'|'.join(HOUSE_STYLE)})\b", lambda found: HOUSE_STYLE[found[1]], text)
 
 
 def read(prefix: str, langs: tuple[str, str], count: int) -> tuple[list[str], list[str]]:
@@ -77,13 +93,14 @@ def beside(one: LearningTranslator, texts: list[str], stop: threading.Event) -> 
 
 def stream(
     arguments: argparse.Namespace, share: float, texts: tuple[list[str], list[str]], dev: tuple[list[str], list[str]]
-) -> str:
-    """A row of the table: learning with this share of the parameters."""
+) -> list[str]:
+    """Rows of the table: learning with this share of the parameters, fine-tuning alone, and both."""
     count, (sources, references) = arguments.count, texts
     with tempfile.TemporaryDirectory() as place:
         memory = Path(place) / "memory"
         base = Translator.load(arguments.model, threads=1)
-        one = LearningTranslator(base, memory, recipe=recipe_of(arguments), share=share)
+        one = LearningTranslator(base, memory, recipe=recipe_of(arguments), share=share, idle=None)
+        base_found = base.translate(sources[:count], beam_size=arguments.beam)
         stop, found, walls, cpus = threading.Event(), [], [], []
         busy = beside(one, sources[:8], stop) if arguments.busy else None
         for source, reference in zip(sources[:count], references[:count], strict=True):
@@ -96,15 +113,26 @@ def stream(
         if busy is not None:
             busy.join()
         one.wait()
-        later = one.translate(sources[count:], beam_size=arguments.beam)
-        general = one.translate(dev[0], beam_size=arguments.beam)
-        progress = one.progress()
+        times = [f"{np.percentile(of, p):.0f}" for of in (walls, cpus) for p in (50, 95)]
+
+        def row(name: str, stream: list[str], taken: str, of_thread: str) -> str:
+            later = one.translate(sources[count:], beam_size=arguments.beam)
+            general = one.translate(dev[0], beam_size=arguments.beam)
+            checks, learnt = one.progress().checks, one.progress().learnt
+            rise = checks[0].rise if checks else float("nan")
+            cells = [shown(stream, references[:count]), shown(later, references[count:]), shown(general, dev[1])]
+            return f"| {name}, {share:.0%} | {' | '.join(cells)} | {rise:+.3f} | {learnt} | {taken} | {of_thread} |"
+
+        rows = [row("learning", found, " / ".join(times[:2]), " / ".join(times[2:]))]
+        began, of_thread = time.perf_counter(), time.thread_time()
+        if one.consolidate():
+            taken = [
+                f"{end - start:.0f} s" for start, end in ((began, time.perf_counter()), (of_thread, time.thread_time()))
+            ]
+            rows.append(row("learning, then consolidated", found, *taken))
+            rows.append(row("fine-tuned at the end", base_found, *taken))
         check(one, arguments.model, memory)
-    rise = progress.checks[0].rise if progress.checks else float("nan")
-    times = [f"{np.percentile(of, p):.0f}" for of in (walls, cpus) for p in (50, 95)]
-    cells = [shown(found, references[:count]), shown(later, references[count:]), shown(general, dev[1])]
-    cells += [f"{rise:+.3f}", f"{progress.learnt}", " / ".join(times[:2]), " / ".join(times[2:])]
-    return f"| learning, {share:.0%} | " + " | ".join(cells) + " |"
+    return rows
 
 
 def grown(arguments: argparse.Namespace, texts: tuple[list[str], list[str]]) -> None:
@@ -130,6 +158,9 @@ def grown(arguments: argparse.Namespace, texts: tuple[list[str], list[str]]) -> 
                 size = sum(path.stat().st_size for path in Path(place).iterdir()) / 1e6
                 print(f"| {number + 1:,} | " + " | ".join(cells) + f" | {size:.1f} |", flush=True)
                 walls, cpus = [], []
+        began = time.perf_counter()
+        one.consolidate()
+        print(f"\nconsolidated in {time.perf_counter() - began:.0f} s, {resident():.0f} MB", flush=True)
 
 
 def resident() -> float:
@@ -142,7 +173,7 @@ def resident() -> float:
 
 def recipe_of(arguments: argparse.Namespace) -> Recipe:
     """The recipe of the options; what is not given is the default."""
-    given = {name: getattr(arguments, name) for name in ("rate", "updates", "neighbours", "replayed")}
+    given = {name: getattr(arguments, name) for name in ("rate", "updates", "neighbours", "replayed", "passes")}
     return Recipe(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -152,13 +183,14 @@ def main() -> None:
     parser.add_argument("stream", help="prefix of the two files of the stream")
     parser.add_argument("dev", help="prefix of the general text")
     parser.add_argument("-n", "--count", type=int, default=500)
-    parser.add_argument("--share", type=float, nargs="+", default=[0.2, 1.0])
+    parser.add_argument("--share", type=float, nargs="+", default=[1.0, 0.2])
     parser.add_argument("--least", type=float, default=0.7, help="similarity from which the memory alone answers")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--busy", action="store_true", help="translate in another thread meanwhile")
     parser.add_argument("--unguarded", action="store_true", help="never slow or stop learning")
+    parser.add_argument("--house", action="store_true", help="words of a house style in the references of the stream")
     parser.add_argument("--grown", type=int, default=0, metavar="PAIRS")
-    for name, kind in (("rate", float), ("updates", int), ("neighbours", int), ("replayed", int)):
+    for name, kind in (("rate", float), ("updates", int), ("neighbours", int), ("replayed", int), ("passes", int)):
         parser.add_argument(f"--{name}", type=kind)
     arguments = parser.parse_args()
     if arguments.unguarded:
@@ -166,6 +198,8 @@ def main() -> None:
     base = Translator.load(arguments.model, threads=1)
     langs = base.config.data.src.lang, base.config.data.tgt.lang
     texts, dev = read(arguments.stream, langs, 2 * arguments.count), read(arguments.dev, langs, 500)
+    if arguments.house:
+        texts = texts[0], [in_house_style(text) for text in texts[1]]
     count = len(texts[0]) // 2
     arguments.count = count
     print(describe(1), f"\n\n{recipe_of(arguments)}, {count} sentences of {arguments.stream}\n")
@@ -182,7 +216,7 @@ def main() -> None:
     first, later = shown(known[:count], texts[1][:count]), shown(known[count:], texts[1][count:])
     print(f"| memory alone | {first} | {later} | {general} | | | | |", flush=True)
     for share in arguments.share:
-        print(stream(arguments, share, texts, dev), flush=True)
+        print(*stream(arguments, share, texts, dev), sep="\n", flush=True)
     if arguments.grown:
         grown(arguments, (texts[0], texts[1]))
 

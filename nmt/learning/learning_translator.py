@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from nmt.search_settings import SearchSettings
 
 MEMORY_NAME = "learning.sqlite"
+IDLE = 60.0
+"""Seconds without a new pair after which a project is consolidated."""
 MOST_CHARACTERS = 5_000
 """Characters of a side of a pair."""
 
@@ -69,6 +71,7 @@ class LearningTranslator:
         memory: The file of the memory; None names it after the model, `learning.sqlite` in its folder.
         recipe, share: How pairs are learnt, and the share of the parameters that a project has of its own, in a memory
             that is begun; one that is there keeps its own.
+        idle: After so many seconds without a new pair, projects are consolidated in the background; None: never.
         changed: Called with a project's name and new translator after each change, by the thread that made it.
     """
 
@@ -79,6 +82,7 @@ class LearningTranslator:
         *,
         recipe: Recipe | None = None,
         share: float = SHARE,
+        idle: float | None = IDLE,
         changed: Callable[[str, Translator], None] | None = None,
     ) -> None:
         if len(base.loaded) != 1 or not base.model.device.is_cpu:
@@ -99,7 +103,7 @@ class LearningTranslator:
         self.memory = Memory(own_path if memory is None else named(memory, "memory"), loaded.digest, begin)
         names, known = self.memory.facts["names"], Recipe(**self.memory.facts["recipe"])
         self._trainer = Trainer(base, floating, names, known, self.memory.general(Use.REPLAYED))
-        self._projects = Projects(base, floating, self.memory, self._trainer, changed)
+        self._projects = Projects(base, floating, self.memory, self._trainer, idle, changed)
 
     @classmethod
     def load(cls, model_dir: str | Path, *, memory: str | Path | None = None, **options: Any) -> LearningTranslator:
@@ -206,6 +210,13 @@ class LearningTranslator:
             self.memory.undo(pair)
             self._projects.restore(pair.project)
             return replace(pair, state=State.UNDONE)
+
+    def consolidate(self, project: str = "") -> bool:
+        """Learn all learnt pairs of a project together, in several passes from the base model, as is done when nobody
+        works; it takes seconds to minutes. Return False if other texts would suffer, so that nothing was changed.
+        An undo keeps it: the pairs that are left are consolidated again."""
+        with self._open():
+            return self._projects.consolidate(project)
 
     def resume(self, project: str = "") -> None:
         """Let a project learn again after it has been slowed or stopped, from where it is."""

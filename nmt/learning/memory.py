@@ -1,7 +1,8 @@
 """The memory of confirmed pairs: one SQLite file, from which everything that was learnt can be computed again.
 
-A model is a function of the base model and of the pairs of its project that are `learnt`, in their order: a pair is
-written here, durably, before it is learnt. Snapshots only save time.
+A model is a function of the base model, of the pairs of its project that are `learnt`, in their order, and of the
+places in that order at which it was consolidated. A pair is written here, durably, before it is learnt, and a
+consolidation before it is used. Snapshots only save time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from nmt.errors import DataError, NMTError
 from nmt.system.extras import how_to_install
 
-VERSION = 1
+VERSION = 2
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE general (number INTEGER PRIMARY KEY, use TEXT NOT NULL, source TEXT NOT NULL, target TEXT NOT NULL);
@@ -30,6 +31,7 @@ CREATE TABLE pairs (
 );
 CREATE INDEX pairs_of ON pairs (project, number);
 CREATE TABLE snapshots (project TEXT, number INTEGER, parameters BLOB NOT NULL, PRIMARY KEY (project, number));
+CREATE TABLE consolidations (project TEXT, number INTEGER, PRIMARY KEY (project, number));
 CREATE TABLE checks (
     id INTEGER PRIMARY KEY AUTOINCREMENT, project TEXT NOT NULL, number INTEGER NOT NULL, at TEXT NOT NULL,
     rise REAL NOT NULL, rate REAL NOT NULL, action TEXT NOT NULL
@@ -225,10 +227,6 @@ class Memory:
         """Return the learnt pairs of a project after a number, in order."""
         return self._pairs("project = ? AND state = 'learnt' AND number > ? ORDER BY number", project, after)
 
-    def is_learnt(self, number: int) -> bool:
-        """Return whether a pair is part of the model."""
-        return bool(self._rows("SELECT 1 FROM pairs WHERE number = ? AND state = 'learnt'", number))
-
     def counts(self, project: str) -> tuple[int, int]:
         """Return the numbers of pairs in the memory of a project, and of those that were learnt."""
         rows = self._rows("SELECT state, count(*) FROM pairs WHERE project = ? GROUP BY state", project)
@@ -302,6 +300,18 @@ class Memory:
         )
         return rows[0] if rows else (0, None)
 
+    def add_consolidation(self, project: str, number: int, parameters: bytes) -> None:
+        """Note that the pairs of a project up to one were consolidated, and keep the parameters alone: what was learnt
+        pair by pair before is needed no more, and snapshots after it are of another model."""
+        with self._change() as file:
+            file.execute("INSERT OR IGNORE INTO consolidations VALUES (?, ?)", (project, number))
+            file.execute("DELETE FROM snapshots WHERE project = ?", (project,))
+            file.execute("INSERT INTO snapshots VALUES (?, ?, ?)", (project, number, parameters))
+
+    def consolidated(self, project: str) -> int:
+        """Return the last pair up to which a project was consolidated, 0 if it never was."""
+        return self._rows("SELECT ifnull(max(number), 0) FROM consolidations WHERE project = ?", project)[0][0]
+
     def add_check(self, project: str, number: int, rise: float, rate: float, action: str, back_to: int | None) -> None:
         """Write a check; `back_to`: the last pair that stays learnt, if later ones no longer are."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -313,7 +323,8 @@ class Memory:
             if back_to is not None:
                 where = "WHERE project = ? AND number > ?"
                 file.execute(f"UPDATE pairs SET state = 'stored' {where} AND state = 'learnt'", (project, back_to))
-                file.execute(f"DELETE FROM snapshots {where}", (project, back_to))
+                for table in ("snapshots", "consolidations"):
+                    file.execute(f"DELETE FROM {table} {where}", (project, back_to))
 
     def checks(self, project: str, most: int = 20) -> list[Check]:
         """Return the last checks of a project, the newest first."""

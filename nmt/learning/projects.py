@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nmt.inference.translator import Translator
@@ -27,6 +29,10 @@ _INFINITE = 1e6
 """The rise of a loss that is no number, as SQLite keeps it."""
 _SNAPSHOT_EVERY = 20
 """Pairs learnt between two snapshots: after a crash fewer are learnt again."""
+_CONSOLIDATED_FROM = 20
+"""New pairs from which a project is consolidated when nobody works."""
+_SHARES = (1.0, 0.75, 0.5, 0.25)
+"""How much of what consolidation has changed is tried, until other texts are well (Wortsman et al. 2022)."""
 
 
 @dataclass
@@ -40,6 +46,7 @@ class Project:
     rate: float = 1.0
     unchecked: int = 0
     unsaved: int = 0
+    unconsolidated: int = 0
     is_whole: bool = True
     """False while a pair is being learnt: after an error or an interruption it is made again from the memory."""
 
@@ -52,6 +59,7 @@ class Projects:
     Args:
         base: The translator of the base model.
         floating: The base model in floating point: that of `base`, unless it is in int8.
+        idle: Seconds without a change after which a project is consolidated; None: never.
         changed: Called with a project's name and new translator after each change, by the thread that made it.
     """
 
@@ -61,9 +69,11 @@ class Projects:
         floating: Network,
         memory: Memory,
         trainer: Trainer,
+        idle: float | None,
         changed: Callable[[str, Translator], None] | None,
     ) -> None:
         self.base, self.memory, self.trainer, self._changed = base, memory, trainer, changed
+        self._pause, self._changes, self._changed_at = idle, 0, 0.0
         self.turn = threading.RLock()
         self._projects: dict[str, Project] = {}
         self._held_out = trainer.held_out(memory.general(Use.HELD_OUT))
@@ -112,8 +122,41 @@ class Projects:
     def resume(self, name: str) -> None:
         """Let a project learn again at the full rate, from where it is."""
         known = self.get(name)
-        self.memory.add_check(name, known.last, self._rise(known), 1.0, "resumed by a person", None)
+        self.memory.add_check(name, known.last, self._rise(known.own), 1.0, "resumed by a person", None)
         known.rate, known.unchecked = 1.0, 0
+
+    def consolidate(self, name: str) -> bool:
+        """Learn all pairs of a project together, and publish the model; return False if other texts would suffer."""
+        return self._adopt(name, self.get(name), *self._consolidated(self.memory.learnt(name)))
+
+    def _consolidated(
+        self, pairs: Sequence[Pair], is_cancelled: Callable[[], bool] = lambda: False
+    ) -> tuple[Arrays | None, float]:
+        """Return the parameters after learning pairs together, and the rise of the held-out loss: as much of the change
+        as keeps that loss within bounds, or the least that is tried."""
+        found, rise = self.trainer.consolidate(pairs, is_cancelled), 0.0
+        if found is None:
+            return None, rise
+        for share in _SHARES:
+            own = self.trainer.mixed(found, share)
+            rise = self._rise(own)
+            if rise <= guard.SLOWS:
+                break
+        return own, rise
+
+    def _adopt(self, name: str, known: Project, own: Arrays | None, rise: float) -> bool:
+        """Replace the parameters of a project by consolidated ones if other texts are well with them."""
+        known.unconsolidated = 0
+        if own is None or rise > guard.SLOWS or not known.last:
+            return False
+        known.is_whole = False
+        known.rate = guard.decide(rise, known.rate).rate
+        self.memory.add_consolidation(name, known.last, self.trainer.packed(own))
+        self.memory.add_check(name, known.last, rise, known.rate, "consolidated", None)
+        known.own, known.unchecked, known.unsaved = own, 0, 0
+        self._publish(name, known)
+        known.is_whole = True
+        return True
 
     def get(self, project: str) -> Project:
         """Return a project as the memory has it, learnt again where it is not in memory yet."""
@@ -122,16 +165,23 @@ class Projects:
         return self._projects[project]
 
     def restore(self, project: str) -> None:
-        """Compute a project from its last snapshot and the pairs after it, and publish it."""
+        """Compute a project from its last snapshot and the pairs after it, and publish it. If it was consolidated after
+        that snapshot, which then knew a pair that was undone, the pairs that are left are consolidated first."""
         last, content = self.memory.snapshot(project)
         own = self.trainer.first if content is None else self.trainer.unpacked(content)
         checks, learnt = self.memory.checks(project, 1), self.memory.learnt(project)
+        point = self.memory.consolidated(project)
+        if point > last:
+            found, _ = self._consolidated([one for one in learnt if one.number <= point])
+            own, last = found or own, point
+            self.memory.add_consolidation(project, point, self.trainer.packed(own))
         shortlist = self.base.shortlist
         if shortlist is not None:
             shortlist = with_pairs(shortlist, self.trainer.ids([one for one in learnt if one.number <= last]))
         fresh = Project(own, last, shortlist, self.base, checks[0].rate if checks else 1.0)
         checked = checks[0].number if checks else 0
         fresh.unchecked = sum(checked < one.number <= last for one in learnt)
+        fresh.unconsolidated = sum(point < one.number <= last for one in learnt)
         for pair in learnt:
             if pair.number > last:
                 self._learn(fresh, pair)
@@ -148,6 +198,7 @@ class Projects:
         if known.shortlist is not None:
             known.shortlist = with_pairs(known.shortlist, self.trainer.ids([pair]))
         known.last, known.unchecked, known.unsaved = pair.number, known.unchecked + 1, known.unsaved + 1
+        known.unconsolidated += 1
 
     def _publish(self, project: str, known: Project) -> None:
         """Make the model of a project the one that translates: one assignment, after which nothing of it changes."""
@@ -160,15 +211,17 @@ class Projects:
             known.translator = translator
         is_new = project not in self._projects
         self._projects[project] = known
+        self._changes, self._changed_at = self._changes + 1, time.monotonic()
         if self._changed is not None and (known.last or not is_new):
             self._changed(project, known.translator)
 
     # ------------------------------------------------------------ in the background
 
     def _look_after(self, known: Project) -> None:
-        """Wake the background thread if a project is to be scored or saved."""
+        """Wake the background thread if a project is to be scored, saved or consolidated."""
         if self._is_due(known):
             self._idle.clear()
+        if self._is_due(known) or self._is_loose(known):
             self._work.set()
 
     def _is_due(self, known: Project) -> bool:
@@ -176,31 +229,55 @@ class Projects:
             known.unchecked >= guard.EVERY and known.rate > 0 and bool(self._held_out)
         )
 
+    def _is_loose(self, known: Project) -> bool:
+        return self._pause is not None and known.rate > 0 and known.unconsolidated >= _CONSOLIDATED_FROM
+
     def _run_background(self) -> None:
-        """Score and save projects: the body of the background thread."""
-        while self._work.wait() and not self.is_closed:
+        """Score, save and consolidate projects: the body of the background thread."""
+        pause: float | None = None
+        while self._work.wait(pause) is not None and not self.is_closed:
             with self.turn:
-                due = [(name, copy(one)) for name, one in self._projects.items() if one.is_whole and self._is_due(one)]
+                whole = [(name, one) for name, one in self._projects.items() if one.is_whole]
+                due = [(name, one, copy(one)) for name, one in whole if self._is_due(one)]
+                loose = [] if due else [name for name, one in whole if self._is_loose(one)]
+                left = (self._pause or 0) - (time.monotonic() - self._changed_at)
+                pause = left if loose and left > 0 else None
                 if not due:
-                    self._work.clear()
                     self._idle.set()
-            for name, known in due:
-                try:
-                    self._care_for(name, known)
-                except Exception:
-                    _logger.exception("learning: project %r could not be scored or saved", name)
-                    self._projects[name].unchecked = self._projects[name].unsaved = 0  # it is tried again later
+                if not due and (pause or not loose):
+                    self._work.clear()
+            if loose and not pause:
+                self._care(loose[0], partial(self._consolidate_unless_changed, loose[0]))
+            for name, one, known in due:
+                self._care(name, partial(self._care_for, name, one, known))
         self._idle.set()
 
-    def _care_for(self, project: str, known: Project) -> None:
-        """Score the held-out text with the state `known` of a project, and save that state, if either is due. Meanwhile
-        the project may learn more pairs."""
+    def _care(self, project: str, work: Callable[[], None]) -> None:
+        """Do work for a project; its errors are logged, and it is tried again later."""
+        try:
+            work()
+        except Exception:
+            _logger.exception("learning: project %r could not be scored, saved or consolidated", project)
+            known = self._projects[project]
+            known.unchecked = known.unsaved = known.unconsolidated = 0
+
+    def _consolidate_unless_changed(self, name: str) -> None:
+        """Consolidate a project without the turn; for nothing if anything is learnt or undone meanwhile."""
+        with self.turn:
+            known, pairs, seen = self._projects[name], self.memory.learnt(name), self._changes
+        found = self._consolidated(pairs, lambda: self.is_closed or self._changes != seen)
+        with self.turn:
+            if not self.is_closed and self._changes == seen:
+                self._adopt(name, known, *found)
+
+    def _care_for(self, project: str, now: Project, known: Project) -> None:
+        """Score the held-out text with `known`, a former state of the project `now`, and save that state, if either is
+        due. Meanwhile the project may learn more pairs."""
         is_scored = known.unchecked >= guard.EVERY and known.rate > 0 and bool(self._held_out)
-        rise = self._rise(known) if is_scored else 0.0  # takes most of the time, and no turn
+        rise = self._rise(known.own) if is_scored else 0.0  # takes most of the time, and no turn
         packed = self.trainer.packed(known.own)
         with self.turn:
-            now = self._projects[project]
-            if self.is_closed or not self.memory.is_learnt(known.last):  # undone meanwhile
+            if self.is_closed or self._projects[project] is not now:  # a pair was undone meanwhile
                 return
             if known.unsaved >= _SNAPSHOT_EVERY:
                 self.memory.save_snapshot(project, known.last, packed)
@@ -209,11 +286,11 @@ class Projects:
                 self._decide(project, now, known.last, rise)
                 now.unchecked -= known.unchecked
 
-    def _rise(self, known: Project) -> float:
+    def _rise(self, own: Arrays) -> float:
         """Return how much the loss of the held-out text is above the base model's, in nats a token."""
         if not self._held_out:
             return 0.0
-        rise = loss_of(self.trainer.network(known.own), self._held_out) - self._base_loss
+        rise = loss_of(self.trainer.network(own), self._held_out) - self._base_loss
         return rise if math.isfinite(rise) else _INFINITE
 
     def _decide(self, project: str, now: Project, number: int, rise: float) -> None:

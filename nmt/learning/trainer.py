@@ -1,9 +1,9 @@
-"""Learn a pair: a few updates of some of a model's parameters, a function of nothing but its arguments."""
+"""Learn a pair, or consolidate many: updates of a model's parameters, a function of nothing but their arguments."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 
-SHARE = 0.2
-"""The share of a model's parameters that a project may have of its own."""
+SHARE = 1.0
+"""The share of a model's parameters that a project may have of its own. Words that the model has never written are
+learnt in the embedding tables, which are larger than a fifth; docs/learning.md compares."""
+_HALF, _WARMUP, _MOST_VISITS = 16, 10, 20_000
+"""Consolidation: pairs of the memory in a batch, and as many of the training text; updates until the full rate; most
+pairs in all passes together, so that a large memory is consolidated in minutes."""
 MOST_SUBWORDS = 200
 """The longest sentence that is learnt, in subwords of each side: the work of an update grows with it."""
 _PLAIN: dict[str, Any] = {
-    "training.optimizer": "sgd",
     "training.momentum": 0.0,
     "training.weight_decay": 0.0,
     "training.label_smoothing": 0.0,
@@ -46,7 +49,7 @@ class Recipe:
 
     rate: the learning rate of the gradient descent. updates: how many updates. neighbours: the number of similar pairs
     of the memory that are in the batch, of at least the similarity `least`. replayed: the number of pairs of the
-    training text in it.
+    training text in it. passes, adam_rate: how often consolidation goes over all pairs, and its highest learning rate.
     """
 
     rate: float = 0.1
@@ -54,6 +57,8 @@ class Recipe:
     neighbours: int = 2
     least: float = 0.5
     replayed: int = 4
+    passes: int = 6
+    adam_rate: float = 1e-3
 
     def to_dict(self) -> dict[str, float]:
         """Return it as values for JSON."""
@@ -62,8 +67,7 @@ class Recipe:
 
 def own_names(network: Network, share: float = SHARE) -> list[str]:
     """Return the parameters that a project has of its own: all vectors, and the matrices nearest to the output that are
-    together at most `share` of all parameters; with 1, all. Embedding tables and output layers of large vocabularies
-    are too large for a fifth; docs/learning.md compares what is learnt."""
+    together at most `share` of all parameters; with 1, all, embedding tables too."""
     left = share * network.num_params
     chosen: set[str] = set()
     if share >= 1:
@@ -101,13 +105,20 @@ class Trainer:
         self._general = self._ids(general)
         self.first: Arrays = {name: np.array(base.params[name]) for name in names}
         """The parameters of a project that has learnt nothing."""
-        self._network = self.network({name: array.copy() for name, array in self.first.items()})
-        frozen = [name for name in base.shapes if name not in self.first]
-        config = translator.config.with_changes(_PLAIN | {"training.freeze": frozen})
+        self._boundaries = translator.config.model.encoder.boundaries
+        self._network, self._updater = self._learner("sgd")
+        self._held: Arrays | None = None
+        """What the network has learnt, if it is the result of `learn`: the next pair of a project copies nothing."""
+
+    def _learner(self, optimizer: str) -> tuple[Network, Updater]:
+        """Return a model with parameters of its own to learn, those of `first`, and what updates them."""
+        network = self.network({name: array.copy() for name, array in self.first.items()})
+        frozen = [name for name in self._base.shapes if name not in self.first]
+        config = self._translator.config.with_changes(
+            _PLAIN | {"training.optimizer": optimizer, "training.freeze": frozen}
+        )
         # One thread: the bits of a gradient's norm depend on their number, and the others translate.
-        optimizer = make_optimizer(config.training, self._network.params, 1)
-        self._updater = Updater(config, self._network, optimizer, 1)
-        self._boundaries = config.model.encoder.boundaries
+        return network, Updater(config, network, make_optimizer(config.training, network.params, 1), 1)
 
     def network(self, own: Mapping[str, np.ndarray], base: Network | None = None) -> Network:
         """Return a model with these parameters; all others are those of `base`, by default the one in floating
@@ -161,12 +172,44 @@ class Trainer:
         rows += [self._general[n] for n in np.random.default_rng(seed).choice(len(self._general), count, replace=False)]
         batch = self.batch(rows)
         params = self._network.params
-        for name, array in own.items():
-            params[name][...] = array
-        self._network.changed()
+        if self._held is not own:
+            for name, array in own.items():
+                params[name][...] = array
+            self._network.changed()
+        self._held = None
         for number in range(self.recipe.updates):
             self._updater.update_with(batch, seed % 2**30 + number, self.recipe.rate * pair.rate)
-        return {name: params[name].copy() for name in own}
+        self._held = {name: params[name].copy() for name in own}
+        return self._held
+
+    def consolidate(self, pairs: Sequence[Pair], is_cancelled: Callable[[], bool] = lambda: False) -> Arrays | None:
+        """Return the parameters of a project that learns pairs together, from the base model: several passes with Adam
+        over all of them, in batches of which half is training text. None if it was cancelled between two updates.
+
+        It depends on nothing but the base model, the general text and the pairs in their order. What a project has
+        learnt pair by pair is not used, so that a pair that is missing has left no trace."""
+        mine, general = self.ids(pairs), self._general
+        network, updater = self._learner("adam")
+        passes = max(1, min(self.recipe.passes, _MOST_VISITS // max(1, len(mine))))
+        random, number = np.random.default_rng(len(mine)), 0
+        replayed, count = random.permutation(len(general)), -(-len(mine) // _HALF)
+        total = passes * count
+        for _ in range(passes):
+            order = random.permutation(len(mine))
+            for at in range(0, len(mine), _HALF):
+                if is_cancelled():
+                    return None
+                rows = [mine[n] for n in order[at : at + _HALF]]
+                places = np.arange(_HALF * number, _HALF * (number + 1)) % max(1, len(general))
+                rows += [general[n] for n in replayed[places[: len(general)]]]
+                number += 1
+                rate = self.recipe.adam_rate * min(1.0, number / _WARMUP) * (1 - (number - 1) / total)
+                updater.update_with(self.batch(rows), number, rate)
+        return {name: network.params[name] for name in self.first}
+
+    def mixed(self, own: Arrays, share: float) -> Arrays:
+        """Return parameters between those of the base model and `own`: this share of the way."""
+        return {name: first + np.float32(share) * (own[name] - first) for name, first in self.first.items()}
 
     def batch(self, rows: Sequence[tuple[list[int], list[int]]]) -> Batch:
         """Return pairs of subwords as a batch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,8 @@ class SourceEncoder:
     """
 
     def __init__(self, network: Network, encoder: Encoder, factors: SourceFactors | None = None) -> None:
-        self._network, self._encoder, self._factors = network, encoder, factors
+        self._network: Network = weakref.proxy(network)  # which has this object, and is freed when it is replaced
+        self._encoder, self._factors = encoder, factors
 
     def forward(self, src: np.ndarray, lengths: np.ndarray, how: BatchPass) -> EncodedRows:
         """Encode src [S, B], which is on the host, with the length of each row [B]."""

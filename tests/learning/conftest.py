@@ -29,8 +29,9 @@ def learning(folder, tmp_path):
 
     opened = []
 
-    def open_(name="memory.sqlite", model=folder, recipe=None, **options):
-        opened.append(LearningTranslator(Translator.load(model, **options), tmp_path / name, recipe=recipe))
+    def open_(name="memory.sqlite", model=folder, compute_dtype="float32", **options):
+        base = Translator.load(model, compute_dtype=compute_dtype)
+        opened.append(LearningTranslator(base, tmp_path / name, **options))
         return opened[-1]
 
     yield open_

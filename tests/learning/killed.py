@@ -2,7 +2,8 @@
 
     python -m tests.learning.killed 50
 
-is the long form of a test: kills and undos of a model that has learnt nothing, bits compared.
+is the long form of a test: kills and undos of a model that has learnt nothing, bits compared. The model is consolidated
+now and then, so that kills and undos meet consolidations too.
 """
 
 import os
@@ -18,16 +19,23 @@ from tests import saved_models
 
 _LINES = saved_models.sentences(4000, seed=11, longest=6)
 PAIRS = list(zip(_LINES[:2000], _LINES[2000:], strict=True))
+EVERY = 5
+"""Pairs after which a process consolidates."""
 
 _WORKER = """
 import sys
 from nmt import LearningTranslator
-from tests.learning.killed import PAIRS
+from tests.learning.killed import EVERY, PAIRS
 one = LearningTranslator.load(sys.argv[1], memory=sys.argv[2])
 done = one.progress().pairs
+if done % 3 == 2:
+    one.consolidate()  # undisturbed; those below are often killed
 print("ready", done, flush=True)
 for source, target in PAIRS[done:]:
-    print(one.learn(source, target).pair.number, flush=True)
+    number = one.learn(source, target).pair.number
+    print(number, flush=True)
+    if number % EVERY == 0:
+        one.consolidate()
 """
 
 
@@ -53,6 +61,20 @@ def check_kills(folder, memory, *, kills, seed):
     return kills
 
 
+def learn_like(other, one, project=""):
+    """Let `other` learn the pairs of `one`, and consolidate where `one` was consolidated and a pair is left before."""
+    places = [place for (place,) in one.memory._rows("SELECT number FROM consolidations WHERE project = ?", project)]
+    done = 0
+    for pair in one.memory.learnt(project):
+        if done and any(done <= place < pair.number for place in places):
+            other.consolidate(project)
+        other.learn(pair.source, pair.target, project=project)
+        done = pair.number
+    if any(done <= place for place in places):
+        other.consolidate(project)
+    return len(places)
+
+
 def main():
     """Do it often, and undo often."""
     from nmt import LearningTranslator
@@ -67,21 +89,23 @@ def main():
             assert pairs == PAIRS[: len(pairs)]
             killed = parameters(one.translator())
             with LearningTranslator.load(folder, memory=Path(place) / "whole") as other:
-                for source, target in pairs:
-                    other.learn(source, target)
+                places = learn_like(other, one)
                 assert parameters(other.translator()) == killed
-            print(f"{count} kills: {len(pairs)} pairs, all that were acknowledged; the same bits as without kills")
+            print(
+                f"{count} kills: {len(pairs)} pairs, all that were acknowledged, consolidated {places} times; the same "
+                "bits as without kills"
+            )
         undone = 0
         with LearningTranslator.load(folder, memory=Path(place) / "undone") as one:
-            numbers = [one.learn(*pair).pair.number for pair in PAIRS[:60]]
-            gone = set()
+            numbers = []
+            for pair in PAIRS[:60]:
+                numbers.append(one.learn(*pair).pair.number)
+                if numbers[-1] % EVERY == 0:
+                    one.consolidate()
             for place_ in random.Random(3).sample(range(60), 20):
                 one.undo(numbers[place_])
-                gone.add(place_)
                 with LearningTranslator.load(folder, memory=Path(place) / f"without{undone}") as other:
-                    for number, pair in enumerate(PAIRS[:60]):
-                        if number not in gone:
-                            other.learn(*pair)
+                    assert learn_like(other, one) == 60 // EVERY
                     assert parameters(other.translator()) == parameters(one.translator())
                 undone += 1
         print(f"{undone} undos: each the bits of a model that has never learnt the pair")

@@ -1,6 +1,9 @@
 """A translator that learns: at once, apart from other projects, and so that it can be taken back bit for bit."""
 
+import gc
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ import pytest
 from nmt import LearningTranslator, NMTError, Translator
 from nmt.learning import guard
 from nmt.learning.memory import State
-from nmt.learning.trainer import SHARE, Recipe
+from nmt.learning.trainer import Recipe
 from tests import saved_models
 from tests.learning.conftest import parameters
 
@@ -16,6 +19,7 @@ pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
 
 MUCH = Recipe(rate=1.0, updates=100, replayed=0, neighbours=0)
 """Enough for models of six units that know nothing."""
+SHARE = 0.2
 
 
 def log_prob(translator, source, target):
@@ -44,6 +48,19 @@ def test_translators_in_use_do_not_change(learning, pairs):
     assert parameters(former) == bits and former.translate(texts) == answers
     assert parameters(one.translator()) != bits
     assert parameters(one.base) == bits
+
+
+def test_former_models_are_freed_at_once(learning, pairs):
+    one, former = learning(), []
+    gc.disable()
+    try:
+        for source, target in pairs[:5]:
+            former.append(weakref.ref(one.translator().model))
+            one.learn(source, target)
+            one.translate(source)
+        assert [found() is None for found in former[1:]] == [True] * 4  # the first is the base model
+    finally:
+        gc.enable()
 
 
 def test_every_answer_is_of_one_model_while_another_thread_learns(learning, pairs):
@@ -104,12 +121,106 @@ def test_what_was_learnt_is_there_again_bit_for_bit(learning, pairs):
     assert [(p.source, p.target) for p in again.memory.pairs("")] == pairs[:25]
 
 
+def test_a_consolidation_is_a_function_of_its_pairs(learning, pairs):
+    one, together = learning("one", idle=None), learning("together", idle=None)
+    for place, pair in enumerate(pairs[:12]):
+        one.learn(*pair)
+        together.learn(*pair)
+        if place == 5:
+            assert one.consolidate()
+    assert one.consolidate() and together.consolidate()
+    bits = parameters(one.translator())
+    assert bits == parameters(together.translator())
+    one.learn(*pairs[12])
+    together.learn(*pairs[12])
+    bits = parameters(one.translator())
+    assert bits == parameters(together.translator())
+    together.close()
+    assert parameters(learning("together").translator()) == bits
+    assert one.progress().checks[0].action == "consolidated"
+
+
+def test_a_pair_that_was_consolidated_is_undone_without_a_trace(learning, pairs):
+    one, without = learning("one", idle=None), learning("without", idle=None)
+    numbers = [one.learn(*pair).pair.number for pair in pairs[:8]]
+    one.consolidate()
+    numbers += [one.learn(*pair).pair.number for pair in pairs[8:10]]
+    for gone in (3, 9, 7):  # 7 was the last one that was consolidated
+        one.undo(numbers[gone])
+    for place in (0, 1, 2, 4, 5, 6):
+        without.learn(*pairs[place])
+    without.consolidate()
+    without.learn(*pairs[8])
+    bits = parameters(without.translator())
+    assert parameters(one.translator()) == bits
+    one.close()
+    one = learning("one")
+    assert parameters(one.translator()) == bits
+    for place in (0, 1, 2, 4, 5, 6, 8):
+        one.undo(numbers[place])
+    assert parameters(one.translator()) == parameters(one.base)
+
+
+def test_it_is_consolidated_when_nobody_works(learning, pairs):
+    one, other = learning("one", idle=0.2), learning("other", idle=None)
+    for pair in pairs[:25]:
+        one.learn(*pair)
+        other.learn(*pair)
+    one.learn(*pairs[0], project="few")
+    until = time.monotonic() + 60
+    while not one.memory.consolidated("") and time.monotonic() < until:
+        time.sleep(0.05)
+    other.consolidate()
+    assert parameters(one.translator()) == parameters(other.translator())
+    assert not one.memory.consolidated("few")
+
+
+def test_a_new_pair_cancels_a_consolidation(learning, pairs, monkeypatch):
+    one, plain = learning("one", idle=0.0), learning("plain", idle=None)
+    real, cancelled = one._trainer.consolidate, []
+
+    def interrupted(all_of_them, is_cancelled):
+        if not cancelled:
+            one.learn(*pairs[20])
+            cancelled.append(is_cancelled())
+        return real(all_of_them, is_cancelled)
+
+    monkeypatch.setattr(one._trainer, "consolidate", interrupted)
+    for pair in pairs[:20]:
+        one.learn(*pair)
+        plain.learn(*pair)
+    until = time.monotonic() + 60
+    while one.memory.consolidated("") < 21 and time.monotonic() < until:
+        time.sleep(0.05)
+    plain.learn(*pairs[20])
+    plain.consolidate()
+    assert cancelled == [True]
+    assert parameters(one.translator()) == parameters(plain.translator())
+
+
+def test_a_consolidation_that_harms_changes_nothing(learning, pairs):
+    one = learning(idle=None)
+    for pair in pairs[:9]:
+        one.learn(*pair)
+    bits = parameters(one.translator())
+    one._projects._base_loss -= 2.0
+    assert not one.consolidate()
+    assert parameters(one.translator()) == bits and not one.memory.consolidated("")
+
+
 def test_projects_never_see_one_another(learning, pairs):
     both, alone = learning("both"), learning("alone")
     for place in range(12):
         both.learn(*pairs[place], project="a")
         both.learn(*pairs[30 + place], project="b")
         alone.learn(*pairs[30 + place], project="b")
+    for place in range(2):  # also when they are consolidated and learn on
+        both.consolidate("a")
+        both.consolidate("b")
+        alone.consolidate("b")
+        both.learn(*pairs[20 + place], project="a")
+        both.learn(*pairs[50 + place], project="b")
+        alone.learn(*pairs[50 + place], project="b")
     assert parameters(both.translator("b")) == parameters(alone.translator("b"))
     assert parameters(both.translator()) == parameters(both.base) == parameters(both.translator("unknown"))
     assert both.matches(pairs[0][0], project="b", least=0.99) == []
@@ -117,8 +228,8 @@ def test_projects_never_see_one_another(learning, pairs):
     assert set(both.projects) == {"a", "b"}
 
 
-def test_a_project_takes_a_fifth_of_the_model_at_most(learning, pairs):
-    one = learning()
+def test_a_project_takes_no_more_of_the_model_than_its_share(learning, pairs):
+    one = learning(share=SHARE)
     one.learn(*pairs[0], project="a")
     one.learn(*pairs[1], project="b")
     one.translate("kara", project="a")
@@ -184,13 +295,12 @@ def test_what_was_learnt_is_saved_as_an_ordinary_model(learning, pairs, tmp_path
 
 
 def test_a_kill_loses_nothing_that_was_acknowledged(folder, learning, tmp_path):
-    from tests.learning.killed import PAIRS, check_kills
+    from tests.learning.killed import check_kills, learn_like
 
     kills = check_kills(folder, tmp_path / "memory.sqlite", kills=4, seed=1)
     assert kills == 4
     one, other = learning(), learning("other")
-    for source, target in PAIRS[: one.progress().pairs]:
-        other.learn(source, target)
+    learn_like(other, one)
     assert parameters(one.translator()) == parameters(other.translator())
 
 

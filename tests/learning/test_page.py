@@ -7,6 +7,7 @@ import pytest
 
 from nmt import Translator
 from nmt.learning import guard
+from nmt.learning.learning_translator import IDLE
 from nmt.learning.trainer import SHARE, Recipe
 from tests.saved_models import write_folder
 
@@ -31,4 +32,5 @@ def test_its_numbers_are_those_of_the_code():
     assert (guard.EVERY, guard.HELD_OUT) == (10, 100) and "every ten pairs, 100 held-out pairs" in PAGE
     assert (recipe.updates, recipe.neighbours, recipe.replayed) == (2, 2, 4)
     assert "Two updates" in PAGE and "up to two similar" in PAGE and "four pairs of the training text" in PAGE
-    assert SHARE == 0.2 and "at most a fifth" in PAGE
+    assert (recipe.passes, IDLE, SHARE) == (6, 60, 1)
+    assert "six passes" in PAGE and "a minute without a new pair" in PAGE and "all parameters" in PAGE

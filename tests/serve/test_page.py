@@ -410,9 +410,13 @@ def test_corrections_are_learnt_and_taken_back(page, learns, lines):
     page.wait_for_timeout(500)  # until the colours of a former translation are gone
     assert mistakes(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.input_value("#correction") == lines[3]  # not the model's words: it may be confirmed again
+    page.evaluate("list_matches(corrected)")
+    wait(page, "#matches li button", "^100%")
     page.click("#memory button")
     wait(page, "#learnt", "^Taken back")
     wait(page, "#result", re.escape(words(former)))
+    page.wait_for_function("!document.querySelector('#matches li')")
     wait(page, "#learnstate", "0 pairs learnt of 0")
     assert page.locator("#memory li").count() == 0 and page.errors == []
 

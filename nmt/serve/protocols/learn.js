@@ -128,7 +128,7 @@ function show_change(p, { before, wanted, ms }) {
       : "The translation has changed, but is not yet what you confirmed; confirm it again, or go on.";
   $("learnt").replaceChildren(el("p", "Learnt in " + number(ms) + " ms. " + same), was, now);
   if (!corrected || corrected.source !== p.source) return;
-  $("correction").value = p.translation;
+  $("correction").value = wanted; // to confirm it again
   corrected.translation = p.translation;
 }
 
@@ -173,6 +173,7 @@ async function undo(one, button) {
   button.disabled = true;
   try {
     await asked("api/undo", { number: one.number });
+    corrected = null; // its matches are others now
     note("Taken back: the model is that of the other pairs.");
     await translate_again();
   } catch (e) {
