@@ -49,7 +49,7 @@ def serving(model: Path) -> Iterator[str]:
 
 
 class Person:
-    """Somebody who works on the page.
+    """A person at work on the page.
 
     page: Playwright's. pause: Seconds between two actions.
     """

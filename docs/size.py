@@ -22,7 +22,7 @@ BUDGET = {
     "inference": 1690,  # 10 words without features, 20 refuse what edit actions lack, 140 are Pivot, two
     # models in a row; 30 streams and saving
     "learning": 1440,  # a memory, TMX, learning of single pairs, projects and the rule that guards them; 90 learn all
-    # pairs together when nobody works
+    # pairs together in idle time
     "model": 3052,  # 150 are edit actions, 200 copying of source tokens, 40 the lexical output model, 40 cells whose
     # file was edited, 24 models that share parameters and are freed
     "precompile": 300,

@@ -30,9 +30,9 @@ _INFINITE = 1e6
 _SNAPSHOT_EVERY = 20
 """Pairs learnt between two snapshots: after a crash fewer are learnt again."""
 _CONSOLIDATED_FROM = 20
-"""New pairs from which a project is consolidated when nobody works."""
+"""New pairs from which a project is consolidated in idle time."""
 _SHARES = (1.0, 0.75, 0.5, 0.25)
-"""How much of what consolidation has changed is tried, until other texts are well (Wortsman et al. 2022)."""
+"""Shares of the change by consolidation that are tried until other texts are well (Wortsman et al. 2022)."""
 
 
 @dataclass

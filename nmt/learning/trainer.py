@@ -108,7 +108,7 @@ class Trainer:
         self._boundaries = translator.config.model.encoder.boundaries
         self._network, self._updater = self._learner("sgd")
         self._held: Arrays | None = None
-        """What the network has learnt, if it is the result of `learn`: the next pair of a project copies nothing."""
+        """The parameters that `learn` has returned last, which the network still has: the next pair copies none."""
 
     def _learner(self, optimizer: str) -> tuple[Network, Updater]:
         """Return a model with parameters of its own to learn, those of `first`, and what updates them."""
