@@ -212,9 +212,11 @@ class LearningTranslator:
             return replace(pair, state=State.UNDONE)
 
     def consolidate(self, project: str = "") -> bool:
-        """Learn all learnt pairs of a project together, in several passes from the base model, as is done in idle time;
-        it takes seconds to minutes. Return False if other texts would suffer, so that nothing was changed. An undo keeps
-        it: the pairs that are left are consolidated again."""
+        """Learn all learnt pairs of a project together, in several passes from the base model, as is done in idle time.
+
+        It takes seconds to minutes. Return False if other texts would suffer, so that nothing was changed. An undo keeps
+        a consolidation: the pairs that are left are consolidated again.
+        """
         with self._open():
             return self._projects.consolidate(project)
 
