@@ -103,9 +103,11 @@ class Commands:
             write_bytes(done, printed.encode())
         return minutes_of(job.folder)
 
-    def translate(self, source: Path, output: Path, models: list[Path], by_lists: bool = False) -> Path:
-        """Translates with an ensemble of the models, unless the file exists; `by_lists` each model by itself, so that
-        models of any kinds can decide together (see `likeliest`)."""
+    def translate(
+        self, source: Path, output: Path, models: list[Path], search: tuple[str, ...] = (), by_lists: bool = False
+    ) -> Path:
+        """Translates with an ensemble of the models and options of the search, unless the file exists; `by_lists` each
+        model by itself, so that models of any kinds can decide together (see `likeliest`)."""
         if output.is_file():
             return output
         if by_lists:
@@ -113,7 +115,7 @@ class Commands:
             write_bytes(output, "".join(f"{line}\n" for line in likeliest(lists)).encode())
         else:
             words = [word for other in models[1:] for word in ("--ensemble", str(other))]
-            self.run("translate", models[0], source, "-o", output, *words, "--threads", str(self.threads))
+            self.run("translate", models[0], source, "-o", output, *words, *search, "--threads", str(self.threads))
         return output
 
     def candidates(self, source: Path, output: Path, model: Path) -> list[dict[str, float]]:
@@ -177,7 +179,7 @@ def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job], t
         source, references = recipe.files(variant, part)
         for models, name, place in systems:
             output = place / f"{part}.{name.replace(' ', '-')}.out"
-            commands.translate(source, output, models, by_lists=len(recipe.methods) > 1)
+            commands.translate(source, output, models, recipe.search, by_lists=len(recipe.methods) > 1)
             score = commands.scores(recipe, output, references)
             cost = {"minutes": round(sum(minutes_of(model) for model in models), 1)}
             cost["MB"] = round(max(megabytes_of(model) for model in models))
