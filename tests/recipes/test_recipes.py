@@ -42,8 +42,8 @@ def test_every_recipe_has_settings_that_hold(name):
         settings = [f"{key}={value}" for key, value in recipe.settings(variant, method).items()]
         config = load_config(str(ROOT / recipe.config), settings)
         source, references = recipe.files(variant, "train")
-        corpora = config.data.train if isinstance(config.data.train, list) else None
-        prefixes = [str(one.path) for one in corpora] if corpora else [str(config.data.train)]
+        texts = config.data.train
+        prefixes = [texts] if isinstance(texts, str) else [corpus.path for corpus in texts]
         for path, lang in ((source, config.data.src.lang), (references, config.data.tgt.lang)):
             assert path.suffix == f".{lang}"
             assert all(prefix.startswith(str(path.with_suffix(""))) for prefix in prefixes)
