@@ -24,8 +24,9 @@ TOGETHER = {
     "model.encoder.dropout": "0.1",
     "model.decoder.embeddings.dropout": "0.1",
     "model.decoder.hidden_dropout": "0.2",
+    "model.decoder.copy_source": "true",  # names and numbers
     "training.label_smoothing": "0.1",
-    "training.updates": "16000",
+    "training.updates": "12000",
     "training.scheduling": "constant",
     "training.cooldown": "0.8",
     "training.validation_pairs": "400",
