@@ -104,44 +104,52 @@ def copy_loss(
     d_gate, d_weights = np.zeros_like(copies.gate), np.zeros_like(copies.weights)
 
     def fill(logits: np.ndarray, part: slice) -> None:
-        one, wanted = copies.rows(part), targets[part]
-        vocab_size = logits.shape[1]
-        gate = np.maximum(one.gate.astype(np.float64), _LEAST)
-        share = label_smoothing / vocab_size
-        largest = logits.max(axis=1, keepdims=True)
-        all_logits = logits.sum(axis=1, dtype=np.float64)
-        powers = np.exp(logits - largest)
-        total = powers.sum(axis=1, dtype=np.float64)
-        # The entries whose probability is more than that of the output layer times the gate, and the targets.
-        entries, copied, at_copy, at_target = one.attended(wanted, vocab_size)
-        row = entries // vocab_size
-        generated = powers.reshape(-1)[entries] / total[row]
-        mixed = np.maximum(gate[row] * generated + (1 - gate[row]) * copied, _LEAST)
-        surprise = -np.log(mixed)
-        nll = surprise[at_target].sum()
-        log_total = largest[:, 0] + np.log(total)
-        known = np.log(np.maximum(generated, _LEAST)) + np.log(gate[row])  # what the sum over all others must not have
-        everywhere = (vocab_size * (log_total - np.log(gate)) - all_logits).sum() + (surprise + known).sum()
-        sums[0] += nll
-        sums[1] += (1 - label_smoothing) * nll + share * everywhere
-        most = gate * (1 / total)  # of a token that is most probable without copies
-        np.maximum.at(most, row, mixed)
-        sums[2] += np.count_nonzero(mixed[at_target] >= most)
-        if into is None:
-            return
-        ratio = share / mixed
-        ratio[at_target] += (1 - label_smoothing) / mixed[at_target]
-        rows = len(logits)
-        others = vocab_size - np.bincount(row, minlength=rows)
-        d_gate[part] = scale * (np.bincount(row, (copied - generated) * ratio, rows) - share * others / gate)
-        d_weights[part] = (-scale * (1 - gate[row]) * ratio)[at_copy]
-        shares = gate[row] * generated * ratio
-        sum_of_shares = np.bincount(row, shares, rows) + share * others
-        np.multiply(powers, (scale * sum_of_shares / total).astype(powers.dtype)[:, None], out=logits)
-        logits -= logits.dtype.type(scale * share)
-        logits.reshape(-1)[entries] = scale * (generated * sum_of_shares[row] - shares)
+        scales = (label_smoothing, None if into is None else scale)
+        own, d_gate[part], d_weights[part] = _mixed_loss(logits, copies.rows(part), targets[part], *scales)
+        sums[...] += own
 
     device.each_logits(h, layer, fill, into, threads)
+    return sums, d_gate, d_weights
+
+
+def _mixed_loss(
+    logits: np.ndarray, copies: Copies, targets: np.ndarray, label_smoothing: float, scale: float | None
+) -> tuple[np.ndarray, np.ndarray | float, np.ndarray | float]:
+    """Return what `copy_loss` does for some rows, whose logits become their gradient. Without a scale the gradients are
+    0, and the logits are kept."""
+    rows, vocab_size = logits.shape
+    share = label_smoothing / vocab_size
+    gate = np.maximum(copies.gate.astype(np.float64), _LEAST)
+    largest = logits.max(axis=1, keepdims=True)
+    all_logits = logits.sum(axis=1, dtype=np.float64)
+    powers = np.exp(logits - largest)
+    total = powers.sum(axis=1, dtype=np.float64)
+    entries, copied, at_copy, at_target = copies.attended(targets, vocab_size)
+    row = entries // vocab_size
+    generated = powers.reshape(-1)[entries] / total[row]
+    mixed = np.maximum(gate[row] * generated + (1 - gate[row]) * copied, _LEAST)
+    surprise = -np.log(mixed)
+    nll = surprise[at_target].sum()
+    # -log m of all tokens as if none were copied, with that of the entries in place of theirs.
+    log_gate = np.log(gate)
+    without = vocab_size * (largest[:, 0] + np.log(total) - log_gate) - all_logits
+    replaced = surprise + np.log(np.maximum(generated, _LEAST)) + log_gate[row]
+    smoothed = (1 - label_smoothing) * nll + share * (without.sum() + replaced.sum())
+    most = gate * (1 / total)  # m of the largest logit, if it is not copied
+    np.maximum.at(most, row, mixed)
+    sums = np.array([nll, smoothed, np.count_nonzero(mixed[at_target] >= most)])
+    if scale is None:
+        return sums, 0.0, 0.0
+    ratio = share / mixed
+    ratio[at_target] += (1 - label_smoothing) / mixed[at_target]
+    others = vocab_size - np.bincount(row, minlength=rows)
+    d_gate = scale * (np.bincount(row, (copied - generated) * ratio, rows) - share * others / gate)
+    d_weights = (-scale * (1 - gate[row]) * ratio)[at_copy]
+    shares = gate[row] * generated * ratio
+    all_shares = np.bincount(row, shares, rows) + share * others
+    np.multiply(powers, (scale * all_shares / total).astype(powers.dtype)[:, None], out=logits)
+    logits -= logits.dtype.type(scale * share)
+    logits.reshape(-1)[entries] = scale * (generated * all_shares[row] - shares)
     return sums, d_gate, d_weights
 
 
