@@ -202,15 +202,19 @@ def best_method(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job
 
 def table(recipe: Recipe, rows: list[Row]) -> str:
     """A line for each language and part: mean and deviation of single models, the ensemble, minutes and memory of one
-    training, published figures; and the means over languages."""
+    training, published figures; and the means over languages, which are parts where one model has several."""
     header = ["", "part", f"{recipe.metrics[0]}, single", "deviation", "ensemble", "minutes", "MB"]
     header += recipe.published_names
     lines = ["\t".join(header)]
+    every: list[Summary] = []
     for part in recipe.parts:
         summaries = [Summary.of(recipe, variant, part, rows) for variant in recipe.variants]
         lines += [one.line() for one in summaries]
         if len(summaries) > 1:
             lines.append(Summary.mean(summaries).line())
+        every += summaries
+    if len(every) > 1 and all(part in recipe.published for part in recipe.parts):  # parts are languages
+        lines.append(replace(Summary.mean(every), part="all").line())
     return "\n".join(lines)
 
 
@@ -234,7 +238,7 @@ class Summary:
         alone = [row for row in found if not str(row["system"]).startswith(TOGETHER)]
         joint = [float(row[recipe.metrics[0]]) for row in found if row not in alone]
         single = [float(row[recipe.metrics[0]]) for row in alone]
-        known = recipe.published.get(variant, ()) if part in recipe.published_part else ()
+        known = recipe.published.get(part, recipe.published.get(variant, ()) if part in recipe.published_part else ())
         minutes, megabytes = (statistics.mean(float(row[name]) for row in alone) for name in ("minutes", "MB"))
         weight = line_count(recipe.files(variant, part)[1]) if recipe.by_item else 1
         return cls(variant, part, single, joint[0] if joint else None, minutes, megabytes, known, weight)

@@ -63,6 +63,19 @@ def test_means_of_published_figures_are_those_of_the_task():
     assert last.split("\t") == ["mean of 10", "test", "12.00", "2.83", "9.00", "1.0", "500", "18.53", "13.98"]
 
 
+def test_parts_that_are_languages_have_published_figures_and_a_mean():
+    """12.68 and 26.23: the means of the nine languages' own figures."""
+    recipe = RECIPES["americas-together"]
+    rows = [
+        {"variant": "together", "part": part, "system": "1", "chrf++": 10.0 + n, "minutes": 60.0, "MB": 600}
+        for n, part in enumerate(recipe.parts)
+    ]
+    lines = [line.split("\t") for line in run.table(recipe, rows).splitlines()]
+    assert lines[1] == ["together", "dev_aym", "10.00", "-", "-", "60.0", "600", "18.80", "34.30"]
+    assert lines[-1] == ["mean of 9", "all", "14.00", "-", "-", "60.0", "600", "12.68", "26.23"]
+    assert len(lines) == 11
+
+
 def test_means_over_items_count_every_line_once(tmp_path, monkeypatch):
     """Three lines of one language and one of the other: (3 * 40 + 80) / 4, and the same for published figures."""
     monkeypatch.chdir(tmp_path)
