@@ -26,7 +26,8 @@ class Recipe:
         lowercase: Compare without regard to case, as the config's texts are.
         tokenize: sacrebleu's tokenizer for BLEU, empty for its own choice.
         published_names: Of the figures in `published`, whose source docs/recipes.md names.
-        published_part: The parts they were measured on.
+        published: Variant -> figures of `published_part`; or part -> figures, where one model has a part a language.
+        search: Options of nmt-translate.
         by_item: Whether means over variants count every line of their texts once, instead of every variant.
     """
 
@@ -44,6 +45,7 @@ class Recipe:
     published: dict[str, tuple[float, ...]] = field(default_factory=dict)
     published_part: tuple[str, ...] = ("test",)
     by_item: bool = False
+    search: tuple[str, ...] = ()
     methods: dict[str, dict[str, str]] = field(default_factory=lambda: {"": {}})
 
     def files(self, variant: str, part: str) -> tuple[Path, Path]:
@@ -273,14 +275,12 @@ RECIPES = {
         title="the same nine languages by one model, a tag of the target language before each source",
         config="configs/low_resource.yaml",
         data="python data_scripts/low_resource.py americas --from FOLDER",
-        variants={
-            "together": (
-                *("data/americas/together", "es", "xx"),
-                {"data.filter.duplicates": "true", "data.subwords.vocab_size": "8000"},
-            )
-        },
-        metrics=("chrf++", "bleu"),
+        variants=few_sentences.together(),
+        metrics=("chrf++", "chrf", "bleu"),
         parts=tuple(f"dev_{code}" for code in few_sentences.AMERICAS),
+        search=few_sentences.CONSENSUS,
+        published_names=("the task's Transformer, chrF", "pretrained, 2024"),
+        published={f"dev_{code}": figures for code, figures in few_sentences.AMERICAS.items()},
     ),
     "africa": Recipe(
         title="news from English or French to fifteen languages of Africa, 2,026 to 6,998 pairs",

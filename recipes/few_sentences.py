@@ -13,6 +13,29 @@ AMERICAS: dict[str, tuple[float, ...]] = {
     "shp": (12.6, 30.6),
     "tar": (4.6, 17.6),
 }
+# How often each pair is read in a pass of one model of nine languages: so that no language has most of the text.
+WEIGHTS = {"aym": 1, "bzd": 2, "cni": 3, "gn": 0.4, "hch": 1.2, "nah": 0.3, "oto": 2, "shp": 1.3, "tar": 1}
+TOGETHER = {
+    "data.filter.duplicates": "true",
+    "data.subwords.vocab_size": "4000",
+    "data.src.max_length": "80",  # sentences of dev are short, and long ones take most of the time
+    "data.tgt.max_length": "80",
+    "model.encoder.embeddings.dropout": "0.1",
+    "model.encoder.dropout": "0.1",
+    "model.decoder.embeddings.dropout": "0.1",
+    "model.decoder.hidden_dropout": "0.2",
+    "model.decoder.copy_source": "true",  # names and numbers
+    "training.label_smoothing": "0.1",
+    "training.updates": "12000",
+    "training.scheduling": "constant",
+    "training.cooldown": "0.8",
+    "training.validation_pairs": "400",
+    "training.early_stopping_metric": "chrf",
+    "training.max_minutes": "180",
+}
+"""Settings of one model of all nine: there is no time for many passes, so little dropout."""
+CONSENSUS = ("--sampling", "--sampling-temperature", "0.8", "--mbr", "chrf", "--mbr-samples", "16")
+"""How it translates: of samples that which has the highest chrF with all others (docs/recipes.md)."""
 # On test: the best of SMT, recurrent networks, Transformers, BERT, transfer and many languages (Zhang et al. 2020).
 CHEROKEE: dict[str, tuple[float, ...]] = {"chr-en": (15.8,), "en-chr": (12.7,)}
 FROM_ENGLISH = ("hau", "ibo", "lug", "luo", "pcm", "tsn", "twi", "yor", "zul")
@@ -30,6 +53,13 @@ def cherokee() -> Variants:
 def americas() -> Variants:
     """Each language from Spanish; many pairs of Guarani occur several times."""
     return {code: (f"data/americas/{code}", "es", code, {"data.filter.duplicates": "true"}) for code in AMERICAS}
+
+
+def together() -> Variants:
+    """One model of the nine languages of the Americas, and how it translates: the settings were chosen on dev."""
+    folder = "data/americas/together"
+    corpora = [f"{{path: {folder}/train_{code}, weight: {weight}}}" for code, weight in WEIGHTS.items()]
+    return {"together": (folder, "es", "xx", {"data.train": f"[{', '.join(corpora)}]", **TOGETHER})}
 
 
 def africa() -> Variants:

@@ -103,9 +103,11 @@ class Commands:
             write_bytes(done, printed.encode())
         return minutes_of(job.folder)
 
-    def translate(self, source: Path, output: Path, models: list[Path], by_lists: bool = False) -> Path:
-        """Translates with an ensemble of the models, unless the file exists; `by_lists` each model by itself, so that
-        models of any kinds can decide together (see `likeliest`)."""
+    def translate(
+        self, source: Path, output: Path, models: list[Path], search: tuple[str, ...] = (), by_lists: bool = False
+    ) -> Path:
+        """Translates with an ensemble of the models and options of the search, unless the file exists; `by_lists` each
+        model by itself, so that models of any kinds can decide together (see `likeliest`)."""
         if output.is_file():
             return output
         if by_lists:
@@ -113,7 +115,7 @@ class Commands:
             write_bytes(output, "".join(f"{line}\n" for line in likeliest(lists)).encode())
         else:
             words = [word for other in models[1:] for word in ("--ensemble", str(other))]
-            self.run("translate", models[0], source, "-o", output, *words, "--threads", str(self.threads))
+            self.run("translate", models[0], source, "-o", output, *words, *search, "--threads", str(self.threads))
         return output
 
     def candidates(self, source: Path, output: Path, model: Path) -> list[dict[str, float]]:
@@ -177,7 +179,7 @@ def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job], t
         source, references = recipe.files(variant, part)
         for models, name, place in systems:
             output = place / f"{part}.{name.replace(' ', '-')}.out"
-            commands.translate(source, output, models, by_lists=len(recipe.methods) > 1)
+            commands.translate(source, output, models, recipe.search, by_lists=len(recipe.methods) > 1)
             score = commands.scores(recipe, output, references)
             cost = {"minutes": round(sum(minutes_of(model) for model in models), 1)}
             cost["MB"] = round(max(megabytes_of(model) for model in models))
@@ -200,15 +202,19 @@ def best_method(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job
 
 def table(recipe: Recipe, rows: list[Row]) -> str:
     """A line for each language and part: mean and deviation of single models, the ensemble, minutes and memory of one
-    training, published figures; and the means over languages."""
+    training, published figures; and the means over languages, which are parts where one model has several."""
     header = ["", "part", f"{recipe.metrics[0]}, single", "deviation", "ensemble", "minutes", "MB"]
     header += recipe.published_names
     lines = ["\t".join(header)]
+    every: list[Summary] = []
     for part in recipe.parts:
         summaries = [Summary.of(recipe, variant, part, rows) for variant in recipe.variants]
         lines += [one.line() for one in summaries]
         if len(summaries) > 1:
             lines.append(Summary.mean(summaries).line())
+        every += summaries
+    if len(every) > 1 and all(part in recipe.published for part in recipe.parts):  # parts are languages
+        lines.append(replace(Summary.mean(every), part="all").line())
     return "\n".join(lines)
 
 
@@ -232,7 +238,7 @@ class Summary:
         alone = [row for row in found if not str(row["system"]).startswith(TOGETHER)]
         joint = [float(row[recipe.metrics[0]]) for row in found if row not in alone]
         single = [float(row[recipe.metrics[0]]) for row in alone]
-        known = recipe.published.get(variant, ()) if part in recipe.published_part else ()
+        known = recipe.published.get(part, recipe.published.get(variant, ()) if part in recipe.published_part else ())
         minutes, megabytes = (statistics.mean(float(row[name]) for row in alone) for name in ("minutes", "MB"))
         weight = line_count(recipe.files(variant, part)[1]) if recipe.by_item else 1
         return cls(variant, part, single, joint[0] if joint else None, minutes, megabytes, known, weight)

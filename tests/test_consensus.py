@@ -22,3 +22,19 @@ def test_measures_of_sentences(name):
     candidates = ["the cat sat on the mat", "the cat sat on a mat", "a dog ran", "the cat sat on the rug"]
     scores = expected_utilities(candidates, utility)
     assert scores.index(max(scores)) == 0
+
+
+def test_chrf_of_all_pairs_at_once_is_that_of_sacrebleu():
+    texts = [
+        "the cat sat on the mat",
+        "a cat",
+        "the cat sat on the mat",
+        "x",
+        "",
+        "dä",
+        "ok ok ok ok ok ok",
+        "\u00a0 a  cat",
+    ]
+    assert expected_utilities(texts, "chrf") == pytest.approx(expected_utilities(texts, sentence_utility("chrf")))
+    assert expected_utilities([""], "chrf") == [0.0]
+    assert expected_utilities(texts, "bleu") == expected_utilities(texts, sentence_utility("bleu"))

@@ -161,12 +161,43 @@ def sentence_utility(name: str) -> Utility:
     return lambda hypothesis, reference: float(metric.sentence_score(hypothesis, [reference]).score)
 
 
-def expected_utilities(texts: Sequence[str], utility: Utility) -> list[float]:
-    """Return the mean utility of each text against all of them, including itself and counting repetitions (Eikema and
-    Aziz 2020, section 5; with samples, this estimates the expectation under the model)."""
+def expected_utilities(texts: Sequence[str], utility: Utility | str) -> list[float]:
+    """Return the mean utility, a function or a name of `sentence_utility`, of each text against all of them, including
+    itself and counting repetitions (Eikema and Aziz 2020, section 5; with samples, this estimates the expectation under
+    the model)."""
     counts = Counter(texts)
+    if utility == "chrf":
+        means = mean_chrf(list(counts), list(counts.values()))
+        return [means[text] for text in texts]
+    utility = sentence_utility(utility) if isinstance(utility, str) else utility
     known = {text: sum(count * utility(text, other) for other, count in counts.items()) / len(texts) for text in counts}
     return [known[text] for text in texts]
+
+
+def mean_chrf(texts: Sequence[str], counts: Sequence[int]) -> dict[str, float]:
+    """Return the mean chrF of each text against all of them, text n counted `counts[n]` times: the figures of
+    `sentence_utility`, but n-grams are found once for each text instead of for each pair, and matched by arrays."""
+    import numpy as np
+
+    bare = ["".join(text.split()) for text in texts]
+    precision, recall, effective = (np.zeros((len(texts), len(texts))) for _ in range(3))
+    for order in range(1, 7):
+        rows = [Counter(text[i : i + order] for i in range(len(text) - order + 1)) for text in bare]
+        columns = {ngram: column for column, ngram in enumerate(dict.fromkeys(ngram for row in rows for ngram in row))}
+        table = np.zeros((len(texts), len(columns)), np.int32)
+        for row, found in zip(table, rows, strict=True):
+            row[[columns[ngram] for ngram in found]] = list(found.values())
+        matches = np.array([np.minimum(row, table).sum(1) for row in table])
+        lengths = table.sum(1)
+        both = (lengths[:, None] > 0) & (lengths[None] > 0)
+        precision += np.where(both, matches / np.maximum(lengths[:, None], 1), 0.0)
+        recall += np.where(both, matches / np.maximum(lengths[None], 1), 0.0)
+        effective += both
+    precision, recall = precision / np.maximum(effective, 1), recall / np.maximum(effective, 1)
+    divisor = 4 * precision + recall  # beta is 2
+    scores = 100 * 5 * precision * recall / np.where(divisor > 0, divisor, 1.0)
+    means = scores @ np.array(counts, np.float64) / sum(counts)
+    return dict(zip(texts, means.tolist(), strict=True))
 
 
 def format_table(scores: Sequence[Score]) -> str:

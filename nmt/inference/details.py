@@ -113,8 +113,8 @@ def with_details(
 def ranked_by_agreement(translations: list[Translation], measure: str) -> list[Translation]:
     """Return texts that differ by more than spaces in decreasing order of expected utility (`chrf` or `bleu`), which
     becomes their score."""
-    from nmt.evaluate import expected_utilities, sentence_utility
+    from nmt.evaluate import expected_utilities
 
-    utilities = expected_utilities([t.text for t in translations], sentence_utility(measure))
+    utilities = expected_utilities([t.text for t in translations], measure)
     ranked = sorted((replace(t, score=u) for u, t in zip(utilities, translations, strict=True)), key=lambda t: -t.score)
     return distinct(ranked, [t.text for t in ranked], len(ranked))

@@ -46,20 +46,27 @@ class Copies:
         """Return those of some rows."""
         return Copies(self.gate[part], self.weights[part], self.ids[part])
 
-    def attention_by_token(self, vocab_size: int) -> np.ndarray:
-        """Return the attention that each token of the vocabulary receives, float64 [R, V]."""
-        rows = len(self.ids)
-        places = self.ids + np.arange(rows)[:, None] * vocab_size
-        summed = np.bincount(places.reshape(-1), self.weights.reshape(-1), rows * vocab_size)
-        return summed.reshape(rows, vocab_size)
+    def attended(self, targets: np.ndarray, vocab_size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the entries of a matrix [R, V] that belong to tokens of the sources or to `targets` [R]: their places
+        in the flat matrix [M], each once; the attention they receive, float64 [M]; and which of the M each copy [R, n]
+        and each target [R] is."""
+        first = np.arange(len(self.ids)) * vocab_size
+        places = np.concatenate([self.ids + first[:, None], (targets + first)[:, None]], axis=1)
+        entries, index = np.unique(places, return_inverse=True)
+        index = index.reshape(places.shape)
+        copies = np.bincount(index[:, :-1].reshape(-1), self.weights.reshape(-1), len(entries))
+        return entries, copies, index[:, :-1], index[:, -1]
 
     def mixed(self, log_probs: np.ndarray) -> np.ndarray:
         """Return the log-probabilities of all tokens [R, V], given those of the output layer; those of tokens with
         neither are -inf."""
-        gate = self.gate[:, None].astype(np.float64)
-        copied = self.attention_by_token(log_probs.shape[1])
+        vocab_size = log_probs.shape[1]
+        entries, copied, _, _ = self.attended(np.full(len(self.ids), PAD_ID), vocab_size)
+        row, gate = entries // vocab_size, self.gate.astype(np.float64)
         with np.errstate(divide="ignore"):
-            return np.log(gate * np.exp(log_probs) + (1 - gate) * copied).astype(log_probs.dtype)
+            mixed = log_probs + np.log(gate)[:, None]
+            mixed.reshape(-1)[entries] = np.logaddexp(mixed.reshape(-1)[entries], np.log((1 - gate[row]) * copied))
+        return mixed.astype(log_probs.dtype)
 
 
 def copy_loss(
@@ -77,7 +84,9 @@ def copy_loss(
 
     The target distribution q is 1 - label_smoothing at the target plus label_smoothing / V everywhere. With m = g P +
     (1 - g) C and r = q / m, the derivative of the loss is P * sum(g P r) - g P r with respect to the logits, sum of (C
-    - P) r with respect to g, and -(1 - g) r at its token with respect to an attention weight.
+    - P) r with respect to g, and -(1 - g) r at its token with respect to an attention weight. Of tokens that are
+    neither the target nor in the source, C is 0, so g P r is label_smoothing / V: the sums over all of them are short,
+    and the matrix [R, V] is read a few times only, in the type of the logits.
 
     Args:
         device, layer: The device, which must be the processor, and the output layer.
@@ -95,28 +104,52 @@ def copy_loss(
     d_gate, d_weights = np.zeros_like(copies.gate), np.zeros_like(copies.weights)
 
     def fill(logits: np.ndarray, part: slice) -> None:
-        one, wanted = copies.rows(part), targets[part]
-        row, vocab_size = np.arange(len(logits)), logits.shape[1]
-        gate = one.gate[:, None].astype(np.float64)
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True), dtype=np.float64)
-        generated = powers / powers.sum(axis=1, keepdims=True)
-        copied = one.attention_by_token(vocab_size)
-        mixed = np.maximum(gate * generated + (1 - gate) * copied, _LEAST)
-        surprise = -np.log(mixed)
-        nll = surprise[row, wanted].sum()
-        sums[0] += nll
-        sums[1] += (1 - label_smoothing) * nll + label_smoothing * surprise.mean(axis=1).sum()
-        sums[2] += np.count_nonzero(mixed.argmax(axis=1) == wanted)
-        if into is None:
-            return
-        ratio = (label_smoothing / vocab_size) / mixed
-        ratio[row, wanted] += (1 - label_smoothing) / mixed[row, wanted]
-        d_gate[part] = scale * ((copied - generated) * ratio).sum(axis=1)
-        d_weights[part] = -scale * (1 - gate) * ratio[row[:, None], one.ids]
-        shares = gate * generated * ratio
-        logits[...] = scale * (generated * shares.sum(axis=1, keepdims=True) - shares)
+        scales = (label_smoothing, None if into is None else scale)
+        own, d_gate[part], d_weights[part] = _mixed_loss(logits, copies.rows(part), targets[part], *scales)
+        sums[...] += own
 
     device.each_logits(h, layer, fill, into, threads)
+    return sums, d_gate, d_weights
+
+
+def _mixed_loss(
+    logits: np.ndarray, copies: Copies, targets: np.ndarray, label_smoothing: float, scale: float | None
+) -> tuple[np.ndarray, np.ndarray | float, np.ndarray | float]:
+    """Return what `copy_loss` does for some rows, whose logits become their gradient. Without a scale the gradients are
+    0, and the logits are kept."""
+    rows, vocab_size = logits.shape
+    share = label_smoothing / vocab_size
+    gate = np.maximum(copies.gate.astype(np.float64), _LEAST)
+    largest = logits.max(axis=1, keepdims=True)
+    all_logits = logits.sum(axis=1, dtype=np.float64)
+    powers = np.exp(logits - largest)
+    total = powers.sum(axis=1, dtype=np.float64)
+    entries, copied, at_copy, at_target = copies.attended(targets, vocab_size)
+    row = entries // vocab_size
+    generated = powers.reshape(-1)[entries] / total[row]
+    mixed = np.maximum(gate[row] * generated + (1 - gate[row]) * copied, _LEAST)
+    surprise = -np.log(mixed)
+    nll = surprise[at_target].sum()
+    # -log m of all tokens as if none were copied, with that of the entries in place of theirs.
+    log_gate = np.log(gate)
+    without = vocab_size * (largest[:, 0] + np.log(total) - log_gate) - all_logits
+    replaced = surprise + np.log(np.maximum(generated, _LEAST)) + log_gate[row]
+    smoothed = (1 - label_smoothing) * nll + share * (without.sum() + replaced.sum())
+    most = gate * (1 / total)  # m of the largest logit, if it is not copied
+    np.maximum.at(most, row, mixed)
+    sums = np.array([nll, smoothed, np.count_nonzero(mixed[at_target] >= most)])
+    if scale is None:
+        return sums, 0.0, 0.0
+    ratio = share / mixed
+    ratio[at_target] += (1 - label_smoothing) / mixed[at_target]
+    others = vocab_size - np.bincount(row, minlength=rows)
+    d_gate = scale * (np.bincount(row, (copied - generated) * ratio, rows) - share * others / gate)
+    d_weights = (-scale * (1 - gate[row]) * ratio)[at_copy]
+    shares = gate[row] * generated * ratio
+    all_shares = np.bincount(row, shares, rows) + share * others
+    np.multiply(powers, (scale * all_shares / total).astype(powers.dtype)[:, None], out=logits)
+    logits -= logits.dtype.type(scale * share)
+    logits.reshape(-1)[entries] = scale * (generated * all_shares[row] - shares)
     return sums, d_gate, d_weights
 
 

@@ -35,10 +35,11 @@ def test_names_of_a_copy_and_of_a_clone(tmp_path):
     words = ("americas", "--from", folder, "--only", "gn", "hch", "--out", tmp_path / "out")
     answer = run("low_resource.py", *words)
     assert (answer.returncode, answer.stderr) == (0, "")
-    for code in ("gn", "hch"):
-        assert (tmp_path / f"out/{code}/train.{code}").read_text() == "eins\nzwei\n"
+    assert (tmp_path / "out/gn/train.gn").read_text() == "eins\nzwei\n"
+    assert (tmp_path / "out/hch/train.hch").read_text() == "eins.\nzwei.\n"
     together = tmp_path / "out/together"
-    assert (together / "train.es").read_text() == "<2gn> eins\n<2gn> zwei\n<2hch> eins\n<2hch> zwei\n"
+    assert (together / "train.es").read_text() == "<2gn> eins\n<2gn> zwei\n<2hch> Eins.\n<2hch> Zwei.\n"
+    assert (together / "train_hch.xx").read_text() == "eins.\nzwei.\n"
     assert (together / "dev_hch.es").read_text() == "<2hch> eins\n<2hch> zwei\n"
     assert (together / "dev.xx").read_text() == "eins\nzwei\n" * 2
 
@@ -48,6 +49,33 @@ def test_texts_without_a_last_line_end_stay_line_by_line():
     joined = low_resource.together(corpora)
     assert joined["train"]["es"].splitlines() == [b"<2gn> a", b"<2gn> b", b"<2shp> a", b"<2shp> b"]
     assert joined["train"]["xx"].splitlines() == [b"c", b"d"] * 2
+
+
+@pytest.mark.parametrize(
+    ("language", "pair", "expected"),
+    [
+        ("shp", ("Vino el viejo .", "Yósira jóque ."), ("Vino el viejo.", "Yosira joke.")),
+        ("shp", ("¿ Qué ?", "¿Jáhueque ?"), ("¿Qué?", "¿Jaweke?")),
+        ("tar", ("ay ! me piqué !", "a ! e'tzéruku !"), ("Ay! me piqué!", "A! e’chéluku!")),
+        ("tar", ("no sé", "ŕejói regá ame"), ("No sé.", "Rejói reká ami.")),
+        ("hch", ("y él", "\"'ik+"), ("Y él.", "ik+.")),
+        ("gn", ("Uno", "Mokõi g̃uarã"), ("Uno", "Mokôi ĝuarâ")),
+        ("nah", ("En ese", "Yn ypan yhuan çan ,"), ("En ese", "In ipan ihuan zan,")),
+        ("tar", ("", "ko"), ("", "ko")),
+    ],
+)
+def test_training_text_is_written_like_dev(language, pair, expected):
+    assert low_resource.like_dev(language, *pair) == expected
+
+
+def test_dev_keeps_its_spelling_and_training_text_too_where_that_is_asked_for(tmp_path):
+    names = [f"shp.{part}.{lang}" for part in ("train", "dev") for lang in ("es", "shp")]
+    folder = write(tmp_path / "copy", names, "que\n")
+    words = ("americas", "--from", folder, "--only", "shp", "--out")
+    assert run("low_resource.py", *words, tmp_path / "new").returncode == 0
+    assert run("low_resource.py", *words, tmp_path / "old", "--as-it-is").returncode == 0
+    read = [(tmp_path / name).read_text() for name in ("new/shp/train.shp", "new/shp/dev.shp", "old/shp/train.shp")]
+    assert read == ["ke\n", "que\n", "que\n"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from nmt.decode.plan import SearchPath, search_plan
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.session import Session
 from nmt.errors import DeviceError
-from nmt.model.copying import Copies, check_copying
+from nmt.model.copying import Copies, check_copying, copy_loss
 from nmt.model.objective import Objective
 from nmt.special_tokens import EOS_ID, UNK_ID
 from nmt.train.updates.methods import Methods
@@ -85,6 +85,28 @@ def test_mixing_is_equation_9_by_loops():
             copied = sum(weights[row, s] for s in range(4) if ids[row, s] == token)
             expected = gate[row] * math.exp(log_probs[row, token]) + (1 - gate[row]) * copied
             assert math.exp(found[row, token]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_loss_and_right_tokens_are_those_of_the_whole_distribution():
+    """Tokens that occur twice in a source, targets in the source and not, a gate that is nearly closed."""
+    rng = np.random.default_rng(4)
+    logits, rows = rng.standard_normal((40, V)), 40
+    weights, ids = rng.dirichlet(np.full(5, 0.3), rows), rng.integers(2, V, (rows, 5))
+    gate = rng.random(rows)
+    gate[0] = 1e-20
+    targets = np.where(rng.random(rows) < 0.5, ids[:, 1], logits.argmax(1))
+
+    class Logits:
+        def each_logits(self, h, layer, fill, into, threads):
+            for part in (slice(0, 15), slice(15, 40)):
+                fill(logits[part].copy(), part)
+
+    copies = Copies(gate, weights, ids)
+    sums, _, _ = copy_loss(Logits(), None, None, copies, targets, 0.2, None, 1.0, 1)
+    mixed = copies.mixed(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
+    nll, everywhere = -mixed[np.arange(rows), targets], -mixed.mean(1)
+    assert sums[:2] == pytest.approx([nll.sum(), (0.8 * nll + 0.2 * everywhere).sum()], rel=1e-12)
+    assert sums[2] == np.count_nonzero(mixed.argmax(1) == targets)
 
 
 def test_a_copy_needs_no_output_layer():

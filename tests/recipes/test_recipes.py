@@ -42,8 +42,11 @@ def test_every_recipe_has_settings_that_hold(name):
         settings = [f"{key}={value}" for key, value in recipe.settings(variant, method).items()]
         config = load_config(str(ROOT / recipe.config), settings)
         source, references = recipe.files(variant, "train")
-        assert f"{config.data.train}.{config.data.src.lang}" == str(source)
-        assert f"{config.data.train}.{config.data.tgt.lang}" == str(references)
+        texts = config.data.train
+        prefixes = [texts] if isinstance(texts, str) else [corpus.path for corpus in texts]
+        for path, lang in ((source, config.data.src.lang), (references, config.data.tgt.lang)):
+            assert path.suffix == f".{lang}"
+            assert all(prefix.startswith(str(path.with_suffix(""))) for prefix in prefixes)
     script_name = recipe.data.split()[1]
     assert (ROOT / script_name).is_file()
 
@@ -58,6 +61,19 @@ def test_means_of_published_figures_are_those_of_the_task():
     ]
     *_, last = run.table(recipe.cut_to(None, ["test"]), rows).splitlines()
     assert last.split("\t") == ["mean of 10", "test", "12.00", "2.83", "9.00", "1.0", "500", "18.53", "13.98"]
+
+
+def test_parts_that_are_languages_have_published_figures_and_a_mean():
+    """12.68 and 26.23: the means of the nine languages' own figures."""
+    recipe = RECIPES["americas-together"]
+    rows = [
+        {"variant": "together", "part": part, "system": "1", "chrf++": 10.0 + n, "minutes": 60.0, "MB": 600}
+        for n, part in enumerate(recipe.parts)
+    ]
+    lines = [line.split("\t") for line in run.table(recipe, rows).splitlines()]
+    assert lines[1] == ["together", "dev_aym", "10.00", "-", "-", "60.0", "600", "18.80", "34.30"]
+    assert lines[-1] == ["mean of 9", "all", "14.00", "-", "-", "60.0", "600", "12.68", "26.23"]
+    assert len(lines) == 11
 
 
 def test_means_over_items_count_every_line_once(tmp_path, monkeypatch):
