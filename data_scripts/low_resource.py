@@ -155,6 +155,8 @@ def like_dev(language: str, source: str, target: str) -> tuple[str, str]:
             else new
         )
 
+    if language == "aym":  # `jist ’ arapx` is one word
+        target = re.sub(r"(?<=\w) ?[’'] ?(?=\w)", "'", target)
     source, target = source.strip(), re.sub(r"\S+", respell, target).strip()
     if language in SENTENCES and source and target:
         source, target = (text.rstrip(" ,;:-") or text for text in (source, target))

@@ -214,8 +214,9 @@ class LearningTranslator:
     def consolidate(self, project: str = "") -> bool:
         """Learn all learnt pairs of a project together, in several passes from the base model, as is done in idle time.
 
-        It takes seconds to minutes. Return False if other texts would suffer, so that nothing was changed. After an undo
-        the pairs that are left are consolidated again.
+        It takes seconds to minutes. After an undo the pairs that are left are consolidated again.
+
+        Return False if other texts would suffer, so that nothing was changed.
         """
         with self._open():
             return self._projects.consolidate(project)

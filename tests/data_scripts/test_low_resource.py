@@ -62,6 +62,7 @@ def test_texts_without_a_last_line_end_stay_line_by_line():
         ("gn", ("Uno", "Mokõi g̃uarã"), ("Uno", "Mokôi ĝuarâ")),
         ("nah", ("En ese", "Yn ypan yhuan çan ,"), ("En ese", "In ipan ihuan zan,")),
         ("tar", ("", "ko"), ("", "ko")),
+        ("aym", ("Si.", "Jist ’ arapx qilqt 'äw."), ("Si.", "Jist'arapx qilqt'äw.")),
     ],
 )
 def test_training_text_is_written_like_dev(language, pair, expected):
