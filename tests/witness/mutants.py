@@ -35,7 +35,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
-    "ops": (["nmt/rnn/ops.py"], "tests/rnn ops operators operators_oracle interpreter random_cells compiler checking"),
+    "ops": (["nmt/rnn/ops.py"], "tests/rnn ops operators operators_oracle interpreter random_cells compiler checking "
+            "named_axes"),
     "compiler": (["nmt/rnn/compiler/*.py"], "tests/rnn compiler keep barriers asked named_axes | tests own_cells"),
     "decode": (["nmt/decode/[a-ce-z]*.py", "nmt/decode/rules/*.py"],
                "tests/decode beam blocks brute_force fusion live_search options plain_search session shortlist"),
