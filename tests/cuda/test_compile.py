@@ -50,23 +50,6 @@ def compilers():
     )
 
 
-@pytest.fixture
-def one_analysis(monkeypatch):
-    """Numba's analysis of a function, which takes most of the time, is made once for all GPUs. What it gives does not
-    depend on them: `test_the_analysis_of_a_kernel_is_that_of_all_gpus`."""
-    from numba.cuda import compiler
-
-    analyse, made = compiler._compile_pyfunc_with_fixup, {}
-
-    def analysed(function, signature, *, cc, **options):
-        key = function, signature, str(options)
-        if key not in made:
-            made[key] = analyse(function, signature, cc=cc, **options)
-        return made[key]
-
-    monkeypatch.setattr(compiler, "_compile_pyfunc_with_fixup", analysed)
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernel_fits(name, one_analysis):
     for capability, kernel in KERNELS[name].items():
@@ -89,9 +72,9 @@ def check_kernel(name, kernel, capability):
     assert made.cubin[:4] == b"\x7fELF"
 
 
-@pytest.mark.parametrize("module", ["emit_cuda", "optimizer", "output_loss", "rows.row_kernels", "search.best"])
+@pytest.mark.parametrize("module", ["emit_cuda", "rows.row_kernels", "search.best"])
 def test_the_analysis_of_a_kernel_is_that_of_all_gpus(module, request):
-    """A kernel of each module; Numba counts functions in their names, which are all that differs."""
+    """A kernel of each kind; Numba counts functions in their names, which are all that differs."""
     found = next(found for name, found in KERNELS.items() if name.startswith(module) and len(found) == 2)
 
     def texts():
