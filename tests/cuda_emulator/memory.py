@@ -59,10 +59,12 @@ class Shaped(Checked):
         return place
 
     def __getitem__(self, index: Any) -> Any:
-        return self.array[self.place(index)]
+        place = as_integer(index) if type(index) is not tuple else self.place(index)
+        return self.array[place if 0 <= place < self.count else self.place(place)]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.array[self.place(index)] = value
+        place = as_integer(index) if type(index) is not tuple else self.place(index)
+        self.array[place if 0 <= place < self.count else self.place(place)] = value
 
 
 class Shared(Shaped):
