@@ -20,12 +20,7 @@ _USER, _NORMAL, _UNUSED = 4, 1, 5
 """Types of pieces in sentencepiece_model.proto."""
 _HANGUL = range(0xAC00, 0xD7A4)
 """Syllables, which text.c decomposes and composes by their numbers."""
-
-
-@cache
-def _characters() -> list[str]:
-    """Return all characters of Unicode."""
-    return [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n <= 0xDFFF]
+_characters = cache(lambda: [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n <= 0xDFFF])
 
 
 def text_tables(normalize: str) -> str:
