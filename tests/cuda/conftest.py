@@ -15,3 +15,20 @@ def device():
 def runtime(device):
     """What runs kernels."""
     return device.runtime
+
+
+@pytest.fixture
+def one_analysis(monkeypatch):
+    """Numba's analysis of a function, which takes most of the time, is made once for all GPUs. What it gives does not
+    depend on them: `test_compile.test_the_analysis_of_a_kernel_is_that_of_all_gpus`."""
+    from numba.cuda import compiler
+
+    analyse, made = compiler._compile_pyfunc_with_fixup, {}
+
+    def analysed(function, signature, *, cc, **options):
+        key = function, signature, str(options)
+        if key not in made:
+            made[key] = analyse(function, signature, cc=cc, **options)
+        return made[key]
+
+    monkeypatch.setattr(compiler, "_compile_pyfunc_with_fixup", analysed)

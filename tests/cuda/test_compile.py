@@ -3,6 +3,7 @@ takes more registers than it may or spills more than an address or two to memory
 
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 
@@ -35,7 +36,11 @@ def kernels(capability):
     return found
 
 
-KERNELS = {(name, capability): k for capability in CAPABILITIES for name, k in kernels(capability).items()}
+KERNELS: dict[str, dict] = {}
+"""By name, and then by the capabilities that have it."""
+for one in CAPABILITIES:
+    for its_name, its_kernel in kernels(one).items():
+        KERNELS.setdefault(its_name, {})[one] = its_kernel
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,9 +50,13 @@ def compilers():
     )
 
 
-@pytest.mark.parametrize(("name", "capability"), KERNELS, ids=lambda v: v if isinstance(v, str) else f"sm_{v[0]}{v[1]}")
-def test_kernel_fits(name, capability):
-    kernel = KERNELS[name, capability]
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernel_fits(name, one_analysis):
+    for capability, kernel in KERNELS[name].items():
+        check_kernel(name, kernel, capability)
+
+
+def check_kernel(name, kernel, capability):
     made = compile_kernel(kernel, capability)
     used = made.resources
     print(
@@ -63,8 +72,34 @@ def test_kernel_fits(name, capability):
     assert made.cubin[:4] == b"\x7fELF"
 
 
+@pytest.mark.parametrize("module", ["emit_cuda", "rows.row_kernels", "search.best"])
+def test_the_analysis_of_a_kernel_is_that_of_all_gpus(module, request):
+    """A kernel of each kind; Numba counts functions in their names, which are all that differs."""
+    found = next(found for name, found in KERNELS.items() if name.startswith(module) and len(found) == 2)
+
+    def texts():
+        made = [to_ptx(kernel, capability) for capability, kernel in found.items()]
+        return [with_numbers(text) for text in made]
+
+    by_itself = texts()
+    request.getfixturevalue("one_analysis")
+    assert texts() == by_itself
+    assert by_itself[0] != by_itself[1]
+
+
+def with_numbers(text):
+    """PTX with the names of functions and what they own as numbers, in the order in which they come."""
+    order = {}
+    return re.sub(r"_ZN\w+|_cudapy_\w+", lambda name: f"name{order.setdefault(name[0], len(order))}", text)
+
+
 def test_tensor_cores_are_used():
-    bfloat16 = [k for (name, _), k in KERNELS.items() if name.startswith("persistent") and "bfloat16" in name]
+    bfloat16 = [
+        k
+        for name, found in KERNELS.items()
+        if name.startswith("persistent") and "bfloat16" in name
+        for k in found.values()
+    ]
     assert bfloat16
     assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in to_ptx(bfloat16[0], (8, 0))
 

@@ -47,9 +47,10 @@ def test_a_division_fits(name):
     assert used["spills"] <= MORE_SPILLS.get(name, SPILLS)
 
 
-def test_the_table_is_of_these_kernels(gpu_tiles):
+def test_the_table_is_of_these_kernels(gpu_tiles, request):
     """The smallest division of each GPU, compiled again."""
     pytest.importorskip("cuda.bindings.nvjitlink", reason="needs numba-cuda: pip install -e .[cuda-compiler]")
+    request.getfixturevalue("one_analysis")
     found = {}
     for one in gpu_tiles.chosen((256,)).values():
         found.setdefault(one[0], one)

@@ -149,12 +149,13 @@ class Math:
         return lambda *values: function(*(v if isinstance(v, np.generic) else np.float64(v) for v in values))
 
 
-def round_bfloat16(x: Any) -> np.ndarray:
-    """float32 -> the nearest bfloat16 as uint16, ties to even."""
-    values = np.asarray(x, np.float32)
-    bits = values.view(np.uint32).astype(np.uint64)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return np.where(np.isnan(values), np.uint16(0x7FFF), rounded)
+def round_bfloat16(x: Any) -> int:
+    """float32 -> the bits of the nearest bfloat16, ties to even."""
+    value = np.float32(x)
+    if value != value:
+        return 0x7FFF
+    bits = int(value.view(np.uint32))
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
 def widen_bfloat16(x: Any) -> np.ndarray:
@@ -175,7 +176,7 @@ class Ptx:
         return self.launch.collective("mma", values, _mma_tf32, ALL)
 
     def pack_bfloat16(self, low: Any, high: Any) -> Any:
-        return np.uint32(int(round_bfloat16(low)) | int(round_bfloat16(high)) << 16)
+        return np.uint32(round_bfloat16(low) | round_bfloat16(high) << 16)
 
     def to_bfloat16(self, x: Any) -> Any:
         return np.uint32(round_bfloat16(x))

@@ -87,7 +87,7 @@ class Launch:
         ready = self.ready
         while ready:
             if self.random is not None:
-                ready.rotate(self.random.randrange(len(ready)))
+                ready.rotate(int(self.random.random() * len(ready)))
             thread = ready.popleft()
             if thread.started:
                 thread.switch()

@@ -6,6 +6,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ _USER, _NORMAL, _UNUSED = 4, 1, 5
 """Types of pieces in sentencepiece_model.proto."""
 _HANGUL = range(0xAC00, 0xD7A4)
 """Syllables, which text.c decomposes and composes by their numbers."""
-_CHARACTERS = [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n <= 0xDFFF]
+_characters = cache(lambda: [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n <= 0xDFFF])
 
 
 def text_tables(normalize: str) -> str:
@@ -42,7 +43,7 @@ def _normal_form(form: str | None) -> list[str]:
     """Return the tables of a normal form: full decompositions, as places among `expansions`, each of which begins with
     its length; combining classes; and pairs with the characters that they compose."""
     decompositions, expansions, pairs, first = list[Any](), [0], list[Any](), sys.maxunicode
-    for character in _CHARACTERS if form else ():
+    for character in _characters() if form else ():
         number = ord(character)
         full = unicodedata.normalize("NFD" if form == "NFC" else "NFKD", character)
         if full != character and number not in _HANGUL:
@@ -54,7 +55,7 @@ def _normal_form(form: str | None) -> list[str]:
         if first == sys.maxunicode and (full != character or unicodedata.combining(character)):
             first = number
     classes = (
-        [(ord(one), unicodedata.combining(one)) for one in _CHARACTERS if unicodedata.combining(one)] if form else []
+        [(ord(one), unicodedata.combining(one)) for one in _characters() if unicodedata.combining(one)] if form else []
     )
     # Nothing below U+0300 changes in form C: what is composed there already stays.
     first = max(first, 0x300) if form == "NFC" else first
@@ -73,7 +74,7 @@ def _table(name: str, columns: int, rows: list[Any]) -> str:
 
 def _ranges(is_in: Callable[[str], Any]) -> list[tuple[int, int]]:
     """Return the ranges of characters, first and last, for which a function is true."""
-    numbers = np.array([ord(one) for one in _CHARACTERS if is_in(one)])
+    numbers = np.array([ord(one) for one in _characters() if is_in(one)])
     gaps = np.flatnonzero(np.diff(numbers) > 1)
     firsts, lasts = numbers[[0, *(gaps + 1)]], numbers[[*gaps, -1]]
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
