@@ -57,6 +57,7 @@ _OTHER = {
 }  # fmt: skip
 
 
+_PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
 _SYMMETRIC = {"max", "min", "maximum", "minimum"}
 
 
@@ -266,7 +267,7 @@ class Room:
 
     def run(self, words: list[str], seconds: float, cache: Path, **more: str) -> bool:
         """Run tests until one fails; return whether one has failed, or taken too long."""
-        words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *words]
+        words = [*_PYTEST, *words]
         env = os.environ | {"PYTHONPATH": str(self.tree), "NMT_CACHE_DIR": str(cache)} | more
         with (self._work / "log").open("w") as log:
             process = subprocess.Popen(words, cwd=self.tree, env=env, stdout=log, stderr=log, start_new_session=True)
@@ -297,8 +298,7 @@ class Room:
         needs a process of its own."""
         if self._server is None:
             (asked, ask), (answered, answer) = os.pipe(), os.pipe()
-            words = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
-            words += ["-p", "tests.witness.mutants", *self.called]
+            words = [*_PYTEST, "-p", "tests.witness.mutants", *self.called]
             env = os.environ | {"PYTHONPATH": str(ROOT), "NMT_CACHE_DIR": str(self._work / "cache")}
             env |= {"MUTANTS_ASKED": str(asked), "MUTANTS_ANSWERS": str(answer)}
             with (self._work / "log").open("w") as log:

@@ -15,9 +15,7 @@ WARP = 32
 REGISTERS = 65536  # of a multiprocessor
 OTHER_REGISTERS = 36  # per thread, for addresses and a step's own values; observed in compiled code
 MOST_GROUPS = 4  # groups of sentences that a block takes turns at
-MOST_SHARED_CELLS = (
-    4  # (unit, sentence) pairs a thread with weights in shared memory; with more, code spilled 424 bytes
-)
+MOST_SHARED_CELLS = 4  # pairs (unit, sentence) a thread, with weights in shared memory: with 6, code spilled 424 bytes
 STATIC_SHARED = 48 * 1024  # bytes of shared memory that a block may use by default
 _OPTIONAL_SHARED = {(8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227, (10, 3): 227}  # KiB on request; others 99
 
