@@ -23,7 +23,7 @@ GPU_PATH = PYTHONPATH=$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}
 # emulator and the stand-in are tested without one. A module that lacks a package does not keep the others from running.
 GPU_TESTS = tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py tests/rows/test_device_rows.py \
   -k "cuda or on_a_gpu or device_rows" $(addprefix --ignore=tests/cuda/test_,compile.py emulator.py host_side.py \
-  runtime.py contract.py) --continue-on-collection-errors
+  runtime.py contract.py) --continue-on-collection-errors -m ""
 GPU_MANY = $(patsubst %,-n %,$(filter-out 0,$(GPU_WORKERS)))
 # PyTorch is larger than everything else together: its tests have an environment of their own.
 TORCH_VENV ?= .venv-torch
@@ -43,11 +43,12 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check witness format bench test-torch test-arm test-gpu test-ptx card bench-gpu docs pictures size site wheel dist clean
+.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-gpu test-ptx card bench-gpu docs pictures size site wheel dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
-	@echo 'make test    install all that developers need, run every test'
+	@echo 'make test    install all that developers need, run the tests'
+	@echo 'make test-long    run the cases that make test omits because they take long'
 	@echo 'make check   lint, format, types, who imports whom; what the code writes of itself into docs/ is of today'
 	@echo 'make witness  fences around arrays, system calls that fail, random cells, mutants of the code (two hours)'
 	@echo 'make format  mend what ruff can mend'
@@ -102,6 +103,10 @@ demo: $(BASE) $(DEMO_DATA)/test.de
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n auto --dist worksteal $(PYTEST_ARGS)
+
+# By tests/long.py; together with make test these are all tests.
+test-long: $(STAMP)
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m long $(PYTEST_ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -162,7 +167,7 @@ card:
 
 # Needs numba-cuda and NVVM (EXTRAS=dev,cuda-compiler) and a C++ compiler.
 test-ptx: $(STAMP)
-	NMT_TEST_DEVICE=ptx $(BIN)/python -m pytest -q -rs -n auto --dist worksteal tests/ptx $(GPU_TESTS) -k "cuda or on_a_gpu or device_rows or ptx" $(PYTEST_ARGS)
+	NMT_TEST_DEVICE=ptx $(BIN)/python -m pytest -q -rs -n auto --dist worksteal tests/ptx $(GPU_TESTS) -m "" -k "cuda or on_a_gpu or device_rows or ptx" $(PYTEST_ARGS)
 
 bench-gpu:
 	@mkdir -p $(OUT)

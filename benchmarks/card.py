@@ -294,7 +294,7 @@ def tests(place: Place) -> None:
     files = [str(ROOT / "tests" / "cuda" / f"test_{name}.py") for name in names]
     many = ["-n", "8"] if _has("xdist") and not place.dry else []
     # A planted mistake may spin on a GPU for ever; the tests leave them out where NMT_TEST_DEVICE is cuda.
-    options = ["-q", "-rsf", "--tb=short", "-p", "no:cacheprovider", "--continue-on-collection-errors", *many]
+    options = ["-q", "-rsf", "--tb=short", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-m", "", *many]
     _command([sys.executable, "-m", "pytest", *options, *files], place)
 
 

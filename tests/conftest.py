@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.long import is_long
+
 # Tests start hundreds of processes. Without stored byte code each of them would compile all modules from source, which
 # takes half as long again as importing them. Some containers set this variable.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -23,6 +25,14 @@ if hasattr(signal, "SIGHUP"):
 for number, handler in _DEFAULTS.items():
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases of tests that take long."""
+    for item in items:
+        if is_long(item):
+            item.add_marker("long")
 
 
 @pytest.hookimpl(wrapper=True)
