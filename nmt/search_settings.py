@@ -15,7 +15,7 @@ MAX_SOURCE_SUBWORDS = 1000
 """A line with more is cut, with a warning: no model learned from longer ones, and they are not worth their memory."""
 
 LengthPenalty = Literal["none", "average"] | float
-Measure = Literal["none", "chrf", "bleu"]
+Measure = Literal["none", "chrf", "chrf++", "bleu"]
 
 
 class Place(Enum):
@@ -190,7 +190,7 @@ class SearchValues:
         "none",
         "Choose the candidate closest to all others by this measure (minimum Bayes risk); with sampling the candidates "
         "are samples, else what the beam found.",
-        choices=("none", "chrf", "bleu"),
+        choices=("none", "chrf", "chrf++", "bleu"),
         lacks=(Place.LANGUAGE_MODEL,),
     )
     mbr_samples: int = setting(

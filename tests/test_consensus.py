@@ -14,7 +14,7 @@ def test_expected_utility_is_the_mean_over_all_candidates():
     assert expected_utilities(texts, shared) == [(2 + 1 + 2 + 0) / 4, (1 + 1 + 1 + 0) / 4, (2 + 1 + 2) / 4, 1 / 4]
 
 
-@pytest.mark.parametrize("name", ["chrf", "bleu"])
+@pytest.mark.parametrize("name", ["chrf", "chrf++", "bleu"])
 def test_measures_of_sentences(name):
     utility = sentence_utility(name)
     assert utility("the cat sat on the mat", "the cat sat on the mat") == pytest.approx(100)
@@ -34,7 +34,11 @@ def test_chrf_of_all_pairs_at_once_is_that_of_sacrebleu():
         "dä",
         "ok ok ok ok ok ok",
         "\u00a0 a  cat",
+        '"Ok," said (the) cat.',
     ]
-    assert expected_utilities(texts, "chrf") == pytest.approx(expected_utilities(texts, sentence_utility("chrf")))
-    assert expected_utilities([""], "chrf") == [0.0]
+    found = {name: expected_utilities(texts, name) for name in ("chrf", "chrf++")}
+    for name, scores in found.items():
+        assert scores == pytest.approx(expected_utilities(texts, sentence_utility(name))), name
+        assert expected_utilities([""], name) == [0.0]
+    assert found["chrf"] != pytest.approx(found["chrf++"])
     assert expected_utilities(texts, "bleu") == expected_utilities(texts, sentence_utility("bleu"))

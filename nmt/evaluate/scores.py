@@ -148,16 +148,16 @@ def bleu_interval(hypotheses: Sequence[str], references: Sequence[str], resample
 
 
 def sentence_utility(name: str) -> Utility:
-    """Return a function that scores one sentence against another, in percent: `chrf`, `bleu` with effective order, or
-    `per`: 100 minus the edits per 100 tokens of the other sentence, which may be negative."""
-    from sacrebleu.metrics import BLEU, CHRF
+    """Return a function that scores one sentence against another, in percent: `chrf`, `chrf++`, `bleu` with effective
+    order, or `per`: 100 minus the edits per 100 tokens of the other sentence, which may be negative."""
+    from sacrebleu.metrics import BLEU
 
     if name == "per":
         from nmt.evaluate.error_rates import ErrorRate
 
         errors = ErrorRate("per")
         return lambda hypothesis, reference: 100.0 - float(errors.corpus_score([hypothesis], [[reference]]).score)
-    metric = CHRF() if name == "chrf" else BLEU(effective_order=True)
+    metric = BLEU(effective_order=True) if name == "bleu" else make_metric(name, lowercase=False, tokenize="")
     return lambda hypothesis, reference: float(metric.sentence_score(hypothesis, [reference]).score)
 
 
@@ -166,23 +166,23 @@ def expected_utilities(texts: Sequence[str], utility: Utility | str) -> list[flo
     itself and counting repetitions (Eikema and Aziz 2020, section 5; with samples, this estimates the expectation under
     the model)."""
     counts = Counter(texts)
-    if utility == "chrf":
-        means = mean_chrf(list(counts), list(counts.values()))
+    if utility in ("chrf", "chrf++"):
+        metric = make_metric(utility, lowercase=False, tokenize="")
+        means = _mean_chrf(list(counts), list(counts.values()), metric)
         return [means[text] for text in texts]
     utility = sentence_utility(utility) if isinstance(utility, str) else utility
     known = {text: sum(count * utility(text, other) for other, count in counts.items()) / len(texts) for text in counts}
     return [known[text] for text in texts]
 
 
-def mean_chrf(texts: Sequence[str], counts: Sequence[int]) -> dict[str, float]:
+def _mean_chrf(texts: Sequence[str], counts: Sequence[int], metric: Any) -> dict[str, float]:
     """Return the mean chrF of each text against all of them, text n counted `counts[n]` times: the figures of
     `sentence_utility`, but n-grams are found once for each text instead of for each pair, and matched by arrays."""
     import numpy as np
 
-    bare = ["".join(text.split()) for text in texts]
+    ngrams = metric._extract_reference_info(texts)["ref_ngrams"]  # of each text, a Counter for each order
     precision, recall, effective = (np.zeros((len(texts), len(texts))) for _ in range(3))
-    for order in range(1, 7):
-        rows = [Counter(text[i : i + order] for i in range(len(text) - order + 1)) for text in bare]
+    for rows in zip(*ngrams, strict=True):  # of an order
         columns = {ngram: column for column, ngram in enumerate(dict.fromkeys(ngram for row in rows for ngram in row))}
         table = np.zeros((len(texts), len(columns)), np.int32)
         for row, found in zip(table, rows, strict=True):
