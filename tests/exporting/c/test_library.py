@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from nmt import Translator
 from nmt.cli.commands.export import export
 from nmt.errors import CheckpointError
-from nmt.exporting.c import library
+from nmt.exporting.c import building
 from nmt.exporting.c.library import check_library, save_library
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.c.test_text import CC, HERE, needs_cc, wild
@@ -117,21 +117,21 @@ def test_no_byte_is_lost_or_read_twice(plain):
 
 @needs_cc
 def test_the_conditions_of_all_levels_compile_and_the_last_one_always_holds(tmp_path):
-    machine = library.Compiler().machine
-    rows = "".join(f'  printf("{name} %d\\n", !!({one}));\n' for name, one in library._LEVELS[machine].items())
-    code = f"#include <stdio.h>\n{library._ASKING[machine]}int main(void) {{\n{rows}}}\n"
+    machine = building.Compiler("test").machine
+    rows = "".join(f'  printf("{name} %d\\n", !!({one}));\n' for name, one in building.LEVELS[machine].items())
+    code = f"#include <stdio.h>\n{building.ASKING[machine]}int main(void) {{\n{rows}}}\n"
     (tmp_path / "ask.c").write_text(code)
     subprocess.run([CC, *FLAGS, "-std=c11", "ask.c", "-o", "ask"], check=True, cwd=tmp_path)
     found = subprocess.run(["./ask"], capture_output=True, text=True, check=True, cwd=tmp_path).stdout.splitlines()
-    assert [line.split()[0] for line in found] == list(library._LEVELS[machine])
+    assert [line.split()[0] for line in found] == list(building.LEVELS[machine])
     assert found[-1].endswith(" 1")
 
 
 @needs_cc
 def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
     """The commands of docs/deploy.md; of the levels of x86 two stand for all, as each takes ten seconds of a core."""
-    some = {name: one for name, one in library._LEVELS["x86_64"].items() if name in ("avx2", "generic")}
-    monkeypatch.setitem(library._LEVELS, "x86_64", some)
+    some = {name: one for name, one in building.LEVELS["x86_64"].items() if name in ("avx2", "generic")}
+    monkeypatch.setitem(building.LEVELS, "x86_64", some)
     folder = small(tmp_path / "model", {})
     done = CliRunner().invoke(export, [str(folder), "--to", "c", "-o", str(tmp_path / "out")], catch_exceptions=False)
     assert done.exit_code == 0 and "bytes as c" in done.output
