@@ -15,6 +15,13 @@ typedef struct {
   int64_t table[NUM_WORDS];
 } head;
 
+#if SCRATCH_BYTES
+/* What a step asks for lies in the memory of its state. */
+static _Thread_local char *unused __attribute__((tls_model("initial-exec")));
+void *nmt_allocate(int64_t line, int64_t size) { return (void)line, unused += size, unused - size; }
+void nmt_free(void *memory) { (void)memory; }
+#endif
+
 /* Fill in the table for memory at this place, and choose the level. */
 static void connect(head *h) {
   size_t best = 0;
@@ -40,6 +47,9 @@ void net_step(net_state *state, const float *x, float *y) {
   head *h = (head *)(void *)state;
   if (h->here != h) connect(h);
   if (X_WORD) h->table[X_WORD] = (int64_t)(intptr_t)x;
+#if SCRATCH_BYTES
+  unused = (char *)h + SCRATCH_AT;
+#endif
   h->level->step(0, 1, h->table);
   memcpy(y, (char *)h + Y_AT, 4 * NET_STREAMS * NET_OUTPUT_SIZE);
   for (const stack *s = stacks; s->bytes; s++) {

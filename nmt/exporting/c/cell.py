@@ -26,7 +26,9 @@ from nmt.exporting.plans import Plans
 from nmt.rnn.arguments import whole_number
 from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.arrays.weights import Weights, check_params
-from nmt.rnn.cell import Cell, axes_of
+from nmt.rnn.cell import Cell
+from nmt.rnn.compiler.plan import Plan
+from nmt.rnn.compiler.program import PlaceKind, RowWork
 from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.scan.layered import LayeredScan
@@ -105,9 +107,6 @@ def _checked(cell: Cell | Scan | LayeredScan, name: str) -> Cell:
     for what, names in (("captured arrays", cell.captured()), ("further sequences", cell.sequences())):
         if names:
             raise NMTError(f"{where} must read x and its states alone, got {what}: {', '.join(names)}")
-    shaped = [key for key, width in cell.states().items() if len(axes_of(width)) > 1]
-    if shaped:
-        raise NMTError(f"{where} must have states that are vectors, got the matrix {shaped[0]}")
     return cell
 
 
@@ -144,6 +143,8 @@ class _Layout:
         self.words += [self._operand(key) for key in step["arrays"]]
         self.words += [("MEMORY", self._take(B * width)) for width, _ in step["scratch"].values()]
         self.words += [("CONSTANT", f"{number}") for number in step["weights"]]
+        self.scratch = self.size, _row_bytes(scan.compiled(training=False, single_step=True).step.plan)
+        self._take(self.scratch[1] // 4)
         name, width, _, is_after = plan["outputs"]["y"]
         self.y = self.places[name] + 4 * B * width * is_after
 
@@ -173,6 +174,14 @@ class _Layout:
         return bytes(content), places
 
 
+def _row_bytes(plan: Plan) -> int:
+    """Return the bytes of the scratch of one row, which a step asks for with nmt_allocate, in whole cache lines."""
+    work = [step for step in plan.forward.loop.steps if isinstance(step, RowWork)]
+    places = {entry.place for step in work for nest in step.nests for entry in nest.entries}
+    widths = {place.name: place.width or 1 for place in places if place.kind is PlaceKind.ROW}
+    return sum((4 * width // _LINE + 1) * _LINE for width in widths.values())
+
+
 def _packed(rows: np.ndarray, panel_width: int, *, transposed: bool) -> np.ndarray:
     """Return a matrix as kernels/products/packing.py packs it at a level whose panels have this width."""
     matrix = rows.T if transposed else rows
@@ -197,6 +206,7 @@ def _texts(layout: _Layout, name: str) -> dict[str, str]:
         for (key, place), width in zip(layout.stacks.items(), layout.cell.states().values(), strict=True)
     ]
     numbers = {"NUM_WORDS": len(layout.words), "X_WORD": layout.x, "Y_AT": layout.y}
+    numbers |= dict(zip(("SCRATCH_AT", "SCRATCH_BYTES"), layout.scratch, strict=True))
     known = {
         f"{name}.h": (_HERE / "cell.h").read_text().replace("/* SIZES */", defined),
         "cell.c": (_HERE / "cell.c").read_text(),
@@ -206,7 +216,7 @@ def _texts(layout: _Layout, name: str) -> dict[str, str]:
         file: re.sub(r"\bNET_", f"{name.upper()}_", re.sub(r"\b(lib)?net(?=[_.])", rf"\g<1>{name}", text))
         for file, text in known.items()
     }
-    counts = "enum {" + ", ".join(f"{key} = {value}" for key, value in numbers.items()) + "};\n"
+    counts = "".join(f"#define {key} {value}\n" for key, value in numbers.items())
     return texts | {"layout.h": counts + table("stack", "stacks", [*stacks, "{0}"])}
 
 

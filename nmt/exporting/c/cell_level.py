@@ -18,6 +18,7 @@ from nmt.exporting.elsewhere import write_objects
 
 def _write(asked: dict[str, Any]) -> dict[str, Any]:
     """Write the objects; return the names of their symbols in the library, and the width of a panel of weights."""
+    from nmt.rnn.kernels.loops import loop_code  # noqa: F401 - it has the functions that steps call
     from nmt.rnn.kernels.machine_code.features import TARGET
     from nmt.rnn.kernels.machine_code.generated import generated_loop
 
