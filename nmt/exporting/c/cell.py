@@ -74,6 +74,9 @@ def export_cell(
     cell = _checked(cell, name)
     out, streams = check_new_folder(Path(folder)), whole_number("export_cell", "streams", streams)
     scan, held = Scan(cell, threads=1), Weights(weights)
+    for key, array in held.items():
+        if not isinstance(array, np.ndarray):
+            raise NMTError(f"export_cell: {key} must be an array of NumPy, got {type(array).__name__}; move it there")
     check_params(type(cell).__name__, scan.params, held, _FLOAT)
     layout, compiler = _Layout(scan, held, streams), Compiler("export_cell")
     chosen = levels_of(compiler, levels, int8=False)
@@ -83,8 +86,8 @@ def export_cell(
             write_bytes(work / file, text.encode())
         built = [_level(compiler, work / level, layout) for level in chosen]
         write_bytes(work / "levels.h", levels_text(compiler, chosen).encode())
-        compiler.run(*FLAGS, f"-I{work}", f"-I{_HERE}", "-c", work / "cell.c", "-o", work / "cell.o")
-        public = re.findall(rf"\b({name}_\w+)\(", (work / f"{name}.h").read_text())
+        compiler.run(*FLAGS, "-iquote", work, "-iquote", _HERE, "-c", work / "cell.c", "-o", work / "cell.o")
+        public = re.findall(rf"\b({name}_\w+)\(", (work / f"{name}.h").read_text("utf-8"))
         whole = joined(compiler, [work / "cell.o", *(one for one, _ in built)], public, work / f"{name}.o")
         save_libraries(compiler, whole, made, name)
         for file in (f"{name}.h", f"{name}_example.c"):
@@ -97,6 +100,8 @@ def _checked(cell: Cell | Scan | LayeredScan, name: str) -> Cell:
     """Return the cell. Raises NMTError: it has what a library cannot have, or the name is none of C."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise NMTError(f"export_cell: name must be of a-z, 0-9 and _, got {name!r}")
+    if name in {path.stem for path in _HERE.glob("*.h")} | {"layout", "levels"}:
+        raise NMTError(f"export_cell: name must not be that of a header which the library is made of, got {name}")
     where = f"export_cell: {type(cell if isinstance(cell, Cell) else cell.cell).__name__}"
     if not isinstance(cell, Cell):
         if cell.packed != _FLOAT:
@@ -208,9 +213,9 @@ def _texts(layout: _Layout, name: str) -> dict[str, str]:
     numbers = {"NUM_WORDS": len(layout.words), "X_WORD": layout.x, "Y_AT": layout.y}
     numbers |= dict(zip(("SCRATCH_AT", "SCRATCH_BYTES"), layout.scratch, strict=True))
     known = {
-        f"{name}.h": (_HERE / "cell.h").read_text().replace("/* SIZES */", defined),
-        "cell.c": (_HERE / "cell.c").read_text(),
-        f"{name}_example.c": (_HERE / "cell_example.c").read_text(),
+        f"{name}.h": (_HERE / "cell.h").read_text("utf-8").replace("/* SIZES */", defined),
+        "cell.c": (_HERE / "cell.c").read_text("utf-8"),
+        f"{name}_example.c": (_HERE / "cell_example.c").read_text("utf-8"),
     }
     texts = {
         file: re.sub(r"\bNET_", f"{name.upper()}_", re.sub(r"\b(lib)?net(?=[_.])", rf"\g<1>{name}", text))
@@ -236,5 +241,5 @@ def _level(compiler: Compiler, folder: Path, layout: _Layout) -> tuple[Path, int
     ]
     write_bytes(folder / "level.c", "".join(lines).encode())
     made = folder / "level.o"
-    compiler.run(*FLAGS, f"-I{_HERE}", f"-Wa,-I{folder}", "-c", folder / "level.c", "-o", made)
+    compiler.run(*FLAGS, "-iquote", _HERE, f"-Wa,-I{folder}", "-c", folder / "level.c", "-o", made)
     return joined(compiler, [made, *compiled], [f"nmt_level_{folder.name}"], folder / "whole.o"), len(content)

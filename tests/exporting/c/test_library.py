@@ -147,7 +147,7 @@ def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
     subprocess.run(shared, check=True, cwd=out)
     command = {"input": b"kara losu\n\nmiti", "capture_output": True, "check": True, "cwd": out}
     assert subprocess.run(["./shared"], **command).stdout == subprocess.run(["./translate"], **command).stdout
-    (code,) = re.findall(r"^```c\n(.*?)^```", page, re.M | re.S)
+    code, _ = re.findall(r"^```c\n(.*?)^```", page, re.M | re.S)
     head, _, body = code.partition("\n")
     (out / "page.c").write_text(f"#include <stdio.h>\n#include <stdlib.h>\n{head}\nint main(void) {{\n{body}}}\n")
     subprocess.run([CC, "-Wall", "-Werror", "page.c", "libtranslator.a", "-lm", "-o", "page"], check=True, cwd=out)
