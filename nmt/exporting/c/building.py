@@ -1,4 +1,4 @@
-"""What all libraries for C are built with: the compiler, the levels of processors, and objects of each level."""
+"""Build parts of libraries for C: the compiler, the levels of processors, and objects of each level."""
 
 from __future__ import annotations
 

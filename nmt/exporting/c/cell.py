@@ -116,7 +116,7 @@ def _checked(cell: Cell | Scan | LayeredScan, name: str) -> Cell:
 
 
 class _Layout:
-    """Where everything is: `words` of the table of a step, each as its kind in cell_level.h with a number, a place in
+    """Lay out all that a step reads: `words` of the table of a step, each as its kind in cell_level.h with a number, a place in
     the memory of the state, or the name of a constant; `stacks` and `places` of arrays in that memory, of `size` bytes;
     and the `constants` that all levels share."""
 
