@@ -125,6 +125,13 @@ def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: Json)
     return objects, answer
 
 
+def constant_bytes(name: str, file: Path) -> str:
+    """Return the definition in C of a constant with the bytes of a file, aligned to a cache line; its compiler finds
+    the file with `-Wa,-I` and its folder."""
+    lines = f'.section .rodata\\n.balign 64\\n{name}: .incbin \\"{file.name}\\"\\n.previous'
+    return f'__asm__("{lines}");\nextern const char {name}[];\n'
+
+
 def joined(compiler: Compiler, objects: list[Path], public: list[str], whole: Path) -> Path:
     """Link objects to one of which only these symbols can be seen from outside."""
     compiler.run("-r", "-nostdlib", "-o", whole, *objects)

@@ -16,6 +16,7 @@ from nmt.exporting.c.building import (
     FLAGS,
     Compiler,
     compiled_objects,
+    constant_bytes,
     joined,
     levels_of,
     levels_text,
@@ -116,7 +117,7 @@ def _checked(cell: Cell | Scan | LayeredScan, name: str) -> Cell:
 
 
 class _Layout:
-    """Lay out all that a step reads: `words` of the table of a step, each as its kind in cell_level.h with a number, a place in
+    """Lay out all that a step reads: `words` of its table, each as its kind in cell_level.h with a number, a place in
     the memory of the state, or the name of a constant; `stacks` and `places` of arrays in that memory, of `size` bytes;
     and the `constants` that all levels share."""
 
@@ -234,8 +235,8 @@ def _level(compiler: Compiler, folder: Path, layout: _Layout) -> tuple[Path, int
     words = [braced([kind, places[value] if isinstance(value, str) else value]) for kind, value in layout.words]
     lines = [
         '#include "cell_level.h"\n',
-        f'__asm__(".section .rodata\\n.balign {_LINE}\\nnmt_constants: .incbin \\"constants\\"\\n.previous");\n',
-        "extern const char nmt_constants[];\nvoid nmt_step(int64_t, int64_t, void *);\n",
+        constant_bytes("nmt_constants", folder / "constants"),
+        "void nmt_step(int64_t, int64_t, void *);\n",
         table("word", "words", words),
         f"const level nmt_level_{folder.name} = {{nmt_step, words, nmt_constants}};\n",
     ]

@@ -13,6 +13,7 @@ from nmt.exporting.c.building import (
     FLAGS,
     Compiler,
     compiled_objects,
+    constant_bytes,
     joined,
     levels_of,
     levels_text,
@@ -44,10 +45,18 @@ def check_library(saved: SavedModel) -> None:
 
 
 def save_library(
-    out: Path, path: str, checkpoint: str | None, saved: SavedModel, compute_dtype: str, only: Sequence[str] = ()
+    out: Path,
+    path: str,
+    checkpoint: str | None,
+    saved: SavedModel,
+    compute_dtype: str,
+    only: Sequence[str] = (),
+    *,
+    inside: bool = False,
 ) -> None:
     """Write a new folder with libraries, a header, an example and the model's file; `path` and `checkpoint` are those
-    of `load_saved_model`. only: levels to include, all where empty. Raises ConfigError without a compiler."""
+    of `load_saved_model`. only: levels to include, all where empty. inside: the libraries have the model in them, and
+    there is no file. Raises ConfigError without a compiler."""
     check_new_folder(out)
     compiler = Compiler("--to c")
     levels = levels_of(compiler, only, int8=compute_dtype == "int8")
@@ -59,10 +68,13 @@ def save_library(
             "compute_dtype": compute_dtype,
         }
         objects = [_level(compiler, Path(work) / name, asked) for name in levels]
-        save_libraries(compiler, _host(compiler, Path(work), levels, objects), folder, "translator", "-lm")
-        for name in (HEADER, EXAMPLE):
-            write_bytes(folder / name, (_HERE / name).read_bytes())
-        write_bytes(folder / MODEL_NAME, (Path(work) / next(iter(levels)) / MODEL_NAME).read_bytes(), sync=True)
+        save_libraries(compiler, _host(compiler, Path(work), levels, objects, inside), folder, "translator", "-lm")
+        if not inside:
+            write_bytes(folder / MODEL_NAME, (Path(work) / next(iter(levels)) / MODEL_NAME).read_bytes())
+        example = (_HERE / EXAMPLE).read_text("utf-8")
+        example = example.replace(f'"{MODEL_NAME}"', "NULL").replace(f" {MODEL_NAME}", "") if inside else example
+        write_bytes(folder / EXAMPLE, example.encode())
+        write_bytes(folder / HEADER, (_HERE / HEADER).read_bytes(), sync=True)
 
 
 def _level(compiler: Compiler, folder: Path, asked: dict[str, Any]) -> Path:
@@ -73,15 +85,19 @@ def _level(compiler: Compiler, folder: Path, asked: dict[str, Any]) -> Path:
     return joined(compiler, [engine, *compiled], [f"nmt_level_{folder.name}"], folder / "whole.o")
 
 
-def _host(compiler: Compiler, work: Path, levels: dict[str, str], objects: list[Path]) -> Path:
+def _host(compiler: Compiler, work: Path, levels: dict[str, str], objects: list[Path], inside: bool) -> Path:
     """Compile the rest of the host and link it with all levels to one object that has the symbols of the header."""
     first, *others = (work / level for level in levels)
     for name in _SHARED:
         if any((one / name).read_bytes() != (first / name).read_bytes() for one in others):
             raise RuntimeError(f"all levels must have the same {name}")
     (first / "levels.h").write_text(levels_text(compiler, levels))
+    held = constant_bytes("nmt_model_bytes", first / MODEL_NAME) if inside else ""
+    (first / "inside.h").write_text(
+        f"{held}static const char *const nmt_model_inside = {'nmt_model_bytes' if inside else 'NULL'};\n"
+    )
     made = [first / f"{name}.o" for name in ("api", "text")]
     for one in made:
-        compiler.run(*FLAGS, f"-I{first}", "-c", _HERE / f"{one.stem}.c", "-o", one)
+        compiler.run(*FLAGS, f"-I{first}", f"-Wa,-I{first}", "-c", _HERE / f"{one.stem}.c", "-o", one)
     public = re.findall(r"\b(nmt_\w+)\(", (_HERE / HEADER).read_text("utf-8"))
     return joined(compiler, [*made, *objects], public, work / "translator.o")

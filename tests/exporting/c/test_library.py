@@ -1,6 +1,7 @@
 """A library translates as the command does at the same level of processors, bit for bit, from C and by several threads;
 what cannot be is a code and one line."""
 
+import ctypes
 import json
 import os
 import re
@@ -160,6 +161,28 @@ def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
 
 
 @needs_cc
+def test_a_library_with_the_model_inside_needs_no_file(tmp_path, monkeypatch):
+    machine = building.Compiler("test").machine
+    monkeypatch.setitem(building.LEVELS, machine, {"generic": "1"})
+    folder, out = small(tmp_path / "model", {}), tmp_path / "out"
+    command = [str(folder), "--to", "c", "--embed", "-o", str(out)]
+    assert CliRunner().invoke(export, command, catch_exceptions=False).exit_code == 0
+    assert sorted(one.name for one in out.iterdir()) == [
+        "example.c",
+        "libtranslator.a",
+        "libtranslator.so",
+        "translator.h",
+    ]
+    (build,) = re.findall(r"standard input: (.*) \*/", (out / "example.c").read_text())
+    command = {"input": "kara losu\n\nmiti\n", "text": True, "capture_output": True, "check": True, "shell": True}
+    done = subprocess.run(build, cwd=out, **command)
+    _, rows = of_python(folder, "int8", [b"kara losu", b"", b"miti"], n_best=1)
+    assert done.stdout.split("\n")[:-1] == [row[2] for row in rows]
+    done = CliRunner().invoke(export, [str(folder), "--to", "numpy", "--embed", "-o", str(tmp_path / "other")])
+    assert done.exit_code != 0 and "--embed: must come with --to c, got --to numpy" in done.output
+
+
+@needs_cc
 @pytest.mark.parametrize("command", [["go", "build", "-o", "use", "use.go"], ["rustc", "-L", ".", "use.rs"]])
 def test_other_languages_call_it(request, tmp_path, command):
     version = [command[0], "version" if command[0] == "go" else "--version"]
@@ -199,6 +222,9 @@ def test_errors_are_a_code_and_a_line(plain, tmp_path):
         done = subprocess.run(command, input=b"kara\n", capture_output=True, check=False, cwd=tmp_path)
         assert done.returncode == 1
         assert done.stderr.decode().startswith(message) and done.stderr.count(b"\n") == 1
+    error = ctypes.create_string_buffer(512)
+    found = ctypes.CDLL(str(out / "libtranslator.so")).nmt_load(None, None, ctypes.byref(ctypes.c_void_p()), error)
+    assert found == 3 and error.value == b"nmt_load: path and model must be given, got NULL"
     limited = ["bash", "-c", f"ulimit -v 100000; {driver} out/model.bin '' 1000 1 1 0"]
     done = subprocess.run(limited, input=b"kara losu\n" * 500, capture_output=True, check=False, cwd=tmp_path)
     assert done.stderr == b"4: nmt_translate: no memory for 500 lines\n"
