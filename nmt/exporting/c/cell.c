@@ -3,11 +3,10 @@
 
 #include <string.h>
 
+#include "alone.h"
 #include "cell_level.h"
 #include "layout.h"
 #include "levels.h"
-
-#include "alone.h"
 
 typedef struct {
   const void *here;
@@ -22,10 +21,10 @@ void *nmt_allocate(int64_t line, int64_t size) { return (void)line, unused += si
 void nmt_free(void *memory) { (void)memory; }
 #endif
 
-/* Fill in the table for memory at this place, and choose the level. */
+/* Fill in the table for memory at this place, and choose the level: the last one needs no question. */
 static void connect(head *h) {
   size_t best = 0;
-  while (!has_level(best)) best++;
+  while (best + 1 < sizeof levels / sizeof *levels && !has_level(best)) best++;
   h->here = h, h->level = levels[best];
   for (int n = 0; n < NUM_WORDS; n++) {
     const word *w = h->level->words + n;

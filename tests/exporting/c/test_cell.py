@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from nmt.errors import ConfigError, NMTError, ShapeError
+from nmt.exporting.c import building
 from nmt.exporting.c.cell import export_cell
 from nmt.rnn import (
     GRU,
@@ -179,6 +180,14 @@ def test_a_library_of_all_levels_takes_the_best_and_calls_nothing_but_to_copy(fo
     size = 4 * sum(array.size for array in params(cell).values())
     assert all(size <= one < 2 * size for one in sizes.parameters.values())
     assert str(sizes).startswith(f"{sizes.state:,} bytes of state, {sizes.code:,} of code, parameters: ")
+
+
+@needs_cc
+def test_where_no_level_is_found_the_last_one_runs(folder, tmp_path, monkeypatch):
+    machine, cell = building.Compiler("test").machine, CELLS["gru"]
+    monkeypatch.setitem(building.LEVELS, machine, dict.fromkeys(LEVELS, "0"))
+    export_cell(cell, params(cell), tmp_path / "out", streams=B)
+    compare(driven(tmp_path / "out", inputs(cell)), expected_at(LEVELS[-1], folder), "gru")
 
 
 @needs_cc
