@@ -1,37 +1,29 @@
 """Describe what a translation runs, so that another program can do the same without Python: arrays, the functions that
 are called with them, and their order.
 
-All of it follows from the objects of the model, in a process whose level of processors is that of the other program. A
-description refers to functions and packed weights by number.
+All of it follows from the objects of the model, in a process whose level of processors is that of the other program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.errors import CheckpointError
 from nmt.exporting.page import check_recurrent
+from nmt.exporting.plans import Json, Plans, on_processor
 from nmt.exporting.subword_tables import obstacle_of
 from nmt.model.parts.encoder import RecurrentEncoder
 from nmt.model.translation import TranslationModel
-from nmt.rnn.arrays.array_names import ArrayKind, parse
-from nmt.rnn.arrays.quantised import Quantised, quantise
+from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.arrays.weights import QUADS
 from nmt.rnn.cell import axes_of
 from nmt.rnn.cells import AttentionProbe
-from nmt.rnn.compiler.program import Place, PlaceKind, Product
 from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS
-from nmt.rnn.kernels.loops.row_writer import Function, Weight, weight_key
-from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
-from nmt.rnn.kernels.machine_code.generated import generated_loop
-from nmt.rnn.kernels.machine_code.kernel import Kernel
-from nmt.rnn.kernels.machine_code.native import Native
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS, TableLayout
 from nmt.rnn.kernels.model import embedding
-from nmt.rnn.kernels.products.product import PACKING, packed_size, product_task, words_of
+from nmt.rnn.kernels.products.product import product_task, words_of
 from nmt.rnn.kernels.search import beam_table, best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.scan.scan import Scan
@@ -46,129 +38,15 @@ if TYPE_CHECKING:
 _FLOAT = np.dtype(np.float32)
 MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 """Source positions for which attention can be shown: those of the longest source, with its boundary tokens."""
-Json = dict[str, Any]
 
 
-class Description:
+class Description(Plans):
     """The description of a translation model: `facts`, which JSON can hold, `functions`, and `arrays`."""
 
     def __init__(self, model: TranslationModel) -> None:
-        self.model, self.packed_kind = model, model.step_decoder.packed
-        self.functions: list[Native] = []
-        self.arrays: dict[str, np.ndarray] = {}
-        self._numbers: dict[str, int] = {}  # of functions, by the names of their entries
-        self._packed: dict[tuple[Any, ...], int] = {}
-        self.packed: list[Json] = []
+        super().__init__(model.weights, model.step_decoder.packed)
+        self.model = model
         self.facts = self._facts()
-
-    # ------------------------------------------------------------ functions and weights
-
-    def function(self, native: Native) -> int:
-        """Return the number of a function."""
-        if native.entry not in self._numbers:
-            self._numbers[native.entry] = len(self.functions)
-            self.functions.append(native)
-        return self._numbers[native.entry]
-
-    def kernel(self, kernel: Kernel, *types: str) -> int:
-        """Return the number of a kernel for arguments of these types."""
-        return self.function(kernel.native(types))
-
-    def array(self, name: str, array: np.ndarray) -> str:
-        """Add an array and return its name."""
-        self.arrays.setdefault(name, np.ascontiguousarray(array))
-        return name
-
-    def matrix(self, name: str, *, by_rows: bool) -> Json:
-        """Add a matrix, in int8 with scales if products are computed so."""
-        held = self.model.weights.quantised(name)
-        if self.packed_kind != QUADS:
-            return {"numbers": self.array(name, self.model.weights[name])}
-        end = "" if held is not None and held.by_rows == by_rows else ".other"
-        if held is None or held.by_rows != by_rows:
-            held = quantise(self.model.weights[name], by_rows=by_rows)
-        numbers, scales = f"{name}{end}", f"{name}{end}.scales"
-        return {"numbers": self.array(numbers, held.numbers), "scales": self.array(scales, held.scales)}
-
-    def weight(self, name: str, start: int, rows: int, transposed: bool) -> int:
-        """Return the number of a packed weight: rows of a matrix, or their transpose."""
-        key = name, start, rows, transposed
-        if key not in self._packed:
-            rows_of, columns = self.model.weights.shape(name)
-            K, N = (columns, rows) if transposed else (rows, columns)
-            packing: Kernel = PACKING[self.packed_kind, transposed]
-            quads = self.packed_kind == QUADS
-            source = ("int8 2", "float32 1") if quads else ("float32 2",)
-            code = self.kernel(packing, *source, "int64", "int64", f"{self.packed_kind} 1")
-            self._packed[key] = len(self.packed)
-            size = packed_size(K, N, self.packed_kind)
-            about = {"code": code, "start": start, "stop": start + rows, "size": size, "shape": (rows_of, columns)}
-            self.packed.append(about | self.matrix(name, by_rows=transposed))
-        return self._packed[key]
-
-    # ------------------------------------------------------------ plans
-
-    def plan(self, executable: CPUExecutable | None, prefix: str) -> Json | None:
-        """Describe a plan for inference, with the parameters below a prefix."""
-        if executable is None:
-            return None
-        plan, module = executable.plan, executable.forward_module
-        steps: list[Json] = []
-        for phase, step in module.steps:
-            if isinstance(step, Product):
-                steps.append(self._product(step, plan.forward.programs[phase].places, prefix))
-            else:
-                steps.append(self._function(step, prefix))
-        arrays = {name: _shape(place) for name, place in plan.forward.arrays.items()}
-        outputs = {name: _output(place) for name, place in plan.outputs.items()}
-        inputs = list(plan.trace.inputs)
-        return {"arrays": arrays, "dims": module.dims, "steps": steps, "outputs": outputs, "inputs": inputs}
-
-    def _function(self, step: Function, prefix: str) -> Json:
-        parameters = [parse(name).base for name in step.arrays if parse(name).kind is ArrayKind.PARAMETER]
-        for name in parameters:
-            self.array(f"{prefix}{name}", self.model.weights[f"{prefix}{name}"])
-        return {
-            "code": self.function(generated_loop(step.source, step.name)),
-            "arrays": step.arrays,
-            "parameters": {ArrayKind.PARAMETER.of(name): f"{prefix}{name}" for name in parameters},
-            "scratch": {name: _shape(place) for name, place in step.scratch.items()},
-            "weights": [self._weight(weight, prefix) for weight in step.weights],
-        }
-
-    def _weight(self, weight: Weight, prefix: str) -> int:
-        name, start, rows, transposed = weight
-        return self.weight(f"{prefix}{name}", start, rows, transposed)
-
-    def _product(self, step: Product, places: Mapping[int, Place], prefix: str) -> Json:
-        x, offset = step.x.span
-        source, target = places[x.id], places[step.out.id]
-        return {
-            "product": self._weight(weight_key(step), prefix),
-            "source": source.name,
-            "after": int(source.kind is PlaceKind.AFTER) if source.kind in _STACKS else -1,
-            "wide": source.source_axis,
-            "width": source.width,
-            "offset": offset,
-            "target": target.name,
-            "target_width": target.width,
-            "K": step.x.width,
-            "N": step.out.width,
-        }
-
-    def scan(self, scan: Scan, prefix: str, *, single_step: bool = False) -> Json:
-        """Describe a scan: its plan over time, and the plan of what is constant over time."""
-        compiled = scan.compiled(training=False, single_step=single_step)
-        initial = scan.cell.learned()
-        for name in initial.values():
-            self.array(f"{prefix}{name}", self.model.weights[f"{prefix}{name}"])
-        return {
-            "plan": self.plan(_on_processor(compiled.step), prefix),
-            "constant": self.plan(_on_processor(compiled.constant), prefix),
-            "states": scan.states,
-            "learned": {state: f"{prefix}{name}" for state, name in initial.items()},
-            "size": scan.cell.output_size,
-        }
 
     # ------------------------------------------------------------ the model
 
@@ -231,12 +109,12 @@ class Description:
         stepper = Stepper(scan, self.model.weights.view("decoder"), 1)
         compiled, (arrays, narrow) = stepper.compiled, stepper.stored
         parts = {"inputs": compiled.of_inputs, "states": compiled.of_states, "step": compiled.step}
-        described = {name: self.plan(_on_processor(part), "decoder.") for name, part in parts.items()}
+        described = {name: self.plan(on_processor(part), "decoder.") for name, part in parts.items()}
         outer = scan.compiled(training=False)
         return {
             "parts": described,
             "gathered": sorted(compiled.shared.gathered),
-            "constant": self.plan(_on_processor(outer.constant), "decoder."),
+            "constant": self.plan(on_processor(outer.constant), "decoder."),
             "captured": list(scan.captured),
             "stored": {
                 name: [array.shape[1] if array.ndim > 1 else 1, name in narrow] for name, array in arrays.items()
@@ -270,25 +148,6 @@ class Description:
             "store": self.kernel(best_tokens.store_chunks, *y, "float32 1", *("float32 2",) * 3),
             "normalise": self.kernel(best_tokens.normalise, *("float32 2",) * 3),
         }
-
-
-_STACKS = PlaceKind.BEFORE, PlaceKind.AFTER
-
-
-def _on_processor(executable: Any) -> CPUExecutable | None:
-    if executable is not None and not isinstance(executable, CPUExecutable):
-        raise TypeError(f"a described plan must be the processor's, got {type(executable).__name__}")
-    return executable
-
-
-def _shape(place: Place) -> list[int]:
-    """Return the numbers of a row at a position, and whether there are source positions."""
-    return [1 if place.width is None else place.width, int(place.source_axis)]
-
-
-def _output(place: Place) -> list[Any]:
-    """Return the array of an output, its shape as in `_shape`, and whether it is the stack of a state."""
-    return [place.name, *_shape(place), int(place.kind is PlaceKind.AFTER)]
 
 
 def _layout(layout: TableLayout) -> Json:

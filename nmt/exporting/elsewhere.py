@@ -7,8 +7,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmt.system.files import write_bytes
 from nmt.system.terminal import is_live
 
 if TYPE_CHECKING:
@@ -50,3 +52,13 @@ def compiled(natives: Sequence[Native], goal: str) -> dict[str, tuple[Record, st
     if shown:
         print(file=sys.stderr)
     return dict(sorted(found.items()))
+
+
+def write_objects(natives: Sequence[Native], goal: str, named: dict[str, str], folder: Path) -> dict[str, str]:
+    """Write object files of functions and of all that they call to a folder; return the symbols that these define, each
+    with its name in a library: that in `named`, or that by which other objects call it, if there is one."""
+    names = {}
+    for number, (entry, (record, symbol)) in enumerate(compiled(natives, goal).items()):
+        names[entry] = named.get(entry) or symbol or f"nmt_called_{number}"
+        write_bytes(folder / f"{number}.o", record.code)
+    return names

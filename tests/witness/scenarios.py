@@ -123,10 +123,10 @@ def _model(folder: Path) -> None:
 
 
 def _small_library(folder: Path) -> None:
-    from nmt.exporting.c import library
+    from nmt.exporting.c import building
 
     _model(folder)
-    for levels in library._LEVELS.values():  # one stands for all, as each takes ten seconds of a core
+    for levels in building.LEVELS.values():  # one stands for all, as each takes ten seconds of a core
         for name in list(levels)[:-1]:
             del levels[name]
 

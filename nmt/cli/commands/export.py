@@ -36,6 +36,7 @@ _COMPILED = (*_WEB, "c")
     show_default="int8",
     help="For web, web-module and c: numbers of the matrices and their products; int8 makes a page a quarter as large.",
 )
+@click.option("--embed", is_flag=True, help="For c: put the model into the library, so that there is no file to load.")
 @checkpoint_option()
 @cells_option()
 def export(
@@ -43,6 +44,7 @@ def export(
     output: str,
     form: str,
     compute_dtype: str | None,
+    embed: bool,
     checkpoint: str | None,
     cells: tuple[str, ...],
 ) -> None:
@@ -54,7 +56,8 @@ def export(
 
     --to c writes a folder with a library for programs in C or any language that calls C: libtranslator.a and .so,
     translator.h, the model's file and an example. It needs only libc and libm, and takes the models that the web takes.
-    Building it takes a C compiler, cc or the one that the variable CC names, which may compile for aarch64.
+    Building it takes a C compiler, cc or the one that the variable CC names, which may compile for aarch64. --embed
+    puts the model into the library.
 
     --to numpy writes weights.npz, model.json with settings and tokens, and plain_numpy.py: one page of code that needs
     only NumPy, translates greedily and scores. It is slow, and meant to be read as an explanation of the model. It
@@ -79,6 +82,8 @@ def export(
 
     if compute_dtype is not None and form not in _COMPILED:
         raise ConfigError(f"--compute-dtype: must come with --to web, web-module or c, got --to {form}; leave it out")
+    if embed and form != "c":
+        raise ConfigError(f"--embed: must come with --to c, got --to {form}; leave it out")
     if output == "-":
         raise ConfigError("--output: must be a file or a folder to write, got the standard output; name a path")
     out = Path(output)
@@ -89,21 +94,21 @@ def export(
         check_new_folder(out)
     saved = load_saved_model(model_dir, checkpoint, cells=cells)
     if form in _COMPILED:
-        _export_compiled(out, form, (model_dir, checkpoint, saved, compute_dtype or "int8"))
+        _export_compiled(out, form, (model_dir, checkpoint, saved, compute_dtype or "int8"), embed=embed)
     else:
         _export_script(out, form, saved)
     files = list(out.iterdir()) if out.is_dir() else [out]
     tell(f"{output}: {sum(file.stat().st_size for file in files):,} bytes as {form}")
 
 
-def _export_compiled(out: Path, form: str, given: tuple[str, str | None, SavedModel, str]) -> None:
+def _export_compiled(out: Path, form: str, given: tuple[str, str | None, SavedModel, str], *, embed: bool) -> None:
     """Write a page, a module or a library; `given`: the path, the checkpoint, the model, the type of products."""
     saved = given[2]
     if form == "c":
         from nmt.exporting.c.library import check_library, save_library
 
         check_library(saved)
-        save_library(out, *given)
+        save_library(out, *given, inside=embed)
         return
     from nmt.exporting.web.saving import check_web, compressed_package, save_module, save_page
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "host.h"
+#include "inside.h"
 #include "levels.h"
 #include "model.h"
 
@@ -45,6 +46,7 @@ static int fail(char *error, int code, const char *format, ...) {
 
 static int map_model(const char *path, const char **content, char *error) {
   struct stat about;
+  if (!path) return *content = nmt_model_inside, NMT_OK;
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0 || fstat(file, &about)) {
     int reason = errno;
@@ -67,6 +69,10 @@ static int map_model(const char *path, const char **content, char *error) {
   return NMT_OK;
 }
 
+static void unmap_model(const char *content) {
+  if (content != nmt_model_inside) munmap((void *)content, MODEL_BYTES);
+}
+
 static const level *level_named(const char *name) {
   for (size_t n = 0; n < sizeof levels / sizeof *levels; n++)
     if (has_level(n) && (!name || !strcmp(name, levels[n]->name))) return levels[n];
@@ -74,7 +80,7 @@ static const level *level_named(const char *name) {
 }
 
 int nmt_load(const char *path, const char *name, nmt_model **model, char *error) {
-  if (!path || !model) return fail(error, NMT_WRONG_ARGUMENT, "nmt_load: path and model must be given, got NULL");
+  if ((!path && !nmt_model_inside) || !model) return fail(error, NMT_WRONG_ARGUMENT, "nmt_load: path and model must be given, got NULL");
   const level *chosen = level_named(name);
   if (!chosen) return fail(error, NMT_WRONG_ARGUMENT, "nmt_load: level must be of " LEVEL_NAMES " and of this processor, got %s", name ? name : "none");
   const char *content = NULL;
@@ -85,7 +91,7 @@ int nmt_load(const char *path, const char *name, nmt_model **model, char *error)
   if (!found || setjmp(failed)) {
     if (found) free_since(&found->memory, (arena){NULL, 0, NULL});
     free(found);
-    munmap((void *)content, MODEL_BYTES);
+    unmap_model(content);
     return fail(error, NMT_NO_MEMORY, "nmt_load: no memory for the weights");
   }
   found->level = chosen, found->content = content;
@@ -98,7 +104,7 @@ int nmt_load(const char *path, const char *name, nmt_model **model, char *error)
 void nmt_free_model(nmt_model *model) {
   if (!model) return;
   free_since(&model->memory, (arena){NULL, 0, NULL});
-  munmap((void *)model->content, MODEL_BYTES);
+  unmap_model(model->content);
   free(model);
 }
 

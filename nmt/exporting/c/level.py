@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt.exporting.c.plan_writer import PlanWriter, braced
 from nmt.exporting.c.text_writer import subword_tables, text_tables
-from nmt.exporting.elsewhere import compiled
+from nmt.exporting.elsewhere import write_objects
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
 from nmt.special_tokens import BOS_ID, UNK_ID
 from nmt.system.files import write_bytes
@@ -30,9 +30,8 @@ _LINE = 64
 _START = b"NMTC1 "
 
 
-def _write(asked: dict[str, Any]) -> dict[str, str]:
-    """Write the files of this level; return the symbols that the objects define, each with its name in the library:
-    that by which other objects call it, if there is one."""
+def _write(asked: dict[str, Any]) -> dict[str, Any]:
+    """Write the files of this level; return the names of its symbols in the library."""
     from nmt.exporting.description import Description
     from nmt.rnn.kernels.machine_code.features import TARGET
     from nmt.storage.saved_model import load_saved_model
@@ -47,17 +46,14 @@ def _write(asked: dict[str, Any]) -> dict[str, str]:
     content, places = _content({name: arrays[name] for name in sorted(arrays)})
     names = [native.symbol or f"nmt_function_{n}" for n, native in enumerate(described.functions)]
     plan = writer.text(TARGET.name, names, [places[name] for name in writer.arrays])
-    found = compiled([described.functions[n] for n in writer.functions], TARGET.name)
     named = {native.entry: name for native, name in zip(described.functions, names, strict=True)}
-    for number, (entry, (record, symbol)) in enumerate(found.items()):
-        named.setdefault(entry, symbol or f"nmt_called_{number}")
-        write_bytes(folder / f"{number}.o", record.code)
+    named |= write_objects([described.functions[n] for n in writer.functions], TARGET.name, named, folder)
     write_bytes(folder / "plan.h", plan.encode())
     write_bytes(folder / "text_tables.h", text_tables(saved.config.data.src.normalize).encode())
     fields = [_subwords(one, places) for one, _ in subwords]
     write_bytes(folder / "model.h", _model(saved.config, content, fields).encode())
     write_bytes(folder / MODEL_NAME, content)
-    return named
+    return {"names": named}
 
 
 def _content(arrays: dict[str, np.ndarray]) -> tuple[bytes, dict[str, int]]:

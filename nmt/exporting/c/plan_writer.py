@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nmt.exporting.description import Description, Json
+from nmt.exporting.description import Description
+from nmt.exporting.plans import Json
 from nmt.rnn.arrays.array_names import ArrayKind, parse
 from nmt.rnn.kernels.search.beam_table import SEARCH
 

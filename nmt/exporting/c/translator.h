@@ -17,7 +17,8 @@ enum { NMT_OK, NMT_UNREADABLE, NMT_OTHER_MODEL, NMT_WRONG_ARGUMENT, NMT_NO_MEMOR
 /* A loaded model never changes: any number of threads may translate with it at once, until one of them frees it. */
 typedef struct nmt_model nmt_model;
 
-/* Load model.bin. level: that of the processor's instructions, such as "generic"; NULL takes the best that it has. */
+/* Load model.bin; path: NULL for the model inside the library, if it was exported with --embed. level: that of the
+   processor's instructions, such as "generic"; NULL takes the best that it has. */
 int nmt_load(const char *path, const char *level, nmt_model **model, char *error);
 void nmt_free_model(nmt_model *model);
 const char *nmt_level(const nmt_model *model);

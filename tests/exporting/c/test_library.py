@@ -1,6 +1,7 @@
 """A library translates as the command does at the same level of processors, bit for bit, from C and by several threads;
 what cannot be is a code and one line."""
 
+import ctypes
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 from nmt import Translator
 from nmt.cli.commands.export import export
 from nmt.errors import CheckpointError
-from nmt.exporting.c import library
+from nmt.exporting.c import building
 from nmt.exporting.c.library import check_library, save_library
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.c.test_text import CC, HERE, needs_cc, wild
@@ -117,21 +118,21 @@ def test_no_byte_is_lost_or_read_twice(plain):
 
 @needs_cc
 def test_the_conditions_of_all_levels_compile_and_the_last_one_always_holds(tmp_path):
-    machine = library.Compiler().machine
-    rows = "".join(f'  printf("{name} %d\\n", !!({one}));\n' for name, one in library._LEVELS[machine].items())
-    code = f"#include <stdio.h>\n{library._ASKING[machine]}int main(void) {{\n{rows}}}\n"
+    machine = building.Compiler("test").machine
+    rows = "".join(f'  printf("{name} %d\\n", !!({one}));\n' for name, one in building.LEVELS[machine].items())
+    code = f"#include <stdio.h>\n{building.ASKING[machine]}int main(void) {{\n{rows}}}\n"
     (tmp_path / "ask.c").write_text(code)
     subprocess.run([CC, *FLAGS, "-std=c11", "ask.c", "-o", "ask"], check=True, cwd=tmp_path)
     found = subprocess.run(["./ask"], capture_output=True, text=True, check=True, cwd=tmp_path).stdout.splitlines()
-    assert [line.split()[0] for line in found] == list(library._LEVELS[machine])
+    assert [line.split()[0] for line in found] == list(building.LEVELS[machine])
     assert found[-1].endswith(" 1")
 
 
 @needs_cc
 def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
     """The commands of docs/deploy.md; of the levels of x86 two stand for all, as each takes ten seconds of a core."""
-    some = {name: one for name, one in library._LEVELS["x86_64"].items() if name in ("avx2", "generic")}
-    monkeypatch.setitem(library._LEVELS, "x86_64", some)
+    some = {name: one for name, one in building.LEVELS["x86_64"].items() if name in ("avx2", "generic")}
+    monkeypatch.setitem(building.LEVELS, "x86_64", some)
     folder = small(tmp_path / "model", {})
     done = CliRunner().invoke(export, [str(folder), "--to", "c", "-o", str(tmp_path / "out")], catch_exceptions=False)
     assert done.exit_code == 0 and "bytes as c" in done.output
@@ -147,7 +148,7 @@ def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
     subprocess.run(shared, check=True, cwd=out)
     command = {"input": b"kara losu\n\nmiti", "capture_output": True, "check": True, "cwd": out}
     assert subprocess.run(["./shared"], **command).stdout == subprocess.run(["./translate"], **command).stdout
-    (code,) = re.findall(r"^```c\n(.*?)^```", page, re.M | re.S)
+    code, _ = re.findall(r"^```c\n(.*?)^```", page, re.M | re.S)
     head, _, body = code.partition("\n")
     (out / "page.c").write_text(f"#include <stdio.h>\n#include <stdlib.h>\n{head}\nint main(void) {{\n{body}}}\n")
     subprocess.run([CC, "-Wall", "-Werror", "page.c", "libtranslator.a", "-lm", "-o", "page"], check=True, cwd=out)
@@ -157,6 +158,28 @@ def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
     needed = subprocess.run(["ldd", "libtranslator.so"], capture_output=True, text=True, check=True, cwd=out).stdout
     libraries = {line.split()[0].rpartition("/")[2].split(".")[0] for line in needed.strip().splitlines()}
     assert libraries <= {"linux-vdso", "libc", "libm", "ld-linux-x86-64", "ld-linux-aarch64"}
+
+
+@needs_cc
+def test_a_library_with_the_model_inside_needs_no_file(tmp_path, monkeypatch):
+    machine = building.Compiler("test").machine
+    monkeypatch.setitem(building.LEVELS, machine, {"generic": "1"})
+    folder, out = small(tmp_path / "model", {}), tmp_path / "out"
+    command = [str(folder), "--to", "c", "--embed", "-o", str(out)]
+    assert CliRunner().invoke(export, command, catch_exceptions=False).exit_code == 0
+    assert sorted(one.name for one in out.iterdir()) == [
+        "example.c",
+        "libtranslator.a",
+        "libtranslator.so",
+        "translator.h",
+    ]
+    (build,) = re.findall(r"standard input: (.*) \*/", (out / "example.c").read_text())
+    command = {"input": "kara losu\n\nmiti\n", "text": True, "capture_output": True, "check": True, "shell": True}
+    done = subprocess.run(build, cwd=out, **command)
+    _, rows = of_python(folder, "int8", [b"kara losu", b"", b"miti"], n_best=1)
+    assert done.stdout.split("\n")[:-1] == [row[2] for row in rows]
+    done = CliRunner().invoke(export, [str(folder), "--to", "numpy", "--embed", "-o", str(tmp_path / "other")])
+    assert done.exit_code != 0 and "--embed: must come with --to c, got --to numpy" in done.output
 
 
 @needs_cc
@@ -199,6 +222,9 @@ def test_errors_are_a_code_and_a_line(plain, tmp_path):
         done = subprocess.run(command, input=b"kara\n", capture_output=True, check=False, cwd=tmp_path)
         assert done.returncode == 1
         assert done.stderr.decode().startswith(message) and done.stderr.count(b"\n") == 1
+    error = ctypes.create_string_buffer(512)
+    found = ctypes.CDLL(str(out / "libtranslator.so")).nmt_load(None, None, ctypes.byref(ctypes.c_void_p()), error)
+    assert found == 3 and error.value == b"nmt_load: path and model must be given, got NULL"
     limited = ["bash", "-c", f"ulimit -v 100000; {driver} out/model.bin '' 1000 1 1 0"]
     done = subprocess.run(limited, input=b"kara losu\n" * 500, capture_output=True, check=False, cwd=tmp_path)
     assert done.stderr == b"4: nmt_translate: no memory for 500 lines\n"

@@ -132,6 +132,22 @@ def test_a_row_has_the_same_bits_in_any_company():
         np.testing.assert_array_equal(together, alone[:count])
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("accumulate", [0, 1])
+def test_a_lone_row_over_any_number_of_panels_has_the_bits_that_it_has_among_others(dtype, accumulate):
+    rng, width = np.random.default_rng(5), TARGET.panel_width(dtype)
+    for columns in [n * width + rest for n in range(12) for rest in (0, 1, width - 1) if n + rest]:
+        A, W, C = (_normal(rng, shape, dtype) for shape in ((3, 21), (19, columns), (3, columns + 7)))
+        packed, before = _packed(W), C.copy()
+        alone, together = C[1:2].copy(), C.copy()
+        products.product(0, 1, A, 2, packed, together, 3, 19, columns, np.array([[0, 3]]), accumulate)
+        products.product(0, 1, A[1:2].copy(), 2, packed, alone, 3, 19, columns, np.array([[0, 1]]), accumulate)
+        np.testing.assert_array_equal(alone[0], together[1])
+        expected = A[1, 2:].astype("f8") @ W + accumulate * before[1, 3 : 3 + columns]
+        np.testing.assert_allclose(alone[0, 3 : 3 + columns], expected, rtol=0, atol=EPSILON[dtype] * 19**0.5)
+        np.testing.assert_array_equal(np.delete(alone[0], np.s_[3 : 3 + columns]), before[1, [0, 1, 2, -4, -3, -2, -1]])
+
+
 def test_results_have_the_same_bits_for_any_number_of_parts():
     rng = np.random.default_rng(4)
     X, G = _normal(rng, (500, 130), "f4"), _normal(rng, (500, 300), "f4")

@@ -192,6 +192,25 @@ class _Tile:
         return f"v{self.lanes}f{self.bytes * 8}.p0"
 
 
+class _RowTile(_Tile):
+    """The tile of one row and several whole panels, `rows` here, for a product of a single row: in one panel, each step
+    of its few chains would wait for the step before."""
+
+    def __init__(self, function: ir.Function, rows: int, double: bool) -> None:
+        super().__init__(function, rows, double)
+        width = self.number(self.lanes * self.vectors)
+        self.ldc, self.columns = width, width
+        self.row_stride = self.b.mul(self.k, width)  # from panel to panel
+
+    def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
+        b, operand = self.b, self.broadcast(a, self.vector)
+        for offset, row in zip(row_offsets, self.sums, strict=True):
+            at = b.gep(panel, [offset])
+            for j, slot in enumerate(row):
+                column = self.load(b.gep(at, [self.number(j * self.lanes * self.bytes)]))
+                b.store(self.fma(operand, column, b.load(slot)), slot)
+
+
 class _PairTile(_Tile):
     """The tile of bfloat16: A and the panel contain pairs, C is float32."""
 
@@ -280,7 +299,11 @@ _TILES: dict[str, Any] = {
     "f8": lambda function, rows: _Tile(function, rows, double=True),
     "bf16": _PairTile,
     "int8": _QuadTile,
+    "row_f4": lambda function, rows: _RowTile(function, rows, double=False),
+    "row_f8": lambda function, rows: _RowTile(function, rows, double=True),
 }
+MOST_PANELS = 4
+"""Panels of a tile of one row: four have eight chains or more, which keep two units of four cycles busy."""
 
 
 def _tile_function(module: ir.Module, rows: int, kind: str) -> ir.Function:
@@ -305,7 +328,7 @@ def _make_tile(kind: str) -> Any:
             *operands, height = args
             done = builder.append_basic_block("tile_done")
             switch = builder.switch(height, done)
-            for rows in TARGET.rows:
+            for rows in range(2, MOST_PANELS + 1) if kind.startswith("row") else TARGET.rows:
                 block = builder.append_basic_block(f"tile_{rows}")
                 switch.add_case(ir.Constant(_INT64, rows), block)
                 builder.position_at_end(block)
@@ -321,7 +344,8 @@ def _make_tile(kind: str) -> Any:
 
 def _tile(kind: str) -> Any:
     """Return tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to TARGET.max_rows,
-    columns at most the panel's width; further columns of C stay unchanged."""
+    columns at most the panel's width; further columns of C stay unchanged. For a kind of a single row, rows is the
+    number of panels, from 2 to MOST_PANELS; strides of rows and columns are not read."""
     code = _make_tile(kind)
 
     def tile(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
@@ -330,4 +354,4 @@ def _tile(kind: str) -> Any:
     return external(tile, _TILE_ARGUMENTS, name=f"tile_{kind}")
 
 
-tile_f4, tile_f8, tile_bf16, tile_int8 = map(_tile, _TILES)
+tile_f4, tile_f8, tile_bf16, tile_int8, tile_row_f4, tile_row_f8 = map(_tile, _TILES)

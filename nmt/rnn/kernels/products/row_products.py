@@ -9,10 +9,18 @@ matrix (see packing.py), accumulate is 0 or 1.
 import numpy as np
 
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.jit import external
+from nmt.rnn.kernels.machine_code.jit import external, inner_kernel
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.products import amx
-from nmt.rnn.kernels.products.microkernel import tile_bf16, tile_f4, tile_f8, tile_int8
+from nmt.rnn.kernels.products.microkernel import (
+    MOST_PANELS,
+    tile_bf16,
+    tile_f4,
+    tile_f8,
+    tile_int8,
+    tile_row_f4,
+    tile_row_f8,
+)
 
 _MAX_ROWS = TARGET.max_rows
 _PANEL_F4, _PANEL_F8 = TARGET.panel_width(np.float32), TARGET.panel_width(np.float64)
@@ -43,8 +51,30 @@ def _product_rows(tile, width, size):  # type: ignore[no-untyped-def]
     return product_rows
 
 
-product_rows_f4 = external(_product_rows(tile_f4, _PANEL_F4, 4), amx.ROW_ARGUMENTS, name="product_rows_f4")
-product_rows_f8 = external(_product_rows(tile_f8, _PANEL_F8, 8), amx.ROW_ARGUMENTS, name="product_rows_f8")
+def _with_row_tiles(rows_product, row_tile, width, size):  # type: ignore[no-untyped-def]
+    """Return a product of rows which computes a single row by tiles of several panels."""
+
+    def product_rows(a, lda, b, c, ldc, M, N, K, accumulate):  # type: ignore[no-untyped-def]
+        n0, left = 0, N // width if M == 1 else 0
+        while left > 1:
+            groups = (left + MOST_PANELS - 1) // MOST_PANELS
+            panels = (left + groups - 1) // groups
+            target, panel = advance(c, n0 * size), advance(b, n0 * K * size)
+            row_tile(target, width, a, lda, 1, panel, K, width, accumulate, panels)
+            n0 += panels * width
+            left -= panels
+        rows_product(a, lda, advance(b, n0 * K * size), advance(c, n0 * size), ldc, M, N - n0, K, accumulate)
+
+    return product_rows
+
+
+def _external(tile, row_tile, width, size, name):  # type: ignore[no-untyped-def]
+    rows_product = inner_kernel(_product_rows(tile, width, size))
+    return external(_with_row_tiles(rows_product, row_tile, width, size), amx.ROW_ARGUMENTS, name=name)
+
+
+product_rows_f4 = _external(tile_f4, tile_row_f4, _PANEL_F4, 4, "product_rows_f4")
+product_rows_f8 = _external(tile_f8, tile_row_f8, _PANEL_F8, 8, "product_rows_f8")
 # For pairs: lda and K count pairs.
 product_rows_bf16 = (
     amx.product_rows_bf16

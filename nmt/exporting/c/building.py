@@ -1,0 +1,147 @@
+"""Build parts of libraries for C: the compiler, the levels of processors, and objects of each level."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from nmt.errors import ConfigError
+from nmt.exporting.elsewhere import run_for_level
+from nmt.exporting.plans import Json
+
+FLAGS = ("-std=c11", "-O2", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra")
+_V3 = " && ".join(f'F("{feature}")' for feature in ("avx2", "fma", "bmi", "bmi2"))
+_V4 = " && ".join([_V3, *(f'F("avx512{part}")' for part in ("f", "bw", "cd", "dq", "vl"))])
+LEVELS = {
+    "x86_64": {
+        "avx512_vnni": f'{_V4} && F("avx512vnni")',
+        "avx512": _V4,
+        "avx2_vnni": f"{_V3} && has_avxvnni()",
+        "avx2": _V3,
+        "generic": "1",
+    },
+    "aarch64": {"neon_dotprod": "getauxval(AT_HWCAP) >> 20 & 1", "neon": "1"},
+}
+"""By machine, the levels, the best one first, each with the condition under which a processor has it: features by their
+names in GCC, or the bit ASIMDDP of Linux."""
+_OF_INT8 = ("avx512_vnni", "avx2_vnni", "neon_dotprod")
+"""Levels that differ from the next one only in products of int8."""
+ASKING = {
+    "x86_64": """#include <cpuid.h>
+#define F(name) __builtin_cpu_supports(name)
+static int has_avxvnni(void) {
+  unsigned a = 0, b, c, d;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+""",
+    "aarch64": "#include <sys/auxv.h>\n",
+}
+
+
+class Compiler:
+    """The compiler that the environment variable CC names, or cc, with the tools that belong to it.
+
+    where: what needs it, for errors. Raises ConfigError: there is none, or it compiles for another kind of machine.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.command = shlex.split(os.environ.get("CC") or "cc")
+        target = self._ask("-dumpmachine")
+        self.machine = target.split("-")[0]
+        here = "aarch64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
+        if "linux" not in target or self.machine not in ("aarch64", here):
+            raise ConfigError(
+                f"{self.where}: must have a compiler for Linux on {' or '.join(sorted({'aarch64', here}))}, got one "
+                f"for {target}; name another in the variable CC"
+            )
+        tools = ("objcopy", "ar", "size")
+        self.objcopy, self.ar, self.size = (self._ask(f"-print-prog-name={name}") for name in tools)
+
+    def _ask(self, option: str) -> str:
+        try:
+            return subprocess.run([*self.command, option], capture_output=True, text=True, check=True).stdout.strip()
+        except (OSError, subprocess.CalledProcessError):
+            name = shlex.join(self.command)
+            raise ConfigError(
+                f"{self.where}: must have a C compiler to build the library with, got none that runs as {name}; "
+                "install one (apt install gcc), or name it in the variable CC"
+            ) from None
+
+    def run(self, *arguments: str | Path) -> None:
+        """Run the compiler."""
+        self.call(*self.command, *arguments)
+
+    def code_size(self, made: Path) -> int:
+        """Return the bytes of an object's code and constants."""
+        return int(self.call(self.size, made).splitlines()[1].split()[0])
+
+    def call(self, *command: str | Path) -> str:
+        """Run a command and return what it prints. Raises ConfigError with its first error if it fails."""
+        try:
+            done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise ConfigError(f"{self.where}: {command[0]} must run, got: {error.strerror}; install binutils") from None
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["no message"]
+            said = next((line for line in lines if "error" in line), lines[0])
+            raise ConfigError(f"{self.where}: {shlex.join(map(str, command[:2]))} must succeed, got: {said}")
+        return done.stdout
+
+
+def levels_of(compiler: Compiler, only: Sequence[str], *, int8: bool) -> dict[str, str]:
+    """Return the conditions of the levels that a library has: of those in `only`, or of all that differ."""
+    every = LEVELS[compiler.machine]
+    strange = [name for name in only if name not in every]
+    if strange:
+        raise ConfigError(f"{compiler.where}: levels must be of {', '.join(every)}, got {strange[0]}")
+    return {name: one for name, one in every.items() if (name in only if only else int8 or name not in _OF_INT8)}
+
+
+def levels_text(compiler: Compiler, levels: dict[str, str]) -> str:
+    """Return levels.h, which has the objects of all levels and asks which of them the processor has."""
+    lines = [f'#define LEVEL_NAMES "{", ".join(levels)}"\n{ASKING[compiler.machine]}']
+    lines += [f"extern const level nmt_level_{level};\n" for level in levels]
+    lines += [f"static const level *const levels[] = {{{', '.join(f'&nmt_level_{level}' for level in levels)}}};\n"]
+    cases = [f"    case {n}: return {condition};\n" for n, condition in enumerate(levels.values())]
+    return "".join([*lines, "static int has_level(size_t n) {\n  switch (n) {\n", *cases, "  }\n  return 0;\n}\n"])
+
+
+def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: Json) -> tuple[list[Path], Json]:
+    """Let a module compile functions for the level that a new folder is named after; return their objects, with the
+    names that the module gives to them, and all of its answer."""
+    folder.mkdir()
+    answer: Json = json.loads(run_for_level(module, folder.name, asked | {"folder": str(folder)}, is_linked=True))
+    names = folder / "names"
+    names.write_text("".join(f"{old} {new}\n" for old, new in answer["names"].items()))
+    objects = sorted(folder.glob("*.o"))
+    for one in objects:
+        compiler.call(compiler.objcopy, f"--redefine-syms={names}", one)
+    return objects, answer
+
+
+def constant_bytes(name: str, file: Path) -> str:
+    """Return the definition in C of a constant with the bytes of a file, aligned to a cache line; its compiler finds
+    the file with `-Wa,-I` and its folder."""
+    lines = f'.section .rodata\\n.balign 64\\n{name}: .incbin \\"{file.name}\\"\\n.previous'
+    return f'__asm__("{lines}");\nextern const char {name}[];\n'
+
+
+def joined(compiler: Compiler, objects: list[Path], public: list[str], whole: Path) -> Path:
+    """Link objects to one of which only these symbols can be seen from outside."""
+    compiler.run("-r", "-nostdlib", "-o", whole, *objects)
+    compiler.call(compiler.objcopy, "--strip-unneeded", *(f"--keep-global-symbol={name}" for name in public), whole)
+    return whole
+
+
+def save_libraries(compiler: Compiler, whole: Path, folder: Path, name: str, *libraries: str) -> None:
+    """Write a static and a shared library of one object; `libraries`: options for what it calls."""
+    compiler.call(compiler.ar, "rcs", folder / f"lib{name}.a", whole)
+    options = ("-shared", f"-Wl,-soname,lib{name}.so,--no-undefined,-z,noexecstack")
+    compiler.run(*options, "-o", folder / f"lib{name}.so", whole, *libraries)
+    (folder / f"lib{name}.so").chmod(0o644)
