@@ -143,15 +143,15 @@ def assert_same(device, models, options, *, average=None, sentences=3, **setting
 
 
 OPTIONS = {
-    "min length": ({"min_length": 3}, {}),
+    "min_length": ({"min_length": 3}, {}),
     "forbidden": (
         {"forbidden": [[5], [4, 4], [7, 7, 7], [7, 8]], "generate_unk": False},
         {"length_penalty": "average"},
     ),
-    "no repeat": ({"no_repeat_ngram_size": 2, "repetition_penalty": 1.7}, {"length_penalty": "none"}),
-    "no word twice": ({"no_repeat_ngram_size": 1}, {}),
+    "no_repeat": ({"no_repeat_ngram_size": 2, "repetition_penalty": 1.7}, {"length_penalty": "none"}),
+    "no_word_twice": ({"no_repeat_ngram_size": 1}, {}),
     "reward": ({"word_reward": 0.4}, {"n_best": 3}),
-    "less reward": ({"word_reward": -0.4}, {"length_penalty": 0.6}),
+    "less_reward": ({"word_reward": -0.4}, {"length_penalty": 0.6}),
     "coverage": ({"coverage_penalty": 0.4}, {"length_penalty": "average"}),
     "prefixes": ({"prefixes": [[4, 7], [], [1, 4, 4]], "forbidden": [[4]], "min_length": 2}, {}),
     "all": (

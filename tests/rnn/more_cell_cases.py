@@ -10,7 +10,8 @@ from tests.rnn import scan_cases as cases
 D, H = cases.D, cases.H
 ODD = ("hard_sigmoid", "softsign", "relu")  # the activations of ONNX Runtime's vectors
 
-LSTM_LIKE = {
+# One product of the input outside the time loop, and at least one of a state in it.
+STATE_GATED = {
     "layer_norm_lstm": (lambda: cells.LayerNormLSTMCell(D, H), oracle.layer_norm_lstm),
     "layer_norm_gru": (lambda: cells.LayerNormGRUCell(D, H), oracle.layer_norm_gru),
     "mi_lstm": (lambda: cells.MILSTMCell(D, H), oracle.mi_lstm(False)),
@@ -91,7 +92,7 @@ MIXING = {
     "rwkv7": (lambda: cells.RWKV7Cell(D, 6, heads=2, rank=2), recurrences.rwkv7(2)),
 }
 INPUT_GATED |= {"lrn": (lambda: cells.LRNCell(D, H), recurrences.lrn), **MATRICES}
-CELLS = {**LSTM_LIKE, **INPUT_GATED, **MIXING}
+CELLS = {**STATE_GATED, **INPUT_GATED, **MIXING}
 # The others' programs are those of their neighbours with less in them.
 COMPILED = [name for name in CELLS if name not in ("mi_lstm", "sru_one_size", "qrnn_window1")]
 # Of these only the meaning is tested: they are put together from operations that others compile.

@@ -155,7 +155,7 @@ def test_products_of_what_is_left_of_inputs_leave_the_loop(name):
     assert products(together.forward.loop) and products(together.backward.loop)
 
 
-@pytest.mark.parametrize("name", more.LSTM_LIKE)
+@pytest.mark.parametrize("name", more.STATE_GATED)
 def test_products_of_states_stay(name):
     plan = make_plan(trace(more.CELLS[name][0](), training=False), training=False)
     assert products(plan.forward.loop)

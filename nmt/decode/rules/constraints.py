@@ -208,7 +208,7 @@ class Glossary(Rule):
         advance(extra["glossary"], tokens)
 
     @override
-    def most(self, beam: Beam, rows: np.ndarray) -> np.ndarray:
+    def most_to_gain(self, beam: Beam, rows: np.ndarray) -> np.ndarray:
         return np.array([self.bonus * (len(p.phrases) - p.worth) for p in beam.extra["glossary"][rows]], np.float64)
 
 

@@ -33,7 +33,7 @@ class Rule:
     def follow(self, extra: Extra, tokens: np.ndarray) -> None:
         """Bring what the rule keeps up to date; `extra` is that of the parents, `tokens` continue them."""
 
-    def most(self, beam: Beam, rows: np.ndarray) -> np.ndarray | float:
+    def most_to_gain(self, beam: Beam, rows: np.ndarray) -> np.ndarray | float:
         """Return the most that it can still add to the sums of these rows."""
         return 0.0
 

@@ -117,7 +117,7 @@ class RuledSelector(CandidateSelector):
 
     @override
     def best_sums(self, beam: Beam, rows: np.ndarray, first: np.ndarray) -> np.ndarray:
-        sums = beam.sums[rows] + sum(rule.most(beam, rows) for rule in self.rules if rule.reweights)
+        sums = beam.sums[rows] + sum(rule.most_to_gain(beam, rows) for rule in self.rules if rule.reweights)
         return np.maximum.reduceat(sums, first) if len(first) else np.empty(0)
 
 
