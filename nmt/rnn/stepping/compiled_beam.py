@@ -248,7 +248,7 @@ class CompiledBeam:
                     table[GROUPS_WORD] = self._lines.address(which)
         memory["starts"], memory["first_id"] = self._stepper.starts()
         memory["num_ids"] = len(memory["starts"])
-        for name, before in prepared.shared.indexed.items():
+        for before in prepared.shared.indexed.values():
             calls.step.replace_array(ArrayKind.INDEX.of(before), memory["rows.origin"])
         for group, count, of in (
             ("continued", "num_states", self._continued),

@@ -46,8 +46,8 @@ SEARCH = TableLayout(
     numbers("num_free", "num_ended", "parity", "tokens_wanted", "side"),
     # By row: `sum`, its log-probability; `token`, its last token; `slot`, that of its sentence; `word` and `parent`,
     # its indices among the distinct tokens and among the states; `source`, where the captured arrays of its sentence
-    # begin; `list`, its list of candidates. `origin`, the row before the step that each continues; while rows are replaced
-    # `place`, the index of a row's state among those that are continued.
+    # begin; `list`, its list of candidates; `origin`, the row before the step that it continues. While rows are
+    # replaced: `place`, the index of a row's state among those that are continued.
     group(
         "rows",
         arrays(np.int64, _ROWS, "token", "slot", "word", "parent", "source", "list", "origin", "place"),
