@@ -88,7 +88,7 @@ class CompiledBeam:
             self._embedding = embedding_table(memory["distinct"], embedding, scale, self._x)
             self._embedding_of = embedding, scale
         memory["embedding_code"], memory["embedding_table"] = self._embedding_task.address, self._embedding.address
-        self._states: list[np.ndarray] = []
+        self._states: dict[str, np.ndarray] = {}
         self._output: OutputTask | None = None  # the whole layer's task is made once no narrower layer is given
 
     @property
@@ -118,7 +118,9 @@ class CompiledBeam:
         whole = {f"waiting.{name}": np.array(column, np.int64) for name, column in columns.items()}
         self._memory.update(whole | {"waiting.expected": np.array(lengths, np.float64)})
         widths = self._stepper.scan.states
-        self._states = [np.ascontiguousarray(states[k]).reshape(count, int(n)) for k, n in widths.items()]
+        self._states = {
+            ArrayKind.STATE.of(k): np.ascontiguousarray(states[k]).reshape(count, int(n)) for k, n in widths.items()
+        }
         self._memory.update({"taken": 0, "num_waiting": count})
 
     def narrow(self, layer: OutputLayer, lists: CandidateLists, sentence_ids: np.ndarray) -> None:
@@ -194,6 +196,8 @@ class CompiledBeam:
         memory["tokens"], memory["scores"] = np.zeros(C * (K + 1), np.int32), np.zeros(C * (K + 1), scan.dtype)
         self._x = aligned((C, scan.cell.input_size), scan.dtype, zeros=True)
         widths = {ArrayKind.STATE.of(name): int(width) for name, width in scan.states.items()}
+        indexed, places = self._stepper.prepared.shared.indexed, C + slots // 2
+        self._halves = {name: aligned((2, places, widths.pop(name)), scan.dtype, zeros=True) for name in indexed}
         self._continued = {name: aligned((C, width), scan.dtype, zeros=True) for name, width in widths.items()}
         self._embedding_of = None
         self._whole: OutputTask | None = None  # the task of the whole output layer, which all searches use
@@ -244,8 +248,14 @@ class CompiledBeam:
                     table[GROUPS_WORD] = self._lines.address(which)
         memory["starts"], memory["first_id"] = self._stepper.starts()
         memory["num_ids"] = len(memory["starts"])
-        waiting = [address_of(a) for a in self._states] or [0] * len(self._continued)
-        memory["num_states"], memory["continued.waiting"] = len(self._continued), np.array(waiting, np.int64)
+        for before in prepared.shared.indexed.values():
+            calls.step.replace_array(ArrayKind.INDEX.of(before), memory["rows.origin"])
+        for group, count, of in (
+            ("continued", "num_states", self._continued),
+            ("indexed", "num_indexed", self._halves),
+        ):
+            waiting = [address_of(self._states[name]) if self._states else 0 for name in of]
+            memory[count], memory[f"{group}.waiting"] = len(of), np.array(waiting, np.int64)
 
     def _make_tables(self, calls: StepCalls, output: OutputTask) -> None:
         """Make the tables of the parts of a step that the loop reads: tasks, divisions by rows, and copies before a
@@ -266,6 +276,11 @@ class CompiledBeam:
             "num_bytes": [a.shape[1] * a.itemsize for a in self._continued.values()],
         }
         memory.update({f"continued.{name}": np.array(column, np.int64) for name, column in continued.items()})
+        names, words = self._stepper.prepared.shared.indexed, step.table.word
+        memory["indexed.half"] = np.array([[address_of(half) for half in a] for a in self._halves.values()], np.int64)
+        memory["indexed.num_bytes"] = np.array([a[0, 0].nbytes for a in self._halves.values()], np.int64)
+        memory["indexed.read"] = np.array([words(step.places[names[name]][0]) for name in self._halves], np.int64)
+        memory["indexed.written"] = np.array([words(step.places[name][0]) for name in self._halves], np.int64)
         memory["output_code"], memory["output_table"] = output.code, output.table.address
         place = self._stepper.prepared.output
         array = step.arrays[place.name]
@@ -299,7 +314,7 @@ _PROFILE = SEARCH.places_of((*TIMES, *RUNS))
 _AT_FIRST = SEARCH.places_of(["num_waiting", *(field.name for field in SEARCH.fields if field.kind == "number")])
 """Numbers that are zero when a search begins."""
 
-_GIVEN = ("waiting", "continued", "gathered")
+_GIVEN = ("waiting", "continued", "indexed", "gathered")
 _ALLOCATED = [
     field.name
     for field in SEARCH.fields

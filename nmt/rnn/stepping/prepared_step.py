@@ -112,7 +112,7 @@ class PreparedStep:
         self._longest = 0
         self._filled = {*(ArrayKind.STATE.of(name) for name in scan.states), self.output.name}
         shared = self._parts["inputs"], self._parts["states"]
-        self._names = {k for part in shared if part for k in part.plan.outputs}
+        self._names = {k for part in shared if part for k in part.plan.outputs} | {*self.shared.indexed.values()}
 
     def run(self, inputs: StepInputs, sources: Sources | None = None) -> Arrays:
         """Return the states' stacks and the array of the output, as `CPUExecutable.forward` leaves them.
@@ -126,6 +126,11 @@ class PreparedStep:
         parts = self.join(inputs, U, P, len(word))
         step = parts.step
         arrays = {name: step.array(name) for name in self._filled}
+        for name, before in self.shared.indexed.items():
+            state = np.ascontiguousarray(states[name])
+            own = np.may_share_memory(state, arrays[name])  # the result of the last step, which this one overwrites
+            step.replace_array(before, state.copy() if own else state)
+            step.replace_array(ArrayKind.INDEX.of(before), parent)
         for name in self.shared.gathered:
             if name in given:
                 np.take(given[name], word, axis=0, out=step.array(name)[0])
@@ -179,10 +184,14 @@ class PreparedStep:
         return self._compiled.step.plan.outputs["y"]
 
     def forget_rows(self) -> None:
-        """Forget the numbers of rows after a compiled search has changed them in the tables; the next call sets
-        them."""
+        """Forget the numbers of rows after a compiled search has changed them in the tables; the next call sets them.
+        States that are read by index are in this step's own memory again."""
         for call in self._calls.values():
             call.rows = 0
+        if "step" in self._calls:
+            step, indexed = self._calls["step"], self.shared.indexed
+            for place in (place for names in indexed.items() for name in names for place in step.places[name]):
+                step.table.restore(place)
 
     def rest(self) -> None:
         """Free the memory of many rows, and of sentences, when a search has ended.
@@ -239,7 +248,9 @@ class PreparedStep:
         scan, gathered, allocate = self.scan, self.shared.gathered, Fresh()
         arrays = dict(self._sources.arrays)
         arrays |= dict.fromkeys(self._names, _UNKNOWN)
-        arrays |= {ArrayKind.STATE.of(name): allocate((2, R, width), scan.dtype) for name, width in scan.states.items()}
+        slots = {name: 1 if name in self.shared.indexed else 2 for name in map(ArrayKind.STATE.of, scan.states)}
+        widths = dict(zip(slots, scan.states.values(), strict=True))
+        arrays |= {name: allocate((count, R, int(widths[name])), scan.dtype) for name, count in slots.items()}
         widths = {name: v.width or 1 for name, v in self.shared.step.inputs.items()}
         return arrays | {name: allocate((1, R, n), scan.dtype) for name, n in widths.items() if name in gathered}
 

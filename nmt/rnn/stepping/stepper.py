@@ -41,6 +41,7 @@ class Stepper:
         self._compiled = compile_step(scan.traced, scan.device, scan.dtype, scan.packed)
         leaves = self._compiled.shared.step.leaves
         shared = {k for part in (self._compiled.of_inputs, self._compiled.of_states) if part for k in part.plan.outputs}
+        shared |= {*self._compiled.shared.indexed.values()}
         captured = {k: v for k, v in leaves.items() if v.op == "captured" and k not in shared}
         narrow = {k for k, v in captured.items() if "S" not in v.axes}
         self._sources = SourceStore({k: v.width for k, v in captured.items()}, narrow, scan.dtype, scan.device.xp)
@@ -140,7 +141,7 @@ class Stepper:
         arrays = run(inputs, sources)
         place = self._compiled.step.plan.outputs["y"]
         y = arrays[place.name][1 if place.kind is PlaceKind.AFTER else 0]
-        new = {name: arrays[ArrayKind.STATE.of(name)][1] for name in scan.states}
+        new = {name: arrays[ArrayKind.STATE.of(name)][-1] for name in scan.states}
         for name, width in self._shaped.items():
             new[name] = shaped(new[name], width)
         return shaped(y, scan.cell.output_size), new
@@ -170,6 +171,10 @@ class Stepper:
             arrays[name] = (array[index(word)] if name in compiled.shared.gathered else array)[None]
         for name, width in scan.states.items():
             stacked = ArrayKind.STATE.of(name)
+            if (before := compiled.shared.indexed.get(stacked)) is not None:
+                arrays[before] = states[stacked][index(parent)]
+                arrays[ArrayKind.INDEX.of(before)] = index(identity(R))
+                continue
             arrays[stacked] = stack = self._memory((2, R, width), scan.dtype)
             if stacked in compiled.shared.gathered:
                 scan.device.xp.take(states[stacked], index(parent), axis=0, out=stack[0])

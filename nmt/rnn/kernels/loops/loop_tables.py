@@ -63,6 +63,14 @@ class Table:
             self.numbers[_ADDRESSES + place] = address_of(array)
             self.arrays[place] = array
 
+    def word(self, place: int) -> int:
+        """Return the address of the word with the address of names[place], for compiled code that changes it."""
+        return address_of(self.numbers[_ADDRESSES + place :])
+
+    def restore(self, place: int) -> None:
+        """Set the address of names[place] again after compiled code has changed it."""
+        self.numbers[_ADDRESSES + place] = address_of(self.arrays[place])
+
     def resize(self, rows: int) -> None:
         """Set the number of rows, all of a single step; the arrays must have room for them."""
         units, bounds = self.sharing.of_step(rows)

@@ -22,6 +22,7 @@ from nmt.rnn.kernels.search.beam_steps import (
     number_words,
     prune_beam,
     step_part_at,
+    turn,
 )
 from nmt.rnn.kernels.search.beam_table import GO, SEARCH
 from nmt.rnn.kernels.search.output_task import OUTPUT
@@ -60,6 +61,7 @@ def _prepare_step(search):  # type: ignore[no-untyped-def]
     _embedding_at(search.embedding_table).rows = search.num_words
     call_task(search.embedding_code, 0, 1, search.embedding_table)
     gather(search)
+    turn(search)
     for one, rows in _step_parts(search):
         if one.code != 0:
             resize_table(one.table, one.divisions, rows)

@@ -4,6 +4,7 @@
 import numpy as np
 
 from nmt.rnn.kernels.machine_code.jit import exact_kernel, inlined, inner_kernel
+from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.moves import copy_bytes
 from nmt.rnn.kernels.search import search_rules
 from nmt.rnn.kernels.search.beam_table import DONE, GO, PAUSED, STEP_PART, WANTS_MORE, WANTS_READING, WANTS_WIDTH
@@ -26,6 +27,7 @@ step_part_at = STEP_PART.reader()
 def extend(search):  # type: ignore[no-untyped-def]
     """Start as many waiting sentences as there is room for, each with one empty hypothesis."""
     waiting, slots, rows, continued = search.waiting, search.slots, search.rows, search.continued
+    indexed = search.indexed
     while search.taken < search.num_waiting and search.working < search.size and search.num_free > 0:
         n, r, parent = search.taken, search.num_rows, search.num_parents
         search.num_free -= 1
@@ -38,6 +40,10 @@ def extend(search):  # type: ignore[no-untyped-def]
         for m in range(search.num_states):
             size = continued.num_bytes[m]
             copy_bytes(continued.target[m] + parent * size, continued.waiting[m] + n * size, size)
+        rows.origin[r] = search.room + search.working
+        for m in range(search.num_indexed):
+            size = indexed.num_bytes[m]
+            copy_bytes(indexed.half[m, search.side] + rows.origin[r] * size, indexed.waiting[m] + n * size, size)
         search.taken, search.num_rows, search.num_parents, search.working = n + 1, r + 1, parent + 1, search.working + 1
 
 
@@ -190,6 +196,16 @@ def number_words(search):  # type: ignore[no-untyped-def]
     search.inputs_run += count
     search.states_run += search.num_parents
     search.steps_run += search.num_rows
+
+
+@inner_kernel
+def turn(search):  # type: ignore[no-untyped-def]
+    """Make the step read by index the halves that the last step has written, and write the other ones."""
+    indexed, side = search.indexed, search.side
+    for m in range(search.num_indexed):
+        array_at(indexed.read[m], 1, np.int64)[0] = indexed.half[m, side]
+        array_at(indexed.written[m], 1, np.int64)[0] = indexed.half[m, 1 - side]
+    search.side = 1 - side
 
 
 @inner_kernel

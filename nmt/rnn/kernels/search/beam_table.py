@@ -40,13 +40,14 @@ SEARCH = TableLayout(
     # State of the search: the status, and the steps that may still be taken; the numbers of rows, of distinct tokens
     # among them and of states they continue; the numbers of sentences in slots, of waiting sentences taken and of live
     # sentences; of free slots, and of slots with ended sentences that are not read yet; which half of `words` is
-    # current; how many of the best tokens of each row are wanted.
+    # current; how many of the best tokens of each row are wanted; which half of the states read by index is
+    # current.
     numbers("status", "budget", "num_rows", "num_words", "num_parents", "working", "taken", "num_live"),
-    numbers("num_free", "num_ended", "parity", "tokens_wanted"),
+    numbers("num_free", "num_ended", "parity", "tokens_wanted", "side"),
     # By row: `sum`, its log-probability; `token`, its last token; `slot`, that of its sentence; `word` and `parent`,
     # its indices among the distinct tokens and among the states; `source`, where the captured arrays of its sentence
-    # begin; `list`, its list of candidates. While rows are replaced: `origin`, the row that each continues, and
-    # `place`, the index of a row's state among those that are continued.
+    # begin; `list`, its list of candidates; `origin`, the row before the step that it continues. While rows are
+    # replaced: `place`, the index of a row's state among those that are continued.
     group(
         "rows",
         arrays(np.int64, _ROWS, "token", "slot", "word", "parent", "source", "list", "origin", "place"),
@@ -96,6 +97,12 @@ SEARCH = TableLayout(
     # sentences; `target`, those that rows continue; the bytes of a row.
     constants("num_states"),
     group("continued", arrays(np.int64, (None,), "stepped", "waiting", "target", "num_bytes")),
+    # States that the step reads by index, from row origin[r] of one half, and writes to row r of the other one, by
+    # address: the halves, of room rows for hypotheses and then one for each sentence that may join; those of the
+    # waiting sentences; the bytes of a row; the words in the step's table for the half it reads and that it writes.
+    constants("num_indexed"),
+    group("indexed", arrays(np.int64, (None, 2), "half"), arrays(np.int64, (None,), "waiting", "num_bytes")),
+    group("indexed", arrays(np.int64, (None,), "read", "written")),
     # Arrays that the step reads directly, by address: from, to, bytes of a row; whether rows are taken by `word`, or
     # else by `parent`.
     constants("num_gathered"),
