@@ -43,7 +43,8 @@ def final_scores(
     scores = np.asarray(score(sums, length_divisor(penalty, lengths), word_reward, _rewarded(lengths, expected)))
     if coverage_penalty and coverage is not None:
         seen = np.where(coverage < 0, 1.0, np.clip(coverage, _LEAST_COVERAGE, 1.0).astype(np.float64))
-        scores = scores + coverage_penalty * np.log(seen).sum(1)
+        # One after the other: `sum` would group them by the width, which is that of the longest sentence.
+        scores = scores + coverage_penalty * np.cumsum(np.log(seen), axis=1)[:, -1]
     return scores
 
 

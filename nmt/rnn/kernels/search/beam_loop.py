@@ -1,7 +1,7 @@
 """Beam search as one compiled loop: the decoder's step, the output layer and the choice of continuations, all without
 the interpreter.
 
-Threads share the step and the output layer; the last thread does the rest alone (see beam_steps.py).
+Threads share the step and the output layer; the thread with the highest number does the rest alone (see beam_steps.py).
 """
 
 from typing import Any
