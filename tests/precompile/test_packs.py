@@ -52,7 +52,7 @@ def needed():
             ("float32 2", "int64", "float32 1", "float32 2", "int64", "int64", "int64", "int64 2", "int64"),
         ),
     )
-    called = products.product_rows_f4.native, microkernel.tile_f4.native
+    called = products.product_rows_f4.native, microkernel.tile_f4.native, microkernel.tile_row_f4.native
     return [recipe_of(kernel.native(forms)) for kernel, forms in kernels] + [recipe_of(native) for native in called]
 
 
