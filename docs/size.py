@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUDGET = {
     "cli": 5180,  # 50 for texts in a sweep, 250 for names of other toolkits, 70 for variables and sizes of the server,
     # 5 for threads that the system does not give, 5 a model inside a library for C
-    "config": 3100,  # 150 are the table of names in other toolkits, 30 settings for few sentences and for copying
+    "config": 2900,  # 150 are the table of names in other toolkits, 30 settings for few sentences and for copying
     # and 10 for edit actions
     "data": 4750,  # 165 are the edits that are learned from words, and how well they explain a text
     "decode": 2600,

@@ -46,41 +46,28 @@ languages of Sardinia and Palawan."""
 class CorpusConfig(Section):
     """One corpus of several."""
 
-    path: FilePath = Field(
-        description="Prefix of two files with one sentence per line, as data.train by itself; or a table with one "
-        "pair per row: a file that ends in .tsv, .jsonl or .parquet (extra [parquet]). All but Parquet may be "
-        "compressed, .gz or .zst (extra [zstd]). A pattern such as parts/*.tsv.gz matches several files, in the "
-        "order of their names.",
-    )
-    tgt_path: FilePath | None = Field(
-        default=None,
-        description="File of the target sentences, if the two files have no common prefix: path is then the file of "
-        "the source sentences.",
-    )
-    src_column: Column | None = Field(
-        default=None,
-        description="Column of the source in a table: a number from 1, or a name: of a key (a.b for a nested key), "
-        "of a column, or of a column of .tsv whose first line has names. null: the first column of .tsv, and the "
-        "language code in others, or translation.CODE.",
-    )
-    tgt_column: Column | None = Field(
-        default=None, description="Column of the target; null: the second of .tsv, otherwise as for the source."
-    )
-    features_column: PositiveInt | None = Field(
-        default=None,
-        description="Column of a .tsv with features of the source word, such as V;PST: each becomes one symbol after "
-        "the word's letters, `walk +V +PST`. When translating, write the word, a tab, and its features.",
-    )
-    weight: Annotated[float, Field(gt=0, le=1000)] = Field(
-        default=1.0,
-        description="How often each of its pairs is used in an epoch: 2 for twice, 0.25 for a quarter of the pairs "
-        "in each of four epochs.",
-    )
-    tag: Text | None = Field(
-        default=None,
-        description="A word without spaces, such as <2en>, that is put before each source sentence of this corpus. "
-        "New subwords keep it in one piece. When translating, write it before the sentence.",
-    )
+    path: FilePath
+    """Prefix of two files with one sentence per line, as data.train by itself; or a table with one pair per row: a file
+    that ends in .tsv, .jsonl or .parquet (extra [parquet]). All but Parquet may be compressed, .gz or .zst (extra
+    [zstd]). A pattern such as parts/*.tsv.gz matches several files, in the order of their names."""
+    tgt_path: FilePath | None = None
+    """File of the target sentences, if the two files have no common prefix: path is then the file of the source
+    sentences."""
+    src_column: Column | None = None
+    """Column of the source in a table: a number from 1, or a name: of a key (a.b for a nested key), of a column, or of
+    a column of .tsv whose first line has names. null: the first column of .tsv, and the language code in others, or
+    translation.CODE."""
+    tgt_column: Column | None = None
+    """Column of the target; null: the second of .tsv, otherwise as for the source."""
+    features_column: PositiveInt | None = None
+    """Column of a .tsv with features of the source word, such as V;PST: each becomes one symbol after the word's
+    letters, `walk +V +PST`. When translating, write the word, a tab, and its features."""
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """How often each of its pairs is used in an epoch: 2 for twice, 0.25 for a quarter of the pairs in each of four
+    epochs."""
+    tag: Text | None = None
+    """A word without spaces, such as <2en>, that is put before each source sentence of this corpus. New subwords keep
+    it in one piece. When translating, write it before the sentence."""
 
     @model_validator(mode="after")
     def _check_tag(self) -> "CorpusConfig":

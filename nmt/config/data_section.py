@@ -13,71 +13,47 @@ VocabSize = Annotated[int | Literal["auto"], WholeOrAuto(5, 1_000_000)]
 class SideConfig(Section):
     """One language of the pair."""
 
-    lang: Text = Field(
-        description="Language code: the files of this side are PREFIX.LANG or PREFIX.LANG.gz.",
-    )
-    max_length: PositiveInt = Field(
-        default=100,
-        description="Longest sentence in training, in subwords. A training pair with a longer side is skipped and "
-        "counted. Does not apply to validation, to translation, or to the text of a language model.",
-    )
-    lowercase: bool = Field(
-        default=False,
-        description="Lower-case the text, except for Cherokee. On the target side translations come out lower-cased.",
-    )
-    normalize: Literal["none", "nfc", "nfkc", "pieces"] = Field(
-        default="nfc",
-        description="Unicode normalisation. nfc composes letters and accents and is lossless to readers; nfkc also "
-        "turns ligatures and full-width forms into plain letters. none and pieces change nothing; with pieces "
-        "sentencepiece's sign for a space is ordinary text, for imported models whose texts are already tokenized.",
-    )
-    sampling_alpha: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None,
-        description="Sample the subwords of the training text each time a sentence is read: with bpe a merge is "
-        "skipped with this probability (BPE-dropout, Provilkov et al. 2020: 0.1), with unigram a segmentation is "
-        "sampled by its probability to the power of this (Kudo 2018: 0.1 to 0.5; smaller values are more random). "
-        "null: always the best segmentation.",
-    )
+    lang: Text
+    """Language code: the files of this side are PREFIX.LANG or PREFIX.LANG.gz."""
+    max_length: PositiveInt = 100
+    """Longest sentence in training, in subwords. A training pair with a longer side is skipped and counted. Does not
+    apply to validation, to translation, or to the text of a language model."""
+    lowercase: bool = False
+    """Lower-case the text, except for Cherokee. On the target side translations come out lower-cased."""
+    normalize: Literal["none", "nfc", "nfkc", "pieces"] = "nfc"
+    """Unicode normalisation. nfc composes letters and accents and is lossless to readers; nfkc also turns ligatures and
+    full-width forms into plain letters. none and pieces change nothing; with pieces sentencepiece's sign for a space is
+    ordinary text, for imported models whose texts are already tokenized."""
+    sampling_alpha: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Sample the subwords of the training text each time a sentence is read: with bpe a merge is skipped with this
+    probability (BPE-dropout, Provilkov et al. 2020: 0.1), with unigram a segmentation is sampled by its probability to
+    the power of this (Kudo 2018: 0.1 to 0.5; smaller values are more random). null: always the best segmentation."""
 
 
 class SubwordsConfig(Section):
     """Tokenization into subwords and the vocabulary (sentencepiece)."""
 
-    type: Literal["auto", "unigram", "bpe", "char", "word"] = Field(
-        default="auto",
-        description="Kind of subwords. auto is unigram, or bpe if a small text does not contain as many unigram "
-        "pieces as vocab_size. word takes space-separated words unchanged.",
-    )
-    vocab_size: VocabSize = Field(
-        default="auto",
-        description="Size of the vocabulary, including the four special tokens (padding, unknown, begin, end). Exact "
-        "for unigram and bpe; a maximum for char and word. auto depends on the running words of the training text, "
-        "of both languages with joint: true: 1000 subwords, from 100,000 words on 2000, from 250,000 4000, from "
-        "500,000 8000, from 4 million 16000, from 40 million 32000; fewer if the text does not contain so many, "
-        "more if it has many characters; with char and word all of them.",
-    )
-    joint: bool = Field(
-        default=True,
-        description="One vocabulary for both languages (true) or one for each (false).",
-    )
-    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = Field(
-        default=1.0,
-        description="Share of the characters of the training text that are in the vocabulary. 0.9995 for scripts of "
-        "thousands of characters; the rest become unknown.",
-    )
-    model_file: FilePath | None = Field(
-        default=None,
-        description="A sentencepiece model, or a .spm file of a model folder, to use as it is, for both languages "
-        "(needs joint: true): none is trained then, and type, vocab_size and character_coverage have no effect.",
-    )
-    src_model_file: FilePath | None = Field(
-        default=None,
-        description="As model_file, for the source language alone (needs joint: false).",
-    )
-    tgt_model_file: FilePath | None = Field(
-        default=None,
-        description="As model_file, for the target language alone (needs joint: false).",
-    )
+    type: Literal["auto", "unigram", "bpe", "char", "word"] = "auto"
+    """Kind of subwords. auto is unigram, or bpe if a small text does not contain as many unigram pieces as vocab_size.
+    word takes space-separated words unchanged."""
+    vocab_size: VocabSize = "auto"
+    """Size of the vocabulary, including the four special tokens (padding, unknown, begin, end). Exact for unigram and
+    bpe; a maximum for char and word. auto depends on the running words of the training text, of both languages with
+    joint: true: 1000 subwords, from 100,000 words on 2000, from 250,000 4000, from 500,000 8000, from 4 million 16000,
+    from 40 million 32000; fewer if the text does not contain so many, more if it has many characters; with char and
+    word all of them."""
+    joint: bool = True
+    """One vocabulary for both languages (true) or one for each (false)."""
+    character_coverage: Annotated[float, Field(ge=0.98, le=1)] = 1.0
+    """Share of the characters of the training text that are in the vocabulary. 0.9995 for scripts of thousands of
+    characters; the rest become unknown."""
+    model_file: FilePath | None = None
+    """A sentencepiece model, or a .spm file of a model folder, to use as it is, for both languages (needs joint: true):
+    none is trained then, and type, vocab_size and character_coverage have no effect."""
+    src_model_file: FilePath | None = None
+    """As model_file, for the source language alone (needs joint: false)."""
+    tgt_model_file: FilePath | None = None
+    """As model_file, for the target language alone (needs joint: false)."""
 
     @model_validator(mode="after")
     def _check_files(self) -> "SubwordsConfig":
@@ -98,30 +74,25 @@ class SubwordsConfig(Section):
 class FilterConfig(Section):
     """Rules by which training pairs are removed; the number for each rule is printed. Not for validation and test."""
 
-    duplicates: bool = Field(default=False, description="Of equal pairs keep the first.")
-    same: bool = Field(default=False, description="Remove pairs whose two sides are equal.")
-    max_length_ratio: Annotated[float, Field(gt=1, le=1000)] | None = Field(
-        default=None,
-        description="Remove pairs of which one side has more than this many times the characters expected from the "
-        "other, by the ratio of the sides in the first 16,384 pairs. Pairs of less than 20 characters are kept.",
-    )
-    markup: bool = Field(default=False, description="Remove pairs with tags or entities of HTML or XML.")
-    encoding: bool = Field(
-        default=False,
-        description="Remove pairs with characters broken by a wrong encoding: U+FFFD, or UTF-8 read as Latin-1.",
-    )
-    control: bool = Field(default=False, description="Remove pairs with control characters other than tabs.")
-    script: bool = Field(
-        default=False,
-        description="Remove pairs of which a side has more than half of its letters in another script than the first "
-        "16,384 lines of its text.",
-    )
-    overlap: Literal["none", "exact", "near"] = Field(
-        default="none",
-        description="Remove pairs whose source is a source of data.dev or data.test: identical (exact), or also "
-        "equal except for case, punctuation and spaces, or with a Jaccard similarity of four-letter substrings of "
-        "0.8 (near).",
-    )
+    duplicates: bool = False
+    """Of equal pairs keep the first."""
+    same: bool = False
+    """Remove pairs whose two sides are equal."""
+    max_length_ratio: Annotated[float, Field(gt=1, le=1000)] | None = None
+    """Remove pairs of which one side has more than this many times the characters expected from the other, by the ratio
+    of the sides in the first 16,384 pairs. Pairs of less than 20 characters are kept."""
+    markup: bool = False
+    """Remove pairs with tags or entities of HTML or XML."""
+    encoding: bool = False
+    """Remove pairs with characters broken by a wrong encoding: U+FFFD, or UTF-8 read as Latin-1."""
+    control: bool = False
+    """Remove pairs with control characters other than tabs."""
+    script: bool = False
+    """Remove pairs of which a side has more than half of its letters in another script than the first 16,384 lines of
+    its text."""
+    overlap: Literal["none", "exact", "near"] = "none"
+    """Remove pairs whose source is a source of data.dev or data.test: identical (exact), or also equal except for case,
+    punctuation and spaces, or with a Jaccard similarity of four-letter substrings of 0.8 (near)."""
 
     @property
     def is_on(self) -> bool:
@@ -132,54 +103,39 @@ class FilterConfig(Section):
 class DataConfig(Section):
     """Texts. Paths are relative to the current folder."""
 
-    train: Corpora = Field(
-        description="Prefix of the training files: data/train for data/train.de and data/train.en, or the same with "
-        ".gz or .zst. One sentence per line; line n of one file translates line n of the other. Or a list of "
-        "corpora, each with its path, format, weight and tag (docs/data.md).",
-        examples=["data/train"],
-    )
-    dev: Corpora = Field(
-        description="Prefix of the validation files, which determine the best checkpoint; or corpora, as in train.",
-        examples=["data/dev"],
-    )
-    test: Corpora | None = Field(default=None, description="Test text, as in dev; scored once at the end of training.")
-    index: FilePath | None = Field(
-        default=None,
-        description="Folder for indexes of the training text, which are made once and used by every run with the "
-        "same files, subwords and text settings. null: text of more than 1 GiB gets an index in the folder index "
-        "next to model_dir, smaller text is read by each run. An indexed text of more than 2 million pairs stays "
-        "on disk and is read in windows (docs/data.md). No effect with task: lm.",
-    )
-    src: SideConfig = Field(
-        default=SideConfig(lang="src"),
-        description="The language to translate from: required with task: translation, ignored with task: lm.",
-    )
-    tgt: SideConfig = Field(
-        description="The language to translate into; with task: lm the language of the text.",
-        examples=[{"lang": "en"}],
-    )
-    alignment: FilePath | None = Field(
-        default=None,
-        description="File of word alignments of the training pairs, for training.guided_alignment: line n for pair "
-        "n, in the format of fast_align (0-0 1-2: source word, target word, from 0). Words are separated by "
-        "spaces.",
-    )
-    src_factors: tuple[Text, ...] = Field(
-        default=(),
-        strict=False,
-        description="Names of the factors that follow each source word, such as [pos, number] for house|NOUN|sg, in "
-        "all its texts and in the input of translation (Sennrich & Haddow 2016). model.encoder.factors has the "
-        "sizes of their vectors.",
-    )
-    factor_separator: Text = Field(default="|", description="Separator before each factor.")
-    subwords: SubwordsConfig = Field(default_factory=SubwordsConfig, description="Tokenization into subwords.")
-    check: bool = Field(
-        default=True,
-        description="Check the texts before the first update: unusable texts are an error; possible problems are "
-        "printed once and written to data_check.json in model_dir. Only the first million lines of the training "
-        "text are checked, which takes half a minute; nmt-train --check-data checks all.",
-    )
-    filter: FilterConfig = Field(default_factory=FilterConfig, description="Rules by which training pairs are removed.")
+    train: Corpora = Field(examples=["data/train"])
+    """Prefix of the training files: data/train for data/train.de and data/train.en, or the same with .gz or .zst. One
+    sentence per line; line n of one file translates line n of the other. Or a list of corpora, each with its path,
+    format, weight and tag (docs/data.md)."""
+    dev: Corpora = Field(examples=["data/dev"])
+    """Prefix of the validation files, which determine the best checkpoint; or corpora, as in train."""
+    test: Corpora | None = None
+    """Test text, as in dev; scored once at the end of training."""
+    index: FilePath | None = None
+    """Folder for indexes of the training text, which are made once and used by every run with the same files, subwords
+    and text settings. null: text of more than 1 GiB gets an index in the folder index next to model_dir, smaller text
+    is read by each run. An indexed text of more than 2 million pairs stays on disk and is read in windows
+    (docs/data.md). No effect with task: lm."""
+    src: SideConfig = SideConfig(lang="src")
+    """The language to translate from: required with task: translation, ignored with task: lm."""
+    tgt: SideConfig = Field(examples=[{"lang": "en"}])
+    """The language to translate into; with task: lm the language of the text."""
+    alignment: FilePath | None = None
+    """File of word alignments of the training pairs, for training.guided_alignment: line n for pair n, in the format of
+    fast_align (0-0 1-2: source word, target word, from 0). Words are separated by spaces."""
+    src_factors: tuple[Text, ...] = Field(default=(), strict=False)
+    """Names of the factors that follow each source word, such as [pos, number] for house|NOUN|sg, in all its texts and
+    in the input of translation (Sennrich & Haddow 2016). model.encoder.factors has the sizes of their vectors."""
+    factor_separator: Text = "|"
+    """Separator before each factor."""
+    subwords: SubwordsConfig = Field(default_factory=SubwordsConfig)
+    """Tokenization into subwords."""
+    check: bool = True
+    """Check the texts before the first update: unusable texts are an error; possible problems are printed once and
+    written to data_check.json in model_dir. Only the first million lines of the training text are checked, which takes
+    half a minute; nmt-train --check-data checks all."""
+    filter: FilterConfig = Field(default_factory=FilterConfig)
+    """Rules by which training pairs are removed."""
 
     @property
     def held_out(self) -> list[str | tuple[CorpusConfig, ...]]:

@@ -35,12 +35,6 @@ CONV_ONLY = ("kernel_size", "max_positions")
 """Settings of an encoder or decoder that have a meaning only with type: conv."""
 AttentionName = Literal["bahdanau", "dot", "general", "luong", "scaled_dot", "multi_head", "none"]
 
-_RNN_TYPE = (
-    "Cell. gru resets after the product with the state (as cuDNN does), gru_reset_before before it "
-    "(as in the paper that introduced it); rnn_tanh and rnn_relu are Elman's; docs/cells.md has the others. "
-    "my_cells.MyCell is the class (or function) MyCell(input_size, hidden_size) of my_cells.py, in the current folder "
-    "or installed; to use such a model, allow the module by --cells my_cells (docs/add-a-cell.md)."
-)
 _VARIATIONAL = (
     "Draw one dropout mask a sentence and use it at every time step (Gal and Ghahramani 2016), "
     "instead of a new one at each step."
@@ -48,10 +42,6 @@ _VARIATIONAL = (
 _RESIDUAL = "Add each layer's input to its output, from the second layer on."
 
 
-_TYPE = (
-    "recurrent, or conv: gated convolutions with residuals and learned positions (Gehring et al. 2017, ConvS2S; "
-    "docs/convolution.md). With conv the settings of recurrent networks alone keep their defaults."
-)
 _KERNEL_SIZE = "With type: conv, how many positions a convolution reads{}."
 _MAX_POSITIONS = "With type: conv, positions that have a learned vector; those beyond share the last one's."
 
@@ -64,19 +54,21 @@ def _canonical(name: str) -> str:
 class _Side(Section):
     """Settings that encoder and decoder share."""
 
-    type: Literal["recurrent", "conv"] = Field(default="recurrent", description=_TYPE)
-    rnn_type: RnnType = Field(default="lstm", description=_RNN_TYPE)
+    type: Literal["recurrent", "conv"] = "recurrent"
+    """recurrent, or conv: gated convolutions with residuals and learned positions (Gehring et al. 2017, ConvS2S;
+    docs/convolution.md). With conv the settings of recurrent networks alone keep their defaults."""
+    rnn_type: RnnType = "lstm"
+    """Cell. gru resets after the product with the state (as cuDNN does), gru_reset_before before it (as in the paper
+    that introduced it); rnn_tanh and rnn_relu are Elman's; docs/cells.md has the others. my_cells.MyCell is the class
+    (or function) MyCell(input_size, hidden_size) of my_cells.py, in the current folder or installed; to use such a
+    model, allow the module by --cells my_cells (docs/add-a-cell.md)."""
 
-    zoneout: Fraction = Field(
-        default=0.0,
-        description="Probability with which a hidden unit keeps its previous value at a training step; afterwards "
-        "the expectation is used (Krueger et al. 2017: 0.05 to 0.15).",
-    )
-    drop_connect: Fraction = Field(
-        default=0.0,
-        description="Share of the recurrent weights that are dropped for a training batch (DropConnect, Wan et al. "
-        "2013; for recurrent weights Merity et al. 2018: 0.2 to 0.5).",
-    )
+    zoneout: Fraction = 0.0
+    """Probability with which a hidden unit keeps its previous value at a training step; afterwards the expectation is
+    used (Krueger et al. 2017: 0.05 to 0.15)."""
+    drop_connect: Fraction = 0.0
+    """Share of the recurrent weights that are dropped for a training batch (DropConnect, Wan et al. 2013; for recurrent
+    weights Merity et al. 2018: 0.2 to 0.5)."""
 
     @model_validator(mode="after")
     def _check_type(self) -> "_Side":
@@ -107,43 +99,37 @@ class _Side(Section):
 class EmbeddingsConfig(Section):
     """The table that turns a subword into a vector."""
 
-    embedding_dim: Width = Field(default=256, description="Size of the vector of one subword.")
-    dropout: Fraction = Field(default=0.0, description="Share of the embedding's values set to 0 in training.")
-    scale: bool = Field(default=False, description="Multiply embeddings by the square root of their size.")
+    embedding_dim: Width = 256
+    """Size of the vector of one subword."""
+    dropout: Fraction = 0.0
+    """Share of the embedding's values set to 0 in training."""
+    scale: bool = False
+    """Multiply embeddings by the square root of their size."""
 
 
 class EncoderConfig(_Side):
     """The network that reads the source sentence."""
 
-    embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Source embeddings.")
-    hidden_size: Width = Field(
-        default=256,
-        description="Size of the state, for each direction: a bidirectional encoder gives twice that; or of the layers "
-        "with type: conv.",
-    )
-    num_layers: Layers = Field(default=1, description="Layers, one on top of the other.")
-    bidirectional: bool = Field(default=True, description="Read the sentence from both ends and join the two states.")
-    dropout: Fraction = Field(
-        default=0.0,
-        description="Share of the values set to 0 in training between layers and on the output.",
-    )
+    embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig)
+    """Source embeddings."""
+    hidden_size: Width = 256
+    """Size of the state, for each direction: a bidirectional encoder gives twice that; or of the layers with type:
+    conv."""
+    num_layers: Layers = 1
+    """Layers, one on top of the other."""
+    bidirectional: bool = True
+    """Read the sentence from both ends and join the two states."""
+    dropout: Fraction = 0.0
+    """Share of the values set to 0 in training between layers and on the output."""
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
-    boundaries: Literal["eos", "bos_eos", "none"] = Field(
-        default="eos",
-        description="Tokens read in addition to the subwords: the end token after them (eos), also a begin token "
-        "before them (bos_eos), or none. Only imported models need another value than eos.",
-    )
-    projection: Width | None = Field(
-        default=None,
-        description="Size of a layer, tanh(W y + b), between the last outputs and attention; null for none.",
-    )
-    factors: tuple[Width, ...] = Field(
-        default=(),
-        strict=False,
-        description="Sizes of the vectors of data.src_factors, in their order; they are concatenated with that of "
-        "the subword.",
-    )
+    boundaries: Literal["eos", "bos_eos", "none"] = "eos"
+    """Tokens read in addition to the subwords: the end token after them (eos), also a begin token before them
+    (bos_eos), or none. Only imported models need another value than eos."""
+    projection: Width | None = None
+    """Size of a layer, tanh(W y + b), between the last outputs and attention; null for none."""
+    factors: tuple[Width, ...] = Field(default=(), strict=False)
+    """Sizes of the vectors of data.src_factors, in their order; they are concatenated with that of the subword."""
     kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(", with itself in the middle: odd"))
     max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
 
@@ -176,96 +162,67 @@ class EncoderConfig(_Side):
 class DecoderConfig(_Side):
     """The network that writes the target sentence."""
 
-    embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig, description="Target embeddings.")
-    hidden_size: Width = Field(
-        default=512,
-        description="Size of the state, or of the layers with type: conv, and of the output layer's input.",
-    )
-    num_layers: Layers = Field(default=1, description="Layers, one on top of the other.")
-    dropout: Fraction = Field(
-        default=0.0,
-        description="Share of the values set to 0 in training between layers and on the output.",
-    )
-    hidden_dropout: Fraction = Field(
-        default=0.0, description="Share of the values set to 0 in training in the output layer's input."
-    )
+    embeddings: EmbeddingsConfig = Field(default_factory=EmbeddingsConfig)
+    """Target embeddings."""
+    hidden_size: Width = 512
+    """Size of the state, or of the layers with type: conv, and of the output layer's input."""
+    num_layers: Layers = 1
+    """Layers, one on top of the other."""
+    dropout: Fraction = 0.0
+    """Share of the values set to 0 in training between layers and on the output."""
+    hidden_dropout: Fraction = 0.0
+    """Share of the values set to 0 in training in the output layer's input."""
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
     kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(": its own and those before"))
     max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
-    input_feeding: bool = Field(
-        default=True,
-        description="Give the attention vector of one step to the next as an input (Luong et al. 2015, 3.3).",
-    )
-    init_hidden: Literal["bridge", "last", "zero"] = Field(
-        default="bridge",
-        description="First state: a learned layer over the encoder's last state (bridge), that state as it is (last; "
-        "both must have one size), or zeros.",
-    )
-    init_from: Literal["namesake", "top", "mean"] = Field(
-        default="namesake",
-        description="Which state of the encoder that is: for each state the one of the same layer and kind "
-        "(namesake), for all of them h of the encoder's last layer (top), or for all of them the mean of the "
-        "encoder's outputs (mean; Sennrich et al. 2017).",
-    )
-    bridge_activation: Literal["tanh", "linear"] = Field(
-        default="tanh", description="With init_hidden: bridge, the activation of the learned layer."
-    )
-    attention: Annotated[AttentionName, AfterValidator(_canonical)] = Field(
-        default="bahdanau",
-        description="Score between the decoder's state and a source position: additive (bahdanau), dot product "
-        "(dot), dot product divided by the root of the size (scaled_dot), or bilinear (general; luong is another "
-        "name for it); scaled_dot in several heads with layers around them (multi_head); or no attention at all "
-        "(none): then the decoder only has its first state from the source, and input_feeding gives it its last "
-        "output.",
-    )
-    attention_size: Width | None = Field(
-        default=None,
-        description="Size of the layer inside bahdanau attention, or of all heads together; null takes the size of "
-        "the query. No effect otherwise.",
-    )
-    attention_heads: Layers = Field(default=1, description="Heads of multi_head attention.")
-    attention_bias: bool = Field(
-        default=False, description="Whether bahdanau attention adds a bias to the query. multi_head has its biases."
-    )
-    lexical: bool = Field(
-        default=False,
-        description="Lexical output model (Nguyen and Chiang 2018, section 4): the embeddings of the source subwords, "
-        "weighted by attention, also reach the output layer, by a layer of their own. For rare words and little text.",
-    )
-    conditional: bool = Field(
-        default=False,
-        description="Attend inside the step of the first layer: one cell reads the last subword, attention uses its "
-        "state, and a second cell continues from that state and reads the context (Sennrich et al. 2017, Nematus, "
-        "conditional GRU).",
-    )
-    readout: Literal["tanh", "linear", "recurrent", "deep"] = Field(
-        default="tanh",
-        description="Input of the output layer: a layer over the context and the decoder's state with tanh (Luong et "
-        "al. 2015, 3.1) or without (linear), another recurrent layer of rnn_type above both (recurrent), or a "
-        "layer of the embedding's size over both and the embedding of the last subword with tanh (deep; Pascanu et "
-        "al. 2014).",
-    )
-    readout_size: Width | None = Field(
-        default=None,
-        description="Size of the output layer's input, with readout: tanh, linear or deep; null takes hidden_size, "
-        "or the embedding's size with deep.",
-    )
+    input_feeding: bool = True
+    """Give the attention vector of one step to the next as an input (Luong et al. 2015, 3.3)."""
+    init_hidden: Literal["bridge", "last", "zero"] = "bridge"
+    """First state: a learned layer over the encoder's last state (bridge), that state as it is (last; both must have
+    one size), or zeros."""
+    init_from: Literal["namesake", "top", "mean"] = "namesake"
+    """Which state of the encoder that is: for each state the one of the same layer and kind (namesake), for all of them
+    h of the encoder's last layer (top), or for all of them the mean of the encoder's outputs (mean; Sennrich et al.
+    2017)."""
+    bridge_activation: Literal["tanh", "linear"] = "tanh"
+    """With init_hidden: bridge, the activation of the learned layer."""
+    attention: Annotated[AttentionName, AfterValidator(_canonical)] = "bahdanau"
+    """Score between the decoder's state and a source position: additive (bahdanau), dot product (dot), dot product
+    divided by the root of the size (scaled_dot), or bilinear (general; luong is another name for it); scaled_dot in
+    several heads with layers around them (multi_head); or no attention at all (none): then the decoder only has its
+    first state from the source, and input_feeding gives it its last output."""
+    attention_size: Width | None = None
+    """Size of the layer inside bahdanau attention, or of all heads together; null takes the size of the query. No
+    effect otherwise."""
+    attention_heads: Layers = 1
+    """Heads of multi_head attention."""
+    attention_bias: bool = False
+    """Whether bahdanau attention adds a bias to the query. multi_head has its biases."""
+    lexical: bool = False
+    """Lexical output model (Nguyen and Chiang 2018, section 4): the embeddings of the source subwords, weighted by
+    attention, also reach the output layer, by a layer of their own. For rare words and little text."""
+    conditional: bool = False
+    """Attend inside the step of the first layer: one cell reads the last subword, attention uses its state, and a
+    second cell continues from that state and reads the context (Sennrich et al. 2017, Nematus, conditional GRU)."""
+    readout: Literal["tanh", "linear", "recurrent", "deep"] = "tanh"
+    """Input of the output layer: a layer over the context and the decoder's state with tanh (Luong et al. 2015, 3.1) or
+    without (linear), another recurrent layer of rnn_type above both (recurrent), or a layer of the embedding's size
+    over both and the embedding of the last subword with tanh (deep; Pascanu et al. 2014)."""
+    readout_size: Width | None = None
+    """Size of the output layer's input, with readout: tanh, linear or deep; null takes hidden_size, or the embedding's
+    size with deep."""
 
-    copy_source: bool = Field(
-        default=False,
-        description="Whether a token can also be copied from the source, by attention: a learned gate mixes both "
-        "distributions (pointer-generator, See et al. 2017, section 2.2). For words and names, where much of the "
-        "source is kept; needs data.subwords.joint: true. Only on the CPU.",
-    )
+    copy_source: bool = False
+    """Whether a token can also be copied from the source, by attention: a learned gate mixes both distributions
+    (pointer-generator, See et al. 2017, section 2.2). For words and names, where much of the source is kept; needs
+    data.subwords.joint: true. Only on the CPU."""
 
-    edit_actions: bool = Field(
-        default=False,
-        description="Write the target by edit actions on the source, from first token to last: copy, replace or delete "
-        "the token at a pointer, or insert one before it (neural transducer, Makarov and Clematide 2018, 2020). The "
-        "decoder reads the encoder's output at the pointer (hard monotonic attention, Aharoni and Goldberg 2017). For "
-        "words: pronunciation, inflection, spelling; needs data.subwords.joint: true. Only on the CPU.",
-    )
+    edit_actions: bool = False
+    """Write the target by edit actions on the source, from first token to last: copy, replace or delete the token at a
+    pointer, or insert one before it (neural transducer, Makarov and Clematide 2018, 2020). The decoder reads the
+    encoder's output at the pointer (hard monotonic attention, Aharoni and Goldberg 2017). For words: pronunciation,
+    inflection, spelling; needs data.subwords.joint: true. Only on the CPU."""
 
     @property
     def query_size(self) -> int:
@@ -282,24 +239,19 @@ class DecoderConfig(_Side):
 class ModelConfig(Section):
     """Encoder, decoder, and how both start."""
 
-    tied_embeddings: Literal["none", "softmax", "all"] = Field(
-        default="none",
-        description="Shared matrices: target embeddings and output layer (softmax), source embeddings too (all; "
-        "needs joint subwords).",
-    )
-    initializer: Literal["xavier_uniform", "uniform"] = Field(
-        default="xavier_uniform", description="Initialisation of the weights; biases start at 0."
-    )
-    init_weight: PositiveFloat = Field(
-        default=0.1,
-        description="With initializer: uniform, weights are drawn between minus this and this.",
-    )
-    forget_bias: AnyFloat = Field(
-        default=1.0,
-        description="Initial bias of an LSTM's forget gate: above 0 it remembers at first.",
-    )
-    encoder: EncoderConfig = Field(default_factory=EncoderConfig, description="Reads the source.")
-    decoder: DecoderConfig = Field(default_factory=DecoderConfig, description="Writes the target.")
+    tied_embeddings: Literal["none", "softmax", "all"] = "none"
+    """Shared matrices: target embeddings and output layer (softmax), source embeddings too (all; needs joint
+    subwords)."""
+    initializer: Literal["xavier_uniform", "uniform"] = "xavier_uniform"
+    """Initialisation of the weights; biases start at 0."""
+    init_weight: PositiveFloat = 0.1
+    """With initializer: uniform, weights are drawn between minus this and this."""
+    forget_bias: AnyFloat = 1.0
+    """Initial bias of an LSTM's forget gate: above 0 it remembers at first."""
+    encoder: EncoderConfig = Field(default_factory=EncoderConfig)
+    """Reads the source."""
+    decoder: DecoderConfig = Field(default_factory=DecoderConfig)
+    """Writes the target."""
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "ModelConfig":

@@ -19,46 +19,37 @@ class Settings(Section):
 
     model_config = ConfigDict(title="Config")  # the name of the class that users see, which has methods as well
 
-    preset: Preset | None = Field(
-        default=None,
-        description="Name of a preset (docs/presets.md), whose settings apply unless this file sets them; null for "
-        "the defaults in this file.",
-    )
-    name: Text = Field(default="model", description="Name of the run in its logs.")
-    task: Literal["translation", "lm"] = Field(
-        default="translation",
-        description="The task: translation, or continuing a text (lm, a language model). A language model is the "
-        "decoder alone: settings of src, the encoder and attention have no effect then.",
-    )
-    seed: Seed = Field(
-        default=42,
-        description="Seed of all random numbers: the same seed and threads give the same model.",
-    )
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = Field(
-        default=None, description="Processor cores to use; null uses all."
-    )
-    device: Literal["cpu", "cuda", "auto"] = Field(
-        default="cpu",
-        description="Where to compute: the processor, a GPU (extra [cuda]), or the GPU if there is a usable "
-        "one. Any model runs on either.",
-    )
-    compute_dtype: Literal["float32", "bfloat16", "int8", "auto"] = Field(
-        default="float32",
-        description="Number format of matrix products: bfloat16 takes a third of the time of float32 on a processor "
-        "with a matrix unit (AMX), half of it with AMD's AVX-512 BF16, and more than float32 on others. "
-        "Parameters, sums and losses are float32 either way. auto is bfloat16 if this machine multiplies it "
-        "faster, else float32: the last digits of results then depend on the machine. int8, only for translating, "
-        "takes a quarter or less on processors since 2019 (AVX-512 VNNI, AVX-VNNI, Arm dot products).",
-    )
-    model_dir: FilePath = Field(
-        description="Folder for the model, its checkpoints and logs. If it contains an unfinished run, that is "
-        "resumed.",
-        examples=["runs/model"],
-    )
-    data: DataConfig = Field(description="Files, normalisation, subwords.")
-    model: ModelConfig = Field(default_factory=ModelConfig, description="The network.")
-    training: TrainingConfig = Field(default_factory=TrainingConfig, description="Training.")
-    decoding: DecodingConfig = Field(default_factory=DecodingConfig, description="Translation.")
+    preset: Preset | None = None
+    """Name of a preset (docs/presets.md), whose settings apply unless this file sets them; null for the defaults in
+    this file."""
+    name: Text = "model"
+    """Name of the run in its logs."""
+    task: Literal["translation", "lm"] = "translation"
+    """The task: translation, or continuing a text (lm, a language model). A language model is the decoder alone:
+    settings of src, the encoder and attention have no effect then."""
+    seed: Seed = 42
+    """Seed of all random numbers: the same seed and threads give the same model."""
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Processor cores to use; null uses all."""
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    """Where to compute: the processor, a GPU (extra [cuda]), or the GPU if there is a usable one. Any model runs on
+    either."""
+    compute_dtype: Literal["float32", "bfloat16", "int8", "auto"] = "float32"
+    """Number format of matrix products: bfloat16 takes a third of the time of float32 on a processor with a matrix unit
+    (AMX), half of it with AMD's AVX-512 BF16, and more than float32 on others. Parameters, sums and losses are float32
+    either way. auto is bfloat16 if this machine multiplies it faster, else float32: the last digits of results then
+    depend on the machine. int8, only for translating, takes a quarter or less on processors since 2019 (AVX-512 VNNI,
+    AVX-VNNI, Arm dot products)."""
+    model_dir: FilePath = Field(examples=["runs/model"])
+    """Folder for the model, its checkpoints and logs. If it contains an unfinished run, that is resumed."""
+    data: DataConfig
+    """Files, normalisation, subwords."""
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    """The network."""
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    """Training."""
+    decoding: DecodingConfig = Field(default_factory=DecodingConfig)
+    """Translation."""
 
     @model_validator(mode="after")
     def _check_task(self) -> "Settings":

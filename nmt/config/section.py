@@ -1,8 +1,13 @@
 """Base of all sections of a configuration: strict validation, and types with bounds."""
 
+import ast
+import inspect
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from operator import attrgetter
 from os.path import expanduser
 from typing import Annotated, Any, Literal
@@ -64,12 +69,24 @@ CountOrAuto = Annotated[int | Literal["auto"], WholeOrAuto(1)]
 class Section(BaseModel):
     """Base class of sections: immutable, without unknown keys, without silent conversion of types.
 
+    The text below a key is its description in the JSON schema.
+
     A validator over several keys raises a ValueError whose text starts with the key to change, relative to its section
     (`decoder.hidden_size must be ...`): `nmt.config.complaints` puts the rest of the path before it.
     """
 
     # pydantic before 2.10 warns of every field that begins with `model_` unless protected_namespaces is empty.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the JSON schema for pydantic, with the descriptions of the keys."""
+        found = handler(schema)
+        properties = handler.resolve_ref_schema(found)["properties"]
+        for section in reversed(cls.__mro__[: cls.__mro__.index(Section)]):
+            for key, text in _texts_in(section.__module__).get(section.__name__, {}).items():
+                properties[key]["description"] = text
+        return found
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Raise AttributeError: settings are immutable."""
@@ -81,6 +98,21 @@ class Section(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """Return every key of the section and its subsections, as plain values for YAML and JSON."""
         return self.model_dump(mode="json")
+
+
+@cache
+def _texts_in(module: str) -> dict[str, dict[str, str]]:
+    """Return the text below each key of the classes of a module, by class and key. They are read from the source when a
+    schema is made, since pydantic's `use_attribute_docstrings` would slow down every start."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = {}
+            for pair in pairwise(node.body):
+                match pair:
+                    case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(text))):
+                        found[node.name][key] = " ".join(text.split())
+    return found
 
 
 def require(settings: Section, wanted: Mapping[str, Any], given: str, why: str = "") -> None:

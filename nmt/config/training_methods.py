@@ -12,87 +12,53 @@ from nmt.config.training_section import TrainingBasics
 class TrainingConfig(TrainingBasics):
     """How the weights are found, and when to stop looking."""
 
-    ema_decay: Fraction = Field(
-        default=0.0,
-        description="Decay of an exponential moving average of the parameters, which is used for validation, "
-        "checkpoints and translation: 0.999 averages about the last 1,000 updates, 0 turns averaging off. Over the "
-        "first n updates it is (1 + n) / (10 + n) if that is less.",
-    )
-    src_word_dropout: Fraction = Field(
-        default=0.0,
-        description="Share of the encoder's input subwords that are replaced by the unknown one in training.",
-    )
-    tgt_word_dropout: Fraction = Field(
-        default=0.0,
-        description="The same for the decoder's input, so that it relies on the source (Bowman et al. 2016, 3.1).",
-    )
-    r_drop: NonNegativeFloat = Field(
-        default=0.0,
-        description="Weight of R-Drop: every batch is read twice with different dropout, and the divergence between "
-        "the two predictions is added to the loss (Liang et al. 2021: 5 for translation). Doubles the time of an "
-        "update.",
-    )
-    scheduled_sampling: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.0,
-        description="Share of the decoder's input subwords that are its own predictions instead of the reference "
-        "(Bengio et al. 2015), made in a first pass over the reference (Duckworth et al. 2019).",
-    )
-    scheduled_sampling_updates: NonNegativeInt = Field(
-        default=0, description="Updates over which scheduled_sampling rises from 0 to its value."
-    )
-    guided_alignment: NonNegativeFloat = Field(
-        default=0.0,
-        description="Weight of the cross entropy between attention and the word alignments of data.alignment in the "
-        "loss (Chen et al. 2016).",
-    )
-    coverage_loss: NonNegativeFloat = Field(
-        default=0.0,
-        description="Weight of the coverage loss, which penalises attending to the same source positions again (See "
-        "et al. 2017: 1.0), against repetitions.",
-    )
+    ema_decay: Fraction = 0.0
+    """Decay of an exponential moving average of the parameters, which is used for validation, checkpoints and
+    translation: 0.999 averages about the last 1,000 updates, 0 turns averaging off. Over the first n updates it is (1 +
+    n) / (10 + n) if that is less."""
+    src_word_dropout: Fraction = 0.0
+    """Share of the encoder's input subwords that are replaced by the unknown one in training."""
+    tgt_word_dropout: Fraction = 0.0
+    """The same for the decoder's input, so that it relies on the source (Bowman et al. 2016, 3.1)."""
+    r_drop: NonNegativeFloat = 0.0
+    """Weight of R-Drop: every batch is read twice with different dropout, and the divergence between the two
+    predictions is added to the loss (Liang et al. 2021: 5 for translation). Doubles the time of an update."""
+    scheduled_sampling: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of the decoder's input subwords that are its own predictions instead of the reference (Bengio et al. 2015),
+    made in a first pass over the reference (Duckworth et al. 2019)."""
+    scheduled_sampling_updates: NonNegativeInt = 0
+    """Updates over which scheduled_sampling rises from 0 to its value."""
+    guided_alignment: NonNegativeFloat = 0.0
+    """Weight of the cross entropy between attention and the word alignments of data.alignment in the loss (Chen et al.
+    2016)."""
+    coverage_loss: NonNegativeFloat = 0.0
+    """Weight of the coverage loss, which penalises attending to the same source positions again (See et al. 2017: 1.0),
+    against repetitions."""
 
-    minimum_risk: NonNegativeInt = Field(
-        default=0,
-        description="Number of translations sampled for each sentence; their expected cost, together with the "
-        "reference, is minimised instead of the negative log-likelihood (Shen et al. 2016), from a model that is "
-        "already trained; 0 for the likelihood. Time and memory of an update grow with it.",
-    )
-    minimum_risk_metric: Literal["bleu", "chrf", "per"] = Field(
-        default="bleu",
-        description="With minimum_risk, the cost of a translation: 1 minus its sentence BLEU or chrF; or edits per "
-        "space-separated symbol of the reference (per), for letters to sounds.",
-    )
-    minimum_risk_alpha: PositiveFloat = Field(
-        default=0.005,
-        description="With minimum_risk, the exponent of the translations' probabilities: larger values give more "
-        "weight to the most probable ones.",
-    )
-    minimum_risk_likelihood: NonNegativeFloat = Field(
-        default=0.0,
-        description="With minimum_risk, the weight of the (smoothed) negative log-likelihood of the reference, which "
-        "is added.",
-    )
+    minimum_risk: NonNegativeInt = 0
+    """Number of translations sampled for each sentence; their expected cost, together with the reference, is minimised
+    instead of the negative log-likelihood (Shen et al. 2016), from a model that is already trained; 0 for the
+    likelihood. Time and memory of an update grow with it."""
+    minimum_risk_metric: Literal["bleu", "chrf", "per"] = "bleu"
+    """With minimum_risk, the cost of a translation: 1 minus its sentence BLEU or chrF; or edits per space-separated
+    symbol of the reference (per), for letters to sounds."""
+    minimum_risk_alpha: PositiveFloat = 0.005
+    """With minimum_risk, the exponent of the translations' probabilities: larger values give more weight to the most
+    probable ones."""
+    minimum_risk_likelihood: NonNegativeFloat = 0.0
+    """With minimum_risk, the weight of the (smoothed) negative log-likelihood of the reference, which is added."""
 
-    loss_spikes: Literal["keep", "skip", "rollback"] = Field(
-        default="keep",
-        description="Action for an update whose loss jumps: none (keep); skip it (skip); or restore the parameters "
-        "of the last validation and continue with the batches after it (rollback).",
-    )
-    spike_deviations: PositiveFloat = Field(
-        default=6.0,
-        description="With loss_spikes, a spike is a loss per token this many standard deviations above the running "
-        "mean of about 100 earlier updates.",
-    )
-    early_stopping_metrics: tuple[Literal["bleu", "chrf", "ppl", "loss"], ...] = Field(
-        default=(),
-        strict=False,
-        description="Further metrics for early_stopping_patience, if early_stopping_on is any or all.",
-    )
-    early_stopping_on: Literal["first", "any", "all"] = Field(
-        default="first",
-        description="Training stops when early_stopping_metric has not improved for early_stopping_patience "
-        "validations (first), or any or all of it and early_stopping_metrics.",
-    )
+    loss_spikes: Literal["keep", "skip", "rollback"] = "keep"
+    """Action for an update whose loss jumps: none (keep); skip it (skip); or restore the parameters of the last
+    validation and continue with the batches after it (rollback)."""
+    spike_deviations: PositiveFloat = 6.0
+    """With loss_spikes, a spike is a loss per token this many standard deviations above the running mean of about 100
+    earlier updates."""
+    early_stopping_metrics: tuple[Literal["bleu", "chrf", "ppl", "loss"], ...] = Field(default=(), strict=False)
+    """Further metrics for early_stopping_patience, if early_stopping_on is any or all."""
+    early_stopping_on: Literal["first", "any", "all"] = "first"
+    """Training stops when early_stopping_metric has not improved for early_stopping_patience validations (first), or
+    any or all of it and early_stopping_metrics."""
 
     @property
     def adds_to_loss(self) -> bool:

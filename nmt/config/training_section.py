@@ -49,204 +49,127 @@ BatchSize = Annotated[int | Literal["auto"], WholeOrAuto(1, 10_000_000)]
 class TrainingBasics(Section):
     """The `training` section without its methods."""
 
-    load_model: FilePath | None = Field(
-        default=None,
-        description="Model to start from, a folder or a file of nmt-bundle: a new run takes its subwords and the "
-        "parameters of its best checkpoint, then trains with these settings (fine-tuning). Settings that determine "
-        "the meaning of parameters are taken from that model if omitted, and must equal its own otherwise. A "
-        "resumed run has its own parameters.",
-    )
-    reset_optimizer: bool = Field(
-        default=True,
-        description="With load_model: start with a new optimizer state. false takes that of the model's last "
-        "checkpoint, and its parameters.",
-    )
-    extend_vocabulary: Annotated[int, Field(ge=0, le=100_000)] = Field(
-        default=0,
-        description="With load_model: add at most this many subwords for the training text: unknown characters "
-        "first, then the pieces that shorten it most. A new subword starts as the mean of the subwords that "
-        "previously represented its text.",
-    )
-    src_embeddings: FilePath | None = Field(
-        default=None,
-        description="Initial source embeddings: a text file of word2vec, fastText or GloVe (gzip, zstd), with "
-        "embedding_dim numbers per word. Subwords that it lacks are initialised as usual; the log says how many it "
-        "has (docs/methods.md).",
-    )
-    tgt_embeddings: FilePath | None = Field(
-        default=None,
-        description="The same for target embeddings, and for the output layer if tied_embeddings makes it the same "
-        "table.",
-    )
-    freeze: tuple[Text, ...] = Field(
-        default=(),
-        strict=False,
-        description="Parameters that are not trained, by patterns of their names: encoder.*, *embeddings. They have "
-        "no optimizer state and do not count in the norm of the gradient. If a pattern matches none, the error "
-        "lists all names.",
-    )
-    optimizer: Literal["adam", "adamw", "sgd", "lamb", "adafactor"] = Field(
-        default="adam",
-        description="Rule that changes the weights. lamb is adam with steps as long as the weights of each array are, "
-        "for batches that are so large that adam's rate cannot follow (many ranks). adafactor (Shazeer & Stern 2018) "
-        "keeps two numbers for a row and a column of a matrix where adam keeps two for each entry; its steps are "
-        "relative to the size of a parameter.",
-    )
-    learning_rate: Annotated[float, Field(gt=0, le=1000)] = Field(
-        default=1e-3, description="Size of its steps; about 1.0 for sgd, 0.01 for lamb and adafactor."
-    )
-    adam_betas: tuple[Fraction, Fraction] = Field(
-        default=(0.9, 0.999),
-        strict=False,
-        description="Decay of the running means of the gradient and of its square, for adam, adamw and lamb.",
-    )
-    adam_eps: PositiveFloat = Field(default=1e-8, description="Added to the divisor, for adam, adamw and lamb.")
-    weight_decay: NonNegativeFloat = Field(
-        default=0.0,
-        description="Weight decay: added to the gradient; with adamw and adafactor subtracted from the weights, with "
-        "lamb added to the direction of the step.",
-    )
-    momentum: Fraction = Field(default=0.0, description="Momentum of sgd.")
-    clip_grad_norm: PositiveFloat | None = Field(
-        default=5.0, description="Maximum norm of the gradient, which is scaled down to it; null turns clipping off."
-    )
-    label_smoothing: Fraction = Field(
-        default=0.0,
-        description="Probability moved from the correct word to all others.",
-    )
-    batch_size: BatchSize = Field(
-        default=4096,
-        description="Target tokens per batch (without padding), or sentences: see batch_type. auto takes the largest "
-        "number of tokens that fits memory_limit, up to 8192, and keeps it when the run is resumed. With task: lm, "
-        "the tokens of all streams together in bptt steps, or, by sentence, the number of streams.",
-    )
-    memory_limit: Text | None = Field(
-        default=None,
-        description="With batch_size: auto, the maximum memory of the process, such as 2 GiB or 800 MiB; null is "
-        "half of the machine's free memory.",
-    )
-    batch_type: Literal["token", "sentence"] = Field(default="token", description="The unit of batch_size.")
-    batch_multiplier: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        default=1,
-        description="Number of batches whose gradients are accumulated for one update, one after another, equivalent "
-        "to one batch that many times as large, in the memory of one. With several ranks (mpiexec, "
-        "docs/many-machines.md) each computes that many.",
-    )
-    learning_rate_scaling: Literal["none", "sqrt", "linear"] = Field(
-        default="none",
-        description="Scaling of learning_rate if an update has several batches, by batch_multiplier or ranks: with "
-        "the square root of their number (for adam), or with the number itself (for sgd). Both need a warm-up.",
-    )
-    gradient_dtype: Literal["float32", "bfloat16"] = Field(
-        default="float32",
-        description="Number format in which ranks send gradients: bfloat16 halves the bytes, and rounds.",
-    )
-    bptt: PositiveInt = Field(
-        default=64,
-        description="With task: lm, tokens of each stream in an update. Gradients go back over this many steps, "
-        "states are carried on from update to update (truncated backpropagation through time).",
-    )
-    scheduling: Annotated[Scheduling, AfterValidator(_canonical)] = Field(
-        default="plateau",
-        description="Learning rate over time: lowered when validation stops improving (plateau), with the root of the "
-        "updates after the warm-up (inverse_square_root; warmupinversesquareroot is another name for it), in a "
-        "straight line (linear) or half a cosine (cosine) to zero at the last of `updates`, times decrease_factor "
-        "after every epoch (exponential) or after every decay_length of them (decaying), smoothly to decrease_factor "
-        "of it over every decay_length updates after the warm-up (warmupexponentialdecay), or never (constant). noam "
-        "is inverse_square_root with learning_rate relative to the decoder's hidden_size (Vaswani et al. 2017, "
-        "5.3): about 1.0.",
-    )
-    decay_length: PositiveInt | None = Field(
-        default=None,
-        description="With decaying, epochs from one fall of the learning rate to the next; with "
-        "warmupexponentialdecay, updates over which it falls to decrease_factor of it.",
-    )
-    learning_rate_warmup: Annotated[int | Literal["auto"], WholeOrAuto(0)] = Field(
-        default=0,
-        description="Updates over which the learning rate rises from 0 to its value; auto: the first fourteenth of "
-        "`updates`, or of the epochs where that is null.",
-    )
-    cooldown: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.0,
-        description="Last share of the run in which the learning rate falls in a straight line to zero, "
-        "whichever of updates, epochs and max_minutes ends it: 0.2 for its last fifth, 0 for never. Early stopping "
-        "ends a run without one.",
-    )
-    recompute: Literal["attention", "gates"] = Field(
-        default="attention",
-        description="Values that the backward pass computes again instead of storing them: those of attention for "
-        "every pair of source and target positions, or also the `gates` of cells, so that only their states are "
-        "stored: less memory, up to a third more time.",
-    )
-    learning_rate_min: NonNegativeFloat = Field(
-        default=1e-6,
-        description="With plateau, training stops when the learning rate falls below this after the warm-up; with "
-        "exponential, decaying and warmupexponentialdecay it stays here.",
-    )
-    decrease_factor: Annotated[float, Field(gt=0, lt=1)] = Field(
-        default=0.5,
-        description="Factor for the learning rate, with plateau, exponential, decaying and warmupexponentialdecay.",
-    )
-    patience: NonNegativeInt = Field(
-        default=3, description="With plateau, number of validations without improvement before the rate is lowered."
-    )
-    early_stopping_patience: PositiveInt | None = Field(
-        default=10,
-        description="Training stops after this many validations without improvement; null: never.",
-    )
-    early_stopping_metric: Literal["bleu", "chrf", "ppl", "loss"] = Field(
-        default="bleu", description="Metric that defines improvement and chooses the best checkpoint."
-    )
-    epochs: PositiveInt = Field(default=50, description="Training stops after this many passes over the corpus.")
-    updates: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = Field(
-        default=None,
-        description="Training stops after this many updates, if not null. auto: `passes` over the corpus, to the "
-        "nearest hundred, at least 500 updates, and no more than `epochs` passes.",
-    )
-    passes: PositiveFloat = Field(
-        default=12.5,
-        description="With updates: auto, passes over the corpus. nmt-train --budget says how many its time allows, and "
-        "compares them with this number.",
-    )
-    max_minutes: PositiveFloat | None = Field(
-        default=None,
-        description="Training stops after this many minutes, if not null; a resumed run includes those before.",
-    )
-    validation_freq: CountOrAuto = Field(
-        default="auto",
-        description="Updates between validations; auto: an eighth of `updates`, at least 25; if `updates` is null, "
-        "one pass over the corpus, at most 2,000 updates.",
-    )
-    validation_pairs: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = Field(
-        default="auto",
-        description="Pairs of data.dev, evenly spaced, that a validation during training reads; null: all of them. "
-        "auto: as many as take about a tenth of the time between two validations, at least 50; all if they take less. "
-        "A resumed run keeps its pairs. No effect with task: lm.",
-    )
-    logging_freq: PositiveInt = Field(default=50, description="Updates between progress lines.")
-    shuffle: bool = Field(
-        default=True,
-        description="Shuffle sentences into new batches in every epoch; with task: lm, shuffle the lines of the "
-        "text: set false for running text, whose lines depend on each other.",
-    )
-    print_valid_sents: tuple[NonNegativeInt, ...] = Field(
-        default=(0, 1, 2),
-        strict=False,
-        description="Validation sentences, counted from 0, whose translations are logged.",
-    )
-    loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = Field(
-        default=(),
-        strict=False,
-        description="Libraries that also receive the numbers of metrics.jsonl and the samples, each an extra of its "
-        "name: TensorBoard, into tensorboard in model_dir; Weights & Biases; MLflow (docs/report.md).",
-    )
-    keep_best_ckpts: PositiveInt = Field(
-        default=1, description="Number of best checkpoints to keep, in addition to the last one."
-    )
-    keep_last_ckpts: PositiveInt = Field(
-        default=1,
-        description="Number of newest validated checkpoints to keep, for nmt-average; 1: only the last one.",
-    )
+    load_model: FilePath | None = None
+    """Model to start from, a folder or a file of nmt-bundle: a new run takes its subwords and the parameters of its
+    best checkpoint, then trains with these settings (fine-tuning). Settings that determine the meaning of parameters
+    are taken from that model if omitted, and must equal its own otherwise. A resumed run has its own parameters."""
+    reset_optimizer: bool = True
+    """With load_model: start with a new optimizer state. false takes that of the model's last checkpoint, and its
+    parameters."""
+    extend_vocabulary: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """With load_model: add at most this many subwords for the training text: unknown characters first, then the pieces
+    that shorten it most. A new subword starts as the mean of the subwords that previously represented its text."""
+    src_embeddings: FilePath | None = None
+    """Initial source embeddings: a text file of word2vec, fastText or GloVe (gzip, zstd), with embedding_dim numbers
+    per word. Subwords that it lacks are initialised as usual; the log says how many it has (docs/methods.md)."""
+    tgt_embeddings: FilePath | None = None
+    """The same for target embeddings, and for the output layer if tied_embeddings makes it the same table."""
+    freeze: tuple[Text, ...] = Field(default=(), strict=False)
+    """Parameters that are not trained, by patterns of their names: encoder.*, *embeddings. They have no optimizer state
+    and do not count in the norm of the gradient. If a pattern matches none, the error lists all names."""
+    optimizer: Literal["adam", "adamw", "sgd", "lamb", "adafactor"] = "adam"
+    """Rule that changes the weights. lamb is adam with steps as long as the weights of each array are, for batches that
+    are so large that adam's rate cannot follow (many ranks). adafactor (Shazeer & Stern 2018) keeps two numbers for a
+    row and a column of a matrix where adam keeps two for each entry; its steps are relative to the size of a
+    parameter."""
+    learning_rate: Annotated[float, Field(gt=0, le=1000)] = 1e-3
+    """Size of its steps; about 1.0 for sgd, 0.01 for lamb and adafactor."""
+    adam_betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
+    """Decay of the running means of the gradient and of its square, for adam, adamw and lamb."""
+    adam_eps: PositiveFloat = 1e-8
+    """Added to the divisor, for adam, adamw and lamb."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Weight decay: added to the gradient; with adamw and adafactor subtracted from the weights, with lamb added to the
+    direction of the step."""
+    momentum: Fraction = 0.0
+    """Momentum of sgd."""
+    clip_grad_norm: PositiveFloat | None = 5.0
+    """Maximum norm of the gradient, which is scaled down to it; null turns clipping off."""
+    label_smoothing: Fraction = 0.0
+    """Probability moved from the correct word to all others."""
+    batch_size: BatchSize = 4096
+    """Target tokens per batch (without padding), or sentences: see batch_type. auto takes the largest number of tokens
+    that fits memory_limit, up to 8192, and keeps it when the run is resumed. With task: lm, the tokens of all streams
+    together in bptt steps, or, by sentence, the number of streams."""
+    memory_limit: Text | None = None
+    """With batch_size: auto, the maximum memory of the process, such as 2 GiB or 800 MiB; null is half of the machine's
+    free memory."""
+    batch_type: Literal["token", "sentence"] = "token"
+    """The unit of batch_size."""
+    batch_multiplier: Annotated[int, Field(ge=1, le=100_000)] = 1
+    """Number of batches whose gradients are accumulated for one update, one after another, equivalent to one batch that
+    many times as large, in the memory of one. With several ranks (mpiexec, docs/many-machines.md) each computes that
+    many."""
+    learning_rate_scaling: Literal["none", "sqrt", "linear"] = "none"
+    """Scaling of learning_rate if an update has several batches, by batch_multiplier or ranks: with the square root of
+    their number (for adam), or with the number itself (for sgd). Both need a warm-up."""
+    gradient_dtype: Literal["float32", "bfloat16"] = "float32"
+    """Number format in which ranks send gradients: bfloat16 halves the bytes, and rounds."""
+    bptt: PositiveInt = 64
+    """With task: lm, tokens of each stream in an update. Gradients go back over this many steps, states are carried on
+    from update to update (truncated backpropagation through time)."""
+    scheduling: Annotated[Scheduling, AfterValidator(_canonical)] = "plateau"
+    """Learning rate over time: lowered when validation stops improving (plateau), with the root of the updates after
+    the warm-up (inverse_square_root; warmupinversesquareroot is another name for it), in a straight line (linear) or
+    half a cosine (cosine) to zero at the last of `updates`, times decrease_factor after every epoch (exponential) or
+    after every decay_length of them (decaying), smoothly to decrease_factor of it over every decay_length updates after
+    the warm-up (warmupexponentialdecay), or never (constant). noam is inverse_square_root with learning_rate relative
+    to the decoder's hidden_size (Vaswani et al. 2017, 5.3): about 1.0."""
+    decay_length: PositiveInt | None = None
+    """With decaying, epochs from one fall of the learning rate to the next; with warmupexponentialdecay, updates over
+    which it falls to decrease_factor of it."""
+    learning_rate_warmup: Annotated[int | Literal["auto"], WholeOrAuto(0)] = 0
+    """Updates over which the learning rate rises from 0 to its value; auto: the first fourteenth of `updates`, or of
+    the epochs where that is null."""
+    cooldown: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Last share of the run in which the learning rate falls in a straight line to zero, whichever of updates, epochs
+    and max_minutes ends it: 0.2 for its last fifth, 0 for never. Early stopping ends a run without one."""
+    recompute: Literal["attention", "gates"] = "attention"
+    """Values that the backward pass computes again instead of storing them: those of attention for every pair of source
+    and target positions, or also the `gates` of cells, so that only their states are stored: less memory, up to a third
+    more time."""
+    learning_rate_min: NonNegativeFloat = 1e-6
+    """With plateau, training stops when the learning rate falls below this after the warm-up; with exponential,
+    decaying and warmupexponentialdecay it stays here."""
+    decrease_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Factor for the learning rate, with plateau, exponential, decaying and warmupexponentialdecay."""
+    patience: NonNegativeInt = 3
+    """With plateau, number of validations without improvement before the rate is lowered."""
+    early_stopping_patience: PositiveInt | None = 10
+    """Training stops after this many validations without improvement; null: never."""
+    early_stopping_metric: Literal["bleu", "chrf", "ppl", "loss"] = "bleu"
+    """Metric that defines improvement and chooses the best checkpoint."""
+    epochs: PositiveInt = 50
+    """Training stops after this many passes over the corpus."""
+    updates: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = None
+    """Training stops after this many updates, if not null. auto: `passes` over the corpus, to the nearest hundred, at
+    least 500 updates, and no more than `epochs` passes."""
+    passes: PositiveFloat = 12.5
+    """With updates: auto, passes over the corpus. nmt-train --budget says how many its time allows, and compares them
+    with this number."""
+    max_minutes: PositiveFloat | None = None
+    """Training stops after this many minutes, if not null; a resumed run includes those before."""
+    validation_freq: CountOrAuto = "auto"
+    """Updates between validations; auto: an eighth of `updates`, at least 25; if `updates` is null, one pass over the
+    corpus, at most 2,000 updates."""
+    validation_pairs: Annotated[int | Literal["auto"] | None, WholeOrAuto(1, optional=True)] = "auto"
+    """Pairs of data.dev, evenly spaced, that a validation during training reads; null: all of them. auto: as many as
+    take about a tenth of the time between two validations, at least 50; all if they take less. A resumed run keeps its
+    pairs. No effect with task: lm."""
+    logging_freq: PositiveInt = 50
+    """Updates between progress lines."""
+    shuffle: bool = True
+    """Shuffle sentences into new batches in every epoch; with task: lm, shuffle the lines of the text: set false for
+    running text, whose lines depend on each other."""
+    print_valid_sents: tuple[NonNegativeInt, ...] = Field(default=(0, 1, 2), strict=False)
+    """Validation sentences, counted from 0, whose translations are logged."""
+    loggers: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = Field(default=(), strict=False)
+    """Libraries that also receive the numbers of metrics.jsonl and the samples, each an extra of its name: TensorBoard,
+    into tensorboard in model_dir; Weights & Biases; MLflow (docs/report.md)."""
+    keep_best_ckpts: PositiveInt = 1
+    """Number of best checkpoints to keep, in addition to the last one."""
+    keep_last_ckpts: PositiveInt = 1
+    """Number of newest validated checkpoints to keep, for nmt-average; 1: only the last one."""
 
     @property
     def memory_limit_bytes(self) -> int | None:
