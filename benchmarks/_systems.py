@@ -79,7 +79,7 @@ def logged(command: list[str], target: Path, **options: Any) -> Watched:
 def quantised(model: Path, folder: Path) -> Path:
     """The model in int8, made by nmt-quantize."""
     out = folder / f"{model.name}-int8"
-    command = [sys.executable, "-m", "nmt.cli.commands.quantize", str(model), "-o", str(out)]
+    command = [sys.executable, "-m", "nmt", "quantize", str(model), "-o", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{model}: must become int8, got {done.stderr.strip()}")
@@ -90,7 +90,7 @@ def ours(model: Path, dtype: str, shortlist: bool) -> System:
     """Our command on a model folder."""
 
     def command(setting: Setting, source: str) -> list[str]:
-        words = [sys.executable, "-m", "nmt.cli.commands.translate", str(model), source, "--compute-dtype", dtype]
+        words = [sys.executable, "-m", "nmt", "translate", str(model), source, "--compute-dtype", dtype]
         words += ["--beam-size", str(setting.beam), "--batch-size", str(setting.batch)]
         return [*words, "--threads", str(setting.threads), *(["--shortlist"] if shortlist else [])]
 

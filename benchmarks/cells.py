@@ -71,7 +71,7 @@ def run(cell: str, args: argparse.Namespace) -> dict[str, Any]:
     ends |= {"learning_rate_warmup": min(200, updates // 4)}
     changes += [f"training.{key}={value}" for key, value in ends.items()]
     options = [option for change in changes for option in ("--set", change)]
-    command = [sys.executable, "-m", "nmt.cli.commands.train", recipe, *options]
+    command = [sys.executable, "-m", "nmt", "train", recipe, *options]
     env = os.environ | {"PYTHONPATH": os.pathsep.join((str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))}
     results = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout.splitlines()
     bleu, signature = next(line.split("\t")[2:] for line in results if line.startswith("test\tBLEU\t"))

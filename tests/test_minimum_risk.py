@@ -15,8 +15,7 @@ from nmt.special_tokens import BOS_ID, EOS_ID
 from nmt.storage.model_folder import read_checkpoint
 from nmt.train.run.resume_check import check_resume
 from nmt.train.run.trainer import Trainer
-from nmt.train.updates.methods import Methods, largest_shape
-from nmt.train.updates.minimum_risk import MinimumRisk
+from nmt.train.updates.methods import Methods, MinimumRisk, largest_shape
 from tests import small_models
 from tests.train.fake_model import write_corpus
 

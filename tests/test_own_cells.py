@@ -513,7 +513,7 @@ def test_training_with_such_a_cell_ends_at_once(case, folder):
     words = write_mistake(folder, case)
     settings = ["model.encoder.rnn_type=bad_cells.Bad", f"model_dir={folder / 'model'}"]
     options = [word for setting in settings for word in ("--set", setting)]
-    command = [sys.executable, "-m", "nmt.cli.commands.train", str(ROOT / "configs" / "quickstart.yaml"), *options]
+    command = [sys.executable, "-m", "nmt", "train", str(ROOT / "configs" / "quickstart.yaml"), *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == "" and not (folder / "model").exists()

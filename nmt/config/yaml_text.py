@@ -134,11 +134,4 @@ def _one_line(error: Exception) -> str:
 
 def format_yaml(value: Any) -> str:
     """Return a plain value as YAML text, with keys in order; `parse_yaml` returns an equal value."""
-    return yaml.dump(
-        value,
-        Dumper=_Dumper,
-        sort_keys=False,
-        allow_unicode=True,
-        default_flow_style=False,
-        width=100,
-    )
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=100)

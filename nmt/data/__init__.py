@@ -6,12 +6,7 @@ for batch in TrainBatches(corpus, 4096, seed=config.seed).epoch(0): ...
 """
 
 from nmt.data.batching.batches import Batch, TrainBatches, make_batch
-from nmt.data.corpora.corpus import (
-    ParallelCorpus,
-    Side,
-    clean_line,
-    load_parallel,
-)
+from nmt.data.corpora.corpus import ParallelCorpus, Side, clean_line, load_parallel
 from nmt.data.corpora.prepare import load_sides
 from nmt.data.corpora.rows import TokenRows
 from nmt.data.corpora.training_text import training_text

@@ -28,10 +28,7 @@ CUT = ("bpe", "pieces", "joiners")
 _LEAST_CUT = 0.01
 _UNCUT = "give the plain text, which nmt cuts itself:"
 _TEXTS = {
-    "encoding": (
-        "contain characters broken by a wrong encoding",
-        "decode the text correctly, or remove them",
-    ),
+    "encoding": ("contain characters broken by a wrong encoding", "decode the text correctly, or remove them"),
     "control": ("contain control characters", "they are read as spaces"),
     "markup": ("contain tags or entities of HTML or XML", "take them out, unless they are to be translated"),
     "bpe": ("contain words that were cut by subword-nmt", f"{_UNCUT} sed 's/@@ //g'"),

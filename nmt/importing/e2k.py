@@ -47,12 +47,7 @@ def from_tensors(tensors: Tensors, metadata: Mapping[str, str]) -> Imported:
     settings = {
         "model": _model(size, hidden, width),
         "data": {"src": {"lowercase": characters}},
-        "decoding": {
-            "beam_size": 1,
-            "max_length_ratio": 1e-6,
-            "max_length_extra": _MOST_STEPS,
-            "generate_unk": True,
-        },
+        "decoding": {"beam_size": 1, "max_length_ratio": 1e-6, "max_length_extra": _MOST_STEPS, "generate_unk": True},
     }
     reads = Vocabulary(src, split="characters" if characters else "words", unknown="left_out")
     return Imported(KIND, settings, params.arrays, reads, Vocabulary(tgt, split="characters"), params.lines)

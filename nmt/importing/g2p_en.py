@@ -55,12 +55,7 @@ def from_tensors(tensors: Tensors) -> Imported:
                 "input_feeding": False,
             },
         },
-        "decoding": {
-            "beam_size": 1,
-            "max_length_ratio": 1e-6,
-            "max_length_extra": _MOST_STEPS,
-            "generate_unk": True,
-        },
+        "decoding": {"beam_size": 1, "max_length_ratio": 1e-6, "max_length_extra": _MOST_STEPS, "generate_unk": True},
     }
     src = Vocabulary(src_units, split="characters")
     return Imported(KIND, settings, params.arrays, src, Vocabulary(tgt_units), params.lines)

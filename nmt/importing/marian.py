@@ -187,12 +187,7 @@ def _encoder(params: Params, embedding: int) -> dict[str, Any]:
             theirs = f"encoder_bi{end}" + (f"_l{layer + 1}_cell1" if layer else "")
             own = slice(n * hidden, (n + 1) * hidden) if layer else None
             _cell(params, kind, f"encoder.{layer}.{direction}", theirs, hidden if layer else embedding, own=own)
-    return {
-        "rnn_type": kind,
-        "embeddings": {"embedding_dim": embedding},
-        "hidden_size": hidden,
-        "num_layers": layers,
-    }
+    return {"rnn_type": kind, "embeddings": {"embedding_dim": embedding}, "hidden_size": hidden, "num_layers": layers}
 
 
 def _decoder(params: Params, embedding: int, memory: int) -> dict[str, Any]:

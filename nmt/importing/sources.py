@@ -10,18 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
+import numpy as np
+
 from nmt.errors import CheckpointError, ConfigError
-from nmt.importing import (
-    described,
-    e2k,
-    fairseq,
-    g2p_en,
-    joeynmt,
-    marian,
-    nematus,
-    opennmt,
-)
-from nmt.importing.array_files import read_npz
+from nmt.importing import described, e2k, fairseq, g2p_en, joeynmt, marian, nematus, opennmt
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
@@ -195,3 +187,35 @@ def _content(path: Path) -> Content:
     if start.startswith(START):
         return Content(path, read_marian(path), {})
     return Content(path, read_torch(path), {})
+
+
+_MOST_INFLATION = 50
+"""Weights hardly compress: a member whose uncompressed size is more than this many times its bytes is a zip bomb."""
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an npz file by name. Raises CheckpointError if it is damaged, something else, or contains
+    objects."""
+    problem = f"{path}: must be an npz file of numbers, got "
+    found: dict[str, np.ndarray] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                if info.file_size > _MOST_INFLATION * max(info.compress_size, 4096):
+                    raise CheckpointError(f"{problem}a member that unpacks to {info.file_size:,} bytes; restore a copy")
+        with np.load(path, allow_pickle=False) as arrays:
+            for name in arrays.files:
+                found[name] = arrays[name]
+    except OSError as error:
+        raise CheckpointError(f"{path}: must be readable, got {explain(error)}; restore a copy") from error
+    except CheckpointError:
+        raise
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise CheckpointError(f"{problem}Python objects, which are never loaded") from None
+        raise CheckpointError(f"{problem}a damaged one ({explain(error)[:80]}); restore a copy") from error
+    except Exception as error:  # noqa: BLE001 - what NumPy's and zlib's parsers raise for broken bytes is not documented
+        raise CheckpointError(f"{problem}a damaged one ({explain(error)[:80]}); restore a copy") from error
+    if wrong := [name for name, array in found.items() if not isinstance(array, np.ndarray) or array.dtype.hasobject]:
+        raise CheckpointError(f"{problem}{wrong[0]!r:.60} that is none")
+    return found

@@ -6,18 +6,23 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from nmt.decode.shortlist import Shortlist
 from nmt.inference.translator import Translator
 from nmt.learning import guard
-from nmt.learning.learnt_model import learnt_model
-from nmt.learning.learnt_shortlist import with_pairs
 from nmt.learning.memory import Memory, Pair, Use
 from nmt.learning.trainer import Arrays, Trainer, loss_of
+from nmt.overriding import override
+from nmt.rnn.arrays.quantised import quantise
+from nmt.storage.model_folder import PARAMS_PREFIX, SCALES_SUFFIX, quantised_tensors
+from nmt.storage.saved_model import LoadedModel, SavedModel
 
 if TYPE_CHECKING:
     from nmt.decode.shortlist import Shortlist
@@ -306,3 +311,44 @@ class Projects:
         now.rate = decision.rate
         if decision.goes_back:
             self.restore(project)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearntModel(LoadedModel):
+    """`own`: the parameters that differ from those in its file, in float32; they are never written to."""
+
+    own: Mapping[str, np.ndarray]
+
+    @override
+    def reopened(self, **changes: Any) -> SavedModel:
+        saved = super().reopened(**changes)
+        params = dict(saved.params)
+        for name, array in self.own.items():
+            key = PARAMS_PREFIX + name
+            if key + SCALES_SUFFIX in params:
+                params |= quantised_tensors(name, quantise(array, by_rows=self.network.channels_are_rows(name)))
+            else:
+                params[key] = array
+        return replace(saved, params=params)
+
+
+def learnt_model(loaded: LoadedModel, network: Network, own: Mapping[str, np.ndarray]) -> LearntModel:
+    """Return `network` as a loaded model: `loaded`, but with the parameters `own`."""
+    facts = {one.name: getattr(loaded, one.name) for one in fields(LoadedModel)}
+    return LearntModel(**facts | {"network": network}, own=own)
+
+
+def with_pairs(shortlist: Shortlist, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> Shortlist:
+    """Return a shortlist with which the target of each pair of subwords can be said. A token that is missing becomes a
+    candidate of that source token of the pair that has the fewest: the rarest, so that other sentences stay short."""
+    for source, target in pairs:
+        known = np.unique([token for token in source if token + 1 < len(shortlist.starts)]).astype(np.int64)
+        missing = np.setdiff1d(np.asarray(target, np.int32), shortlist.candidates(source))
+        if not len(missing) or not len(known):
+            continue
+        at = int(known[np.argmin(np.diff(shortlist.starts)[known])])
+        starts = shortlist.starts.copy()
+        starts[at + 1 :] += len(missing)
+        tokens = np.insert(shortlist.tokens, int(shortlist.starts[at + 1]), missing)
+        shortlist = Shortlist(starts, tokens.astype(np.int32), shortlist.always, shortlist.vocab_size)
+    return shortlist

@@ -20,7 +20,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError, lacking_resource
 from nmt.serve.errors import RequestError
-from nmt.serve.limits.memory import give_back
 from nmt.serve.log import LoopErrors, log_request
 from nmt.serve.measures import TALLY
 from nmt.serve.protocols import (
@@ -32,10 +31,10 @@ from nmt.serve.protocols import (
     libretranslate,
     moses,
     own_routes,
-    pages,
 )
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON
+from nmt.system.heap import give_back
 
 _logger = logging.getLogger("nmt.serve")
 
@@ -79,7 +78,6 @@ ROUTES = [
     Route("/health", health, methods=["GET"]),
     Route("/ready", ready, methods=["GET"]),
     Route("/metrics", metrics, methods=["GET"]),
-    *pages.ROUTES,
     *libretranslate.ROUTES,
     *deepl.ROUTES,
     *deepl_v3.ROUTES,

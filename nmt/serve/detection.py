@@ -1,4 +1,5 @@
-"""Detect the language of a text with py3langid, a classifier of 97 languages."""
+"""Detect the language of a text with py3langid, a classifier of 97 languages; name languages in English, by Unicode's
+locale data (CLDR)."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
+from nmt.config.corpora import UNNAMED
 from nmt.inference.pivot import base
 from nmt.serve.errors import RequestError
 
@@ -65,13 +68,29 @@ def _script_of(text: str) -> str:
 
 def _is_written_in(code: str, script: str) -> bool:
     """Return whether a language is mostly written in a script, as Unicode's locale data (CLDR) has it."""
+    language = _language(code)
+    name = "" if language is None else language.maximize().script_name()
+    return bool(script) and script in re.findall(r"\w+", name.replace("’", "").lower())
+
+
+@lru_cache(maxsize=512)
+def language_name(code: str) -> str:
+    """Return the name of a language; the code itself if it has no name, or the library is missing."""
+    if code in UNNAMED:
+        return UNNAMED[code]
+    language = _language(code)
+    found = "Unknown language" if language is None else str(language.display_name())
+    return code if found.startswith("Unknown language") else found
+
+
+def _language(code: str) -> Any:
+    """Return what langcodes knows of a language; None if the code is none, or the library is missing."""
     try:
         from langcodes import Language
         from langcodes.tag_parser import LanguageTagError
     except ImportError:
-        return False
+        return None
     try:
-        name = Language.get(code).maximize().script_name()
+        return Language.get(code)
     except LanguageTagError:
-        return False
-    return bool(script) and script in re.findall(r"\w+", name.replace("’", "").lower())
+        return None

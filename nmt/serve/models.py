@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -14,15 +15,54 @@ from threading import Thread
 from nmt.documents.sentences import Splitter, sentence_splitter
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.pipeline import check_no_factors
-from nmt.inference.pivot import base
+from nmt.inference.pivot import Pivot, base, through
+from nmt.inference.translation import Translation
 from nmt.inference.translator import Translator
 from nmt.rnn.devices import resolved_dtype
-from nmt.serve.engine import Engine
+from nmt.serve.engine import Ask, Engine, Entry
 from nmt.serve.errors import RequestError
-from nmt.serve.pivots import PivotEngine
 from nmt.serve.settings import ServerSettings
 from nmt.storage.model_folder import check_folder
 from nmt.system.paths import is_file
+
+
+class PivotEngine:
+    """Answers as an `Engine` does: `last` translates the best translations of `first`. Both belong to loaded models,
+    which count the sentences that wait and close their engines."""
+
+    waiting = 0
+
+    def __init__(self, first: Engine | PivotEngine, last: Engine | PivotEngine) -> None:
+        self._first, self._last = first, last
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    @cached_property
+    def translator(self) -> Pivot:
+        """Return both translators in a row, for completions."""
+        return Pivot(self._first.translator, self._last.translator)
+
+    async def translate(
+        self,
+        sentences: Sequence[str],
+        ask: Ask | None = None,
+        client: str = "",
+        *,
+        entry: Entry | None = None,
+        is_bulk: bool = False,
+        terms_in: Sequence[str] | None = None,
+    ) -> list[list[Translation]]:
+        """Return the translations of each sentence; see `Engine.translate`. Glossary phrases are those in the source,
+        and preferred by the last model."""
+        ask, terms_in = ask or Ask(), sentences if terms_in is None else terms_in
+        found = await self._first.translate(sentences, Ask(details=ask.details), client, entry=entry, is_bulk=is_bulk)
+        between = [translations[0] for translations in found]
+        last = await self._last.translate(
+            [one.text for one in between], ask, client, entry=Entry(is_in=True), is_bulk=is_bulk, terms_in=terms_in
+        )
+        return await asyncio.to_thread(through, between, last) if ask.details else through(between, last)
+
 
 _logger = logging.getLogger("nmt.serve")
 
@@ -71,11 +111,7 @@ class ServedModel:
     @property
     def identity(self) -> dict[str, str | int]:
         """Return what tells this model from others of its name."""
-        return {
-            "fingerprint": self.fingerprint,
-            "parameters": self.parameters,
-            "compute_dtype": self.compute_dtype,
-        }
+        return {"fingerprint": self.fingerprint, "parameters": self.parameters, "compute_dtype": self.compute_dtype}
 
 
 class Models:
@@ -220,10 +256,7 @@ def _load(path: Path, settings: ServerSettings, taken: set[str]) -> ServedModel:
     translator.translate_nbest(["."])  # unlike `translate`, it logs no warning about this text
     Thread(target=_warm_up, args=(translator,), name=WARM_UP, daemon=True).start()
     engine = Engine(
-        translator,
-        threads=settings.threads,
-        most_waiting=settings.limits.waiting,
-        shortlist=settings.shortlist,
+        translator, threads=settings.threads, most_waiting=settings.limits.waiting, shortlist=settings.shortlist
     )
     return ServedModel(
         name=name,

@@ -22,12 +22,12 @@ from nmt.serve.files import Files
 from nmt.serve.limits.bodies import Bodies
 from nmt.serve.limits.fair_queue import ClosedError, FullError
 from nmt.serve.limits.gate import Gate
-from nmt.serve.limits.memory import keep_for_good
 from nmt.serve.limits.sentence_cache import SentenceCache
 from nmt.serve.measures import Measures
 from nmt.serve.models import Models, ServedModel, load_models
 from nmt.serve.sessions import Sessions
 from nmt.serve.settings import ServerSettings
+from nmt.system.heap import keep_for_good
 
 if TYPE_CHECKING:
     from nmt.serve.learning import Learning
@@ -273,13 +273,7 @@ class Service:
         return [one for task in tasks for one in task.result()]
 
     async def _translate(
-        self,
-        model: ServedModel,
-        sentences: list[str],
-        ask: Ask,
-        client: str,
-        entry: Entry,
-        is_bulk: bool,
+        self, model: ServedModel, sentences: list[str], ask: Ask, client: str, entry: Entry, is_bulk: bool
     ) -> list[list[Translation]]:
         """Return the translations of the current model: from the cache, or of its engine, which gets equal sentences
         once. Raises RequestError."""

@@ -98,12 +98,7 @@ def kind(path: Path) -> str:
     found = look(path)
     if found is None:
         return "nothing there"
-    kinds = {
-        "a file": stat.S_ISREG,
-        "a folder": stat.S_ISDIR,
-        "a socket": stat.S_ISSOCK,
-        "a pipe": stat.S_ISFIFO,
-    }
+    kinds = {"a file": stat.S_ISREG, "a folder": stat.S_ISDIR, "a socket": stat.S_ISSOCK, "a pipe": stat.S_ISFIFO}
     return next((name for name, holds in kinds.items() if holds(found.st_mode)), "a device")
 
 

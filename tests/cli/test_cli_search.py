@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from nmt.cli.commands.shortlist import shortlist
-from nmt.cli.lines.phrases import phrase_pairs
+from nmt.cli.lines.inputs import phrase_pairs
 from nmt.cli.lines.resume import RECORD_SUFFIX, continued_lines
 from nmt.errors import DataError
 from nmt.storage.tensor_file import map_tensors, write_tensors

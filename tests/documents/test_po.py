@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from nmt.documents.document import read_document
-from nmt.documents.formats.plurals import plural_forms, plural_rule
+from nmt.documents.formats.po import plural_forms, plural_rule
 from nmt.documents.limits import Limits
 from nmt.errors import DataError
 from nmt.inference.translation import Translation

@@ -69,7 +69,7 @@ def source_of(line: int) -> int:
 def run_once(arguments: list[str], texts: list[str], lines: int, output: Path, kill_at: int | None) -> tuple[int, int]:
     """One run over all lines from its standard input, killed once the output has `kill_at` lines. Returns its peak
     memory in bytes and its exit code."""
-    command = [sys.executable, "-m", "nmt.cli.commands.translate", *arguments, "-", "-o", str(output), "--resume"]
+    command = [sys.executable, "-m", "nmt", "translate", *arguments, "-", "-o", str(output), "--resume"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     writer = threading.Thread(target=feed, args=(process, texts, lines))
     writer.start()

@@ -1,6 +1,6 @@
 """Terms of a glossary that a translation has not followed."""
 
-from nmt.serve.protocols.terms import note_terms
+from nmt.serve.protocols.own_routes import note_terms
 
 
 def missed(source, translation, *glossary):

@@ -13,9 +13,8 @@ from nmt.errors import ConfigError
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.train.planning import batch_size
 from nmt.train.planning.batch_size import SIZES, choose_batch_size, forecast
-from nmt.train.planning.cost_report import cost_report
+from nmt.train.planning.cost_report import OTHER, cost_report, profile_page
 from nmt.train.planning.dry_run import DryRun
-from nmt.train.planning.profile_table import OTHER, profile_page
 from nmt.train.planning.ranks_plan import Bytes, bytes_of, update_seconds
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.dealing import Dealing

@@ -314,7 +314,7 @@ GATHER = """
 import sys
 import numpy as np
 from mpi4py import MPI
-from nmt.train.distributed.shared_arrays import Machines
+from nmt.train.distributed.mpi_ranks import Machines
 
 rank = MPI.COMM_WORLD.Get_rank()
 machines = Machines(MPI.COMM_WORLD, f"machine{rank % int(sys.argv[1])}")

@@ -11,8 +11,7 @@ from nmt.errors import NMTError
 from nmt.storage.model_folder import PARAMS_PREFIX, ROLLBACK_NAME, read_checkpoint
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates import spikes
-from nmt.train.updates.explosion import LossLimit
-from nmt.train.updates.spikes import SpikeWatch
+from nmt.train.updates.spikes import LossLimit, SpikeWatch
 from nmt.train.updates.state import TrainingState
 from tests.train.fake_model import TranslationModel
 from tests.train.test_resume import assert_same

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command
 from nmt.cli.options.path_types import InputPath, NewFolder
 
@@ -39,7 +40,6 @@ def average(model_dir: str, output: str, last: int | None, best: int | None, fil
     """
     if sum(given is not None for given in (last, best)) + bool(files) != 1:
         raise click.UsageError("Give one of --last, --best and --checkpoint.")
-    from nmt.cli.lines.streams import tell
     from nmt.storage.model_folder import find_checkpoint
     from nmt.train.checkpoints.average import best_checkpoints, newest_checkpoints, save_average
 
@@ -52,9 +52,3 @@ def average(model_dir: str, output: str, last: int | None, best: int | None, fil
         paths = [Path(name) if Path(name).is_file() else find_checkpoint(folder, name) for name in files]
     save_average(folder, paths, Path(output))
     tell(f"{output}: the mean of {', '.join(path.name for path in paths)}")
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.average()

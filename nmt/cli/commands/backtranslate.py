@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import click
 
-from nmt.cli.options.command import (
-    QUIET,
-    Command,
-    cells_option,
-    compute_dtype_option,
-    device_option,
-    threads_option,
-)
+from nmt.cli.lines.streams import check_apart, say, tell, write_errors
+from nmt.cli.options.command import QUIET, Command, cells_option, compute_dtype_option, device_option, threads_option
 from nmt.cli.options.path_types import InputPath, OutputPrefix
 from nmt.cli.options.search_options import search_option, search_options, words_of
+from nmt.errors import DataError
+from nmt.system.files import replacing
+from nmt.system.lines import read_lines, text_file
+from nmt.system.paths import exists
 
 _PASSED = ("threads", "device", "compute_dtype", "checkpoint")
 
@@ -59,10 +58,7 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
         nmt-backtranslate runs/en-de mono.en.zst -o data/back
         nmt-backtranslate runs/large-de-en data/train.de -o data/distilled --beam-size 1
     """
-    from nmt.cli.lines.streams import check_apart, say, tell
-    from nmt.errors import DataError
     from nmt.storage.saved_model import load_saved_model
-    from nmt.system.paths import exists
 
     data = load_saved_model(Path(model_dir), options["checkpoint"], task="translation").config.data
     copy, made = Path(f"{prefix}.{data.src.lang}"), Path(f"{prefix}.{data.tgt.lang}")
@@ -84,7 +80,6 @@ def backtranslate(model_dir: str, text: str, prefix: str, tag: str, **options: A
 def _check_output(prefix: str, made: Path) -> None:
     """Raise DataError if the pairs cannot be written to that place."""
     from nmt.cli.lines.resume import RECORD_SUFFIX
-    from nmt.errors import DataError
 
     if prefix.endswith(("/", ".")) or not prefix or Path(prefix).is_dir():
         raise DataError(f"-o: must be the beginning of two names, such as data/back, got {prefix!r}; add a name")
@@ -98,10 +93,6 @@ def _check_output(prefix: str, made: Path) -> None:
 
 def _same_lines(copy: Path, text: str) -> bool:
     """Return whether a file contains exactly the lines of a text."""
-    from itertools import zip_longest
-
-    from nmt.system.lines import read_lines
-
     return all(one == other for one, other in zip_longest(read_lines(copy), read_lines(text)))
 
 
@@ -124,10 +115,6 @@ def _copy(text: str, copy: Path, made: Path) -> int:
 
     Raises DataError if the number of translations differs.
     """
-    from nmt.cli.lines.streams import write_errors
-    from nmt.system.files import replacing
-    from nmt.system.lines import read_lines, text_file
-
     found = sum(1 for _ in read_lines(made))
     count = 0
     if copy.exists() and text_file(text).samefile(copy):
@@ -144,13 +131,5 @@ def _copy(text: str, copy: Path, made: Path) -> int:
 
 def _check(count: int, found: int, text: str, made: Path) -> None:
     """Raise DataError if the text and its translations differ in their numbers of lines."""
-    from nmt.errors import DataError
-
     if count != found:
         raise DataError(f"{made}: must have the {count} lines of {text}, got {found}; remove it and start again")
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.backtranslate()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import click
 
+from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command, checkpoint_option
 from nmt.cli.options.path_types import InputPath, OutputPlace
+from nmt.errors import CheckpointError
+from nmt.system.paths import check_prefix, exists
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -29,11 +32,8 @@ def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> N
         nmt-bundle runs/de-en de-en.nmt
         nmt-bundle runs/de-en-int8 de-en.nmt --card
     """
-    from nmt.cli.lines.streams import tell
-    from nmt.errors import CheckpointError
     from nmt.storage.model_card import write_card
     from nmt.storage.saved_model import BUNDLE_SUFFIX, load_saved_model, save_bundle
-    from nmt.system.paths import check_prefix, exists
 
     path = check_prefix(output, "MODEL.nmt")
     if path.suffix != BUNDLE_SUFFIX:
@@ -57,9 +57,3 @@ def bundle(model_dir: str, output: str, checkpoint: str | None, card: bool) -> N
             path.unlink()
             raise
         tell(f"{page}: its card; add a licence before you give the model away")
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.bundle()

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import datetime
+from functools import partial
 from pathlib import Path
+from time import perf_counter
 
 import click
 
+from nmt.cli.lines.streams import say, tell
 from nmt.cli.options.command import Command, cells_option, compute_dtype_option, threads_option
 from nmt.cli.options.path_types import InputPath
+from nmt.errors import NMTError
+from nmt.system.paths import kind
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -39,9 +45,7 @@ def cache(
         nmt-cache fill runs/de-en
         nmt-cache fill de-en.nmt --compute-dtype int8
     """
-    from nmt.errors import NMTError
     from nmt.rnn.kernels.machine_code.store import store
-    from nmt.system.paths import kind
 
     kept = store()
     if models and work != "fill":
@@ -66,9 +70,6 @@ def cache(
 
 
 def _show() -> None:
-    from datetime import datetime
-
-    from nmt.cli.lines.streams import say, tell
     from nmt.rnn.kernels.machine_code.features import TARGET
     from nmt.rnn.kernels.machine_code.store import shipped, store
 
@@ -81,7 +82,6 @@ def _show() -> None:
 
 
 def _clear(folder: Path) -> None:
-    from nmt.cli.lines.streams import tell
     from nmt.rnn.kernels.machine_code.store import store
 
     files = store().files()
@@ -91,10 +91,6 @@ def _clear(folder: Path) -> None:
 
 
 def _fill(models: tuple[str, ...], threads: int | None, compute_dtype: str | None, cells: tuple[str, ...]) -> None:
-    from functools import partial
-    from time import perf_counter
-
-    from nmt.cli.lines.streams import tell
     from nmt.precompile.jobs import fill_for_model, run_job_aside, standard_jobs
     from nmt.rnn.cores import default_threads
 
@@ -107,9 +103,3 @@ def _fill(models: tuple[str, ...], threads: int | None, compute_dtype: str | Non
         compile_all()
         left = (perf_counter() - begun) / n * (len(work) - n)
         tell(f"{n} of {len(work)}: {name}, {left:.0f} s left")
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.cache()

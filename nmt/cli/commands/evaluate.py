@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from nmt.cli.lines.streams import check_apart, output_lines, say, tell, telling_notices
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import beam_options, language_model_options, tell_needs
+from nmt.errors import DataError
 from nmt.evaluate import ALL_METRICS, METRICS, TOKENIZERS
+from nmt.system.files import explain, read_small
 
 if TYPE_CHECKING:
     from nmt.config import SideConfig
@@ -135,7 +139,6 @@ def evaluate(
         nmt-evaluate runs/de-en --test-set wmt14:de-en
     """
     from nmt.cli.lines.evaluation import Evaluation
-    from nmt.cli.lines.streams import check_apart, say, tell
     from nmt.storage.model_folder import model_files
 
     if (test_set := options["test_set"]) is not None:
@@ -198,11 +201,7 @@ def _check_usage(
 def _side_by_side(files: tuple[str, str], as_json: bool) -> str:
     """Return the scores of two files of --json side by side. Raises DataError if they are no such files, or their
     signatures differ."""
-    import json
-
-    from nmt.errors import DataError
     from nmt.evaluate.compare import check_same_signatures
-    from nmt.system.files import explain, read_small
 
     scores: list[dict[str, Any]] = []
     for file in files:
@@ -225,7 +224,6 @@ def _side_by_side(files: tuple[str, str], as_json: bool) -> str:
 def _translate(model_dir: str, name: str, shown: Any, options: dict[str, Any]) -> list[str]:
     """Return the translations of the text `name`; clean the references like the model's training targets."""
     from nmt.cli.lines.meter import Meter
-    from nmt.cli.lines.streams import output_lines, tell, telling_notices
     from nmt.config.presets import OF_WORDS
     from nmt.data.corpora.corpus import clean_line
     from nmt.inference.translator import Translator
@@ -268,16 +266,8 @@ def _cleaning(side: SideConfig) -> str:
 
 def _check_counts(src: str, num_sources: int, ref: str, num_references: int) -> None:
     """Check that files have equal numbers of lines, before minutes are spent on translation."""
-    from nmt.errors import DataError
-
     if num_sources != num_references:
         raise DataError(
             f"{src}, {ref}: must have the same number of lines, got {num_sources} and "
             f"{num_references}; line n of one must translate line n of the other"
         )
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.evaluate()

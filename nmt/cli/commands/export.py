@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nmt.cli.lines.streams import check_page, tell
 from nmt.cli.options.command import Command, cells_option, checkpoint_option
 from nmt.cli.options.path_types import InputPath, NewPlace
 from nmt.errors import ConfigError
@@ -77,7 +78,6 @@ def export(
         nmt-export runs/de-en -o de-en-numpy --to numpy
         nmt-export runs/de-en -o de-en-onnx --to onnx
     """
-    from nmt.cli.lines.streams import check_page, tell
     from nmt.storage.saved_model import load_saved_model
 
     if compute_dtype is not None and form not in _COMPILED:
@@ -119,7 +119,6 @@ def _export_compiled(out: Path, form: str, given: tuple[str, str | None, SavedMo
 
 def _export_script(out: Path, form: str, saved: SavedModel) -> None:
     """Write a folder with a script in Python."""
-    from nmt.cli.lines.streams import tell
     from nmt.exporting.to_numpy import save_numpy
     from nmt.exporting.to_onnx import save_onnx
 
@@ -129,9 +128,3 @@ def _export_script(out: Path, form: str, saved: SavedModel) -> None:
     cut = f"SentencePieceProcessor(model_file={joint!r}).encode(line, out_type=str) of the library sentencepiece"
     reads = "python run_onnx.py --text reads text, if sentencepiece is installed; otherwise it and its output are"
     tell(f"{reads if form == 'onnx' else 'plain_numpy.py reads and writes'} subwords, separated by spaces: {cut}")
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.export()

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.formats import FORMATS, finite, output_of
+from nmt.cli.lines.streams import check_apart, output_lines, telling_notices
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import beam_options, kind_of, search_options, tell_unused
 from nmt.search_settings import Place, usable
+from nmt.system.lines import Lines, chunks, open_lines
 
 if TYPE_CHECKING:
     from nmt.inference.translation import Translation
-    from nmt.system.lines import Lines
 
 _CHUNK_BATCHES = 8
 """Number of batches of prompts to read at a time."""
@@ -30,19 +31,8 @@ _CHUNK_BATCHES = 8
 @click.argument("source", metavar="[PROMPTS]", required=False, type=InputPath())
 @click.option("--prompt", metavar="TEXT", multiple=True, help="Beginning of a line to continue; may be repeated.")
 @click.option("-o", "--output", type=OutputFile(), metavar="FILE", default="-", help="Output file; - is stdout.")
-@click.option(
-    "-n",
-    "--samples",
-    type=kind_of("n_best"),
-    default=1,
-    help="Number of lines to write per prompt.",
-)
-@click.option(
-    "--max-length",
-    type=kind_of("max_length_extra"),
-    default=100,
-    help="Maximum number of subwords to add.",
-)
+@click.option("-n", "--samples", type=kind_of("n_best"), default=1, help="Number of lines to write per prompt.")
+@click.option("--max-length", type=kind_of("max_length_extra"), default=100, help="Maximum number of subwords to add.")
 @click.option(
     "--output-format",
     type=click.Choice(FORMATS),
@@ -71,10 +61,8 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
         nmt-generate runs/captions --prompt 'A man' --sampling-temperature 0.7
     """
     from nmt.cli.lines.meter import Meter
-    from nmt.cli.lines.streams import check_apart, output_lines, telling_notices
     from nmt.inference.generator import Generator
     from nmt.storage.model_folder import model_files
-    from nmt.system.lines import chunks
 
     loading = {name: options.pop(name) for name in ("threads", "checkpoint", "compute_dtype", "device", "cells")}
     output, form = options.pop("output"), options.pop("output_format")
@@ -101,8 +89,6 @@ def generate(model_dir: str, source: str | None, **options: Any) -> None:
 
 def _prompts(source: str | None, given: tuple[str, ...]) -> Lines[str]:
     """Return the prompts of the command line, then those of the file; one empty prompt if there are none."""
-    from nmt.system.lines import Lines, open_lines
-
     if source is None:
         return Lines(iter(given or ("",)))
     lines = open_lines(source)
@@ -121,9 +107,3 @@ def _written(form: str, number: int, prompt: str, lines: list[Translation]) -> I
             for line in lines
         ]
         yield json.dumps({"number": number, "prompt": prompt, "lines": written}, ensure_ascii=False)
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.generate()

@@ -37,9 +37,3 @@ def import_model(source: str, output: str, kind: str | None, member: str | None,
     click.echo(f"{imported.kind}: {len(imported.params)} parameters")
     for line in imported.lines:
         click.echo(line)
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.import_()

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
+from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command, cells_option, checkpoint_option
 from nmt.cli.options.path_types import InputPath, NewFolder
+from nmt.errors import CheckpointError
 
 
 @click.command(cls=Command, context_settings={"show_default": True})
@@ -29,8 +31,6 @@ def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[s
         nmt-quantize runs/de-en -o runs/de-en-int8
         nmt-evaluate runs/de-en-int8 --src test.de --ref test.en
     """
-    from nmt.cli.lines.streams import tell
-    from nmt.errors import CheckpointError
     from nmt.storage.model_folder import BEST_NAME
     from nmt.storage.quantised_model import save_quantised
     from nmt.storage.saved_model import load_saved_model
@@ -42,9 +42,3 @@ def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[s
     size = (out / BEST_NAME).stat().st_size
     former = sum(array.nbytes for array in saved.params.values())
     tell(f"{output}: {size:,} bytes of parameters, from {former:,}")
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.quantize()

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nmt.cli.lines.streams import check_page, output_lines, tell
 from nmt.cli.options.command import Command, cells_option
 from nmt.cli.options.path_types import InputPath, OutputFile
+from nmt.errors import NMTError
 
 if TYPE_CHECKING:
     from nmt.report import Run
@@ -17,12 +19,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("folders", metavar="MODEL_DIR...", nargs=-1, required=True, type=InputPath())
 @click.option(
-    "-o",
-    "--output",
-    type=OutputFile(),
-    metavar="FILE",
-    default="report.html",
-    help="Output page; - is stdout.",
+    "-o", "--output", type=OutputFile(), metavar="FILE", default="report.html", help="Output page; - is stdout."
 )
 @click.option("--title", metavar="TEXT", default="Training report", help="Title of the page.")
 @click.option(
@@ -45,7 +42,6 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int, ce
         nmt-report runs/base runs/wide runs/deep -o comparison.html
         nmt-report runs/mine --cells my_cells
     """
-    from nmt.cli.lines.streams import check_page, output_lines, tell
     from nmt.report import read_run, report_page
 
     check_page(output, "an earlier report")
@@ -61,8 +57,6 @@ def report(folders: tuple[str, ...], output: str, title: str, attention: int, ce
 def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:
     """Return plots of the best model's attention on its first sample sentences; none, with a warning, if that is
     impossible."""
-    from nmt.cli.lines.streams import tell
-    from nmt.errors import NMTError
     from nmt.inference.translator import Translator
     from nmt.report.attention_plot import attention_svg
 
@@ -81,9 +75,3 @@ def _pictures(run: Run, most: int, cells: tuple[str, ...]) -> list[str]:
         for detail in details
         if detail is not None and detail.attention is not None
     ]
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.report()

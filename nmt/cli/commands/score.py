@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nmt.cli.lines.formats import finite
+from nmt.cli.lines.streams import LineWriter, check_apart, in_step, output_lines, tell, telling_notices
 from nmt.cli.options.command import Command, checkpoint_option, running_options
 from nmt.cli.options.path_types import InputPath, OutputFile
 from nmt.cli.options.search_options import language_model_options, search_option
+from nmt.system.lines import chunks, open_lines
+from nmt.system.notices import Notices
 
 if TYPE_CHECKING:
-    from nmt.cli.lines.streams import LineWriter
     from nmt.storage.saved_model import SavedModel
-    from nmt.system.notices import Notices
 
 _CHUNK = 2048
 """Number of pairs to read at a time."""
@@ -73,7 +74,6 @@ def score(
         nmt-score runs/de-en --src test.de --tgt test.en
         nmt-score runs/captions --tgt test.en
     """
-    from nmt.cli.lines.streams import check_apart, output_lines, telling_notices
     from nmt.storage.model_folder import model_files
     from nmt.storage.saved_model import load_saved_model
 
@@ -124,10 +124,8 @@ def _score_pairs(
 ) -> None:
     """Score translations, pair by pair. `how`: arguments of `Translator.score`; `loading`: those of
     `Translator.load`."""
-    from nmt.cli.lines.streams import in_step, tell
     from nmt.inference.translation import CUT, NOT_A_NUMBER
     from nmt.inference.translator import Translator
-    from nmt.system.lines import chunks, open_lines
 
     pairs = in_step(open_lines(src), {tgt: open_lines(tgt)})
     translator = Translator.load(model_dir, **loading)
@@ -144,9 +142,7 @@ def _score_pairs(
 
 def _score_text(report: _Report, saved: SavedModel, text: str, carry: bool, loading: dict[str, Any]) -> None:
     """Score lines with a language model; with `carry` each is read after the lines before it."""
-    from nmt.cli.lines.streams import tell
     from nmt.inference.generator import generator_of
-    from nmt.system.lines import open_lines
 
     characters = 0
     lines = open_lines(text)
@@ -180,9 +176,3 @@ def _line(form: str, number: int, tokens: list[str], log_probs: list[float], mor
         **more,
     }
     return json.dumps(record, ensure_ascii=False)
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.score()

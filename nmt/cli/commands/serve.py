@@ -19,6 +19,8 @@ from nmt.cli.options.command import (
     threads_option,
 )
 from nmt.cli.options.path_types import InputPath
+from nmt.errors import NMTError
+from nmt.system.extras import how_to_install
 
 
 @click.command(cls=Command, context_settings={"show_default": True, "auto_envvar_prefix": "NMT_SERVE"})
@@ -64,18 +66,10 @@ from nmt.cli.options.path_types import InputPath
 @click.option("--max-texts", type=click.IntRange(0), default=1_000, help="Texts per request; 0 is no limit.")
 @click.option("--max-alternatives", type=click.IntRange(0, 100), default=4, help="Alternatives per text.")
 @click.option(
-    "--max-body",
-    metavar="BYTES",
-    type=ByteSize(1),
-    default=2 * 2**20,
-    help="Size limit of a request without a file.",
+    "--max-body", metavar="BYTES", type=ByteSize(1), default=2 * 2**20, help="Size limit of a request without a file."
 )
 @click.option(
-    "--max-file",
-    metavar="BYTES",
-    type=ByteSize(1),
-    default=20 * 2**20,
-    help="Size limit of a request with a file.",
+    "--max-file", metavar="BYTES", type=ByteSize(1), default=20 * 2**20, help="Size limit of a request with a file."
 )
 @click.option(
     "--max-waiting",
@@ -120,37 +114,23 @@ def serve(models: tuple[str, ...], **options: Any) -> None:
     from nmt.serve.server import serve as run
     from nmt.serve.settings import Limits, ServerSettings
 
-    limits = Limits(
-        characters=options["max_characters"],
-        texts=options["max_texts"],
-        alternatives=options["max_alternatives"],
-        requests_per_minute=options["requests_per_minute"],
-        body_bytes=options["max_body"],
-        file_bytes=options["max_file"],
-        seconds=options["timeout"],
-        file_seconds=options["file_timeout"],
-        waiting=options["max_waiting"],
-    )
-    run(
-        ServerSettings(
-            models=tuple(map(Path, models)),
-            host=options["host"],
-            port=options["port"],
-            threads=usable_threads(options["threads"]),
-            checkpoint=options["checkpoint"],
-            compute_dtype=options["compute_dtype"],
-            shortlist=options["shortlist"],
-            cells=tuple(options["cells"]),
-            split=options["split"],
-            log_texts=options["log_texts"],
-            pivot=options["pivot"],
-            cache=options["cache"],
-            limits=limits,
-            keys=options["keys"],
-            learn=options["learn"],
-        ),
-        _unknown_variables(),
-    )
+    limits = Limits(**{name: options.pop(option) for name, option in _LIMITS.items()})
+    options["threads"] = usable_threads(options["threads"])
+    run(ServerSettings(tuple(map(Path, models)), limits=limits, **options), _unknown_variables())
+
+
+_LIMITS = {
+    "characters": "max_characters",
+    "texts": "max_texts",
+    "alternatives": "max_alternatives",
+    "requests_per_minute": "requests_per_minute",
+    "body_bytes": "max_body",
+    "file_bytes": "max_file",
+    "seconds": "timeout",
+    "file_seconds": "file_timeout",
+    "waiting": "max_waiting",
+}
+"""The option of each limit; all other options have the names of `ServerSettings`."""
 
 
 def _unknown_variables() -> list[str]:
@@ -169,9 +149,6 @@ def _unknown_variables() -> list[str]:
 
 def _check_libraries() -> None:
     """Raise NMTError if a library of the extra is not installed."""
-    from nmt.errors import NMTError
-    from nmt.system.extras import how_to_install
-
     try:
         import langcodes  # noqa: F401 - check that the whole extra is installed
         import prometheus_client  # noqa: F401

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nmt.cli.options.command import (
-    Command,
-    FiniteRange,
-    cells_option,
-    compute_dtype_option,
-    threads_option,
-)
+from nmt.cli.lines.streams import check_apart, in_step, say, telling_notices
+from nmt.cli.options.command import Command, FiniteRange, cells_option, compute_dtype_option, threads_option
 from nmt.cli.options.path_types import InputPath, reads
+from nmt.errors import CheckpointError, DataError
+from nmt.system.lines import chunks, open_lines
+from nmt.system.paths import is_folder
 
 if TYPE_CHECKING:
     from nmt.config import DataConfig
@@ -32,17 +30,9 @@ Ids = tuple[list[list[int]], list[list[int]]]
 
 @click.command(cls=Command, context_settings={"show_default": True})
 @click.argument("model_dir", metavar="MODEL_DIR", type=InputPath())
-@reads(
-    "--src",
-    show_default="data.train of the config",
-    text="Source text to learn from.",
-)
+@reads("--src", show_default="data.train of the config", text="Source text to learn from.")
 @reads("--tgt", show_default="data.train of the config", text="Its translations.")
-@reads(
-    "--dev-src",
-    show_default="data.dev of the config",
-    text="Source text to tune and measure with.",
-)
+@reads("--dev-src", show_default="data.dev of the config", text="Source text to tune and measure with.")
 @reads("--dev-tgt", show_default="data.dev of the config", text="Its translations.")
 @click.option(
     "--pairs", type=click.IntRange(min=1), default=200_000, help="Maximum number of sentence pairs to learn from."
@@ -89,7 +79,6 @@ def shortlist(model_dir: str, **options: Any) -> None:
     Example:
         nmt-shortlist runs/de-en --compute-dtype bfloat16
     """
-    from nmt.cli.lines.streams import say
     from nmt.inference.pipeline import check_no_factors
     from nmt.inference.shortlist_learning import ShortlistLearner, candidates_together, count_misses
     from nmt.inference.translator import Translator
@@ -169,8 +158,6 @@ def _held_out(translator: Translator, options: dict[str, Any]) -> dict[str, list
 
 def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
     """Raise DataError if a shortlist misses more than --most-missed permits, unless --frequent is given."""
-    from nmt.errors import DataError
-
     if options["frequent"] is None and rate > options["most_missed"]:
         raise DataError(
             f"{path}: must miss at most {options['most_missed']:g} % of the model's own output (--most-missed), got "
@@ -181,9 +168,6 @@ def _check_misses(path: Path, rate: float, options: dict[str, Any]) -> None:
 
 def _check_folder(folder: Path) -> None:
     """Raise CheckpointError for a bundle, since a shortlist is written into a folder."""
-    from nmt.errors import CheckpointError
-    from nmt.system.paths import is_folder
-
     if not is_folder(folder):
         raise CheckpointError(
             f"{folder}: must be a model folder, got a file; learn the shortlist in the folder, then bundle it again"
@@ -195,10 +179,8 @@ def _pairs(
 ) -> Iterator[Ids]:
     """Yield at most `most` pairs of ids from two files, or else from the config's `part`, read in chunks, without the
     pairs that training skips."""
-    from nmt.cli.lines.streams import check_apart, in_step, telling_notices
     from nmt.inference.pipeline import source_ids, target_ids
     from nmt.inference.translation import CUT
-    from nmt.system.lines import chunks, open_lines
 
     data = translator.config.data
     src, tgt = _files(data, part, src, tgt)
@@ -223,7 +205,6 @@ def _pairs(
 def _files(data: DataConfig, part: str, src: str | None, tgt: str | None) -> tuple[str, str]:
     """Return the files to read: the given ones, else those of the config. Raises DataError if the config names none."""
     from nmt.data.corpora.sources import name_of, sources_of
-    from nmt.errors import DataError
 
     if src is not None and tgt is not None:
         return src, tgt
@@ -240,15 +221,8 @@ def _save_lengths(path: Path, lengths: tuple[list[int], list[int]]) -> None:
     lines."""
     import numpy as np
 
-    from nmt.errors import DataError
     from nmt.storage.length_model import LengthModel, save_length_model
 
     if not lengths[0]:
         raise DataError(f"{path}: must be learnt from at least one pair of lines, got none; give --src and --tgt")
     save_length_model(path, LengthModel.learn(np.array(lengths[0]), np.array(lengths[1])))
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.shortlist()

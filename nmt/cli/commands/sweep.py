@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import Command, Setting
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
 
@@ -70,7 +71,6 @@ def sweep(
         nmt-sweep train.en train.de -o runs/en-de --grid model.decoder.dropout=0.1,0.3 --seeds 3
     """
     from nmt.cli.commands.train import _texts
-    from nmt.cli.lines.streams import tell
     from nmt.cli.lines.sweeps import run_sweep
     from nmt.rnn.cores import default_threads
     from nmt.train.sweep import parse_grid, plan
@@ -87,9 +87,3 @@ def sweep(
     options = [word for text in overrides for word in ("--set", text)]
     options += ["--threads", str(threads or max(1, default_threads() // jobs))]
     run_sweep(config_file, folder, planned, options, processes=jobs)
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.sweep()

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from nmt.cli.options.command import (
-    Command,
-    Setting,
-    WholeSetting,
-    device_option,
-    threads_option,
-)
+from nmt.cli.lines.streams import say, tell
+from nmt.cli.options.command import Command, Setting, WholeSetting, device_option, threads_option
 from nmt.cli.options.path_types import InputPath, OutputFolder, reads, writes
+from nmt.system.lines import without_packing
+from nmt.system.paths import is_file, shown
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -49,11 +47,7 @@ if TYPE_CHECKING:
     help="Language of the source, such as chr; with CONFIG.yaml, data.src.lang.",
 )
 @click.option(
-    "-t",
-    "--tgt-lang",
-    metavar="CODE",
-    show_default="by the names of the files",
-    help="Language of the target.",
+    "-t", "--tgt-lang", metavar="CODE", show_default="by the names of the files", help="Language of the target."
 )
 @click.option(
     "--set",
@@ -64,12 +58,7 @@ if TYPE_CHECKING:
 )
 @threads_option()
 @device_option()
-@click.option(
-    "--seed",
-    type=WholeSetting("seed", 0),
-    show_default="seed of the config, or 42",
-    help="Random seed.",
-)
+@click.option("--seed", type=WholeSetting("seed", 0), show_default="seed of the config, or 42", help="Random seed.")
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),
@@ -181,9 +170,6 @@ def train(
         raise click.UsageError("--json goes with --check-data.")
     given = {"--seeds": seeds is not None, "--budget": budget is not None, "--show-config": show_config}
     given |= {"--check-resume": resume_updates is not None, "--check-data": check_data, "--plan or --profile": tries}
-    import json
-
-    from nmt.cli.lines.streams import tell
     from nmt.config import dump_config, load_config
     from nmt.system.heap import keep_little
     from nmt.train.checkpoints.start import with_model_of_start
@@ -206,13 +192,13 @@ def train(
     ranks = join_ranks()
     _check_alone(given, ranks.size)
     with ranks.together():
-        say = tell if ranks.rank == 0 else None  # print messages once, not once per rank
+        notify = tell if ranks.rank == 0 else None  # print messages once, not once per rank
         if texts is None:
-            config = load_config(inputs[0], overrides, say)
+            config = load_config(inputs[0], overrides, notify)
         else:
             from nmt.train.run.training import config_of_texts
 
-            config = config_of_texts(*texts, preset, say, ranks, changes=overrides, write=not show_config)
+            config = config_of_texts(*texts, preset, notify, ranks, changes=overrides, write=not show_config)
         if seeds is None:
             config = with_model_of_start(config)
         if seeds is not None:
@@ -237,8 +223,6 @@ def _texts(
     Raises UsageError if the arguments do not belong together.
     """
     from nmt.data.corpora.sources import format_of
-    from nmt.system.lines import without_packing
-    from nmt.system.paths import is_file, shown
 
     if len(inputs) == 1 and format_of(inputs[0]) == "lines":
         if dev:
@@ -278,7 +262,6 @@ def _check_alone(given: dict[str, bool], ranks: int) -> None:
 
 def _train(config: Config, budget: str | None, threads: int | None, device: str | None, ranks: Ranks) -> None:
     """Train; if a signal ended training, exit with its exit code."""
-    from nmt.cli.lines.streams import tell
     from nmt.train.run.training import run_training
 
     terminal = sys.stderr if ranks.rank == 0 else None
@@ -291,8 +274,6 @@ def _train(config: Config, budget: str | None, threads: int | None, device: str 
 
 def _tell(result: TrainingResult) -> None:
     """Write the results of a run to standard output."""
-    from nmt.cli.lines.streams import say
-
     if result.best_path is not None:
         scores = "\t".join(f"{name} {score:.4f}" for name, score in result.best_scores.items())
         say(f"best\t{result.best_path}\tupdate {result.best_update}\t{scores}")
@@ -316,10 +297,7 @@ def _train_seeds(
 
 def _check_data(config: Config, as_json: bool) -> None:
     """Print the problems found in the texts. Exits with code 1 if training cannot work with them."""
-    import json
-
     from nmt.cli.lines.meter import showing
-    from nmt.cli.lines.streams import say
     from nmt.train.tasks.data_check import check_data
 
     with showing() as show:
@@ -331,7 +309,6 @@ def _check_data(config: Config, as_json: bool) -> None:
 
 def _check_resume(config: Config, updates: int, threads: int | None, device: str | None) -> None:
     """Print what is bit-identical with and without an interruption."""
-    from nmt.cli.lines.streams import say, tell
     from nmt.train.run.resume_check import check_resume
 
     say(f"same\t{check_resume(config, updates, threads=threads, device=device, notify=tell)}")
@@ -342,10 +319,8 @@ def _try(
 ) -> None:
     """Print the measurements of a few updates; nothing is saved. `planned_ranks`: ranks for --plan, None for no
     plan."""
-    from nmt.cli.lines.streams import say, tell
-    from nmt.train.planning.cost_report import cost_report
+    from nmt.train.planning.cost_report import cost_report, profile_page
     from nmt.train.planning.dry_run import DryRun
-    from nmt.train.planning.profile_table import profile_page
 
     dry_run = DryRun(config, threads, tell, device)
     pages = []
@@ -354,9 +329,3 @@ def _try(
     if profile_updates is not None:
         pages.append(profile_page(dry_run, profile_updates))
     say("\n\n".join(pages))
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.train()

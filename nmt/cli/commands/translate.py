@@ -11,9 +11,9 @@ import click
 
 from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
 from nmt.cli.lines.corpora import Shard, is_corpus
-from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line
-from nmt.cli.lines.models import load_translator
-from nmt.cli.lines.phrases import phrase_pairs, phrases
+from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line, write_plot
+from nmt.cli.lines.inputs import load_translator, phrase_pairs, phrases
+from nmt.cli.lines.streams import LineWriter, Record, check_apart, in_step, output_lines, telling_notices
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
 from nmt.cli.options.search_options import (
@@ -25,15 +25,15 @@ from nmt.cli.options.search_options import (
     tell_unused,
 )
 from nmt.search_settings import Place, usable
+from nmt.system.lines import Lines, chunks, open_lines, source_name
+from nmt.system.notices import Notices
+from nmt.system.paths import check_output
 
 if TYPE_CHECKING:
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import Continued
-    from nmt.cli.lines.streams import LineWriter, Record
     from nmt.inference.pivot import Pivot
     from nmt.inference.translator import Constraints, Translation, Translator
-    from nmt.system.lines import Lines
-    from nmt.system.notices import Notices
 
 _CHUNK_BATCHES = 32
 """Number of batches to read at a time: enough to batch lines of similar lengths, with little memory."""
@@ -161,8 +161,6 @@ def translate(model_dir: str, inputs: tuple[str, ...], **options: Any) -> None:
     source = inputs[0] if inputs else "-"
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import continued_lines, identity
-    from nmt.cli.lines.streams import in_step, output_lines, telling_notices
-    from nmt.system.lines import open_lines
 
     _check(source, model_dir, options)
     job = _job(options)
@@ -268,9 +266,7 @@ def _check(source: str, model_dir: str, options: dict[str, Any]) -> None:
     """Raise DataError if -o cannot be written or an output is also an input, and UsageError for options that do not
     apply to documents. Warn about options without effect."""
     from nmt.cli.lines.documents import check_document_options
-    from nmt.cli.lines.streams import check_apart
     from nmt.storage.model_folder import model_files
-    from nmt.system.paths import check_output
 
     tell_needs()
     if options["form"] != "lines":
@@ -339,7 +335,6 @@ def _settle(job: _Job, translator: Translator | Pivot) -> None:
 def _run(job: _Job, source: str, records: Lines[Record], translator: Translator | Pivot, meter: Meter) -> None:
     """Translate all records of a source chunk by chunk; each chunk is written before the next one is read."""
     from nmt.data.tokens.factors import FactorError
-    from nmt.system.lines import chunks, source_name
 
     size = job.search["batch_size"]
     for chunk in chunks(records, size * _CHUNK_BATCHES if size > 1 else 1):
@@ -386,13 +381,5 @@ def _write(job: _Job, line: str, found: list[Translation]) -> None:
     if job.alignments is not None:
         job.alignments.write(soft_alignment_line(found) if job.soft else alignment_line(found))
     if job.plots is not None and found[0].detail is not None:
-        from nmt.cli.lines.attention_plot import write_plot
-
-        write_plot(job.plots / f"{job.number}.svg", found[0])
+        write_plot(job.plots / f"{job.number}.svg", found[0].detail)
     job.number += 1
-
-
-if __name__ == "__main__":
-    from nmt.cli import entry
-
-    entry.translate()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from nmt.cli.lines.streams import output_lines
 from nmt.data.corpora.sources import Part, format_of
 from nmt.errors import DataError
 from nmt.evaluate import Score, format_table, score_translations, split_references
@@ -122,8 +123,6 @@ class Evaluation:
 
     def _write_columns(self, hypotheses: list[str]) -> None:
         """Write --tsv: a header, then source, translation and references, with tabs replaced by spaces."""
-        from nmt.cli.lines.streams import output_lines
-
         texts = [self.sources] if self.sources else []
         texts += [hypotheses, *([line or "" for line in text] for text in self.references)]
         refs = ["ref"] + [f"ref{number}" for number in range(2, len(self.references) + 1)]

@@ -20,7 +20,7 @@ def run_sweep(config_file: str, folder: Path, jobs: list[Job], options: list[str
             tell(live(""), end="")
         tell(text)
 
-    work = Sweep(config_file, folder, jobs, [sys.executable, "-m", "nmt.cli.commands.train"], options)
+    work = Sweep(config_file, folder, jobs, [sys.executable, "-m", "nmt", "train"], options)
     ended_by = work.run(processes, tell_anew, (lambda text: tell(live(text), end="")) if shows else None)
     if shows:
         tell(live(""), end="")

@@ -13,6 +13,7 @@ from typing import IO, Any, ClassVar
 import click
 
 from nmt.cli.entry import end_by_signals
+from nmt.cli.lines.streams import STDOUT_NAME, quietly, tell, write_errors
 from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
 from nmt.errors import NMTError, lacking_resource
 from nmt.system.compile_notice import telling_of_compilation
@@ -70,15 +71,11 @@ class Command(click.Command):
 
     def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         """Parse the arguments; --help and --version print here."""
-        from nmt.cli.lines.streams import STDOUT_NAME, write_errors
-
         with _one_line(), write_errors(STDOUT_NAME):
             return super().make_context(*arguments, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, with signals and errors handled."""
-        from nmt.cli.lines.streams import quietly, tell
-
         former = end_by_signals()
         try:
             with _one_line(), quietly(ctx.meta.get(QUIET, False)), telling_of_compilation(tell, self._functions):
@@ -111,8 +108,6 @@ class Refusal(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it to standard error: one line, which names --help if an option is wrong."""
-        from nmt.cli.lines.streams import tell
-
         context = self._error.ctx if isinstance(self._error, click.UsageError) else None
         message = self._error.format_message()
         if isinstance(self._error, click.MissingParameter):
@@ -317,12 +312,7 @@ def compute_dtype_option() -> Callable[[Any], Any]:
 
 def running_options() -> Callable[[Any], Any]:
     """Return the options of all commands that run a model: number format, threads, device, cells."""
-    options = (
-        compute_dtype_option(),
-        threads_option(),
-        device_option(),
-        cells_option(),
-    )
+    options = (compute_dtype_option(), threads_option(), device_option(), cells_option())
     return together(*options)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from nmt.cli.lines.streams import tell
 from nmt.cli.options.command import NumberSetting, Setting, WholeSetting, checkpoint_option, together
 from nmt.cli.options.path_types import InputPath
 from nmt.search_settings import ROWS, Row
@@ -72,7 +73,6 @@ def words_of(given: dict[str, Any]) -> list[str]:
 
 def tell_unused(given: dict[str, Any], decoding: DecodingConfig) -> None:
     """Warn about options that were given but have no effect; `given` has None for a key whose option was not given."""
-    from nmt.cli.lines.streams import tell
 
     def is_off(name: str) -> bool:
         value = given.get(name)
@@ -102,8 +102,6 @@ _NEEDED_PARAMETERS: dict[str, tuple[str, str | None]] = {
 
 def tell_needs() -> None:
     """Warn about options on the command line of the running command that have no effect without another one."""
-    from nmt.cli.lines.streams import tell
-
     context = click.get_current_context()
     typed = {one.name: one for one in context.command.params if _is_typed(context, one)}
     for key, (needed, parameter) in _NEEDED_PARAMETERS.items():

@@ -13,10 +13,10 @@ from starlette.routing import Route
 
 from nmt.documents.passage import Markup
 from nmt.inference.pivot import base
+from nmt.serve.detection import language_name
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.shelf import Shelf
 from nmt.serve.protocols.libretranslate import enter, service_of
-from nmt.serve.protocols.names import language_name
 from nmt.serve.service import Wanted
 from nmt.serve.web import CompactJSON, flag_field, name_field, read_fields, text_field, texts_field, while_connected
 

@@ -13,13 +13,13 @@ from starlette.routing import Route
 
 from nmt.documents.passage import Markup
 from nmt.inference.pivot import base
+from nmt.serve.detection import language_name
 from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish
 from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.files import attachment
 from nmt.serve.learning import Learning, check_room
 from nmt.serve.models import ServedModel
-from nmt.serve.protocols.names import language_name
 from nmt.serve.service import Service, Wanted
 from nmt.serve.web import (
     CompactJSON,

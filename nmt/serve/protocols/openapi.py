@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from nmt.serve.protocols.names import language_name
+from nmt.serve.detection import language_name
 
 _TEXT = {"type": "string"}
 _TEXTS = {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]}

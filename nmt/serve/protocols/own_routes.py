@@ -1,8 +1,10 @@
-"""Routes of the web page that other protocols lack: sentences with their words, and completions while typing."""
+"""Routes of the web page: its files, sentences with their words, completions while typing, the API description."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -12,15 +14,15 @@ from starlette.routing import Route
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Job
+from nmt.serve.detection import language_name
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.file_translation import FileWish
 from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.models import bleu_signature
-from nmt.serve.protocols.libretranslate import enter, service_of
-from nmt.serve.protocols.names import language_name
-from nmt.serve.protocols.terms import note_terms
+from nmt.serve.protocols.libretranslate import enter, public_address, service_of
+from nmt.serve.protocols.openapi import openapi, spec_page
 from nmt.serve.service import Wanted
 from nmt.serve.web import (
     CompactJSON,
@@ -145,7 +147,71 @@ async def progress(request: Request) -> Response:
     return CompactJSON({"done": done, "count": count})
 
 
+_WORD = re.compile(r"\w+")
+
+
+def note_terms(parts: list[dict[str, Any]], glossary: tuple[tuple[str, str], ...]) -> None:
+    """Add to each sentence, under not_followed, the glossary terms in its source whose translations are missing from
+    its translation. Letter case and punctuation are ignored."""
+    by_word: dict[str, list[tuple[tuple[str, str], str, str]]] = {}
+    for term, wanted in glossary:
+        spaced = _spaced(term)
+        for first in spaced.split()[:1]:
+            by_word.setdefault(first, []).append(((term, wanted), spaced, _spaced(wanted)))
+    for part in parts:
+        if "source" in part:
+            there, text = _spaced(part["source"]), _spaced(part["translation"])
+            candidates = [one for word in dict.fromkeys(there.split()) for one in by_word.get(word, ())]
+            part["not_followed"] = [pair for pair, term, wanted in candidates if term in there and wanted not in text]
+
+
+def _spaced(text: str) -> str:
+    """Return the words of a text in lower case, each between spaces, without punctuation."""
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
+
+
+_FOLDER = Path(__file__).parent
+
+# The pages load nothing from elsewhere, and no code or style stands in them; the browser holds them to that.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+def _file(name: str, media_type: str) -> Route:
+    content = (_FOLDER / name).read_bytes()
+
+    async def answer(request: Request) -> Response:
+        return Response(content, media_type=media_type, headers=_HEADERS)
+
+    return Route("/" if name == "page.html" else f"/{name}", answer, methods=["GET"])
+
+
+async def specification(request: Request) -> Response:
+    """Answer GET /spec: the OpenAPI description."""
+    return CompactJSON(openapi(public_address(request), service_of(request).gate.wants_keys))
+
+
+async def documentation(request: Request) -> Response:
+    """Answer GET /docs: the API description as a page, with the models of this server."""
+    await asyncio.to_thread(bleu_signature)  # loads a library, once
+    models = [one.about for one in service_of(request).models.all]
+    return Response(spec_page(public_address(request), models), media_type="text/html", headers=_HEADERS)
+
+
 ROUTES = [
+    _file("page.html", "text/html"),
+    _file("page.css", "text/css"),
+    _file("page.js", "text/javascript"),
+    _file("learn.js", "text/javascript"),
+    _file("docs.js", "text/javascript"),
+    Route("/spec", specification, methods=["GET"]),
+    Route("/openapi.json", specification, methods=["GET"]),
+    Route("/docs", documentation, methods=["GET"]),
     Route("/api/models", models, methods=["GET"]),
     Route("/api/sentences", sentences, methods=["POST"]),
     Route("/api/complete", complete, methods=["POST"]),

@@ -41,10 +41,7 @@ def with_model_of_start(config: Config) -> Config:
     theirs = load_folder_config(folder) if (folder / LAST_NAME).exists() else _model_of(config).config
     names = ("src", "tgt") if theirs.task == "translation" else ("tgt",)
     sides = {name: {key: getattr(getattr(theirs.data, name), key) for key in _INHERITED} for name in names}
-    inherited = {
-        "model": theirs.model.to_dict(),
-        "data": {**sides, "subwords": {"joint": theirs.data.subwords.joint}},
-    }
+    inherited = {"model": theirs.model.to_dict(), "data": {**sides, "subwords": {"joint": theirs.data.subwords.joint}}}
     own = config.model_dump(mode="json", exclude_unset=True)
     return config_from_dict(merge(inherited, own), "config, with the model of training.load_model")
 
@@ -131,10 +128,7 @@ def _extended(config: Config, subwords: tuple[Subwords, Subwords], kind: str) ->
 
 
 def _with_new_units(
-    tensors: dict[str, np.ndarray],
-    model: Network,
-    old: tuple[Subwords, Subwords],
-    subwords: tuple[Subwords, Subwords],
+    tensors: dict[str, np.ndarray], model: Network, old: tuple[Subwords, Subwords], subwords: tuple[Subwords, Subwords]
 ) -> int:
     """Add rows for new tokens to the embedding tables, output matrix and bias of a checkpoint; return their number."""
     from nmt.data.tokens.extension import parts_of_new, with_means

@@ -17,12 +17,7 @@ OVER = " are over (training.max_minutes)"
 
 
 def stop_reason(
-    state: TrainingState,
-    settings: FixedTraining,
-    schedule: Schedule,
-    *,
-    elapsed: float,
-    validation_seconds: float,
+    state: TrainingState, settings: FixedTraining, schedule: Schedule, *, elapsed: float, validation_seconds: float
 ) -> str | None:
     """Return in words why training ends here; None if it continues."""
     if settings.updates is not None and state.update >= settings.updates:
@@ -87,12 +82,7 @@ def _training_limit(max_minutes: float, validation_seconds: float) -> float:
 
 
 def seconds_left(
-    state: TrainingState,
-    settings: FixedTraining,
-    *,
-    num_batches: int,
-    seconds_per_update: float,
-    elapsed: float,
+    state: TrainingState, settings: FixedTraining, *, num_batches: int, seconds_per_update: float, elapsed: float
 ) -> float:
     """Return the estimated seconds to the nearest predictable limit: updates, epochs or minutes.
 

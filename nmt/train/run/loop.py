@@ -11,10 +11,9 @@ from nmt.train.log.progress import format_seconds
 from nmt.train.run.limits import progress, seconds_left, stop_reason
 from nmt.train.run.restore import roll_back
 from nmt.train.tasks.validation import is_better, note_scores
-from nmt.train.updates.explosion import MAX_IN_A_ROW
 from nmt.train.updates.moving_average import averaged
 from nmt.train.updates.schedule import cooldown_factor
-from nmt.train.updates.spikes import SpikeWatch
+from nmt.train.updates.spikes import MAX_IN_A_ROW, SpikeWatch
 from nmt.train.updates.update import Updater
 
 if TYPE_CHECKING:
@@ -200,20 +199,10 @@ class Loop:
             self._started = time.monotonic()
         pace = (time.monotonic() - self._started) / (done - 1) if done > 1 else math.inf
         left = seconds_left(
-            state,
-            self.settings,
-            num_batches=self._num_batches,
-            seconds_per_update=pace,
-            elapsed=self._elapsed,
+            state, self.settings, num_batches=self._num_batches, seconds_per_update=pace, elapsed=self._elapsed
         )
         if state.update % self.settings.logging_freq == 0:
-            parts.reporter.progress(
-                state,
-                learning_rate=self._rate,
-                norm=self._norm,
-                left=left,
-                elapsed=self._elapsed,
-            )
+            parts.reporter.progress(state, learning_rate=self._rate, norm=self._norm, left=left, elapsed=self._elapsed)
         else:
             parts.reporter.live(
                 f"epoch {state.epoch}  batch {state.position} of {self._num_batches}  "
@@ -247,11 +236,7 @@ class Loop:
         if is_first:
             parts.reporter.signatures(parts.validator.signatures)
         parts.reporter.validation(
-            state,
-            scores,
-            is_best=is_best,
-            seconds=self._validation_seconds,
-            elapsed=self._elapsed,
+            state, scores, is_best=is_best, seconds=self._validation_seconds, elapsed=self._elapsed
         )
         parts.reporter.samples(self.settings.print_valid_sents, parts.validator)
         with parts.watch.measure("saving"):

@@ -48,15 +48,7 @@ class Reporter:
             self._sums[name] += value
         self._is_warm = True
 
-    def progress(
-        self,
-        state: TrainingState,
-        *,
-        learning_rate: float,
-        norm: float,
-        left: float,
-        elapsed: float,
-    ) -> None:
+    def progress(self, state: TrainingState, *, learning_rate: float, norm: float, left: float, elapsed: float) -> None:
         """Write the line for the updates since the last one, and reset the sums.
 
         Rates count tokens without padding over the time of the training steps alone. `ppl` is e to the power of `nll`,
@@ -102,13 +94,7 @@ class Reporter:
             self.log.live(text)
 
     def validation(
-        self,
-        state: TrainingState,
-        scores: Mapping[str, float],
-        *,
-        is_best: bool,
-        seconds: float,
-        elapsed: float,
+        self, state: TrainingState, scores: Mapping[str, float], *, is_best: bool, seconds: float, elapsed: float
     ) -> None:
         """Write the scores of a validation, with a `*` if they are the best so far."""
         self._validated_update = state.update

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from nmt.inference.generator import Generator
 from nmt.inference.loading import resolve_threads
 from nmt.inference.translator import Translator
 from nmt.model.parts.own_cells import named_cells
+from nmt.rnn.cores import default_threads
 from nmt.rnn.devices import choose_device, resolved_dtype
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -32,7 +34,6 @@ from nmt.train.checkpoints.start import check_start, start_from, with_model_of_s
 from nmt.train.distributed.interrupt import Interrupted, StopRequest
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.log.loggers import open_loggers
-from nmt.train.log.machine import machine
 from nmt.train.log.memory import format_bytes, peak_bytes
 from nmt.train.log.progress import Stopwatch, TrainingLog
 from nmt.train.planning.lengths import doubts, validation_pairs
@@ -45,9 +46,9 @@ from nmt.train.tasks.data_check import check_before_training
 from nmt.train.tasks.prepare import check_decoding, check_trainable, own_folder, save_config
 from nmt.train.tasks.pretrained import put_embeddings
 from nmt.train.tasks.task import load_task
-from nmt.train.updates.explosion import LossLimit
 from nmt.train.updates.moving_average import MovingAverage, averaged
 from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.updates.spikes import LossLimit
 from nmt.train.updates.state import TrainingState
 
 if TYPE_CHECKING:
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from nmt.train.planning.plan import Plan
     from nmt.train.tasks.task import Task
     from nmt.train.tasks.validation import Validator
-
 
 _OF_USE = "decoding.", "data.test", "compute_dtype"
 """Settings that matter after training, too."""
@@ -342,3 +342,30 @@ def _vocabularies(config: Config, task: Task) -> str:
 def _whereabouts(device: Device, threads: int, ranks: int) -> str:
     each = f"{threads} thread{'s' if threads > 1 else ''}" if device.is_cpu else f"device {device.name}"
     return each if ranks == 1 else f"{ranks} ranks with {each} each"
+
+
+def machine() -> dict[str, str | int]:
+    """Return processor, cores and threads, system and versions: what a reader needs to judge a speed."""
+    import numpy as np
+
+    import nmt
+
+    return {
+        "processor": _processor(),
+        "cores": default_threads(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "nmt": nmt.__version__,
+    }
+
+
+def _processor() -> str:
+    """Return the model name of the processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

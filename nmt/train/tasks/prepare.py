@@ -221,12 +221,7 @@ def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, S
 
 
 def _new_sides(
-    config: Config,
-    notify: Show,
-    show: Show = tell_nobody,
-    *,
-    keep: bool = False,
-    sample: list[list[str]] | None = None,
+    config: Config, notify: Show, show: Show = tell_nobody, *, keep: bool = False, sample: list[list[str]] | None = None
 ) -> tuple[Side, Side]:
     """Train subwords in memory as configured, on a sample if it is given, or load those stored with an index; with
     `keep` new ones are stored there. `notify` receives a line about each slow step, `show` the progress."""
