@@ -7,6 +7,7 @@ import asyncio
 import logging
 import random
 import re
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -242,8 +243,6 @@ async def _tidying(service: Service) -> None:
 
 async def _reloading(service: Service) -> None:
     """Reload the models at each SIGHUP."""
-    import signal
-
     came = asyncio.Event()
     try:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, came.set)

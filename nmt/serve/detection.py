@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib.util import find_spec
 from threading import Lock
 from typing import Any
 
@@ -26,8 +27,6 @@ class Detector:
     @property
     def is_there(self) -> bool:
         """Return whether the library is installed."""
-        from importlib.util import find_spec
-
         return find_spec("py3langid") is not None
 
     def ranked(self, text: str, among: Sequence[str]) -> list[tuple[str, float]]:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -115,8 +116,6 @@ async def read_fields(request: Request, service: Service) -> dict[str, Any]:
 async def read_multipart(request: Request, service: Service, most: int | None = None) -> dict[str, Any]:
     """Return the fields of a multipart form, with files as (name, bytes), parsed as it arrives: at most `most` bytes,
     by default the limit for files. Raises RequestError."""
-    from starlette.formparsers import MultiPartException, MultiPartParser
-
     arrive(request, service)
     most = service.settings.limits.file_bytes if most is None else most
     check_length(request, most)

@@ -86,8 +86,8 @@ def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, 
     async def pair(*args):
         return SimpleNamespace(engine=SimpleNamespace(translator=translator), generation=1), None
 
-    async def read(request, service):
-        return fields
+    async def asked(request):
+        return service, fields, ""
 
     async def connected(request, work):
         return await work
@@ -100,9 +100,7 @@ def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, 
         settings=settings,
         in_time=lambda seconds: asyncio.timeout(seconds),
     )
-    monkeypatch.setattr(own_routes, "service_of", lambda request: service)
-    monkeypatch.setattr(own_routes, "read_fields", read)
-    monkeypatch.setattr(own_routes, "enter", lambda request, fields: "")
+    monkeypatch.setattr(own_routes, "asked", asked)
     monkeypatch.setattr(own_routes, "while_connected", connected)
 
     async def ask():

@@ -11,7 +11,7 @@ from nmt.serve.box.text_work import Answer
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.models import ServedModel
-from nmt.serve.protocols.libretranslate import enter, service_of
+from nmt.serve.protocols.libretranslate import asked, enter, service_of
 from nmt.serve.service import Service, Wanted
 from nmt.serve.web import (
     CompactJSON,
@@ -29,9 +29,7 @@ from nmt.serve.web import (
 
 async def opus_cat(request: Request) -> Response:
     """Answer GET /MTRestService/TranslateJson for one segment. modelTag may name a model."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    client = enter(request, {"api_key": fields.get("tokenCode")})
+    service, fields, client = await asked(request, "tokenCode")
     text = text_field(fields, "input")
     service.check([text])
     source, target = text_field(fields, "srcLangCode"), text_field(fields, "trgLangCode")
@@ -46,20 +44,17 @@ async def opus_cat(request: Request) -> Response:
 
 async def opus_cat_pairs(request: Request) -> Response:
     """Answer GET /MTRestService/ListSupportedLanguagePairs."""
-    fields = await read_fields(request, service_of(request))
-    enter(request, {"api_key": fields.get("tokenCode")})
-    targets = service_of(request).models.targets
+    service, _, _ = await asked(request, "tokenCode")
+    targets = service.models.targets
     return CompactJSON([f"{source}-{target}" for source, to in targets.items() for target in to])
 
 
 async def opus_cat_tags(request: Request) -> Response:
     """Answer GET /MTRestService/GetLanguagePairModelTags with the names of a pair's models, each of which may be a
     modelTag."""
-    fields = await read_fields(request, service_of(request))
-    enter(request, {"api_key": fields.get("tokenCode")})
+    service, fields, _ = await asked(request, "tokenCode")
     pair = base(text_field(fields, "srcLangCode")), base(text_field(fields, "trgLangCode"))
-    models = service_of(request).models.all
-    return CompactJSON([one.name for one in models if (base(one.source), base(one.target)) == pair])
+    return CompactJSON([one.name for one in service.models.all if (base(one.source), base(one.target)) == pair])
 
 
 async def opus_cat_login(request: Request) -> Response:
@@ -74,7 +69,7 @@ async def open_nmt(request: Request) -> Response:
     service = service_of(request)
     arrive(request, service)
     given = parse_json(await read_body(request, service))
-    client = enter(request, {})
+    client = enter(request, None)
     if not isinstance(given, list) or not given or not all(isinstance(one, dict) for one in given):
         raise RequestError(400, 'body: must be a list such as [{"id": 0, "src": "..."}], got another')
     texts = [text_field(one, "src") for one in given]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,9 +17,9 @@ from nmt.inference.pivot import base
 from nmt.serve.detection import language_name
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.shelf import Shelf
-from nmt.serve.protocols.libretranslate import enter, service_of
+from nmt.serve.protocols.libretranslate import asked, service_of
 from nmt.serve.service import Wanted
-from nmt.serve.web import CompactJSON, flag_field, name_field, read_fields, text_field, texts_field, while_connected
+from nmt.serve.web import CompactJSON, flag_field, name_field, text_field, texts_field, while_connected
 
 _MOST_ENTRIES = 10_000
 _MOST_OF_CLIENT, _MOST_BYTES_OF_CLIENT = 100, 8 * 2**20
@@ -107,21 +108,13 @@ class Glossaries:
         self._all.pop(self.get(client, name).id)
 
 
-async def deepl_fields(request: Request) -> tuple[dict[str, Any], str]:
-    """Return the fields of a request and its client. Raises RequestError."""
-    fields = await read_fields(request, service_of(request))
-    return fields, enter_deepl(request, fields)
-
-
-def enter_deepl(request: Request, fields: dict[str, Any]) -> str:
-    """Return the client of a request. Raises RequestError if it has no access."""
-    return enter(request, fields | {"api_key": fields.get("auth_key")})
+KEY = "auth_key"
+"""The field for the key of a client."""
 
 
 async def translate(request: Request) -> Response:
     """Answer POST /v2/translate, and GET, which some clients use."""
-    service = service_of(request)
-    fields, client = await deepl_fields(request)
+    service, fields, client = await asked(request, KEY)
     texts = texts_field(fields, "text")
     target = text_field(fields, "target_lang")
     source = text_field(fields, "source_lang", "auto") or "auto"
@@ -156,8 +149,8 @@ def _names(given: Any) -> frozenset[str]:
 
 async def languages(request: Request) -> Response:
     """Answer GET /v2/languages."""
-    fields, _ = await deepl_fields(request)
-    targets = service_of(request).models.targets
+    service, fields, _ = await asked(request, KEY)
+    targets = service.models.targets
     if fields.get("type", "source") != "target":
         return CompactJSON([{"language": c.upper(), "name": language_name(c)} for c in targets])
     codes = list(dict.fromkeys(code for to in targets.values() for code in to))
@@ -166,21 +159,21 @@ async def languages(request: Request) -> Response:
 
 async def usage(request: Request) -> Response:
     """Answer GET /v2/usage: characters since the server started, and a limit that is never reached."""
-    _, client = await deepl_fields(request)
-    used = service_of(request).gate.used(client)
+    service, _, client = await asked(request, KEY)
+    used = service.gate.used(client)
     return CompactJSON({"character_count": used, "character_limit": 10**12})
 
 
 async def glossary_pairs(request: Request) -> Response:
     """Answer GET /v2/glossary-language-pairs."""
-    await deepl_fields(request)
-    pairs = [(source, target) for source, to in service_of(request).models.targets.items() for target in to]
+    service, _, _ = await asked(request, KEY)
+    pairs = [(source, target) for source, to in service.models.targets.items() for target in to]
     return CompactJSON({"supported_languages": [{"source_lang": s, "target_lang": t} for s, t in pairs]})
 
 
 async def glossaries(request: Request) -> Response:
     """Answer GET and POST /v2/glossaries."""
-    fields, client = await deepl_fields(request)
+    _, fields, client = await asked(request, KEY)
     kept: Glossaries = request.app.state.glossaries
     if request.method == "GET":
         return CompactJSON({"glossaries": [one.about for one in kept.of(client)]})
@@ -204,8 +197,6 @@ def dictionary_of(request: Request, fields: dict[str, Any]) -> tuple[tuple[str, 
 
 def _entries(text: str, form: str) -> Entries:
     """Return the phrase pairs of a TSV or CSV text. Raises RequestError."""
-    import csv
-
     if form not in ("tsv", "csv"):
         raise RequestError(400, f"entries_format: must be tsv or csv, got {form[:40]!r}")
     lines = text.splitlines()
@@ -226,7 +217,7 @@ def _entries(text: str, form: str) -> Entries:
 
 async def glossary(request: Request) -> Response:
     """Answer GET and DELETE /v2/glossaries/ID."""
-    _, client = await deepl_fields(request)
+    _, _, client = await asked(request, KEY)
     kept: Glossaries = request.app.state.glossaries
     name = request.path_params["name"]
     if request.method == "DELETE":
@@ -237,7 +228,7 @@ async def glossary(request: Request) -> Response:
 
 async def glossary_entries(request: Request) -> Response:
     """Answer GET /v2/glossaries/ID/entries."""
-    _, client = await deepl_fields(request)
+    _, _, client = await asked(request, KEY)
     found = request.app.state.glossaries.get(client, request.path_params["name"])
     text = tsv_of(next(iter(found.dictionaries.values())))
     return Response(text, media_type="text/tab-separated-values")

@@ -12,7 +12,8 @@ from starlette.routing import Route
 
 from nmt.inference.pivot import base
 from nmt.serve.errors import RequestError
-from nmt.serve.protocols.deepl import Entries, Glossaries, Glossary, deepl_fields, dictionary_of, new_glossary, tsv_of
+from nmt.serve.protocols.deepl import KEY, Entries, Glossaries, Glossary, dictionary_of, new_glossary, tsv_of
+from nmt.serve.protocols.libretranslate import asked
 from nmt.serve.web import CompactJSON, text_field
 
 Pair = tuple[str, str]
@@ -54,7 +55,7 @@ def _store(request: Request) -> Glossaries:
 
 async def glossaries(request: Request) -> Response:
     """Answer GET and POST /v3/glossaries."""
-    fields, client = await deepl_fields(request)
+    _, fields, client = await asked(request, KEY)
     if request.method == "GET":
         return CompactJSON({"glossaries": [_about(one) for one in _store(request).of(client)]})
     found = _dictionaries(request, fields)
@@ -68,7 +69,7 @@ async def glossaries(request: Request) -> Response:
 async def glossary(request: Request) -> Response:
     """Answer GET, PATCH and DELETE /v3/glossaries/ID. PATCH renames the glossary and adds entries to its language
     pairs; an existing phrase gets the new translation."""
-    fields, client = await deepl_fields(request)
+    _, fields, client = await asked(request, KEY)
     one = _store(request).get(client, request.path_params["name"])
     if request.method == "DELETE":
         _store(request).remove(client, one.id)
@@ -91,7 +92,7 @@ def _pair(one: Glossary, fields: dict[str, Any]) -> Pair:
 
 async def entries(request: Request) -> Response:
     """Answer GET /v3/glossaries/ID/entries."""
-    fields, client = await deepl_fields(request)
+    _, fields, client = await asked(request, KEY)
     one = _store(request).get(client, request.path_params["name"])
     pair = _pair(one, fields)
     content = {"source_lang": pair[0], "target_lang": pair[1], "entries": tsv_of(one.dictionaries[pair])}
@@ -101,7 +102,7 @@ async def entries(request: Request) -> Response:
 async def dictionaries(request: Request) -> Response:
     """Answer PUT and DELETE /v3/glossaries/ID/dictionaries, which replace or delete all entries of a language pair. A
     glossary without entries is deleted."""
-    fields, client = await deepl_fields(request)
+    _, fields, client = await asked(request, KEY)
     one = _store(request).get(client, request.path_params["name"])
     if request.method == "PUT":
         pair, given = dictionary_of(request, fields)
@@ -118,7 +119,7 @@ async def dictionaries(request: Request) -> Response:
 
 async def not_offered(request: Request) -> Response:
     """Raise RequestError for DeepL features that this server lacks."""
-    await deepl_fields(request)
+    await asked(request, KEY)
     raise RequestError(400, "rephrasing, style rules and translation memories are not offered by this server")
 
 

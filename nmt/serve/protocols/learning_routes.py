@@ -13,8 +13,9 @@ from nmt.learning.learning_translator import LearningTranslator
 from nmt.learning.memory import Pair
 from nmt.serve.errors import RequestError
 from nmt.serve.learning import MARK, check_room
-from nmt.serve.protocols.libretranslate import enter, learn_pair, learning_of, service_of
-from nmt.serve.web import CompactJSON, count_field, name_field, read_fields, text_field
+from nmt.serve.protocols.libretranslate import asked, learn_pair, learning_of, model_of
+from nmt.serve.service import Service
+from nmt.serve.web import CompactJSON, count_field, text_field
 
 _MOST_MATCHES, _LEAST = 5, 0.7
 _RECENT, _CHECKS = 20, 5
@@ -22,9 +23,7 @@ _RECENT, _CHECKS = 20, 5
 
 async def learn(request: Request) -> Response:
     """Answer POST /api/learn: learn that `translation` is a good one of `q`."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    enter(request, fields)
+    service, fields, _ = await asked(request)
     pair = text_field(fields, "q"), text_field(fields, "translation")
     model, found = await learn_pair(service, fields, pair)
     name = model.name.partition(MARK)[0]
@@ -40,11 +39,9 @@ async def learn(request: Request) -> Response:
 
 async def undo(request: Request) -> Response:
     """Answer POST /api/undo: the model forgets the pair of this number."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    enter(request, fields)
+    service, fields, _ = await asked(request)
     learning, number = learning_of(service), count_field(fields, "number")
-    translator, project = await _place(request, fields)
+    translator, project = await _place(service, fields)
 
     def work() -> Pair:
         if translator.memory.pair(number).project != project:
@@ -56,11 +53,9 @@ async def undo(request: Request) -> Response:
 
 async def resume(request: Request) -> Response:
     """Answer POST /api/resume: learn again at the full rate."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    enter(request, fields)
+    service, fields, _ = await asked(request)
     learning = learning_of(service)
-    translator, project = await _place(request, fields)
+    translator, project = await _place(service, fields)
 
     def work() -> dict[str, Any]:
         check_room(translator, project)
@@ -72,33 +67,25 @@ async def resume(request: Request) -> Response:
 
 async def state(request: Request) -> Response:
     """Answer GET /api/learning: what a project has learnt, and whether it still does."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    enter(request, fields)
+    service, fields, _ = await asked(request)
     learning = learning_of(service)
-    translator, project = await _place(request, fields)
+    translator, project = await _place(service, fields)
     return CompactJSON(await learning.run(lambda: _state(translator, project)))
 
 
 async def matches(request: Request) -> Response:
     """Answer POST /api/matches: pairs of the memory whose sources are like `q`."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    enter(request, fields)
+    service, fields, _ = await asked(request)
     text, learning = text_field(fields, "q"), learning_of(service)
     service.check([text])
-    translator, project = await _place(request, fields)
+    translator, project = await _place(service, fields)
     found = await learning.run(lambda: translator.matches(text, project=project, least=_LEAST, most=_MOST_MATCHES))
     return CompactJSON({"matches": [_shown(one.pair) | {"similarity": one.similarity} for one in found]})
 
 
-async def _place(request: Request, fields: Mapping[str, Any]) -> tuple[LearningTranslator, str]:
+async def _place(service: Service, fields: Mapping[str, Any]) -> tuple[LearningTranslator, str]:
     """Return the learning translator of a request's languages, and its project. Raises RequestError."""
-    service = service_of(request)
-    model, _ = await service.pair(
-        text_field(fields, "source"), text_field(fields, "target"), [], name_field(fields, "model")
-    )
-    return learning_of(service).place(model, text_field(fields, "project", ""))
+    return learning_of(service).place(await model_of(service, fields, []), text_field(fields, "project", ""))
 
 
 def _state(translator: LearningTranslator, project: str) -> dict[str, Any]:

@@ -59,12 +59,20 @@ def service_of(request: Request) -> Service:
     return found
 
 
-def enter(request: Request, fields: Mapping[str, Any]) -> str:
-    """Return the client of a request. Raises RequestError if it has no access."""
+async def asked(request: Request, key: str = "api_key") -> tuple[Service, dict[str, Any], str]:
+    """Return the service, the fields of a request, and its client; `key` is the field for the key of this protocol.
+    Raises RequestError."""
+    service = service_of(request)
+    fields = await read_fields(request, service)
+    return service, fields, enter(request, fields.get(key))
+
+
+def enter(request: Request, key: object) -> str:
+    """Return the client of a request, by the key in its headers or this one. Raises RequestError if it has no
+    access."""
     service = service_of(request)
     arrive(request, service)
     if "nmt.client" not in request.scope:  # no key in the headers
-        key = fields.get("api_key")
         address = request.client.host if request.client is not None else ""
         request.scope["nmt.client"] = service.gate.enter(key if isinstance(key, str) else None, address)
     client: str = request.scope["nmt.client"]
@@ -73,9 +81,7 @@ def enter(request: Request, fields: Mapping[str, Any]) -> str:
 
 async def translate(request: Request) -> Response:
     """Answer POST /translate."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    client = enter(request, fields)
+    service, fields, client = await asked(request)
     texts = texts_field(fields, "q")
     source, target = text_field(fields, "source", "auto"), text_field(fields, "target")
     markup = text_field(fields, "format", "text") or "text"
@@ -134,9 +140,7 @@ def _is_unchanged(service: Service, source: str, target: str) -> bool:
 async def detect(request: Request) -> Response:
     """Answer POST /detect: the languages of this server, most probable first, with probabilities among all languages
     that the detector knows."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    enter(request, fields)
+    service, fields, _ = await asked(request)
     texts = texts_field(fields, "q")
     service.check(texts)
     targets = service.models.targets
@@ -180,9 +184,7 @@ async def frontend_settings(request: Request) -> Response:
 
 async def suggest(request: Request) -> Response:
     """Answer POST /suggest: `s` is a better translation of `q`, and is learnt; see `learn_pair`."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    enter(request, fields)
+    service, fields, _ = await asked(request)
     await learn_pair(service, fields, (text_field(fields, "q"), text_field(fields, "s")))
     return CompactJSON({"success": True})
 
@@ -191,9 +193,7 @@ async def learn_pair(service: Service, fields: Mapping[str, Any], pair: tuple[st
     """Let the model of a request's languages learn a pair; return it and what became of the pair. `project` names a
     project, `who` the person. Raises RequestError."""
     learning = learning_of(service)
-    model, _ = await service.pair(
-        text_field(fields, "source", "auto"), text_field(fields, "target"), [pair[0]], name_field(fields, "model")
-    )
+    model = await model_of(service, fields, [pair[0]], "auto")
     who = text_field(fields, "who", "")
     translator, project = learning.place(model, text_field(fields, "project", ""))
 
@@ -202,6 +202,15 @@ async def learn_pair(service: Service, fields: Mapping[str, Any], pair: tuple[st
         return translator.learn(*pair, project=project, who=who)
 
     return model, await learning.run(work)
+
+
+async def model_of(
+    service: Service, fields: Mapping[str, Any], texts: Sequence[str], source: str | None = None
+) -> ServedModel:
+    """Return the model that a request names by its languages, and by its name if it gives one. `source`: the language
+    of the texts if none is given; None requires one. Raises RequestError."""
+    languages = text_field(fields, "source", source), text_field(fields, "target")
+    return (await service.pair(*languages, texts, name_field(fields, "model")))[0]
 
 
 def learning_of(service: Service) -> Learning:
@@ -213,18 +222,21 @@ def learning_of(service: Service) -> Learning:
 
 async def translate_file(request: Request) -> Response:
     """Answer POST /translate_file."""
-    service = service_of(request)
-    fields = await read_multipart(request, service)
-    client = enter(request, fields)
-    wish = FileWish(
-        *file_field(fields),
-        text_field(fields, "source", "auto"),
-        text_field(fields, "target"),
-        text_field(fields, "model", "") or None,
-        glossary_field(fields),
-    )
-    name = await while_connected(request, translate_file_of(service, wish, client))
+    fields = await read_multipart(request, service_of(request))
+    name = await translated_file(request, fields, "auto")
     return CompactJSON({"translatedFileUrl": f"{public_address(request)}/download_file/{name}"})
+
+
+async def translated_file(
+    request: Request, fields: Mapping[str, Any], source: str | None = None, ticket: str = ""
+) -> str:
+    """Translate the file of a request; return the key by which it is fetched. `source`: as for `model_of`; `ticket`: as
+    in `FileWish`. Raises RequestError."""
+    client = enter(request, fields.get("api_key"))
+    languages = text_field(fields, "source", source), text_field(fields, "target")
+    model = text_field(fields, "model", "") or None
+    wish = FileWish(*file_field(fields), *languages, model, glossary_field(fields), ticket)
+    return await while_connected(request, translate_file_of(service_of(request), wish, client))
 
 
 async def download_file(request: Request) -> Response:

@@ -31,7 +31,7 @@ async def xml_rpc(request: Request) -> Response:
     try:
         query = decoded(request.scope.get("query_string", b""), "query string")
         fields = dict(parse_pairs(query, "query string"))
-        client = enter(request, fields)  # before the body is read
+        client = enter(request, fields.get("api_key"))  # before the body is read
     except RequestError as error:
         return _answer(xmlrpc.client.Fault(error.status, error.message))
     body = await read_body(request, service)

@@ -17,20 +17,15 @@ from nmt.serve.box.box import Job
 from nmt.serve.detection import language_name
 from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
-from nmt.serve.file_translation import FileWish
-from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.models import bleu_signature
-from nmt.serve.protocols.libretranslate import enter, public_address, service_of
+from nmt.serve.protocols.libretranslate import asked, model_of, public_address, service_of, translated_file
 from nmt.serve.protocols.openapi import openapi, spec_page
 from nmt.serve.service import Wanted
 from nmt.serve.web import (
     CompactJSON,
     count_field,
-    file_field,
     glossary_field,
-    name_field,
-    read_fields,
     read_multipart,
     text_field,
     while_connected,
@@ -63,16 +58,12 @@ async def models(request: Request) -> Response:
 async def sentences(request: Request) -> Response:
     """Answer POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention,
     and with the glossary terms that the model has not followed."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    client = enter(request, fields)
+    service, fields, client = await asked(request)
     text = text_field(fields, "q")
     count = count_field(fields, "alternatives")
     service.check([text], count)
     glossary = glossary_field(fields)
-    model, _ = await service.pair(
-        text_field(fields, "source"), text_field(fields, "target"), [text], name_field(fields, "model")
-    )
+    model = await model_of(service, fields, [text])
 
     async def work() -> list[dict[str, Any]]:
         async with service.in_time(service.settings.limits.seconds):
@@ -93,9 +84,7 @@ async def sentences(request: Request) -> Response:
 
 async def complete(request: Request) -> Response:
     """Answer POST /api/complete: translations of a sentence that begin with the typed text."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    client = enter(request, fields)
+    service, fields, client = await asked(request)
     text, typed = text_field(fields, "q"), text_field(fields, "typed", "")
     count = max(1, count_field(fields, "count", 3))
     service.check([text, typed], min(count, 10) - 1)
@@ -104,9 +93,7 @@ async def complete(request: Request) -> Response:
             raise RequestError(
                 400, f"{name}: must be a sentence of at most {_MOST_TYPED:,} characters, got {len(one):,}"
             )
-    model, _ = await service.pair(
-        text_field(fields, "source"), text_field(fields, "target"), [text], name_field(fields, "model")
-    )
+    model = await model_of(service, fields, [text])
 
     async def work() -> list[Translation]:
         async with service.in_time(service.settings.limits.seconds):
@@ -124,19 +111,10 @@ async def file(request: Request) -> Response:
     """Answer POST /api/file, like /translate_file; `ticket` is a key under which /api/progress reports progress."""
     service = service_of(request)
     fields = await read_multipart(request, service)
-    client = enter(request, fields)
     ticket = text_field(fields, "ticket", "")
     if len(ticket) > _MOST_TICKET:
         raise RequestError(400, f"ticket: must have at most {_MOST_TICKET} characters, got {len(ticket):,}")
-    wish = FileWish(
-        *file_field(fields),
-        text_field(fields, "source"),
-        text_field(fields, "target"),
-        text_field(fields, "model", "") or None,
-        glossary_field(fields),
-        ticket,
-    )
-    name = await while_connected(request, translate_file_of(service, wish, client))
+    name = await translated_file(request, fields, ticket=ticket)
     content = {"url": f"download_file/{name}", "name": service.files.get(name)[0], "seconds": SECONDS_KEPT}
     return CompactJSON(content)
 
