@@ -7,23 +7,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 BUDGET = {
-    "cli": 5180,  # 50 for texts in a sweep, 250 for names of other toolkits, 70 for variables and sizes of the server,
+    "cli": 4895,  # 50 for texts in a sweep, 250 for names of other toolkits, 70 for variables and sizes of the server,
     # 5 for threads that the system does not give, 5 a model inside a library for C
-    "config": 2900,  # 150 are the table of names in other toolkits, 30 settings for few sentences and for copying
+    "config": 2886,  # 150 are the table of names in other toolkits, 30 settings for few sentences and for copying
     # and 10 for edit actions
-    "data": 4750,  # 165 are the edits that are learned from words, and how well they explain a text
+    "data": 4694,  # 165 are the edits that are learned from words, and how well they explain a text
     "decode": 2600,
-    "doctor": 780,
-    "documents": 3600,  # 500 for attributes of HTML, WebVTT, PPTX, OpenDocument, EPUB and Markdown
+    "doctor": 766,
+    "documents": 3562,  # 500 for attributes of HTML, WebVTT, PPTX, OpenDocument, EPUB and Markdown
     "evaluate": 710,  # 60 for the sets of sacrebleu, 30 chrF of all pairs of candidates, 20 to check the arguments of
     # nmt.evaluate
     "exporting": 2960,  # 1,050 for the web: description of a model, linker of WebAssembly, page and module; 35 the
     # lexical output model; 650 for C: the description as tables, tables of Unicode and subwords, building for levels;
     # 370 a cell as a library for C, with what it shares with that of a translation model, and a model inside one
-    "importing": 2300,
+    "importing": 2212,
     "inference": 1690,  # 10 words without features, 20 refuse what edit actions lack, 140 are Pivot, two
     # models in a row; 30 streams and saving
-    "learning": 1440,  # a memory, TMX, learning of single pairs, projects and the rule that guards them; 90 learn all
+    "learning": 1405,  # a memory, TMX, learning of single pairs, projects and the rule that guards them; 90 learn all
     # pairs together in idle time
     "model": 3092,  # 150 are edit actions, 230 copying of source tokens, 40 the lexical output model, 40 cells whose
     # file was edited, 24 models that share parameters and are freed
@@ -34,12 +34,12 @@ BUDGET = {
     # blocks, 100 matrix states that a search reads by index, 150 for threads, recordings and dropout on a GPU, 200 for
     # turns at groups of rows and weights in shared memory there, 30 for blocks of K with AMX, 55 for products of one
     # row, and layers as one cell
-    "serve": 5390,  # 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 10
+    "serve": 5276,  # 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 10
     # reloads that fail; 30 languages that the detector does not know; 200 for operators
-    "storage": 1400,
-    "system": 1330,  # 10 for help(nmt.train)
+    "storage": 1362,
+    "system": 1306,  # 10 for help(nmt.train)
     "torch": 770,  # the core as modules of PyTorch: LSTM, GRU, RNN and own cells
-    "train": 7920,  # 190 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other
+    "train": 7649,  # 190 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other
     # runs, 15 for edits as targets, 70 for short validations and budgets, 80 to keep the validation text of a run, 30
     # for several grids in one folder and texts that moved
     "(top)": 650,  # the table of search settings, which config, decode, inference and cli shared out before

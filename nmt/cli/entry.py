@@ -22,11 +22,8 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 def end_by_signals() -> dict[int, Any]:
     """Make each of SIGNALS end the process with exit code 128 + its number, SIGINT with a message, except signals that
-    are ignored (`nohup`). Only the main thread can set handlers: in any other this does nothing.
-
-    Returns:
-        The previous handlers, for `signal.signal`.
-    """
+    are ignored (`nohup`). Only the main thread can set handlers: in any other this does nothing. Returns the previous
+    handlers, for `signal.signal`."""
     former: dict[int, Any] = {}
     for number in SIGNALS:
         handler = signal.getsignal(number)
@@ -82,12 +79,8 @@ COMMANDS: dict[str, str] = {}
 
 
 def _run(module: str, program: str) -> Any:
-    """Run a command of nmt.cli, with signals handled from its first import to its last line.
-
-    Args:
-        module: A module of nmt.cli that defines a command of the same name.
-        program: The name of the command in its messages.
-    """
+    """Run a command of nmt.cli, with signals handled from its first import to its last line. `module`: a module of
+    nmt.cli that defines a command of the same name; `program`: the name of the command in its messages."""
     hold_standard_streams()
     end_by_signals()
     command = getattr(import_module(f"nmt.cli.{module}"), module.rpartition(".")[2])
@@ -98,12 +91,8 @@ def _run(module: str, program: str) -> Any:
 
 
 def _command(name: str, module: str | None = None) -> Any:
-    """Register a command in COMMANDS, and return the function that runs it as `nmt-NAME`.
-
-    Args:
-        name: The name as typed.
-        module: The module that defines the command, if it differs from `name`.
-    """
+    """Register a command in COMMANDS, and return the function that runs it as `nmt-NAME`. `name`: the name as typed;
+    `module`: the module that defines the command, if it differs from `name`."""
     COMMANDS[name] = module or name
 
     def run() -> Any:

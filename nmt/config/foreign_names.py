@@ -158,11 +158,7 @@ NOT_HERE: dict[str, str] = dict.fromkeys(
 
 
 def ours(name: str, section: str = "") -> str | None:
-    """Return what to write here for a name from another toolkit, or None if it is not known.
-
-    Args:
-        name: The name as written, such as `num_beams` or `mini-batch`.
-        section: The section it stands in, such as `decoding`.
-    """
+    """Return what to write here for a name from another toolkit, or None if it is not known. `name`: the name as
+    written, such as `num_beams` or `mini-batch`; `section`: the section it stands in, such as `decoding`."""
     plain = name.lower().replace("-", "_")
     return FOREIGN.get(f"{section}.{plain}") or FOREIGN.get(plain)

@@ -77,12 +77,9 @@ _REPORTED = {"none": (Likeness.EXACT, Likeness.NEAR), "exact": (Likeness.NEAR,),
 
 
 class Overlap:
-    """Looks for the lines of held-out texts in the training text.
-
-    Args:
-        texts: The held-out texts, each with its cleaned lines of one or both sides.
-        filtered: data.filter.overlap, the matches that are kept out of training and therefore no findings.
-    """
+    """Looks for the lines of held-out texts in the training text. `texts`: the held-out texts, each with its cleaned
+    lines of one or both sides; `filtered`: data.filter.overlap, the matches that are kept out of training and therefore
+    no findings."""
 
     def __init__(self, texts: Sequence[tuple[Text, Sequence[Sequence[str]]]], filtered: str = "none") -> None:
         self._reported = _REPORTED[filtered]

@@ -30,11 +30,7 @@ _SHOWN = 8
 
 
 class Vocabulary:
-    """Counts the tokens of texts.
-
-    Args:
-        config: The settings, which say where the subwords come from.
-    """
+    """Counts the tokens of texts. `config`: the settings, which say where the subwords come from."""
 
     def __init__(self, sides: Sequence[Side], config: Config) -> None:
         self._sides, self._is_given = sides, config.training.load_model is not None

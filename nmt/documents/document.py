@@ -108,12 +108,8 @@ def read_document(
     limits: Limits | None = None,
 ) -> Document:
     """Read a document. Raises DataError if the file is not of this format, or exceeds the limits, and NMTError if a
-    library that the format needs is not installed.
-
-    Args:
-        content, name, splitter, languages, limits: See `File`.
-        form: One of FORMATS.
-    """
+    library that the format needs is not installed. `content`, `name`, `splitter`, `languages`, `limits`: see `File`;
+    `form`: one of FORMATS."""
     file, reader = File(content, name, splitter, languages, limits or Limits(), form), _FORMATS[form].reader
     if not _FORMATS[form].is_packed:
         file.limits.check_content(len(content), name)

@@ -38,11 +38,8 @@ _OPEN = """\
 
 
 def write_card(path: Path, saved: SavedModel, bundle: Path) -> None:
-    """Write the card of a model that was written to `bundle`. An existing card is not overwritten.
-
-    Raises:
-        CheckpointError: The card exists already, or cannot be written.
-    """
+    """Write the card of a model that was written to `bundle`. An existing card is not overwritten. Raises
+    CheckpointError: The card exists already, or cannot be written."""
     if exists(path):
         raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
     with writing(path):

@@ -78,12 +78,8 @@ def check_folder(folder: Path) -> None:
 
 
 def load_folder_config(folder: Path) -> Config:
-    """Return the settings a model was trained with.
-
-    Raises:
-        CheckpointError: The folder is missing or was not written by nmt-train.
-        ConfigError: config.yaml was changed into something impossible.
-    """
+    """Return the settings a model was trained with. Raises CheckpointError: The folder is missing or was not written by
+    nmt-train. Raises ConfigError: config.yaml was changed into something impossible."""
     from nmt.config import load_config
 
     check_folder(folder)
@@ -185,15 +181,9 @@ def build_model(
 
 
 def read_checkpoint(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read the tensors whose names start with `prefix`, and the metadata.
-
-    Returns:
-        The tensors by their name in the file, each in separate memory; and the content that `save_checkpoint` was
-            given.
-
-    Raises:
-        CheckpointError: The file is missing, truncated, damaged, or not one of ours.
-    """
+    """Read the tensors whose names start with `prefix`, and the metadata. Returns the tensors by their name in the
+    file, each in separate memory; and the content that `save_checkpoint` was given. Raises CheckpointError: The file is
+    missing, truncated, damaged, or not one of ours."""
     tensors, content = map_tensors(path, prefix)
     return {name: array.copy() for name, array in tensors.items()}, content
 
@@ -240,11 +230,7 @@ def numbered_checkpoints(folder: Path, kind: str) -> list[Path]:
 
 def find_checkpoint(folder: Path, checkpoint: str | None = None) -> Path:
     """Return the file to load: the requested one (`best`, `last`, or a numbered one such as `best-600`), or the best,
-    or the last.
-
-    Raises:
-        CheckpointError: There is none.
-    """
+    or the last. Raises CheckpointError: There is none."""
     there = checkpoint_names(folder)
     for name in [checkpoint] if checkpoint is not None else ["best", "last"]:
         if name in there:

@@ -197,13 +197,8 @@ def load_language_model(
     path: str | Path, saved: ModelFacts, compute_dtype: str | None = None, device: Device | None = None
 ) -> LoadedModel:
     """Load a language model for fusion with the translator `saved`; see `SavedModel.build`. The same modules are
-    allowed for it.
-
-    Raises:
-        CheckpointError: It is missing, damaged, not a language model, or has other subwords than the translator's
-            target.
-        ConfigError: Its settings were changed into something impossible.
-    """
+    allowed for it. Raises CheckpointError: It is missing, damaged, not a language model, or has other subwords than the
+    translator's target. Raises ConfigError: Its settings were changed into something impossible."""
     found = load_saved_model(path, task="lm", cells=saved.cells)
     ours, theirs = saved.tgt_subwords, found.tgt_subwords
     if ours.model_bytes != theirs.model_bytes:
@@ -215,11 +210,7 @@ def load_language_model(
 
 
 def save_bundle(path: Path, saved: SavedModel) -> None:
-    """Write a model as one new file.
-
-    Raises:
-        CheckpointError: The file exists already, or cannot be written.
-    """
+    """Write a model as one new file. Raises CheckpointError: The file exists already, or cannot be written."""
     if exists(path):
         raise CheckpointError(f"{path}: must be a new file, got one that is there; remove it, or choose another name")
     joint = saved.config.data.subwords.joint

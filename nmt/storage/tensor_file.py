@@ -126,11 +126,7 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
 
 def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Map the tensors of any safetensors file into memory, and return them with its metadata; it need not be written by
-    us.
-
-    Raises:
-        CheckpointError: The file is missing, truncated, damaged, or something else.
-    """
+    us. Raises CheckpointError: The file is missing, truncated, damaged, or something else."""
     try:
         mapped, start, entries, metadata = _open(path)
     except (_MalformedError, OSError, ValueError) as error:

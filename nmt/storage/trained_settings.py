@@ -63,12 +63,8 @@ class Difference:
 
 
 def differences(saved: Any, wanted: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield the settings that differ, by key; one that only one version of nmt knows has no counterpart.
-
-    Args:
-        saved: The settings in a checkpoint, which may be anything.
-        wanted: The settings as `Config.to_dict` returns them.
-    """
+    """Yield the settings that differ, by key; one that only one version of nmt knows has no counterpart. `saved`: the
+    settings in a checkpoint, which may be anything; `wanted`: the settings as `Config.to_dict` returns them."""
     for key, now in sorted(flat_settings(wanted)):
         section = saved
         *outer, last = key.split(".")

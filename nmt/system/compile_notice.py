@@ -140,10 +140,7 @@ def stop_telling() -> None:
 @contextmanager
 def making_code(is_kept: bool = True) -> Iterator[None]:
     """Record that something is compiled within the block, or that this process waits for another to compile it.
-
-    Args:
-        is_kept: Whether the code is stored for later processes.
-    """
+    `is_kept`: whether the code is stored for later processes."""
     progress = _progress[-1] if _progress else None
     if progress is None:
         yield

@@ -60,11 +60,8 @@ def replacing(path: Path, *, sync: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Write a file or folder of a model within the block.
-
-    Raises:
-        CheckpointError: In the place of an OSError of the block; it names `path`.
-    """
+    """Write a file or folder of a model within the block. Raises CheckpointError: In the place of an OSError of the
+    block; it names `path`."""
     try:
         yield
     except OSError as error:
@@ -133,11 +130,8 @@ def write_bytes(path: Path, content: bytes, *, sync: bool = False) -> None:
 
 def link_onto(existing: Path, path: Path) -> None:
     """Make `path` another name of the file `existing` (a hard link), or a copy if the file system has no hard links. An
-    existing file at `path` is replaced atomically.
-
-    Raises:
-        OSError: It cannot be written, or `existing` does not exist.
-    """
+    existing file at `path` is replaced atomically. Raises OSError: It cannot be written, or `existing` does not
+    exist."""
     with _aside(path) as temporary:
         _remove(temporary)
         try:
@@ -151,11 +145,8 @@ def link_onto(existing: Path, path: Path) -> None:
 
 
 def read_small(path: Path, most: int) -> bytes:
-    """Return the content of a file or pipe of at most `most` bytes.
-
-    Raises:
-        OSError: It cannot be read, or has more bytes, as an endless device has.
-    """
+    """Return the content of a file or pipe of at most `most` bytes. Raises OSError: It cannot be read, or has more
+    bytes, as an endless device has."""
     try:
         with path.open("rb") as file:
             content = file.read(most + 1)

@@ -58,12 +58,9 @@ _BLOCK_BYTES = 2**16
 
 
 class Lines(Iterator[T], Generic[T]):
-    """An iterator that can also say whether the next item is available without waiting.
-
-    Args:
-        items: The items; the next one may have to be waited for.
-        ready: Returns whether the next item is available; None if there is never a wait.
-    """
+    """An iterator that can also say whether the next item is available without waiting. `items`: the items; the next
+    one may have to be waited for; `ready`: returns whether the next item is available; None if there is never a
+    wait."""
 
     def __init__(self, items: Iterator[T], ready: Callable[[], bool] | None = None) -> None:
         self._items, self._ready = items, ready

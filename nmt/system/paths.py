@@ -61,11 +61,8 @@ def ends_in_slash(path: str | PathLike[str]) -> bool:
 
 
 def look(path: Path) -> os.stat_result | None:
-    """Return the result of `os.stat` for a path; None if nothing is there.
-
-    Raises:
-        PathError: The path cannot name a file, or a parent folder may not be searched.
-    """
+    """Return the result of `os.stat` for a path; None if nothing is there. Raises PathError: The path cannot name a
+    file, or a parent folder may not be searched."""
     try:
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -122,12 +119,8 @@ def listed(folder: Path) -> list[Path]:
 
 
 def check_output(path: str | PathLike[str], what: str = "output") -> Path:
-    """Return a path to write a file to, which may already exist.
-
-    Raises:
-        PathError: It is a folder, is write-protected, or its folder does not exist; or it is a file of a model, which
-            must not be overwritten.
-    """
+    """Return a path to write a file to, which may already exist. Raises PathError: It is a folder, is write-protected,
+    or its folder does not exist; or it is a file of a model, which must not be overwritten."""
     place = named(path, what)
     if ends_in_slash(path):
         fact = "a folder" if is_folder(place) else "a name that ends in a slash"

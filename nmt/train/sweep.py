@@ -72,12 +72,8 @@ def _split(text: str) -> list[str]:
 
 @dataclass
 class Sweep:
-    """The runs of a grid.
-
-    Args:
-        command: The command that starts nmt-train, to which config and options are added.
-        options: Options of every run, in addition to its own settings.
-    """
+    """The runs of a grid. `command`: the command that starts nmt-train, to which config and options are added;
+    `options`: options of every run, in addition to its own settings."""
 
     config_file: str
     folder: Path

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nmt.batch import Rows, translate_rows
 from nmt.cli.lines.corpora import FORMATS as TABLE_FORMATS
-from nmt.cli.lines.corpora import Shard, is_corpus
+from nmt.cli.lines.corpora import Shard, Work, check_no_models, is_corpus, translate_all
 from nmt.cli.lines.formats import FORMATS, alignment_line, output_of, soft_alignment_line, write_plot
 from nmt.cli.lines.inputs import load_translator, phrase_pairs, phrases
 from nmt.cli.lines.streams import LineWriter, Record, check_apart, in_step, output_lines, telling_notices
+from nmt.cli.lines.tables import Columns
 from nmt.cli.options.command import Command, running_options
 from nmt.cli.options.path_types import InputPath, OutputFolder, OutputPlace, reads, writes
 from nmt.cli.options.search_options import (
@@ -203,11 +205,8 @@ def _translate_document(job: _Job, model_dir: str, source: str, options: dict[st
 
 def _translate_corpus(model_dir: str, inputs: tuple[str, ...], options: dict[str, Any]) -> None:
     """Translate whole files."""
-    from nmt.batch import Rows, translate_rows
-    from nmt.cli.lines.corpora import Work, check_no_models, translate_all
     from nmt.cli.lines.meter import Meter
     from nmt.cli.lines.resume import identity
-    from nmt.cli.lines.tables import Columns
 
     if options["form"] != "lines":
         raise click.UsageError(f"--format {options['form']} is for one document, not for tables, folders and shards.")

@@ -31,12 +31,8 @@ Record = tuple[str, dict[str, str]]
 
 
 class LineWriter:
-    """Writes lines in UTF-8 to a stream; errors name the target.
-
-    Args:
-        stream: The binary stream.
-        name: The user's name for it.
-    """
+    """Writes lines in UTF-8 to a stream; errors name the target. `stream`: the binary stream; `name`: the user's name
+    for it."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._stream = stream
@@ -56,11 +52,8 @@ class LineWriter:
 
 @contextlib.contextmanager
 def output_lines(target: str) -> Iterator[LineWriter]:
-    """Yield a writer to standard output (`-`), or to a file that appears when all of it is written.
-
-    Raises:
-        DataError: It cannot be written. An existing file of that name is unchanged.
-    """
+    """Yield a writer to standard output (`-`), or to a file that appears when all of it is written. Raises DataError:
+    It cannot be written. An existing file of that name is unchanged."""
     if target == STDOUT:
         if sys.stdout is None:
             raise DataError(f"{STDOUT_NAME}: must be open, got a closed one; name a file to write to")
@@ -106,10 +99,7 @@ def quietly(is_quiet: bool) -> Iterator[None]:
 
 class WarningsOnly(io.TextIOBase):
     """A text stream that passes on warnings and errors, and is no terminal, so that no live line is written to it.
-
-    Args:
-        stream: The stream that it writes to.
-    """
+    `stream`: the stream that it writes to."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -192,12 +182,8 @@ def check_page(output: str, earlier: str) -> None:
 
 def check_apart(outputs: Mapping[str, str], inputs: Mapping[str, str | list[Path]]) -> None:
     """Raise DataError if an output is also an input or another output, by any name, link or stream, since it would be
-    overwritten, or if two inputs are both standard input.
-
-    Args:
-        outputs: Paths or `-`, by their names in the error.
-        inputs: The same, or lists of files that must not be overwritten.
-    """
+    overwritten, or if two inputs are both standard input. `outputs`: paths or `-`, by their names in the error;
+    `inputs`: the same, or lists of files that must not be overwritten."""
     streams = [name for name, source in inputs.items() if source == STDIN]
     if len(streams) > 1:
         raise DataError(
@@ -232,11 +218,8 @@ def _identity(path: str | Path, stream: int) -> tuple[int, int] | str | None:
 
 
 def in_step(lines: Lines[str], others: Mapping[str, Lines[str]]) -> Lines[Record]:
-    """Return each line with the lines of other files at the same position; `others` maps names to files.
-
-    Raises:
-        DataError: A file has more or fewer lines.
-    """
+    """Return each line with the lines of other files at the same position; `others` maps names to files. Raises
+    DataError: A file has more or fewer lines."""
     return Lines(_in_step(lines, others), lambda: all(one.ready() for one in (lines, *others.values())))
 
 

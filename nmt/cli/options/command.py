@@ -95,11 +95,8 @@ def _variable_of(param: click.Parameter | None, ctx: click.Context) -> str | Non
 
 
 class Refusal(click.ClickException):
-    """An error of the user, printed as one line in the colours of all messages.
-
-    Args:
-        error: The exception that click would print.
-    """
+    """An error of the user, printed as one line in the colours of all messages. `error`: the exception that click would
+    print."""
 
     def __init__(self, error: click.ClickException) -> None:
         super().__init__(error.message)
@@ -157,12 +154,8 @@ _OF_THE_MACHINE = frozenset(
 
 
 class Setting(click.ParamType):
-    """An option for one setting of a config, with the values that the schema allows.
-
-    Args:
-        path: The path of the setting, such as `decoding.beam_size`.
-        name: What --help shows as its value.
-    """
+    """An option for one setting of a config, with the values that the schema allows. `path`: the path of the setting,
+    such as `decoding.beam_size`; `name`: what --help shows as its value."""
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.name = path, name

@@ -124,11 +124,7 @@ _ONE_DASH = re.compile(r"-[a-z][a-z_]+")
 
 def resolved(args: list[str], known: Collection[str]) -> list[str]:
     """Return the arguments with each alias replaced by the option that it means, if the command has that option.
-
-    Args:
-        args: The arguments as typed.
-        known: The command's own options, such as `--beam-size`.
-    """
+    `args`: the arguments as typed; `known`: the command's own options, such as `--beam-size`."""
     end = args.index("--") if "--" in args else len(args)
     return [_resolved(word, known) for word in args[:end]] + args[end:]
 

@@ -88,11 +88,8 @@ def joined(several: Sequence[Rows]) -> Rows:
 
 
 class IndexWriter:
-    """Writes the files of an index into an empty folder.
-
-    Args:
-        types: The data types of lengths, line numbers and tokens.
-    """
+    """Writes the files of an index into an empty folder. `types`: the data types of lengths, line numbers and
+    tokens."""
 
     def __init__(self, folder: Path, types: Sequence[str], block: int) -> None:
         self._folder, self._types, self._block = folder, list(types), block
@@ -130,11 +127,7 @@ class IndexWriter:
 
 class Index:
     """An index open for reading, by any number of threads. Raises DataError if the folder does not contain a complete
-    index.
-
-    Args:
-        weight: How often its pairs are seen in an epoch.
-    """
+    index. `weight`: how often its pairs are seen in an epoch."""
 
     def __init__(self, folder: Path, weight: float = 1.0) -> None:
         self.folder, self.weight = folder, weight

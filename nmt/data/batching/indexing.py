@@ -33,8 +33,7 @@ from nmt.data.batching.index import (
 from nmt.data.corpora.corpus import CHUNK, ParallelCorpus, Side, Tagged, TokenizedPairs, Tokenizer, check_corpus
 from nmt.data.corpora.reading_meter import ReadingMeter, text_bytes
 from nmt.data.corpora.sources import Source, pair_chunks, sources_of
-from nmt.errors import CheckpointError
-from nmt.system.files import TEMPORARY_SUFFIX, explain, lock_alone, new_folder, remedy
+from nmt.system.files import TEMPORARY_SUFFIX, lock_alone, new_folder, writing
 from nmt.system.lines import text_file
 from nmt.system.notices import Show
 
@@ -102,23 +101,17 @@ class Indexing:
 
     def make(self, show: Show, notify: Show) -> None:
         """Build the missing indexes. Raises DataError if a text is missing or damaged, or does not consist of pairs,
-        and CheckpointError if the folder cannot be written.
-
-        Args:
-            notify: Called with a line about each index built.
-        """
+        and CheckpointError if the folder cannot be written. `notify`: called with a line about each index built."""
         for source, path in zip(sources_of(self._corpora), self._paths(), strict=True):
             if path.is_dir():
                 continue
             began = time.monotonic()
-            try:
+            with writing(path):
                 self._folder.mkdir(parents=True, exist_ok=True)
                 with self._locked(path, show):
                     if not path.is_dir():
                         with new_folder(path) as aside:
                             self._build(source, aside, show)
-            except OSError as error:
-                raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
             notify(f"index of {source.path}: made in {time.monotonic() - began:.0f} s, in {path}")
 
     def load(self) -> IndexedCorpus:

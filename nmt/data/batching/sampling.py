@@ -24,11 +24,8 @@ _SAMPLE = 1000
 
 
 class SubwordSampler:
-    """Samples segmentations of the sentences of a corpus; they depend on (seed, epoch, batch number) alone.
-
-    Args:
-        alphas: One for each side; None turns sampling off for that side.
-    """
+    """Samples segmentations of the sentences of a corpus; they depend on (seed, epoch, batch number) alone. `alphas`:
+    one for each side; None turns sampling off for that side."""
 
     def __init__(
         self, subwords: tuple[Subwords, Subwords], alphas: tuple[float | None, float | None], seed: int

@@ -52,11 +52,8 @@ def load_side(
 
 def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFilter | None:
     """Return the rules of `data.filter`, with the lines of data.dev and data.test if `overlap` needs them, or None if
-    no rule is set. Raises DataError if one of those files cannot be read.
-
-    Args:
-        sides: Source and target, or the one side of a language model.
-    """
+    no rule is set. Raises DataError if one of those files cannot be read. `sides`: source and target, or the one side
+    of a language model."""
     return LineFilter(data.filter, _held_out(data, sides)) if data.filter.is_on else None
 
 

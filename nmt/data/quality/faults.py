@@ -160,12 +160,8 @@ FAULTS = (*LINE_FAULTS, "script", "mixed", "same", "ratio")
 
 class FaultFinder:
     """Finds faults in one text, block after block; the usual script and length ratio are learned from the first block.
-
-    Args:
-        names: The members of FAULTS to look for.
-        most_ratio: A pair has the fault `ratio` if its length ratio in characters, relative to that of the whole first
-            block, is greater than this.
-    """
+    `names`: the members of FAULTS to look for; `most_ratio`: a pair has the fault `ratio` if its length ratio in
+    characters, relative to that of the whole first block, is greater than this."""
 
     def __init__(self, names: Sequence[str] = FAULTS, most_ratio: float = 4.0) -> None:
         self._names, self._most_ratio = frozenset(names), most_ratio
@@ -177,11 +173,8 @@ class FaultFinder:
         self._learn([TextBlock(lines) for lines in raw])
 
     def find(self, raw: Sequence[Sequence[str]], clean: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
-        """Find the faults of the lines of one or two sides, given as read and as cleaned.
-
-        Returns:
-            For each fault's name, bool [sides, N], or [1, N] for `same` and `ratio`, which are faults of pairs.
-        """
+        """Find the faults of the lines of one or two sides, given as read and as cleaned. Returns for each fault's
+        name, bool [sides, N], or [1, N] for `same` and `ratio`, which are faults of pairs."""
         blocks = [TextBlock(lines) for lines in raw]
         if not self.main_scripts:
             self._learn(blocks)

@@ -18,11 +18,8 @@ Lines = Sequence[Sequence[str]]
 
 
 class LineFilter:
-    """Decides which pairs, or lines of a language model, to keep, for one block of a text after another.
-
-    Args:
-        held_out: Cleaned source lines (or lines) that `overlap` keeps out of training.
-    """
+    """Decides which pairs, or lines of a language model, to keep, for one block of a text after another. `held_out`:
+    cleaned source lines (or lines) that `overlap` keeps out of training."""
 
     def __init__(self, settings: FilterConfig, held_out: Iterable[str] = ()) -> None:
         self._settings = settings
@@ -51,12 +48,8 @@ class LineFilter:
             self._finder.learn(raw)
 
     def keep(self, raw: Lines, clean: Lines) -> np.ndarray:
-        """Return which of the pairs to keep, by all rules except `duplicates`: bool [N].
-
-        Args:
-            raw: The lines of each side as they were read.
-            clean: The same lines, cleaned.
-        """
+        """Return which of the pairs to keep, by all rules except `duplicates`: bool [N]. `raw`: the lines of each side
+        as they were read; `clean`: the same lines, cleaned."""
         keep = np.ones(len(clean[0]), dtype=bool)
         if self._finder is not None:
             for name, masks in self._finder.find(raw, clean).items():

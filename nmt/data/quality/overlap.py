@@ -46,13 +46,9 @@ class Match:
 
 
 class OverlapIndex:
-    """An index of held-out lines in which matches can be looked up.
-
-    Args:
-        lines: Cleaned lines, any number; empty ones never match.
-        every: Find every match of a block. Otherwise a held-out line with an exact match is not looked up again, and
-            one with a near match only for an exact one.
-    """
+    """An index of held-out lines in which matches can be looked up. `lines`: cleaned lines, any number; empty ones
+    never match; `every`: find every match of a block. Otherwise a held-out line with an exact match is not looked up
+    again, and one with a near match only for an exact one."""
 
     def __init__(self, lines: Sequence[str], *, every: bool = False) -> None:
         self._every = every

@@ -37,12 +37,8 @@ def auto_subwords(
     symbols: Sequence[str] = (),
 ) -> Subwords:
     """Train subwords on cleaned sentences as the settings say; both `type` and `vocab_size` may be auto. Raises
-    DataError if the text has no word, or cannot give the requested vocabulary.
-
-    Args:
-        text: Returns the sentences, from the beginning each time it is called.
-        symbols: Words that are never split, such as tags.
-    """
+    DataError if the text has no word, or cannot give the requested vocabulary. `text`: returns the sentences, from the
+    beginning each time it is called; `symbols`: words that are never split, such as tags."""
     size = settings.vocab_size
     if size == "auto":
         size = _NO_LIMIT if settings.type in ("char", "word") else auto_vocab_size(words_of(text()))

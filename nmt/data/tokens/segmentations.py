@@ -60,11 +60,7 @@ def segmentation_of(units: Units, alpha: float) -> Segmentation | None:
 
 
 class Segmentation(ABC):
-    """Samples segmentations of words.
-
-    Args:
-        alpha: See the two subclasses.
-    """
+    """Samples segmentations of words. `alpha`: see the two subclasses."""
 
     def __init__(self, scores: Mapping[str, float], alpha: float) -> None:
         self._scores, self._alpha = scores, alpha

@@ -20,12 +20,9 @@ _BLOCKS = frozenset(
 
 
 def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks: str = "") -> Passage:
-    """Return the passage of a text; its tags, if any, follow their words.
-
-    Args:
-        is_lines: Whether each line is a paragraph; otherwise line breaks are white space.
-        marks: A regular expression, without groups, of what is copied next to its word.
-    """
+    """Return the passage of a text; its tags, if any, follow their words. `is_lines`: whether each line is a paragraph;
+    otherwise line breaks are white space; `marks`: a regular expression, without groups, of what is copied next to its
+    word."""
     if is_lines and not (_TAG.search(text) or _ENTITY.search(text)):
         return text_passage(text, splitter)
     cuts = re.compile(f"({'|'.join(filter(None, [_BREAK if is_lines else '', marks]))})")

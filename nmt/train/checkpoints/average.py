@@ -24,7 +24,7 @@ from nmt.storage.model_folder import (
 )
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from nmt.storage.trained_settings import check_settings
-from nmt.system.files import explain, new_folder, remedy
+from nmt.system.files import new_folder, writing
 from nmt.system.paths import check_new_folder, is_file
 from nmt.train.updates.state import TrainingState
 
@@ -60,10 +60,7 @@ def _enough(folder: Path, found: list[Path], count: int, kind: str) -> list[Path
 def average_checkpoints(paths: Sequence[Path]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the mean of the parameters of several checkpoints of one model, summed in float64, and the content of the
     first checkpoint. Raises CheckpointError if a checkpoint is missing, damaged, quantised, or of another model.
-
-    Returns:
-        The parameters by name with PARAMS_PREFIX, in their original dtype, and the content.
-    """
+    Returns the parameters by name with PARAMS_PREFIX, in their original dtype, and the content."""
     sums: dict[str, np.ndarray] = {}
     first: dict[str, Any] = {}
     kinds: dict[str, tuple[Any, tuple[int, ...]]] = {}
@@ -99,11 +96,8 @@ def save_average(folder: Path, paths: Sequence[Path], out: Path) -> None:
     state = content.get("state", {}) | {"best_scores": {}, "kept": []}  # the mean has not been scored
     content = {key: value for key, value in content.items() if key in ("subwords", "config")}
     content |= {"state": state, "averaged": [path.name for path in paths]}
-    try:
-        with new_folder(out) as new:
-            for name in _BESIDE:
-                if is_file(folder / name):
-                    shutil.copyfile(folder / name, new / name)
-            write_tensors(new / BEST_NAME, params, content)
-    except OSError as error:
-        raise CheckpointError(f"{out}: must be written, got {explain(error)}; {remedy(error)}") from error
+    with writing(out), new_folder(out) as new:
+        for name in _BESIDE:
+            if is_file(folder / name):
+                shutil.copyfile(folder / name, new / name)
+        write_tensors(new / BEST_NAME, params, content)

@@ -50,11 +50,8 @@ class Trained:
 
 
 class CheckpointManager:
-    """Saves all parts of a run together.
-
-    Args:
-        ranks: Rank 0 writes; the others send it their states that carry over to the next batch. All ranks must call.
-    """
+    """Saves all parts of a run together. `ranks`: rank 0 writes; the others send it their states that carry over to the
+    next batch. All ranks must call."""
 
     def __init__(self, folder: Path, subwords_digest: str, trained: Trained, ranks: Ranks) -> None:
         self._trained, self._ranks, self._digest = trained, ranks, subwords_digest

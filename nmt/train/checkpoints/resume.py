@@ -114,11 +114,7 @@ def _saved_run(path: Path, content: Checkpoint, config: Config) -> SavedRun:
 
 def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
     """Compare the settings in a checkpoint with those of this run. Raises CheckpointError if a changed setting makes
-    the checkpoint unusable.
-
-    Args:
-        saved, wanted: Its settings and the current ones, as `Config.to_dict` returns them.
-    """
+    the checkpoint unusable. `saved`, `wanted`: its settings and the current ones, as `Config.to_dict` returns them."""
     changes = Changes()
     for one in differences(saved, wanted):
         if one.matches(*_SILENT):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.config import config_from_dict
 from nmt.errors import CheckpointError, ConfigError
 from nmt.model.network import OUTPUT_BIAS, OUTPUT_MATRIX
 from nmt.storage.model_folder import CONFIG_NAME, LAST_NAME, PARAMS_PREFIX, load_folder_config, set_params
@@ -33,8 +34,6 @@ def with_model_of_start(config: Config) -> Config:
     Args:
         config: The settings as read from the file, so that it is known which of them the file omits.
     """
-    from nmt.config import config_from_dict
-
     if config.training.load_model is None:
         return config
     folder = Path(config.model_dir)

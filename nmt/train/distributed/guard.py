@@ -25,11 +25,8 @@ _GRACE_SECONDS = 3.0
 
 
 class Guard:
-    """Starts the guard process of a rank and talks to it.
-
-    Args:
-        job: Identifier shared by all ranks of this run and by no other run.
-    """
+    """Starts the guard process of a rank and talks to it. `job`: identifier shared by all ranks of this run and by no
+    other run."""
 
     def __init__(self, folder: Path, job: str, *, rank: int, size: int, host: str) -> None:
         read, self._pipe = os.pipe()

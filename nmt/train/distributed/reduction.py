@@ -61,11 +61,8 @@ class Traffic:
 
 class Reduction:
     """Sums named arrays over all ranks. For each update call `begin`, then `ready` any number of times, then `finish`.
-
-    Args:
-        arrays: Contiguous float32 arrays in host memory, the same for every update. They are replaced by the sums.
-        wire_dtype: float32, or bfloat16 to send half the bytes.
-    """
+    `arrays`: contiguous float32 arrays in host memory, the same for every update. They are replaced by the sums.
+    `wire_dtype`: float32, or bfloat16 to send half the bytes."""
 
     def __init__(self, wire: Wire, arrays: Mapping[str, np.ndarray], wire_dtype: str = "float32") -> None:
         self._wire, self._arrays = wire, arrays

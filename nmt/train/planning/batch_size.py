@@ -108,12 +108,8 @@ def choose_batch_size(
     ranks_here: int = 1,
 ) -> tuple[int, str]:
     """Return the number of target tokens per batch, and in words how it was chosen. Raises ConfigError if not even the
-    smallest batch fits.
-
-    Args:
-        ranks: Processes that each compute batches of an update.
-        ranks_here: Ranks that share the memory of this machine.
-    """
+    smallest batch fits. `ranks`: processes that each compute batches of an update; `ranks_here`: ranks that share the
+    memory of this machine."""
     if state.batch_size:
         return state.batch_size, "as in the run so far"
     warm_up(model, task, num_threads)

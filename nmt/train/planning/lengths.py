@@ -70,12 +70,9 @@ def usual_updates(settings: TrainingConfig, a_pass: int) -> int:
 
 
 def validation_pairs(config: Config, pairs: int, tokens: int, tokens_between: float) -> int:
-    """Return the number of validation pairs that are read during training.
-
-    Args:
-        pairs, tokens: The number of all validation pairs, and of their target tokens.
-        tokens_between: Target tokens that are trained on between two validations.
-    """
+    """Return the number of validation pairs that are read during training. `pairs`, `tokens`: the number of all
+    validation pairs, and of their target tokens; `tokens_between`: target tokens that are trained on between two
+    validations."""
     wanted = config.training.validation_pairs
     if wanted == "auto":
         cost = _LOSS_COST + _BEAM_COST * config.decoding.beam_size

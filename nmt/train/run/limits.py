@@ -84,12 +84,9 @@ def _training_limit(max_minutes: float, validation_seconds: float) -> float:
 def seconds_left(
     state: TrainingState, settings: FixedTraining, *, num_batches: int, seconds_per_update: float, elapsed: float
 ) -> float:
-    """Return the estimated seconds to the nearest predictable limit: updates, epochs or minutes.
-
-    Args:
-        num_batches: Batches in the current epoch; other epochs are assumed to have the same number.
-        seconds_per_update: Wall-clock seconds, including validations and saving; infinity if not yet known.
-    """
+    """Return the estimated seconds to the nearest predictable limit: updates, epochs or minutes. `num_batches`: batches
+    in the current epoch; other epochs are assumed to have the same number; `seconds_per_update`: wall-clock seconds,
+    including validations and saving; infinity if not yet known."""
     batches = num_batches - state.position + (settings.epochs - state.epoch) * num_batches
     updates = -(-batches // state.batches_an_update)
     if settings.updates is not None:

@@ -26,12 +26,8 @@ SAVE_SECONDS = 300.0
 
 
 class Loop:
-    """Trains the model in `parts`, from the position in their state.
-
-    Args:
-        elapsed_before: Seconds that earlier runs took.
-        stop_after: Stop after this many updates, as if by a signal; None for no such limit.
-    """
+    """Trains the model in `parts`, from the position in their state. `elapsed_before`: seconds that earlier runs took;
+    `stop_after`: stop after this many updates, as if by a signal; None for no such limit."""
 
     def __init__(self, parts: Parts, elapsed_before: float, stop_after: int | None = None) -> None:
         self.parts, self._stop_after = parts, stop_after
@@ -59,12 +55,9 @@ class Loop:
         self._validation_seconds = parts.state.validation_seconds
 
     def run(self) -> str:
-        """Train until there is a reason to stop; validate if due, save, and return the reason.
-
-        Raises:
-            Interrupted: A signal was received. The parts are consistent, but not saved.
-            NMTError: The loss has exploded or is not finite (see explosion.py), or the disk is full.
-        """
+        """Train until there is a reason to stop; validate if due, save, and return the reason. Raises Interrupted: A
+        signal was received. The parts are consistent, but not saved. Raises NMTError: The loss has exploded or is not
+        finite (see `LossLimit`), or the disk is full."""
         state = self.state
         if state.update > state.validated_update and not state.update % self.settings.validation_freq:
             self._validate()  # a signal interrupted this validation in the previous run

@@ -20,12 +20,8 @@ _LIVE_SECONDS = 0.2
 
 
 class Reporter:
-    """Sums the results of updates and reports them at intervals.
-
-    Args:
-        label_smoothing: Label smoothing of the training: the loss then differs from the likelihood, and lines show
-            both.
-    """
+    """Sums the results of updates and reports them at intervals. `label_smoothing`: label smoothing of the training:
+    the loss then differs from the likelihood, and lines show both."""
 
     def __init__(self, log: TrainingLog, label_smoothing: float = 0.0, *, adds: bool = False) -> None:
         self.log = log

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import numpy as np
+
 from nmt.config.presets import settings_of_preset
 from nmt.data.corpora.sources import name_of
 from nmt.errors import CheckpointError, NMTError
@@ -132,12 +134,8 @@ class Trainer:
         self._facts: dict[str, Any] = {}
 
     def run(self) -> TrainingResult:
-        """Train until a limit, early stopping or a signal ends it.
-
-        Raises:
-            NMTError: A file, a setting or the folder is not usable, the disk is full, or the loss has exploded. The
-                last good checkpoint is kept.
-        """
+        """Train until a limit, early stopping or a signal ends it. Raises NMTError: A file, a setting or the folder is
+        not usable, the disk is full, or the loss has exploded. The last good checkpoint is kept."""
         watch, ranks = Stopwatch(), self._ranks
         with contextlib.ExitStack() as stack:
             log = ranks.first_then_others(lambda: self._open(stack))
@@ -346,8 +344,6 @@ def _whereabouts(device: Device, threads: int, ranks: int) -> str:
 
 def machine() -> dict[str, str | int]:
     """Return processor, cores and threads, system and versions: what a reader needs to judge a speed."""
-    import numpy as np
-
     import nmt
 
     return {

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.errors import CheckpointError, DataError
-from nmt.system.files import explain, remedy, write_bytes
+from nmt.errors import DataError
+from nmt.system.files import write_bytes, writing
 from nmt.system.notices import Show, tell_nobody
+from nmt.train.checkpoints.start import given_subwords
 from nmt.train.tasks.prepare import check_files, sides_of_run, sides_of_sample
 
 if TYPE_CHECKING:
@@ -32,11 +33,8 @@ def check_data(config: Config, show: Show = tell_nobody) -> Findings:
 
 def check_before_training(config: Config, folder: Path, log: TrainingLog) -> None:
     """Check the texts of a new run: log each warning once, and save the findings in the folder. Raises DataError if
-    training cannot work with these texts, and CheckpointError if the folder cannot be written.
-
-    Args:
-        folder: The model folder; subwords are trained and saved there for the run.
-    """
+    training cannot work with these texts, and CheckpointError if the folder cannot be written. `folder`: the model
+    folder; subwords are trained and saved there for the run."""
     from nmt.doctor import PAIRS_AT_START, examine
 
     check_files(config)
@@ -48,10 +46,8 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
     for finding in found.warnings:
         log.line(f"warning: {finding.line()}")
     path = folder / DATA_CHECK_NAME
-    try:
+    with writing(path):
         write_bytes(path, (json.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def _is_indexed(config: Config) -> bool:
@@ -59,7 +55,6 @@ def _is_indexed(config: Config) -> bool:
     name the subwords, or if those of an earlier run are stored with the index."""
     from nmt.data.corpora.corpus import Side
     from nmt.data.tokens.subword_files import subwords_from_file
-    from nmt.train.checkpoints.start import given_subwords
     from nmt.train.tasks.kept_subwords import kept_subwords
     from nmt.train.tasks.translation_task import indexing_of
 

@@ -24,12 +24,8 @@ _PREFIX = "subwords-"
 
 
 class KeptSubwords:
-    """The subwords that a text gives with the settings of a run, in a folder whose name is a digest of both.
-
-    Args:
-        config: The settings; their task and text must be ones that are indexed.
-        folder: The folder of the indexes.
-    """
+    """The subwords that a text gives with the settings of a run, in a folder whose name is a digest of both. `config`:
+    the settings; their task and text must be ones that are indexed; `folder`: the folder of the indexes."""
 
     def __init__(self, config: Config, folder: Path) -> None:
         data = config.data

@@ -6,13 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.data.batching.streams import StreamBatches
+from nmt.data.corpora.prepare import training_filter
+from nmt.data.corpora.rows import TokenRows
+from nmt.data.corpora.text import load_text
 from nmt.evaluate import Score
 from nmt.storage.model_folder import build_model
 from nmt.train.tasks.validation import Validator
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.batching.streams import Segment, StreamBatches
+    from nmt.data.batching.streams import Segment
     from nmt.data.corpora.corpus import Side
     from nmt.data.corpora.readers import Readers
     from nmt.data.corpora.text import TextCorpus
@@ -25,9 +29,6 @@ class LanguageTask:
     """A language model task (see `Task`); several readers load the text of data.train together."""
 
     def __init__(self, config: Config, side: Side, same: Side, readers: Readers | None = None) -> None:
-        from nmt.data.corpora.prepare import training_filter
-        from nmt.data.corpora.text import load_text
-
         self.config, self._side = config, side
         self.subwords = side.subwords, same.subwords
         rules = training_filter(config.data, (side.config,))
@@ -37,8 +38,6 @@ class LanguageTask:
 
     def held_out(self, notify: Callable[[str], None]) -> LanguageTask:
         """Load the texts of data.dev and data.test as well; return the task itself."""
-        from nmt.data.corpora.text import load_text
-
         data, train = self.config.data, self.corpus
         skipped = f"{train.total - len(train):,} blank ones skipped"
         if train.filtered:
@@ -85,9 +84,6 @@ class LanguageTask:
 
     def smallest_batch(self) -> Segment:
         """Return a batch of one token."""
-        from nmt.data.batching.streams import StreamBatches
-        from nmt.data.corpora.rows import TokenRows
-
         return StreamBatches(TokenRows.from_lists([[4]]), 1, 1).batch(0, 0)
 
     @property
@@ -106,8 +102,6 @@ class LanguageTask:
 
     def test(self, model: LanguageModel, num_threads: int, check: Callable[[], None], ranks: Ranks) -> dict[str, Score]:
         """Return the perplexity of data.test, which every rank reads as one stream."""
-        from nmt.data.batching.streams import StreamBatches
-
         if self._test is None:
             return {}
         steps = max(self.config.training.bptt, _TEST_STEPS)
@@ -117,8 +111,6 @@ class LanguageTask:
 
     def _streams(self, corpus: TextCorpus, size: int, shuffle: bool, parts: int = 1) -> StreamBatches:
         """Return a text as parallel streams; `size` counts them, or the tokens per segment of all."""
-        from nmt.data.batching.streams import StreamBatches
-
         training = self.config.training
         streams = size if training.batch_type == "sentence" else max(1, size // training.bptt)
         return StreamBatches(corpus.lines, streams, training.bptt, self.config.seed, shuffle, parts=parts)

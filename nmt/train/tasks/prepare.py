@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.config import dump_config
 from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.model.parts.own_cells import named_cells
 from nmt.storage.model_folder import (
@@ -25,7 +26,7 @@ from nmt.storage.model_folder import (
     save_subwords,
     subword_names,
 )
-from nmt.system.files import explain, lock_alone, remedy, remove_temporaries, write_bytes
+from nmt.system.files import explain, lock_alone, remove_temporaries, write_bytes, writing
 from nmt.system.notices import Show, tell_nobody
 from nmt.system.paths import exists
 from nmt.train.checkpoints.start import given_subwords
@@ -135,12 +136,8 @@ def check_trainable(config: Config) -> None:
 
 
 def check_decoding(config: Config, device: Device) -> None:
-    """Check that the search supports the decoding settings, before training time is lost.
-
-    Raises:
-        ConfigError: The decoding settings conflict.
-        DeviceError: This GPU does not support them.
-    """
+    """Check that the search supports the decoding settings, before training time is lost. Raises ConfigError: The
+    decoding settings conflict. Raises DeviceError: This GPU does not support them."""
     from nmt.inference.translation import search_options
 
     chosen = config.decoding
@@ -155,25 +152,17 @@ def check_decoding(config: Config, device: Device) -> None:
 def save_config(folder: Path, config: Config) -> None:
     """Write the resolved settings, unless the file already contains them. Raises CheckpointError if they cannot be
     written."""
-    from nmt.config import dump_config
-
     content = dump_config(config).encode()
     path = folder / CONFIG_NAME
-    try:
+    with writing(path):
         if not path.exists() or path.read_bytes() != content:
             write_bytes(path, content, sync=True)
-    except OSError as error:
-        raise CheckpointError(f"{path}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
 def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tuple[Side, Side]:
     """Return both sides with their subwords, which are read from the folder if a run left them there; the same object
     twice for one language. Raises DataError if a text or subword model is missing or damaged, and CheckpointError if
-    the folder cannot be written, or lost its subwords.
-
-    Args:
-        folder: The model folder, in which new subwords are saved.
-    """
+    the folder cannot be written, or lost its subwords. `folder`: the model folder, in which new subwords are saved."""
     check_files(config)
     found = _found_sides(config, folder)
     if found is not None:

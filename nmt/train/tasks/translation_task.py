@@ -11,10 +11,21 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from nmt.data.alignment.edits import Edits
+from nmt.data.alignment.word_alignment import WordAlignments
+from nmt.data.batching.batches import Batch, TrainBatches, make_batch
+from nmt.data.batching.index import IndexedCorpus
+from nmt.data.batching.indexing import Indexing, index_folder, load_indexed
+from nmt.data.batching.sampling import SubwordSampler
+from nmt.data.batching.windows import WindowBatches
+from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
+from nmt.data.corpora.prepare import filter_key, training_filter
 from nmt.data.corpora.rows import TokenRows
+from nmt.errors import ConfigError
 from nmt.evaluate import Score, score_translations
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS
 from nmt.inference.translator import Translator
+from nmt.model.edit_actions import EditActions
 from nmt.storage.length_model import LengthModel, save_length_model
 from nmt.storage.model_folder import LENGTHS_NAME, build_model
 from nmt.train.tasks.validation import TranslationValidator, translations
@@ -22,14 +33,6 @@ from nmt.train.tasks.validation import TranslationValidator, translations
 if TYPE_CHECKING:
     from nmt.config import Config
     from nmt.config.data_section import DataConfig
-    from nmt.data.alignment.edits import Edits
-    from nmt.data.alignment.word_alignment import WordAlignments
-    from nmt.data.batching.batches import Batch, TrainBatches
-    from nmt.data.batching.index import IndexedCorpus
-    from nmt.data.batching.indexing import Indexing
-    from nmt.data.batching.sampling import SubwordSampler
-    from nmt.data.batching.windows import WindowBatches
-    from nmt.data.corpora.corpus import ParallelCorpus, Side
     from nmt.data.corpora.readers import Readers
     from nmt.model.translation import TranslationModel
     from nmt.rnn.device import Device
@@ -40,10 +43,6 @@ class TranslationTask:
     """A translation task (see `Task`); several readers share the pairs of data.train, unless these are indexed."""
 
     def __init__(self, config: Config, src: Side, tgt: Side, readers: Readers | None = None) -> None:
-        from nmt.data.batching.indexing import load_indexed
-        from nmt.data.corpora.corpus import load_parallel
-        from nmt.data.corpora.prepare import training_filter
-
         self.config, self._src, self._tgt = config, src, tgt
         self.subwords = src.subwords, tgt.subwords
         self.corpus: ParallelCorpus | IndexedCorpus
@@ -56,9 +55,7 @@ class TranslationTask:
         _check_weights(self.corpus)
         self._edits: Edits | None = None
         if config.model.decoder.edit_actions:
-            from nmt.data.alignment.edits import Edits
-
-            pairs = cast("ParallelCorpus", self.corpus)
+            pairs = cast(ParallelCorpus, self.corpus)
             self._edits = Edits.learn(pairs.src, pairs.tgt, tgt.subwords.vocab_size)
             self.corpus = self._as_actions(pairs)
         self._length_model: LengthModel | None = None
@@ -67,8 +64,6 @@ class TranslationTask:
 
     def held_out(self, notify: Callable[[str], None]) -> TranslationTask:
         """Load the pairs of data.dev and data.test as well; return the task itself."""
-        from nmt.data.corpora.corpus import load_parallel
-
         data, train = self.config.data, self.corpus
         filtered = f"; removed by data.filter: {train.filtered}" if train.filtered else ""
         self._dev = _truncated(load_parallel(data.dev, self._src, self._tgt, training=False), data, notify)
@@ -84,8 +79,6 @@ class TranslationTask:
 
     def _as_actions(self, corpus: ParallelCorpus) -> ParallelCorpus:
         """Return a corpus with the most probable edit actions as its target, if the decoder writes these."""
-        from nmt.model.edit_actions import EditActions
-
         if self._edits is None:
             return corpus
         written, moves = self._edits.best(corpus.src, corpus.tgt)
@@ -95,8 +88,6 @@ class TranslationTask:
     @property
     def fingerprint(self) -> list[int]:
         """Return the numbers of pairs and target subwords, and a checksum of pairs that are in memory."""
-        from nmt.data.batching.index import IndexedCorpus
-
         corpus, sizes = self.corpus, [len(self.corpus), self.corpus.num_subwords]
         if isinstance(corpus, IndexedCorpus):  # it stays on disk, and would have to be read
             return sizes
@@ -110,13 +101,11 @@ class TranslationTask:
 
     def alignments(self) -> WordAlignments | None:
         """Return the word alignments of the training pairs, if the settings ask for them."""
-        from nmt.data.alignment.word_alignment import WordAlignments
-
         path = self.config.data.alignment
         around = self.config.model.encoder.boundaries
         if path is None:
             return None
-        return WordAlignments(path, cast("ParallelCorpus", self.corpus), self.subwords, around)
+        return WordAlignments(path, cast(ParallelCorpus, self.corpus), self.subwords, around)
 
     def save_statistics(self, folder: Path) -> None:
         """Write the statistics of translation lengths."""
@@ -133,14 +122,9 @@ class TranslationTask:
 
     def batches(self, size: int, parts: int = 1) -> TrainBatches | WindowBatches:
         """Return the corpus in batches (see `Task.batches`); `parts` has no effect."""
-        from nmt.data.batching.batches import TrainBatches
-        from nmt.data.batching.index import IndexedCorpus
-
         training = self.config.training
         seed, around = self.config.seed, self.config.model.encoder.boundaries
         if isinstance(self.corpus, IndexedCorpus):
-            from nmt.data.batching.windows import WindowBatches
-
             return WindowBatches(self.corpus, size, training.batch_type, seed, around)
         return TrainBatches(
             self.corpus, size, training.batch_type, seed, training.shuffle, around, sampler=self._sampler()
@@ -148,8 +132,6 @@ class TranslationTask:
 
     def smallest_batch(self) -> Batch:
         """Return a batch of one pair."""
-        from nmt.data.batching.batches import make_batch
-
         return make_batch([[4]], [[4]], [0], self.config.model.encoder.boundaries)
 
     @property
@@ -169,8 +151,6 @@ class TranslationTask:
     ) -> TranslationValidator:
         """Return the validator of loss, BLEU and chrF; of several pairs, evenly spaced, if there are more than
         `pairs`."""
-        from nmt.data.batching.batches import TrainBatches
-
         dev = _evenly_spaced(_loaded(self._dev), pairs)
         kind, around = self.config.training.batch_type, self.config.model.encoder.boundaries
         batches = list(TrainBatches(dev, size, kind, shuffle=False, boundaries=around).epoch(0))
@@ -189,8 +169,6 @@ class TranslationTask:
 
     def _sampler(self) -> SubwordSampler | None:
         """Return the sampler of tokenizations, if the settings ask for subword sampling."""
-        from nmt.data.batching.sampling import SubwordSampler
-
         alphas = self._src.config.sampling_alpha, self._tgt.config.sampling_alpha
         return None if alphas == (None, None) else SubwordSampler(self.subwords, alphas, self.config.seed)
 
@@ -206,9 +184,6 @@ class TranslationTask:
 
 def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
     """Return the indexes of the training text; None if it has none. Raises DataError if a file is missing."""
-    from nmt.data.batching.indexing import Indexing, index_folder
-    from nmt.data.corpora.prepare import filter_key, training_filter
-
     data, sides = config.data, (src.config, tgt.config)
     if (folder := index_folder(config)) is None:
         return None
@@ -218,9 +193,6 @@ def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
 
 def _check_weights(corpus: ParallelCorpus | IndexedCorpus) -> None:
     """Raise ConfigError if the weights of corpora leave some epoch without anything to learn from."""
-    from nmt.data.batching.index import IndexedCorpus
-    from nmt.errors import ConfigError
-
     if isinstance(corpus, IndexedCorpus):
         parts, unit = [(len(index.blocks), index.weight) for index in corpus.indexes], "block of pairs"
     else:
@@ -235,9 +207,6 @@ def _check_weights(corpus: ParallelCorpus | IndexedCorpus) -> None:
 
 def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> None:
     """Raise ConfigError if a setting needs all pairs in memory while they stay on disk."""
-    from nmt.data.batching.index import IndexedCorpus
-    from nmt.errors import ConfigError
-
     data = config.data
     asked = {
         "data.alignment": data.alignment,

@@ -22,12 +22,8 @@ LEAST_BLEU = 1.0
 
 
 class Validator:
-    """Computes the loss on a validation set.
-
-    Args:
-        check: Called between batches; raises to stop early.
-        ranks: The ranks that share the work; None for this process alone. All ranks must call.
-    """
+    """Computes the loss on a validation set. `check`: called between batches; raises to stop early; `ranks`: the ranks
+    that share the work; None for this process alone. All ranks must call."""
 
     def __init__(
         self, batches: Sequence[Any], check: Callable[[], None] = lambda: None, ranks: Ranks | None = None

@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
 class MinimumRisk:
     """Samples candidates for minimum risk training: translations from the model next to the reference, and the cost of
-    each (Shen et al. 2016, sections 3.2 and 4.1). Raises DeviceError if the model is on a GPU.
-
-    Args:
-        subwords: Subwords of the target: costs are computed on text.
-    """
+    each (Shen et al. 2016, sections 3.2 and 4.1). Raises DeviceError if the model is on a GPU. `subwords`: subwords of
+    the target: costs are computed on text."""
 
     def __init__(self, config: Config, model: Network, subwords: Subwords, threads: int) -> None:
         self._settings, self._limits, self._threads = config.training, config.decoding, threads

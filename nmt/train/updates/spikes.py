@@ -64,10 +64,7 @@ MOST_IN_A_ROW = 10
 
 class SpikeWatch:
     """Keeps the running mean and variance of the loss in the state of the run, which every checkpoint contains.
-
-    Args:
-        state: The state of the run; changed in place.
-    """
+    `state`: the state of the run; changed in place."""
 
     def __init__(self, settings: TrainingConfig, state: TrainingState) -> None:
         self.is_on, self.rolls_back = settings.loss_spikes != "keep", settings.loss_spikes == "rollback"

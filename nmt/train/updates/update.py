@@ -140,11 +140,7 @@ class Updater:
 class GradientSum:
     """The sum of the gradients of an update's batches over all ranks. The gradients of each batch are computed
     separately and then added in the order of the batches, so that the sum does not depend on how batches are spread
-    over ranks.
-
-    Args:
-        wire_dtype: The dtype in which gradients are sent between ranks.
-    """
+    over ranks. `wire_dtype`: the dtype in which gradients are sent between ranks."""
 
     def __init__(self, model: Network, wire_dtype: str, ranks: Ranks) -> None:
         self._model, self._ranks = model, ranks
