@@ -1,13 +1,17 @@
-"""Does nmt-serve stay quick for ordinary clients under attack?
+"""Does nmt-serve stay quick, right and within its memory for ordinary clients under attack?
 
     python benchmarks/serve_hostile.py MODEL [--seconds 600] [--clients 16] [--server FOLDER]
+    python benchmarks/serve_hostile.py MODEL --seconds 7200 --clients 50 --pause 5 --attack-pause 30 --reload 300
 
-Starts a server on the loopback with keys, and 16 ordinary clients that each ask for a sentence, pause and ask again.
-They have the first quarter of the time alone; then attackers send, at the same time, everything in ATTACKS in a loop:
-texts, files, trailers, bodies without a key, idle connections, wrong keys. Prints the ordinary clients' 50th and 99th
-milliseconds in both parts and how many answers were not good, memory of the server and its workers over time, lines of
-the log that are no JSON and lines with a traceback (both must be 0), and how long it takes to obey SIGTERM in the midst
-of the attack. --server: the folder of another version of nmt, whose server is attacked instead.
+Starts a server on the loopback with keys, and 16 ordinary clients that each ask for a sentence, compare the answer
+with that of the beginning, pause and ask again; one in fifty goes before its answer comes. They have the first quarter
+of the time alone; then attackers send, at the same time, all of `requests()` in a loop: texts, files, trailers, bodies
+without a key, idle connections, wrong keys. Prints the ordinary clients' 50th and 99th milliseconds in both parts and
+how many answers were not good, memory of the server and its workers over time, open files, lines of the log that are no
+JSON and lines with a traceback (both must be 0), and how long it takes to obey SIGTERM in the midst of the attack.
+--server: the folder of another version of nmt, whose server is attacked instead. The second line is a service of two
+hours whose models are loaded again every five minutes; its growth of memory is the difference between the medians of
+the second and the last quarter of the attack.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import random
 import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -114,8 +119,8 @@ def requests() -> dict[str, tuple[str, bytes, dict[str, str]]]:
 class Attack:
     """Everything in a loop, by some threads; what is no whole request by others."""
 
-    def __init__(self, port: int, threads: int) -> None:
-        self.port, self.stop, self.sent = port, threading.Event(), Counter[str]()
+    def __init__(self, port: int, threads: int, pause: float) -> None:
+        self.port, self.stop, self.sent, self.pause = port, threading.Event(), Counter[str](), pause
         wholes = requests()
         loops = [lambda n=n: self.whole(wholes, n) for n in range(threads)]
         loops += [self.trailers, self.bodies, self.idle, self.keys, self.heads]
@@ -132,6 +137,7 @@ class Attack:
                 loop()
             except OSError:
                 time.sleep(0.05)
+            self.stop.wait(self.pause)
 
     def _plug(self, seconds: float = 5.0) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=seconds)
@@ -200,32 +206,45 @@ class Attack:
 class Ordinary:
     """Clients that ask for sentences; milliseconds of each answer, and how many were not good."""
 
-    def __init__(self, port: int, clients: int) -> None:
-        self.port, self.stop = port, threading.Event()
+    def __init__(self, port: int, clients: int, pause: float) -> None:
+        self.port, self.stop, self.pause = port, threading.Event(), pause
+        self.right = [self._answer(sentence) for sentence in SENTENCES]
         self.times: list[float] = []
         self.bad: Counter[str] = Counter()
         self._threads = [threading.Thread(target=self._ask, args=(n,), daemon=True) for n in range(clients)]
         for thread in self._threads:
             thread.start()
 
+    def _answer(self, sentence: str) -> bytes:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        path, body, head = text("/translate", q=sentence)
+        connection.request("POST", path, body, head | {"Authorization": "Bearer ordinary0"})
+        return connection.getresponse().read()
+
     def _ask(self, number: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         while not self.stop.is_set():
             number += 1
-            path, body, head = text("/translate", q=SENTENCES[number % len(SENTENCES)])
+            which = number % len(SENTENCES)
+            path, body, head = text("/translate", q=SENTENCES[which])
             began = time.perf_counter()
             try:
                 connection.request("POST", path, body, head | {"Authorization": f"Bearer ordinary{number % 4}"})
+                if number % 50 == 0:
+                    connection.close()
+                    continue
                 answer = connection.getresponse()
-                answer.read()
+                content = answer.read()
                 if answer.status != 200:
                     self.bad[str(answer.status)] += 1
+                elif content != self.right[which]:
+                    self.bad["another answer"] += 1
             except (OSError, http.client.HTTPException) as error:
                 if not self.stop.is_set():
                     self.bad[type(error).__name__] += 1
                 connection.close()
             self.times.append(1000 * (time.perf_counter() - began))
-            time.sleep(0.1)
+            time.sleep(self.pause)
 
     def taken(self) -> str:
         """The figures since this was last asked."""
@@ -238,10 +257,10 @@ class Ordinary:
         )
 
 
-def attack_from(port: int, attackers: int, stop: Any, sent: Any) -> None:
+def attack_from(port: int, attackers: int, pause: float, stop: Any, sent: Any) -> None:
     """Attack from a process of its own, as from another machine: it gives way to the server and its clients."""
     os.nice(10)
-    attack = Attack(port, attackers)
+    attack = Attack(port, attackers, pause)
     attack.start()
     stop.wait()
     attack.stop.set()
@@ -273,7 +292,10 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--pause", type=float, default=0.1, help="seconds between an answer and the next request")
     parser.add_argument("--attackers", type=int, default=8)
+    parser.add_argument("--attack-pause", type=float, default=0.0, help="seconds between two attacks of a kind")
+    parser.add_argument("--reload", type=float, default=0.0, help="seconds between two reloads of the models")
     parser.add_argument("--compute-dtype", default="int8")
     parser.add_argument("--server", type=Path, help="folder of another version of nmt")
     given = parser.parse_args()
@@ -293,27 +315,38 @@ def main() -> None:
                 break
         reader = threading.Thread(target=lambda: log.extend(server.stderr or ()), daemon=True)
         reader.start()
-        ordinary = Ordinary(port, given.clients)
+        ordinary = Ordinary(port, given.clients, given.pause)
         every: list[float] = []
+        sizes: list[float] = []
+        reloads = 0
         time.sleep(given.seconds / 4)
         print(
             f"ordinary clients alone:  50th / 99th {ordinary.taken()}; memory {memory(server.pid):.0f} MiB", flush=True
         )
         context = multiprocessing.get_context("fork")
         stop, sent = context.Event(), context.SimpleQueue()
-        attack = context.Process(target=attack_from, args=(port, given.attackers, stop, sent), daemon=True)
+        attack = context.Process(
+            target=attack_from, args=(port, given.attackers, given.attack_pause, stop, sent), daemon=True
+        )
         attack.start()
-        end = time.monotonic() + given.seconds * 3 / 4
-        while time.monotonic() < end and server.poll() is None:
+        began = time.monotonic()
+        while time.monotonic() < began + given.seconds * 3 / 4 and server.poll() is None:
             time.sleep(min(15.0, max(1.0, given.seconds / 20)))
+            if given.reload and (time.monotonic() - began) // given.reload > reloads:
+                reloads += 1
+                server.send_signal(signal.SIGHUP)
             every += ordinary.times
+            sizes.append(memory(server.pid))
             workers = [memory(one) for one in tree(server.pid)[1:]]
             print(
-                f"under attack: {ordinary.taken()}; memory {memory(server.pid):.0f} MiB, {len(workers)} workers "
-                f"{sum(workers):.0f} MiB",
+                f"under attack: {ordinary.taken()}; memory {sizes[-1]:.0f} MiB, {len(workers)} workers "
+                f"{sum(workers):.0f} MiB, {len(os.listdir(f'/proc/{server.pid}/fd'))} open files",
                 flush=True,
             )
         every.sort()
+        quarter = len(sizes) // 4
+        second, last = statistics.median(sizes[quarter : 2 * quarter]), statistics.median(sizes[-quarter:])
+        print(f"memory: {second:.1f} to {last:.1f} MiB, {100 * (last / second - 1):+.2f} %, {reloads} reloads")
         print(
             f"under attack, in all: 50th / 99th {every[len(every) // 2]:.0f} / {every[int(len(every) * 0.99)]:.0f} ms"
         )
