@@ -1,8 +1,12 @@
 """Models in int8: the same translations from a folder that was quantised as from one rounded at load, and one line
 where there is none."""
 
+import json
+import zlib
+
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from nmt.config import config_from_dict
 from nmt.decode import force, search
@@ -10,10 +14,12 @@ from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.inference.pipeline import source_ids
 from nmt.inference.translator import Translator
 from nmt.model.candidates import narrowed
+from nmt.rnn.arrays.quantised import quantise, quantise_to_4_bits
 from nmt.special_tokens import EOS_ID
+from nmt.storage import four_bits
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
-from nmt.storage.tensor_file import map_tensors, write_tensors
+from nmt.storage.tensor_file import map_tensors, read_foreign_tensors, write_tensors
 from nmt.train.tasks.prepare import check_trainable
 from tests import small_models
 from tests.saved_models import sentences, write_folder
@@ -129,6 +135,66 @@ def test_a_shortlist_narrows_the_numbers_of_the_whole(folders):
     whole, some = (model.device.log_probs(outputs, one, 1) for one in (layer, narrow))
     # The same logits: what differs is a row's sum.
     np.testing.assert_allclose(np.diff(some), np.diff(whole[:, ids]), atol=1e-5)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 33), (33, 8), (64, 64), (100, 32)])
+def test_a_matrix_in_4_bits_is_unpacked_as_it_was(shape, by_rows):
+    matrix = np.random.default_rng(shape[0]).standard_normal(shape).astype(np.float32)
+    matrix[0] = 0
+    made = quantise_to_4_bits(matrix, by_rows=by_rows)
+    codes, factors, axis = four_bits.pack(made.numbers)
+    assert codes.nbytes + factors.nbytes <= made.numbers.size / 2 + sum(shape) * (1 / 2 + 1 + max(shape) / 32)
+    np.testing.assert_array_equal(four_bits.unpack(codes, factors, shape, axis), made.numbers)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_the_error_of_4_bits_is_below_that_of_scaling_by_the_largest(by_rows):
+    """Steps of a seventh of the largest magnitude have an error of a twelfth of a step squared on average."""
+    matrix = np.random.default_rng(1).standard_normal((96, 96)).astype(np.float32)
+    made = quantise_to_4_bits(matrix, by_rows=by_rows)
+    error, matrix = made.restored() - matrix, matrix if by_rows else matrix.T
+    largest = np.abs(matrix).reshape(96, 3, 32).max(2)
+    error = (error if by_rows else error.T).reshape(96, 3, 32)
+    assert (np.abs(error) <= largest[..., None] / 5).all()
+    assert np.square(error).mean() < np.square(largest / 7).mean() / 12
+    odd = quantise_to_4_bits(np.array([[np.nan, 1.0], [np.inf, 2.0], [1e-42, 0.0]], np.float32), by_rows=True)
+    assert np.isnan(odd.scales[:2]).all() and odd.scales[2] == 0 and not odd.numbers[2].any()
+
+
+def test_other_matrices_of_int8_do_not_fit_into_4_bits():
+    numbers = quantise(np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32), by_rows=True).numbers
+    assert four_bits.pack(numbers) is None
+
+
+def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
+    sizes = {"encoder": {"hidden_size": 64}, "decoder": {"hidden_size": 64}}
+    origin = load_saved_model(write_folder(tmp_path / "model", **sizes))
+    for bits in (8, 4):
+        save_quantised(tmp_path / str(bits), origin, bits)
+    sizes = [(tmp_path / bits / "best.safetensors").stat().st_size for bits in ("8", "4")]
+    assert sizes[1] < sizes[0] / 1.5
+    saved = load_saved_model(tmp_path / "4")
+    assert saved.parameters == origin.parameters
+    save_bundle(tmp_path / "model.nmt", saved)
+    assert (tmp_path / "model.nmt").stat().st_size < sizes[0]
+    expected = translations(tmp_path / "4")
+    assert translations(tmp_path / "model.nmt") == expected != translations(tmp_path / "8")
+    assert load_saved_model(tmp_path / "model.nmt").digest == saved.digest
+
+
+@pytest.mark.parametrize("value", [[], None, 3, {"params/output.W": [1]}, {"params/output.W": [2, 3, 1]}, {"a": None}])
+def test_sizes_of_4_bits_that_do_not_fit_are_one_line(tmp_path, value):
+    save_quantised(tmp_path / "4", load_saved_model(write_folder(tmp_path / "model")), 4)
+    path = tmp_path / "4" / "best.safetensors"
+    tensors, metadata = read_foreign_tensors(path)
+    content = json.loads(metadata["nmt"]) | {"packed": value}
+    text = json.dumps(content)
+    checksum = str(zlib.crc32(text.encode()))
+    path.write_bytes(save({name: tensors[name] for name in tensors}, {"nmt": text, "nmt_crc32": checksum}))
+    with pytest.raises(CheckpointError, match="restore a copy") as caught:
+        load_saved_model(tmp_path / "4").build()
+    assert "\n" not in str(caught.value)
 
 
 def damaged(path, change):

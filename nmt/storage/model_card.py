@@ -112,14 +112,13 @@ def _scores(saved: SavedModel) -> list[tuple[str, float]]:
 
 
 def _facts(saved: SavedModel, bundle: Path) -> list[tuple[str, str]]:
-    numbers = sum(array.size for name, array in saved.params.items() if not name.endswith(".scale"))
     kind: str = "int8" if "quantization" in saved.content else saved.config.compute_dtype
     kind = "float32 or bfloat16, whichever is faster" if kind == "auto" else kind
     sizes = [saved.tgt_subwords.vocab_size]
     if saved.config.task == "translation":
         sizes = [saved.src_subwords.vocab_size, *sizes]
     return [
-        ("size", f"{bundle.stat().st_size:,} bytes, {numbers:,} numbers, computed in {kind}"),
+        ("size", f"{bundle.stat().st_size:,} bytes, {saved.parameters:,} numbers, computed in {kind}"),
         ("vocabulary", " and ".join(f"{size:,}" for size in sizes) + f" units ({saved.config.data.subwords.type})"),
         ("fingerprint", f"`{saved.digest}`"),
     ]

@@ -1,4 +1,5 @@
-"""Write a model folder whose matrices are int8: a quarter of the bytes, and nothing to quantise when it is loaded."""
+"""Write a model folder whose matrices are int8 or 4 bits: a quarter or an eighth of the bytes, and nothing to quantise
+when it is loaded."""
 
 from __future__ import annotations
 
@@ -7,35 +8,35 @@ from pathlib import Path
 
 import numpy as np
 
+from nmt.rnn.arrays.quantised import quantise_to_4_bits
 from nmt.storage.model_folder import PARAMS_PREFIX, quantised_tensors
-from nmt.storage.saved_model import SavedModel, save_folder
+from nmt.storage.saved_model import QUANTIZATION, SavedModel, save_folder
 from nmt.system.paths import check_new_folder
 
-QUANTIZATION = {"numbers": "int8", "layout": 1}
-"""A checkpoint's description of its int8 tensors: matrices in the layout of float32, with a scale for each output
-channel."""
 
-
-def save_quantised(out: Path, saved: SavedModel) -> None:
-    """Write a model as a new folder with its matrices in int8 and `compute_dtype: int8` in its settings.
+def save_quantised(out: Path, saved: SavedModel, bits: int = 8) -> None:
+    """Write a model as a new folder with its matrices quantised and `compute_dtype: int8` in its settings.
 
     Args:
         out: The folder, which must be missing or empty. It appears only when it is complete.
-        saved: A model in any dtype; one that is quantised already gives the same numbers again.
+        saved: A model in any dtype; one that is in int8 already gives the same numbers again.
+        bits: Of each number, 8 or 4.
 
     Raises:
         CheckpointError: `out` contains something already, or cannot be written.
     """
     check_new_folder(out)
-    content = {**saved.content, "quantization": QUANTIZATION}
-    save_folder(out, replace(saved, params=_tensors(saved), content=content), compute_dtype="int8")
+    content = {**saved.content, "quantization": QUANTIZATION[bits]}
+    save_folder(out, replace(saved, params=_tensors(saved, bits), content=content), compute_dtype="int8")
 
 
-def _tensors(saved: SavedModel) -> dict[str, np.ndarray]:
+def _tensors(saved: SavedModel, bits: int) -> dict[str, np.ndarray]:
     """Return all parameters as an int8 checkpoint stores them; parameters that are not matrices are unchanged."""
     weights = saved.build("int8").weights
     tensors: dict[str, np.ndarray] = {}
     for name in weights:
         held = weights.quantised(name)
+        if held is not None and bits == 4:
+            held = quantise_to_4_bits(saved.params[PARAMS_PREFIX + name], by_rows=held.by_rows)
         tensors |= {PARAMS_PREFIX + name: weights[name]} if held is None else quantised_tensors(name, held)
     return tensors

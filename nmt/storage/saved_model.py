@@ -19,6 +19,7 @@ from nmt.storage.model_folder import (
     CONFIG_NAME,
     LENGTHS_NAME,
     PARAMS_PREFIX,
+    SCALES_SUFFIX,
     SHORTLIST_NAME,
     build_model,
     find_checkpoint,
@@ -45,6 +46,9 @@ _KIND = "bundle"
 _SUBWORDS_PREFIX = "subwords/"
 _KEPT = ("quantization", "averaged")
 """Further keys of a checkpoint's content that a bundle keeps."""
+QUANTIZATION = {bits: {"numbers": f"int{bits}", "layout": 1} for bits in (8, 4)}
+"""A checkpoint's description of its quantised tensors by their bits: matrices in the layout of float32, with a scale
+for each output channel. Numbers in 4 bits are read as int8."""
 _SIZES = "hidden_size", "embedding_dim", "attention_size", "readout_size"
 
 
@@ -82,6 +86,11 @@ class ModelFacts:
         tensors = {} if self.shortlist is None else shortlist_tensors(self.shortlist)
         parts += [[name, tensor_checksum(array)] for name, array in sorted(tensors.items())]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    @property
+    def in_4_bits(self) -> bool:
+        """Return whether its files store numbers in 4 bits."""
+        return self.content.get("quantization") == QUANTIZATION[4]
 
     @property
     def scores(self) -> dict[str, Any]:
@@ -122,6 +131,11 @@ class SavedModel(ModelFacts):
 
     params: dict[str, np.ndarray]
 
+    @property
+    def parameters(self) -> int:
+        """Return the count of its parameters; scales of int8 are none."""
+        return sum(array.size for name, array in self.params.items() if not name.endswith(SCALES_SUFFIX))
+
     def build(self, compute_dtype: str | None = None, device: Device | None = None) -> Any:
         """Return the model (see `build_model`) with its parameters, which stay memory-mapped on the processor.
 
@@ -153,8 +167,7 @@ class SavedModel(ModelFacts):
         """Return the model in memory; arguments and errors are those of `build`."""
         facts = {one.name: getattr(self, one.name) for one in fields(ModelFacts)}
         network = self.build(compute_dtype, device)
-        parameters = sum(int(array.size) for array in self.params.values())
-        return LoadedModel(**facts, network=network, parameters=parameters, mapped=mapped_file(self.path))
+        return LoadedModel(**facts, network=network, parameters=self.parameters, mapped=mapped_file(self.path))
 
 
 def load_saved_model(
@@ -229,7 +242,7 @@ def save_bundle(path: Path, saved: SavedModel) -> None:
         **{key: saved.content[key] for key in _KEPT if key in saved.content},
     }
     with writing(path):
-        write_tensors(path, tensors, content)
+        write_tensors(path, tensors, content, in_4_bits=saved.in_4_bits)
 
 
 def save_folder(out: Path, saved: SavedModel, **changes: Any) -> None:
@@ -256,7 +269,7 @@ def save_folder(out: Path, saved: SavedModel, **changes: Any) -> None:
             save_length_model(folder / LENGTHS_NAME, saved.lengths)
         if saved.shortlist is not None:
             save_shortlist(folder / SHORTLIST_NAME, saved.shortlist, {"subwords": digest})
-        write_tensors(folder / BEST_NAME, saved.params, content)
+        write_tensors(folder / BEST_NAME, saved.params, content, in_4_bits=saved.in_4_bits)
         own = config.model_copy(update={"model_dir": str(out), **changes})
         write_bytes(folder / CONFIG_NAME, dump_config(own).encode(), sync=True)
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from nmt.errors import CheckpointError
+from nmt.storage import four_bits
 from nmt.system.files import explain, write_bytes
 from nmt.system.paths import is_file
 
@@ -29,6 +30,9 @@ FORMAT_VERSION = 1
 METADATA_KEY = "nmt"
 _CHECKSUM_KEY = "nmt_crc32"
 """The metadata key of the CRC-32 of the content: without it a changed setting would go unnoticed."""
+_PACKED_KEY = "packed"
+"""The key in the content of tensors that are stored in 4 bits: their shapes and the axes of their channels."""
+_FACTORS_SUFFIX = "#factors"
 
 _DTYPES = {
     "F64": "<f8",
@@ -65,13 +69,16 @@ class _Entry:
     end: int
 
 
-def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], content: Mapping[str, Any]) -> None:
+def write_tensors(
+    path: Path, tensors: Mapping[str, np.ndarray], content: Mapping[str, Any], *, in_4_bits: bool = False
+) -> None:
     """Write a temporary file, wait for the disk, then rename it to `path`.
 
     Args:
         path: The file to create or replace.
         tensors: Arrays of any of the usual dtypes.
         content: Values that JSON can represent; `format_version` and `checksums` are added.
+        in_4_bits: Store int8 matrices in 4 bits a number where they fit (`four_bits.pack`).
 
     Raises:
         OSError: It cannot be written; the former file is untouched and no temporary file is left.
@@ -80,11 +87,36 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], content: Mappin
 
     whole = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     checksums = {name: tensor_checksum(array) for name, array in whole.items()}
-    text = json.dumps({"format_version": FORMAT_VERSION, **content, "checksums": checksums})
+    extra = {_PACKED_KEY: _pack(whole)} if in_4_bits else {}
+    text = json.dumps({"format_version": FORMAT_VERSION, **content, **extra, "checksums": checksums})
     metadata = {METADATA_KEY: text, _CHECKSUM_KEY: str(_text_checksum(text))}
     # save, not save_file: the latter writes another temporary file, which a killed run would
     # leave behind under a name that looks like one of the user's files.
     write_bytes(path, save(whole, metadata=metadata), sync=True)
+
+
+def _pack(tensors: dict[str, np.ndarray]) -> dict[str, list[int]]:
+    """Replace int8 matrices by their codes and factors; return their shapes and axes by name."""
+    packed: dict[str, list[int]] = {}
+    for name, array in list(tensors.items()):
+        found = four_bits.pack(array) if array.dtype == np.int8 and array.ndim == 2 else None
+        if found is not None:
+            tensors[name], tensors[name + _FACTORS_SUFFIX], axis = found
+            packed[name] = [*array.shape, axis]
+    return packed
+
+
+def _unpack(path: Path, tensors: dict[str, np.ndarray], packed: Any) -> None:
+    """Replace codes and factors by int8 matrices. Raises CheckpointError."""
+    try:
+        for name, (rows, columns, axis) in packed.items():
+            if name in tensors:
+                factors = tensors.pop(name + _FACTORS_SUFFIX)
+                tensors[name] = four_bits.unpack(tensors[name], factors, (rows, columns), axis)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: must have matrices of 4 bits in the sizes that it states, got others; restore a copy"
+        ) from error
 
 
 def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -92,8 +124,8 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
 
     Returns:
         Views of a private map of the file by their name in it: pages are read when first used and shared with other
-            processes; writing into a view changes neither the file nor other processes. Within `reading_whole`, arrays
-            that were read. And the content that `write_tensors` was given.
+            processes; writing into a view changes neither the file nor other processes. Within `reading_whole`, and of
+            matrices in 4 bits, arrays that were read. And the content that `write_tensors` was given.
 
     Raises:
         CheckpointError: The file is missing, truncated, damaged, or not one of ours.
@@ -114,6 +146,7 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
         ) from error
     content = _parse_content(path, metadata)
     tensors = {name: _view(mapped, start, e) for name, e in entries.items() if name.startswith(prefix)}
+    _unpack(path, tensors, content.pop(_PACKED_KEY, {}))
     checksums = content["checksums"]
     for name, tensor in tensors.items():
         if checksums.get(name) != tensor_checksum(tensor):

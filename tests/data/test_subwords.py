@@ -348,6 +348,16 @@ def test_files_that_are_no_model_are_told_apart(tmp_path, name, content, advice)
     assert "must be a sentencepiece model, or a .spm file of a model folder" in str(caught.value)
 
 
+@pytest.mark.parametrize("piece", ["▁a", "<unk>"])
+def test_a_piece_that_is_not_utf_8_is_one_line(piece):
+    """sentencepiece reads such a model, and raises an error of Unicode when it names the piece."""
+    content = train_subwords(["a b c d"] * 20, type="word", vocab_size=10).model_bytes
+    damaged = content.replace(piece.encode(), b"\xff" * len(piece.encode()))
+    assert damaged != content
+    with pytest.raises(DataError, match="must be a sentencepiece model, .* copy it again"):
+        Subwords.from_bytes(damaged)
+
+
 def test_lines_are_cut_and_joined_also_where_the_system_starts_no_threads(monkeypatch):
     """sentencepiece starts threads for many lines."""
     subwords = train_subwords(LINES_FOR_THREADS, type="bpe", vocab_size=40)

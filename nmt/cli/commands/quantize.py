@@ -17,10 +17,16 @@ from nmt.errors import CheckpointError
 @click.option(
     "-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the model in int8."
 )
+@click.option(
+    "--bits", type=click.Choice(["8", "4"]), default="8", help="Bits of a number; 4 halves the file once more."
+)
 @checkpoint_option()
 @cells_option()
-def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[str, ...]) -> None:
+def quantize(model_dir: str, output: str, bits: str, checkpoint: str | None, cells: tuple[str, ...]) -> None:
     """Write the model in MODEL_DIR with int8 matrices: a quarter of the size, several times as fast.
+
+    With --bits 4 the file is half as large again: blocks of 32 inputs share a factor. Such a model is computed in int8,
+    so it is as fast and takes as much memory. It is for phones and pages that download it.
 
     The new folder is used like any other, on any processor; its compute_dtype is int8 unless --compute-dtype overrides
     it. Each output channel of a matrix has its own scale; biases and all arithmetic between products stay float32. The
@@ -29,6 +35,7 @@ def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[s
     \b
     Examples:
         nmt-quantize runs/de-en -o runs/de-en-int8
+        nmt-quantize runs/de-en --bits 4 -o runs/de-en-4-bits
         nmt-evaluate runs/de-en-int8 --src test.de --ref test.en
     """
     from nmt.storage.model_folder import BEST_NAME
@@ -38,7 +45,7 @@ def quantize(model_dir: str, output: str, checkpoint: str | None, cells: tuple[s
     saved, out = load_saved_model(model_dir, checkpoint, cells=cells), Path(output)
     if "quantization" in saved.content:
         raise CheckpointError(f"{model_dir}: must be a model in float32, got one in int8; copy it, or use it as it is")
-    save_quantised(out, saved)
+    save_quantised(out, saved, int(bits))
     size = (out / BEST_NAME).stat().st_size
     former = sum(array.nbytes for array in saved.params.values())
     tell(f"{output}: {size:,} bytes of parameters, from {former:,}")

@@ -295,8 +295,10 @@ def _load(model_bytes: bytes, where: str) -> sentencepiece.SentencePieceProcesso
     if not model_bytes:
         raise DataError(problem + "an empty file; copy it again or train without it")
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
-    except RuntimeError:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
+        processor.id_to_piece(list(range(processor.vocab_size())))
+        return processor
+    except (RuntimeError, UnicodeDecodeError):  # also for a piece that is not UTF-8
         got = f"{len(model_bytes)} bytes of something else or a part of one; copy it again or train without it"
         if where.endswith(".vocab"):
             got = f"a list of pieces; give {where.removesuffix('.vocab')}.model, next to it"

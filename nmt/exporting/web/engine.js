@@ -20,6 +20,19 @@ export function array_of({ facts, content }, name) {
   return type === "u1" ? part : new { f4: Float32Array, i4: Int32Array, i1: Int8Array }[type](part.buffer);
 }
 
+// Return the bytes of a matrix in 4 bits, as four_bits.py stores it: codes of two numbers a byte by channel, then a factor
+// for each block of inputs.
+function unpack(part, rows, columns, axis, block) {
+  const channels = axis ? columns : rows, inputs = axis ? rows : columns, width = Math.ceil(inputs / 2);
+  const factors = part.subarray(channels * width), blocks = Math.ceil(inputs / block), numbers = new Uint8Array(rows * columns);
+  for (let c = 0; c < channels; c++)
+    for (let i = 0; i < inputs; i++) {
+      const code = part[c * width + (i >> 1)] >> (i & 1 ? 4 : 0) & 15;
+      numbers[axis ? i * columns + c : c * columns + i] = (code - 8) * factors[c * blocks + Math.floor(i / block)];
+    }
+  return numbers;
+}
+
 // ------------------------------------------------------------ memory
 
 // The module's memory, taken from the front: `mark` and `reset` free everything that was taken in between. Compiled code
@@ -121,9 +134,10 @@ export class Engine {
     this.arrays = {};
     for (const name in this.facts.arrays) {
       if (name === "module" || name.startsWith("subwords")) continue;
-      const [at, type, count] = this.facts.arrays[name], size = count * BYTES[type];
+      const [at, type, count, ...packed] = this.facts.arrays[name], size = count * BYTES[type];
       this.arrays[name] = memory.take(size);
-      memory.bytes(this.arrays[name], size).set(made.content.subarray(at, at + size));
+      const part = made.content.subarray(at, packed.length ? undefined : at + size);
+      memory.bytes(this.arrays[name], size).set(packed.length ? unpack(part, ...packed) : part);
     }
     this.packed = this.facts.packed.map(one => this.pack(one));
     this.none = memory.words([0]);

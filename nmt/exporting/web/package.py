@@ -18,7 +18,9 @@ import numpy as np
 from nmt.exporting.elsewhere import compiled, run_for_level
 from nmt.exporting.subword_tables import tables_of
 from nmt.exporting.web.wasm_module import Module, Part, link
+from nmt.rnn.arrays.quantised import BLOCK
 from nmt.search_settings import MAX_SOURCE_SUBWORDS
+from nmt.storage import four_bits
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -57,7 +59,7 @@ def _package_here(asked: dict[str, Any]) -> bytes:
         "functions": [module.addresses[native.entry] for native in described.functions],
         "subwords": {"src": subwords["src"]} if is_joint else subwords,
     }
-    return pack(facts, arrays | {"module": np.frombuffer(module.code, np.uint8)})
+    return pack(facts, arrays | {"module": np.frombuffer(module.code, np.uint8)}, in_4_bits=saved.in_4_bits)
 
 
 def _settings(config: Config) -> dict[str, Any]:
@@ -79,20 +81,24 @@ def _module(natives: list[Native]) -> Module:
     return link([Part(record.code, record.facts["entry"], symbol) for record, symbol in found.values()], _IMPORTS)
 
 
-def pack(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-    """Return a package; each array is in the facts with its place, type and size."""
-    places, at = dict[str, Any](), 0
+def pack(facts: dict[str, Any], arrays: dict[str, np.ndarray], *, in_4_bits: bool = False) -> bytes:
+    """Return a package; each array is in the facts with its place, type and size, a matrix in 4 bits also with its
+    shape, the axis of its channels and the size of a block."""
+    places, contents, at = dict[str, Any](), list[bytes](), 0
     for name, array in arrays.items():
         places[name] = [at, array.dtype.str[1:], array.size]
-        at += -(-array.nbytes // _LINE) * _LINE
+        found = four_bits.pack(array) if in_4_bits and array.dtype == np.int8 and array.ndim == 2 else None
+        if found is None:
+            contents.append(array.tobytes())
+        else:
+            codes, factors, axis = found
+            places[name] += [*array.shape, axis, BLOCK]
+            contents.append(codes.tobytes() + factors.tobytes())
+        contents[-1] += bytes(-len(contents[-1]) % _LINE)
+        at += len(contents[-1])
     text = json.dumps(facts | {"arrays": places}, ensure_ascii=False, separators=(",", ":")).encode()
     head = START + len(text).to_bytes(4, "little") + text
-    content = bytearray(-(-len(head) // _LINE) * _LINE)
-    content[: len(head)] = head
-    for array in arrays.values():
-        content += array.tobytes()
-        content += bytes(-len(content) % _LINE)
-    return bytes(content)
+    return head + bytes(-len(head) % _LINE) + b"".join(contents)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from nmt.documents import read_passage
 from nmt.errors import CheckpointError
 from nmt.exporting.web.package import make_package
 from nmt.exporting.web.saving import bundled, check_web, page_of
+from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model
 from tests.exporting.web.hosts import NODE, needs_node, run_script
 from tests.saved_models import sentences, write_folder
@@ -28,6 +29,7 @@ MODELS = {
     "lstm in float32": ("float32", {"decoder": {"init_from": "mean"}}),
     "gru in int8": ("int8", {"encoder": GRU, "decoder": GRU | TIED, "tied": "softmax"}),
     "lexical": ("int8", {"decoder": {"lexical": True, "init_from": "mean"}}),
+    "lexical in 4 bits": ("int8", {"decoder": {"lexical": True, "init_from": "mean"}}),
     "no attention": ("int8", {"encoder": {"bidirectional": False}, "decoder": {"attention": "none"}}),
 }
 TRANSLATE = """
@@ -52,6 +54,9 @@ def small(folder, settings):
 def test_translations_scores_and_attention_are_those_of_python(tmp_path, name):
     compute_dtype, settings = MODELS[name]
     folder = small(tmp_path / "model", settings)
+    if "4 bits" in name:
+        save_quantised(tmp_path / "quantised", load_saved_model(folder), 4)
+        folder = tmp_path / "quantised"
     check_web(load_saved_model(folder))
     (tmp_path / "package").write_bytes(make_package(str(folder), None, (), compute_dtype))
     options = {"beam_size": 4, "n_best": 4, "details": True, "batch_size": 7}
