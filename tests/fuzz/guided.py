@@ -233,7 +233,8 @@ _SEEDS: dict[str, bytes] = {
     "markdown": b"# A\n\n- b `c` [d](e)\n\n| f | g |\n|---|---|\n| h | i |\n\n```\nj\n```\n> k **l**\n",
     "srt": b"1\n00:00:01,000 --> 00:00:02,000\nA <i>b</i>\nc\n\n2\n00:00:03,000 --> 00:00:04,000\nd\n",
     "vtt": b"WEBVTT\n\nNOTE a\n\nb\n00:01.000 --> 00:02.000 align:start\n<v c>d</v>\n",
-    "po": b'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n#: a\nmsgid "b %s"\nmsgid_plural "c"\nmsgstr[0] ""\n',
+    "po": b'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n#: a\nmsgid "b %s"\nmsgid_plural "c"\n'
+    b'msgstr[0] ""\n',
 }
 _PACKED_SEEDS = {
     "docx": b'<w:document xmlns:w="' + _W + b'"><w:body><w:p><w:r><w:rPr><w:b/></w:rPr><w:t>A b</w:t></w:r></w:p>'
