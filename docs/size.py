@@ -11,7 +11,7 @@ BUDGET = {
     # 5 for threads that the system does not give, 5 a model inside a library for C
     "config": 2886,  # 150 are the table of names in other toolkits, 30 settings for few sentences and for copying
     # and 10 for edit actions
-    "data": 4694,  # 165 are the edits that are learned from words, and how well they explain a text
+    "data": 4697,  # 165 are the edits that are learned from words, and how well they explain a text
     "decode": 2600,
     "doctor": 766,
     "documents": 3562,  # 500 for attributes of HTML, WebVTT, PPTX, OpenDocument, EPUB and Markdown

@@ -27,6 +27,12 @@ for number, handler in _DEFAULTS.items():
         signal.signal(number, handler)
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of processes of `-n auto`: one more than cores, since tests wait for servers and processes."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the cases of tests that take long."""
