@@ -10,7 +10,7 @@ import re
 from unicodedata import category
 
 _LETTERS = "\u13a0-\u13ff\uab70-\uabbf"
-_CHEROKEE, _NOT_CHEROKEE = re.compile(f"[{_LETTERS}]"), re.compile(f"[^{_LETTERS}]+")
+CHEROKEE, _NOT_CHEROKEE = re.compile(f"[{_LETTERS}]"), re.compile(f"[^{_LETTERS}]+")
 _TWO_CASES = re.compile(f"[^{_LETTERS}\u10a0-\u10ff\u1c90-\u1cbf\u2d00-\u2d2f]+")
 """Text without Cherokee and Georgian letters."""
 _LEAST_CAPITALS = 4
@@ -19,7 +19,7 @@ _LEAST_CAPITALS = 4
 
 def lowered(text: str) -> str:
     """Return the text in lower case; Cherokee letters stay."""
-    if text.isascii() or not _CHEROKEE.search(text):
+    if text.isascii() or not CHEROKEE.search(text):
         return text.lower()
     return _NOT_CHEROKEE.sub(lambda found: found[0].lower(), text)
 
@@ -33,4 +33,4 @@ def is_in_capitals(text: str) -> bool:
     """Return whether a sentence is written in capitals: all its letters but modifiers are capitals of a script of two
     cases. Words in a script of one case around an abbreviation are not."""
     letters = [one for one in text if one.isalpha() and category(one) != "Lm"]
-    return len(letters) >= _LEAST_CAPITALS and all(map(str.isupper, letters)) and not _CHEROKEE.search(text)
+    return len(letters) >= _LEAST_CAPITALS and all(map(str.isupper, letters)) and not CHEROKEE.search(text)

@@ -39,7 +39,7 @@ def _write(asked: dict[str, Any]) -> dict[str, Any]:
     saved, folder = load_saved_model(asked["path"], asked["checkpoint"], cells=asked["cells"]), Path(asked["folder"])
     described = Description(saved.build(asked["compute_dtype"]))
     writer = PlanWriter(described)
-    source, target = saved.src_subwords, saved.tgt_subwords
+    source, target, cleaning = saved.src_subwords, saved.tgt_subwords, saved.config.data.src
     subwords = [subword_tables(source, "~src")]
     subwords += [subword_tables(target, "~tgt") if target.model_bytes != source.model_bytes else subwords[0]]
     arrays = described.arrays | subwords[0][1] | subwords[1][1]
@@ -49,7 +49,7 @@ def _write(asked: dict[str, Any]) -> dict[str, Any]:
     named = {native.entry: name for native, name in zip(described.functions, names, strict=True)}
     named |= write_objects([described.functions[n] for n in writer.functions], TARGET.name, named, folder)
     write_bytes(folder / "plan.h", plan.encode())
-    write_bytes(folder / "text_tables.h", text_tables(saved.config.data.src.normalize).encode())
+    write_bytes(folder / "text_tables.h", text_tables(cleaning.normalize, lowercase=cleaning.lowercase).encode())
     fields = [_subwords(one, places) for one, _ in subwords]
     write_bytes(folder / "model.h", _model(saved.config, content, fields).encode())
     write_bytes(folder / MODEL_NAME, content)

@@ -37,8 +37,6 @@ HEADER, EXAMPLE = "translator.h", "example.c"
 def check_library(saved: SavedModel) -> None:
     """Raise CheckpointError if a model cannot become a library."""
     check_exported(saved, "C")
-    if saved.config.data.src.lowercase:
-        raise CheckpointError(f"{saved.path}: data.src.lowercase must be false for C, got true")
     for side, subwords in (("source", saved.src_subwords), ("target", saved.tgt_subwords)):
         if why := obstacle_here(subwords):
             raise CheckpointError(f"{saved.path}: the {side}'s subwords must be unigram or bpe for C, got {why}")

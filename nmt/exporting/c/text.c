@@ -177,11 +177,34 @@ static characters normal_form(arena *memory, characters line) {
   return out;
 }
 
+/* Return whether a capital sigma is the last letter of a word: a cased letter before it, none after it. */
+static int is_final(characters line, size_t sigma) {
+  size_t before = sigma, after = sigma + 1;
+  while (before && IS_IN(case_ignorable, line.at[before - 1])) before--;
+  while (after < line.size && IS_IN(case_ignorable, line.at[after])) after++;
+  return before && IS_IN(cased, line.at[before - 1]) && (after == line.size || !IS_IN(cased, line.at[after]));
+}
+
+/* Return a text in lower case; Cherokee letters stay, and end a word for a sigma. */
+static characters lower_case(arena *memory, characters line) {
+  characters out = {take(memory, 8 * line.size), 0};
+  for (size_t n = 0; n < line.size; n++) {
+    uint32_t c = line.at[n];
+    const uint32_t *row = LAST_ROW(small_letters, c);
+    int is_capital = row && row[0] == c;
+    out.at[out.size++] = is_capital ? row[1] : c != 0x3a3 ? c : is_final(line, n) ? 0x3c2 : 0x3c3;
+    if (is_capital && row[2]) out.at[out.size++] = row[2];
+  }
+  return out;
+}
+
 /* Return a line as the model reads it, in UTF-8. */
 static text cleaned(arena *memory, const char *line, size_t size) {
   characters all = {take(memory, 4 * size), 0};
   for (size_t n = 0; n < size;) n += decoded((const byte *)line + n, size - n, &all.at[all.size++]);
   if (NORMALISES) all = normal_form(memory, all);
+  if (LOWERS) all = lower_case(memory, all);
+  if (LOWERS && NORMALISES) all = normal_form(memory, all);
   text out = {memory, NULL, 0, 0};
   int pending = 0, visible = 0;
   for (size_t n = 0; n < all.size; n++) {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nmt.data.corpora.corpus import FORMS, INVISIBLE_SIGN, NOT_PIECES, NOT_TEXT
+from nmt.data.tokens.letter_case import CHEROKEE
 from nmt.data.tokens.subwords import BREAKS, Subwords
 from nmt.exporting.c.plan_writer import braced
 from nmt.exporting.subword_tables import tables_of
@@ -23,8 +24,8 @@ _HANGUL = range(0xAC00, 0xD7A4)
 _characters = cache(lambda: [chr(n) for n in range(sys.maxunicode + 1) if not 0xD800 <= n <= 0xDFFF])
 
 
-def text_tables(normalize: str) -> str:
-    """Return text_tables.h for a setting of data.src.normalize: sets of characters as ranges, and the normal form.
+def text_tables(normalize: str, *, lowercase: bool) -> str:
+    """Return text_tables.h for settings of data.src: sets of characters as ranges, lower case, and the normal form.
 
     A table of uint32 has rising rows and ends with a row of zeros.
     """
@@ -36,7 +37,23 @@ def text_tables(normalize: str) -> str:
         "spaces": str.isspace,
     }
     lines = [_table(name, 2, _ranges(is_in)) for name, is_in in sets.items()]
-    return "".join([*lines, *_normal_form(FORMS[normalize])])
+    return "".join([*lines, *_lower_case(lowercase), *_normal_form(FORMS[normalize])])
+
+
+def _lower_case(lowercase: bool) -> list[str]:
+    """Return the table of capitals with their small letters, one or two, and the sets that decide about a final sigma
+    (Unicode Standard, table 3-17), by what Python makes of a sigma after such a character. Cherokee letters are in
+    none."""
+    others = [one for one in _characters() if not CHEROKEE.match(one)] if lowercase else []
+    small = [(ord(one), *map(ord, one.lower().ljust(2, "\0"))) for one in others if one.lower() != one != "Σ"]
+    cased = {one for one in others if f"{one}Σ".lower().endswith("ς")}
+    passed = {one for one in others if one not in cased and f"A{one}Σ".lower().endswith("ς")}
+    return [
+        f"enum {{LOWERS = {int(lowercase)}}};\n",
+        _table("small_letters", 3, small),
+        _table("cased", 2, _ranges(cased.__contains__) if lowercase else []),
+        _table("case_ignorable", 2, _ranges(passed.__contains__) if lowercase else []),
+    ]
 
 
 def _normal_form(form: str | None) -> list[str]:

@@ -258,7 +258,6 @@ def test_without_a_compiler_one_line_says_so_and_nothing_is_written(tmp_path, mo
 
 def test_what_a_library_cannot_have_is_one_line(tmp_path):
     cases = [
-        ({"side": {"lowercase": True}}, "data.src.lowercase must be false for C, got true"),
         ({"subwords": "word"}, "the source's subwords must be unigram or bpe for C, got one of kind word"),
         (
             {"encoder": {"type": "conv", "kernel_size": 3, "hidden_size": 4}},
