@@ -51,7 +51,7 @@ def test_a_notebook_runs_and_gives_what_it_shows(path, nbformat, monkeypatch):
 
 
 def test_notebooks_are_committed_with_their_outputs_and_without_this_machine(nbformat):
-    assert len(NOTEBOOKS) == 3
+    assert len(NOTEBOOKS) == 4
     for path in NOTEBOOKS:
         notebook = nbformat.read(path, as_version=4)
         assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code"), path.name
