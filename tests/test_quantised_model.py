@@ -183,6 +183,15 @@ def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
     assert load_saved_model(tmp_path / "model.nmt").digest == saved.digest
 
 
+def test_a_model_in_int8_becomes_one_in_4_bits(tmp_path):
+    save_quantised(tmp_path / "8", load_saved_model(write_folder(tmp_path / "model")))
+    save_quantised(tmp_path / "4", load_saved_model(tmp_path / "8"), 4)
+    stored = [load_saved_model(tmp_path / bits).build("float32").params for bits in ("8", "4")]
+    for name, matrix in stored[0].items():
+        if matrix.ndim == 2:
+            assert np.abs(stored[1][name] - matrix).max() < np.abs(matrix).max() / 5
+
+
 @pytest.mark.parametrize("value", [[], None, 3, {"params/output.W": [1]}, {"params/output.W": [2, 3, 1]}, {"a": None}])
 def test_sizes_of_4_bits_that_do_not_fit_are_one_line(tmp_path, value):
     save_quantised(tmp_path / "4", load_saved_model(write_folder(tmp_path / "model")), 4)

@@ -37,6 +37,8 @@ def _tensors(saved: SavedModel, bits: int) -> dict[str, np.ndarray]:
     for name in weights:
         held = weights.quantised(name)
         if held is not None and bits == 4:
-            held = quantise_to_4_bits(saved.params[PARAMS_PREFIX + name], by_rows=held.by_rows)
+            stored = saved.params[PARAMS_PREFIX + name]
+            matrix = stored if stored.dtype.kind == "f" else held.restored()
+            held = quantise_to_4_bits(matrix, by_rows=held.by_rows)
         tensors |= {PARAMS_PREFIX + name: weights[name]} if held is None else quantised_tensors(name, held)
     return tensors
