@@ -43,8 +43,10 @@ export class Client {
   }
 }
 
-// Return the bytes of a compressed package.
+// Return the bytes of a compressed package. They are written directly: a stream of a Blob would take a detour through
+// another process of the browser.
 export async function unpacked(compressed) {
-  const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const { readable, writable } = new DecompressionStream("gzip"), writer = writable.getWriter();
+  const [found] = await Promise.all([new Response(readable).arrayBuffer(), writer.write(compressed), writer.close()]);
+  return new Uint8Array(found);
 }
