@@ -149,7 +149,7 @@ def test_what_is_there_is_not_written_over(folder, tmp_path):
 
 @pytest.mark.parametrize("command", [quantize, average])
 def test_a_folder_that_cannot_be_finished_is_not_there(command, folder, tmp_path, monkeypatch):
-    def fail(*arguments):
+    def fail(*arguments, **options):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("nmt.storage.saved_model.write_tensors", fail)
