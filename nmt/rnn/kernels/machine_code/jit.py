@@ -22,8 +22,10 @@ __all__ = [
     "exact_kernel",
     "external",
     "external_by_elements",
+    "holds",
     "inlined",
     "inner_kernel",
+    "instruction",
     "intrinsic",
     "kernel",
     "native_function",
@@ -99,6 +101,38 @@ class Intrinsic(Compilable):
 
 
 intrinsic: Callable[[Callable[..., Any]], Any] = Intrinsic
+
+
+def instruction(*argument_types: str, result: str = "void") -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator for an `intrinsic` of fixed types, given by the names of Numba's types. The function takes
+    LLVM's builder and the values of its arguments, and returns the value of the result, nothing for "void"."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        def call(typing_context: Any, *arguments: Any) -> Any:
+            def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+                value = function(builder, *args)
+                return context.get_dummy_value() if result == "void" else value
+
+            return getattr(numba_types, result)(*(getattr(numba_types, kind) for kind in argument_types)), codegen
+
+        found = Intrinsic(with_arity(call, len(argument_types), function.__name__))
+        found.__doc__ = function.__doc__
+        return found
+
+    return decorate
+
+
+def holds(elements: str) -> Any:
+    """Return an intrinsic that says whether the elements of an array are of this type, by the name of Numba's type; a
+    constant when compiling."""
+
+    def call(typing_context: Any, array: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            return ir.Constant(ir.IntType(1), int(array.dtype == getattr(numba_types, elements)))
+
+        return numba_types.boolean(array), codegen
+
+    return intrinsic(call)
 
 
 # ---------------------------------------------------------------- functions by address
