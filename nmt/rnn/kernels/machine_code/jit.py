@@ -16,24 +16,6 @@ from llvmlite import ir
 from nmt.rnn.kernels.machine_code.kernel import Kernel
 from nmt.rnn.kernels.machine_code.native import Compilable, Jitted
 
-__all__ = [
-    "FAST",
-    "cgutils",
-    "exact_kernel",
-    "external",
-    "external_by_elements",
-    "holds",
-    "inlined",
-    "inner_kernel",
-    "instruction",
-    "intrinsic",
-    "kernel",
-    "native_function",
-    "numba_types",
-    "task",
-    "with_arity",
-]
-
 # Allow reassociation and fused multiply-add, but keep the meaning of infinities and NaN: a broken gradient must stay
 # visible.
 FAST = frozenset({"reassoc", "contract", "arcp", "nsz"})
@@ -85,6 +67,7 @@ class Inlined(Compilable):
         return self.function
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the Python function."""
         return self.function(*arguments)
 
 

@@ -16,17 +16,6 @@ from nmt.rnn.kernels.machine_code.jit import cgutils, external, holds, inlined, 
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.moves import advance, transposed
 
-__all__ = [
-    "PAIR_LANES",
-    "add_products",
-    "holds_pairs",
-    "pair_block",
-    "pair_columns",
-    "pair_rows",
-    "pair_words",
-    "to_pairs",
-]
-
 PAIR_LANES = TARGET.lanes
 _AT_A_TIME = TARGET.pairs_at_a_time
 _INT64, _INT32, _INT16 = (ir.IntType(n) for n in (64, 32, 16))

@@ -24,8 +24,6 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import cgutils, external, holds, instruction
 from nmt.rnn.kernels.memory.moves import advance
 
-__all__ = ["OFFSET", "TAIL", "ByteSum", "byte_sums", "holds_quads", "quad_words", "to_quads"]
-
 TAIL = 2
 OFFSET = 0 if TARGET.byte_sums == "sdot" else 128
 

@@ -13,19 +13,6 @@ from numba.cuda.extending import intrinsic
 
 from nmt.rnn.kernels.machine_code.jit import with_arity
 
-__all__ = [
-    "add_release",
-    "as_bits",
-    "as_float",
-    "from_bfloat16",
-    "load4",
-    "load_acquire",
-    "mma_bfloat16",
-    "mma_tf32",
-    "pack_bfloat16",
-    "to_bfloat16",
-]
-
 _F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _KINDS = {"f": (types.float32, _F32), "r": (types.uint32, _I32)}
 
