@@ -13,7 +13,9 @@ from _cases import Arrays, Shape
 
 from nmt.rnn.kernels.loops import activation_code
 from nmt.rnn.kernels.machine_code.jit import kernel
-from nmt.rnn.kernels.products.product import pack, pack_transposed, packed_size, product, sum_rows, weight_gradient
+from nmt.rnn.kernels.products.gradients import weight_gradient
+from nmt.rnn.kernels.products.packing import pack, pack_transposed, packed_size
+from nmt.rnn.kernels.products.product import product, sum_rows
 from nmt.rnn.kernels.threads.pool import run_parallel
 
 # Below this many elements a pass ends sooner than a second thread begins.

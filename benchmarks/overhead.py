@@ -16,9 +16,11 @@ from llvmlite import ir
 from nmt.rnn.cells import LSTMCell
 from nmt.rnn.kernels.loops.activation_code import sigmoid, tanh
 from nmt.rnn.kernels.machine_code.jit import intrinsic, kernel, numba_types
+from nmt.rnn.kernels.memory.moves import address
+from nmt.rnn.kernels.products.gradients import weight_gradient
 from nmt.rnn.kernels.products.packed_weights import packed_weight
-from nmt.rnn.kernels.products.product import address, product, sum_rows, weight_gradient
-from nmt.rnn.kernels.products.product import product_rows_f4 as product_rows
+from nmt.rnn.kernels.products.product import product, sum_rows
+from nmt.rnn.kernels.products.row_products import product_rows_f4 as product_rows
 from nmt.rnn.kernels.threads.pool import run_parallel
 
 _SHAPES = ((300, 20, 800), (30, 64, 512), (200, 1, 128))

@@ -14,6 +14,8 @@ from peak import measure_byte_peak, measure_peak
 from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.products.gradients import weight_gradient
+from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.threads.pool import run_parallel
 
 PRODUCTS = [
@@ -63,7 +65,7 @@ def report(
 def product_line(M: int, K: int, N: int, threads: int, peak: float) -> None:
     """[M, K] x [K, N] on packed weights."""
     A, W = normal((M, K)), normal((K, N))
-    C, packed = np.empty((M, N), "f4"), np.empty(products.packed_size(K, N, "f4"), "f4")
+    C, packed = np.empty((M, N), "f4"), np.empty(packed_size(K, N, "f4"), "f4")
     run_parallel(products.pack, threads, W, 0, K, packed)
     rows = np.array([[0, M]])
 
@@ -79,7 +81,7 @@ def int8_line(M: int, K: int, N: int, threads: int, peak: float) -> None:
     weights, rows_of_a = quantise(W, by_rows=False), quantise(A, by_rows=True)
     sums = (rows_of_a.numbers.astype("f8") @ weights.numbers.astype("f8")).astype("f4")  # whole numbers below 2**53
     expected = sums * weights.scales * rows_of_a.scales[:, None]
-    C, packed = np.empty((M, N), "f4"), np.empty(products.packed_size(K, N, "i4"), "i4")
+    C, packed = np.empty((M, N), "f4"), np.empty(packed_size(K, N, "i4"), "i4")
     run_parallel(products.pack_int8, threads, weights.numbers, weights.scales, 0, K, packed)
     rows = np.array([[0, M]])
 
@@ -97,7 +99,7 @@ def gradient_line(R: int, K: int, N: int, threads: int, peak: float) -> None:
     X, G, dW, rows = normal((R, K)), normal((R, N)), np.empty((K, N), "f4"), np.array([[0, R]])
 
     def run() -> None:
-        run_parallel(products.weight_gradient, threads, X, 0, K, G, 0, N, rows, dW, 0)
+        run_parallel(weight_gradient, threads, X, 0, K, G, 0, N, rows, dW, 0)
 
     report(f"[{R}, {K}].T x [{R}, {N}]", run, dW, X.T @ G, 2 * R * K * N, peak)
 

@@ -19,7 +19,7 @@ from peak import measure_peak
 from nmt.rnn import interpreter
 from nmt.rnn.cells import LSTMCell
 from nmt.rnn.kernels.model.output import output_loss
-from nmt.rnn.kernels.products.product import pack, pack_transposed, packed_size
+from nmt.rnn.kernels.products.packing import pack, pack_transposed, packed_size
 from nmt.rnn.kernels.threads.pool import run_parallel
 
 _HIDDEN, _OUTPUT_ROWS = 512, 1024

@@ -23,7 +23,8 @@ from nmt.rnn.cells import AttentionProbe
 from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS, TableLayout
 from nmt.rnn.kernels.model import embedding
-from nmt.rnn.kernels.products.product import product_task, words_of
+from nmt.rnn.kernels.products.packing import words_of
+from nmt.rnn.kernels.products.product import product_task
 from nmt.rnn.kernels.search import beam_table, best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.scan.scan import Scan

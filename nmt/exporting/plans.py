@@ -20,7 +20,8 @@ from nmt.rnn.kernels.loops.run_cpu import CPUExecutable
 from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.kernel import Kernel
 from nmt.rnn.kernels.machine_code.native import Native
-from nmt.rnn.kernels.products.product import PACKING, packed_size
+from nmt.rnn.kernels.products.packing import packed_size
+from nmt.rnn.kernels.products.product import PACKING
 from nmt.rnn.scan.scan import Scan
 
 Json = dict[str, Any]

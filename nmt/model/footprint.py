@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from nmt.rnn.kernels.products.product import packed_size
+from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.scan.memory_forecast import PassMemory, packed_bytes, peak_bytes, piece_bytes, scan_phases
 
 if TYPE_CHECKING:

@@ -33,9 +33,10 @@ from nmt.rnn.kernels.machine_code import store
 store.PACKS = Path(sys.argv[1])
 import numpy as np
 from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.products.packing import packed_size
 rng = np.random.default_rng(0)
 A, W = rng.standard_normal((37, 45)).astype("f4"), rng.standard_normal((45, 70)).astype("f4")
-packed, C = np.empty(products.packed_size(45, 70, "f4"), "f4"), np.empty((37, 70), "f4")
+packed, C = np.empty(packed_size(45, 70, "f4"), "f4"), np.empty((37, 70), "f4")
 products.pack(0, 1, W, 0, 45, packed)
 products.product(0, 1, A, 0, packed, C, 0, 45, 70, np.array([[0, 37]]), 0)
 np.testing.assert_allclose(C, A @ W, atol=1e-4)

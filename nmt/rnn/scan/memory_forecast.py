@@ -19,7 +19,7 @@ from nmt.rnn.compiler.plan import Pass
 from nmt.rnn.compiler.program import Place, PlaceKind, Product
 from nmt.rnn.device import Executable
 from nmt.rnn.kernels.loops.row_writer import weight_key
-from nmt.rnn.kernels.products.product import packed_size
+from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.rows import Rows, steps_of
 from nmt.rnn.scan.scan import Scan
 

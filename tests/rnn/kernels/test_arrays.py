@@ -49,6 +49,8 @@ def normal(*shape, dtype="f4"):
 
 PRODUCTS = """
 from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.model.output import output_loss
 from nmt.rnn.kernels.threads.pool import run_parallel
 from nmt.rnn.arrays.quantised import quantise
@@ -57,8 +59,8 @@ for kind in ("f4", "f8", "u4", "i4"):
     number = "f8" if kind == "f8" else "f4"
     W, quantised = normal(K, N, dtype=number), quantise(normal(K, N), by_rows=False)
     given = (quantised.numbers, quantised.scales) if kind == "i4" else (W,)
-    packed = np.empty(products.packed_size(K, N, kind), kind)
-    turned = np.empty(products.packed_size(N, K, kind), kind)
+    packed = np.empty(packed_size(K, N, kind), kind)
+    turned = np.empty(packed_size(N, K, kind), kind)
     for parts in (1, 3):
         run_parallel(products.PACKING[np.dtype(kind), False], parts, *given, 0, K, packed)
         if kind == "i4":
@@ -70,7 +72,7 @@ for kind in ("f4", "f8", "u4", "i4"):
             A, G, runs = normal(rows, K, dtype=number), normal(rows, N, dtype=number), np.array([[0, rows]])
             run_parallel(products.product, parts, A, 0, packed, np.empty((rows, N), number), 0, K, N, runs, 0)
             if kind != "i4":
-                add = products.weight_gradient_bf16 if kind == "u4" else products.weight_gradient
+                add = weight_gradient_bf16 if kind == "u4" else weight_gradient
                 run_parallel(add, parts, A, 0, K, G, 0, N, runs, np.empty((K, N), number), 0)
                 run_parallel(products.sum_rows, parts, G, 0, N, runs, np.empty(N, number), 0)
                 targets, gradients = np.zeros(rows, "i4"), (np.empty_like(A), np.zeros_like(W), np.zeros(N, number))
@@ -81,11 +83,12 @@ for kind in ("f4", "f8", "u4", "i4"):
 SEARCH = """
 from nmt.rnn.device import CandidateLists
 from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.search import best_tokens as search, candidates, choose
 H, V = 20, 700
 for number in ("f4", "f8"):
     W, bias = normal(H, V, dtype=number), normal(V, dtype=number)
-    packed = np.empty(products.packed_size(H, V, number), number)
+    packed = np.empty(packed_size(H, V, number), number)
     products.pack(0, 1, W, 0, H, packed)
     lists = [np.arange(3), np.arange(0), np.arange(0, V, 2), np.arange(V)]
     starts, places = np.cumsum([0, *map(len, lists)]), np.concatenate(lists).astype("i4")

@@ -14,6 +14,8 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.products import bfloat16
 from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.products.gradients import weight_gradient_bf16
+from nmt.rnn.kernels.products.packing import packed_size, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
 from tests.rnn.kernels.company import assert_same_bits_in_any_company
 
@@ -44,7 +46,7 @@ def paired(x):
 
 def packed_of(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
-    out = np.full(products.packed_size(row1 - row0, weights.shape[1], "u4"), 0xFFFFFFFF, "u4")
+    out = np.full(packed_size(row1 - row0, weights.shape[1], "u4"), 0xFFFFFFFF, "u4")
     run_parallel(products.pack_bf16, parts, weights, row0, row1, out)
     return out
 
@@ -102,7 +104,7 @@ def test_rounding_to_the_nearest_even(count):
 @pytest.mark.parametrize("parts", [1, 3])
 def test_packing_is_panels_of_pairs_filled_with_zeros(K, N, parts):
     weights = normal(np.random.default_rng(K), K + 2, N)
-    words = products.words_of(K, "u4")
+    words = words_of(K, "u4")
     assert words == -(-K // (2 * TARGET.pairs_at_a_time)) * TARGET.pairs_at_a_time
     padded = np.zeros((words, -(-N // WIDTH) * WIDTH), "u4")
     padded[: (K + 1) // 2, :N] = paired(weights[1 : K + 1])
@@ -147,7 +149,7 @@ def test_weight_gradient(K, N, rows, parts, accumulate):
     X, G, dW = normal(rng, rows, K + 3), normal(rng, rows, N + 5), normal(rng, K, N)
     segments, active = segments_of(rows)
     start = accumulate * dW.astype("f8")
-    run_parallel(products.weight_gradient_bf16, parts, X, 2, K, G, 3, N, segments, dW, accumulate)
+    run_parallel(weight_gradient_bf16, parts, X, 2, K, G, 3, N, segments, dW, accumulate)
     x, g = as_exact(X[active, 2 : 2 + K]), as_exact(G[active, 3 : 3 + N])
     error = np.abs(dW - (start + x.T @ g))
     assert (error <= EPSILON * (np.abs(start) + np.abs(x).T @ np.abs(g))).all()
@@ -169,7 +171,7 @@ def test_what_is_no_number_stays_in_its_row_and_is_seen(special):
     np.testing.assert_array_equal(C[[7, 9]], np.full((2, 50), special))
     assert np.isfinite(np.delete(C, [7, 9], axis=0)).all()
     dW, G = np.zeros((33, 50), "f4"), np.abs(normal(rng, 23, 50)) + 1
-    products.weight_gradient_bf16(0, 1, A, 0, 33, G, 0, 50, np.array([[0, 23]]), dW, 1)
+    weight_gradient_bf16(0, 1, A, 0, 33, G, 0, 50, np.array([[0, 23]]), dW, 1)
     np.testing.assert_array_equal(dW[[0, 32]], np.full((2, 50), special))
     assert np.isfinite(dW[1:32]).all()
 
@@ -186,7 +188,7 @@ def results(parts):
     X, G, W = normal(rng, 501, 131), normal(rng, 501, 300), normal(rng, 131, 300)
     C, dW, segments = np.empty((501, 300), "f4"), np.empty((131, 300), "f4"), np.array([[7, 494], [0, 7]])
     run_parallel(products.product, parts, X, 0, packed_of(W), C, 0, 131, 300, segments, 0)
-    run_parallel(products.weight_gradient_bf16, parts, X, 0, 131, G, 0, 300, segments, dW, 0)
+    run_parallel(weight_gradient_bf16, parts, X, 0, 131, G, 0, 300, segments, dW, 0)
     return sha256(C.tobytes() + dW.tobytes()).hexdigest()
 
 
@@ -200,7 +202,7 @@ def test_the_division_of_rows_into_segments_does_not_show_in_a_gradient():
     found = []
     for runs in ([[0, 600]], [[0, 1], [1, 256], [257, 343]], [[n, 1] for n in range(600)]):
         dW = np.empty((20, 40), "f4")
-        products.weight_gradient_bf16(0, 1, X, 0, 20, G, 0, 40, np.array(runs), dW, 0)
+        weight_gradient_bf16(0, 1, X, 0, 20, G, 0, 40, np.array(runs), dW, 0)
         found.append(dW.tobytes())
     assert len(set(found)) == 1
 
@@ -232,7 +234,7 @@ def _results_of(name):
 def test_a_product_over_many_numbers_has_the_bits_of_one_block(segments, accumulate):
     rng, (K, N) = np.random.default_rng(1), (2 * 1100 + 1, 3 * WIDTH + 5)
     A, W, C = normal(rng, 300, K), normal(rng, K, N), normal(rng, 300, N)
-    words = products.words_of(K, "u4")
+    words = words_of(K, "u4")
     a, b, whole = np.empty(300 * words, "u4"), packed_of(W), np.empty(300 * N, "f4")
     run_parallel(products.product, 2, A, 0, b, C, 0, K, N, np.array(segments), 0)
     _rows_of_pairs(A, a, b, whole, 0, N, 300, N, K, words)
@@ -249,10 +251,10 @@ def test_a_gradient_of_many_rows_has_the_bits_of_its_parts(K, N):
     rng, rows = np.random.default_rng(2), 2048 + 37
     X, G = normal(rng, rows, K), normal(rng, rows, N)
     whole, sums = (np.zeros((K, N), "f4") for _ in range(2))
-    run_parallel(products.weight_gradient_bf16, 1, X, 0, K, G, 0, N, np.array([[0, rows]]), whole, 1)
+    run_parallel(weight_gradient_bf16, 1, X, 0, K, G, 0, N, np.array([[0, rows]]), whole, 1)
     for first in range(0, rows, 1024):
         part = np.array([[first, min(1024, rows - first)]])
-        run_parallel(products.weight_gradient_bf16, 2, X, 0, K, G, 0, N, part, sums, 1)
+        run_parallel(weight_gradient_bf16, 2, X, 0, K, G, 0, N, part, sums, 1)
     np.testing.assert_array_equal(whole, sums)
     np.testing.assert_allclose(whole, as_exact(X).T @ as_exact(G), rtol=0, atol=2e-3)
 
@@ -263,7 +265,7 @@ def test_a_gradient_of_many_rows_has_the_bits_of_its_parts(K, N):
 def test_tiles_touch_nothing_beside_their_rows_and_columns(rows, K, N):
     """What surrounds C in memory stays, and what lies behind A and B does not matter."""
     rng = np.random.default_rng(rows)
-    words, size = products.words_of(K, "u4"), products.packed_size(K, N, "u4")
+    words, size = words_of(K, "u4"), packed_size(K, N, "u4")
     A, W = normal(rng, rows, K), normal(rng, K, N)
     fence = np.full(64 + rows * (N + 3) + 64, 7, "f4")
     a, b = np.full(rows * words + 512, 0x7FC07FC0, "u4"), np.full(size + 512, 0x7FC07FC0, "u4")

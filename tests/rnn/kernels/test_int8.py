@@ -15,6 +15,7 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.products import int8
 from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.products.packing import packed_size, words_of
 from nmt.rnn.kernels.threads.pool import run_parallel
 from tests.rnn.kernels.company import assert_same_bits_in_any_company
 
@@ -56,7 +57,7 @@ def expected_product(A, W):
 def packed_of(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
     q = quantise(weights, by_rows=False)
-    out = np.full(products.packed_size(row1 - row0, weights.shape[1], "i4"), -1, "i4")
+    out = np.full(packed_size(row1 - row0, weights.shape[1], "i4"), -1, "i4")
     run_parallel(products.pack_int8, parts, q.numbers, q.scales, row0, row1, out)
     return out
 
@@ -75,7 +76,7 @@ def _quads(source, out):
 
 def rounded(x):
     """The bytes of each row as q, what lies behind the last number, and the scales."""
-    words = products.words_of(x.shape[1], "i4")
+    words = words_of(x.shape[1], "i4")
     out = np.full((len(x), words), -1, "i4")
     _quads(x, out)
     read = out[:, : words - int8.TAIL].view("u1").astype(int) - int8.OFFSET
@@ -147,7 +148,7 @@ def test_packing_the_transpose(K, N, parts):
     weights = normal(np.random.default_rng(K), K, N)
     rows = np.ascontiguousarray(np.vstack([np.ones((1, K), "f4"), weights.T]))
     q = quantise(rows, by_rows=True)
-    out = np.full(products.packed_size(K, N, "i4"), -1, "i4")
+    out = np.full(packed_size(K, N, "i4"), -1, "i4")
     run_parallel(products.pack_transposed_int8, parts, q.numbers, q.scales, 1, N + 1, out)
     np.testing.assert_array_equal(out, packed_of(weights))
 

@@ -11,6 +11,7 @@ from nmt.rnn.kernels.cuda.machine_code.divergence import add_divergence
 from nmt.rnn.kernels.model.output import chunk_rows, output_loss
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.packed_weights import packed_weight
+from nmt.rnn.kernels.products.packing import packed_size
 from tests.oracle import compare
 from tests.rnn.kernels.test_bfloat16 import rounded
 
@@ -26,8 +27,8 @@ def _case(rows, hidden, vocab, dtype, seed=0):
 
 def _packed(W):
     hidden, vocab = W.shape
-    forward = np.empty(products.packed_size(hidden, vocab, W.dtype), W.dtype)
-    backward = np.empty(products.packed_size(vocab, hidden, W.dtype), W.dtype)
+    forward = np.empty(packed_size(hidden, vocab, W.dtype), W.dtype)
+    backward = np.empty(packed_size(vocab, hidden, W.dtype), W.dtype)
     products.pack(0, 1, W, 0, hidden, forward)
     products.pack_transposed(0, 1, W, 0, hidden, backward)
     return forward, backward
@@ -203,7 +204,7 @@ def test_wrong_arrays_are_refused(change, message):
 def test_products_in_bfloat16(rows, hidden, vocab, transposed):
     """Rounded numbers in, float32 out: the loss is that of rounded h and W, softmax and bias are exact."""
     h, W, b, targets = _case(rows, hidden, vocab, "f4")
-    packed = [np.empty(products.packed_size(*shape, "u4"), "u4") for shape in ((hidden, vocab), (vocab, hidden))]
+    packed = [np.empty(packed_size(*shape, "u4"), "u4") for shape in ((hidden, vocab), (vocab, hidden))]
     products.pack_bf16(0, 1, W, 0, hidden, packed[0])
     products.pack_transposed_bf16(0, 1, W, 0, hidden, packed[1])
     results = []

@@ -7,6 +7,8 @@ import pytest
 from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.products.gradients import weight_gradient
+from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.threads.pool import run_parallel
 
 # Sums of K products of standard normal numbers: a few roundings of size eps * sqrt(K) each.
@@ -21,7 +23,7 @@ def _normal(rng, shape, dtype):
 
 def _packed(weights, row0=0, row1=None, parts=1):
     row1 = len(weights) if row1 is None else row1
-    out = np.full(products.packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype)
+    out = np.full(packed_size(row1 - row0, weights.shape[1], weights.dtype), np.nan, weights.dtype)
     run_parallel(products.pack, parts, weights, row0, row1, out)
     return out
 
@@ -104,7 +106,7 @@ def test_weight_gradient_and_row_sums(dtype, K, N, rows, parts, accumulate):
     expected = accumulate * dW.astype("f8") + X[active, 2 : 2 + K].astype("f8").T @ gradient
     expected_sums = accumulate * sums.astype("f8") + gradient.sum(axis=0)
     segments = _segments(rows)
-    run_parallel(products.weight_gradient, parts, X, 2, K, G, 3, N, segments, dW, accumulate)
+    run_parallel(weight_gradient, parts, X, 2, K, G, 3, N, segments, dW, accumulate)
     run_parallel(products.sum_rows, parts, G, 3, N, segments, sums, accumulate)
     tolerance = EPSILON[dtype] * (1 + rows) ** 0.5
     np.testing.assert_allclose(dW, expected, rtol=0, atol=2 * tolerance)
@@ -156,7 +158,7 @@ def test_results_have_the_same_bits_for_any_number_of_parts():
     for parts in (1, 2, 3, 5):
         C, dW = np.empty((500, 300), "f4"), np.empty((130, 300), "f4")
         run_parallel(products.product, parts, X, 0, packed, C, 0, 130, 300, segments, 0)
-        run_parallel(products.weight_gradient, parts, X, 0, 130, G, 0, 300, segments, dW, 0)
+        run_parallel(weight_gradient, parts, X, 0, 130, G, 0, 300, segments, dW, 0)
         results.append((C, dW))
     for C, dW in results[1:]:
         np.testing.assert_array_equal(C, results[0][0])
@@ -180,5 +182,5 @@ def test_an_array_that_is_not_contiguous_is_refused():
             np.zeros((64, 64), "f4").T,
             0,
             64,
-            np.empty(products.packed_size(64, 64, "f4"), "f4"),
+            np.empty(packed_size(64, 64, "f4"), "f4"),
         )

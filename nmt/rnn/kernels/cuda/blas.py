@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 from nmt.errors import DeviceError, ShapeError
 from nmt.system.extras import how_to_install
 
-__all__ = ["WORKSPACE", "Blas", "Matrix", "load_library"]
-
 WORKSPACE = 32 << 20  # bytes: what cuBLAS's manual recommends for GPUs of capability 9.0
 
 

@@ -26,8 +26,9 @@ from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.native import Native
 from nmt.rnn.kernels.memory.active_rows import zero_inactive
 from nmt.rnn.kernels.memory.copies import clear_all
+from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.products.packed_weights import packed_weight
-from nmt.rnn.kernels.products.product import product_table, run_product, sum_rows, weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.products.product import product_table, run_product, sum_rows
 from nmt.rnn.kernels.threads.pool import run_parallel, run_team
 from nmt.rnn.kernels.threads.team import address_of
 from nmt.rnn.profile import operation

@@ -16,22 +16,6 @@ from llvmlite import ir
 from nmt.rnn.kernels.machine_code.kernel import Kernel
 from nmt.rnn.kernels.machine_code.native import Compilable, Jitted
 
-__all__ = [
-    "FAST",
-    "cgutils",
-    "exact_kernel",
-    "external",
-    "external_by_elements",
-    "inlined",
-    "inner_kernel",
-    "intrinsic",
-    "kernel",
-    "native_function",
-    "numba_types",
-    "task",
-    "with_arity",
-]
-
 # Allow reassociation and fused multiply-add, but keep the meaning of infinities and NaN: a broken gradient must stay
 # visible.
 FAST = frozenset({"reassoc", "contract", "arcp", "nsz"})
@@ -83,6 +67,7 @@ class Inlined(Compilable):
         return self.function
 
     def __call__(self, *arguments: Any) -> Any:
+        """Call the Python function."""
         return self.function(*arguments)
 
 
@@ -99,6 +84,38 @@ class Intrinsic(Compilable):
 
 
 intrinsic: Callable[[Callable[..., Any]], Any] = Intrinsic
+
+
+def instruction(*argument_types: str, result: str = "void") -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator for an `intrinsic` of fixed types, given by the names of Numba's types. The function takes
+    LLVM's builder and the values of its arguments, and returns the value of the result, nothing for "void"."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        def call(typing_context: Any, *arguments: Any) -> Any:
+            def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+                value = function(builder, *args)
+                return context.get_dummy_value() if result == "void" else value
+
+            return getattr(numba_types, result)(*(getattr(numba_types, kind) for kind in argument_types)), codegen
+
+        found = Intrinsic(with_arity(call, len(argument_types), function.__name__))
+        found.__doc__ = function.__doc__
+        return found
+
+    return decorate
+
+
+def holds(elements: str) -> Any:
+    """Return an intrinsic that says whether the elements of an array are of this type, by the name of Numba's type; a
+    constant when compiling."""
+
+    def call(typing_context: Any, array: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
+            return ir.Constant(ir.IntType(1), int(array.dtype == getattr(numba_types, elements)))
+
+        return numba_types.boolean(array), codegen
+
+    return intrinsic(call)
 
 
 # ---------------------------------------------------------------- functions by address

@@ -5,34 +5,28 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from nmt.rnn.kernels.machine_code.jit import inner_kernel, intrinsic, kernel, numba_types
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, instruction, kernel
 
 
-@intrinsic
-def number_in(typing_context: Any, table: Any, index: Any) -> Any:
+@instruction("voidptr", "int64", result="int64")
+def number_in(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:
     """Return the int64 at an index of a table (see `jit.task`)."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        numbers = builder.bitcast(args[0], ir.IntType(64).as_pointer())
-        return builder.load(builder.gep(numbers, [args[1]]))
-
-    return numba_types.int64(numba_types.voidptr, numba_types.int64), codegen
+    numbers = builder.bitcast(table, ir.IntType(64).as_pointer())
+    return builder.load(builder.gep(numbers, [index]))
 
 
 def pointers_after(words: int) -> Any:
     """Return an intrinsic `get(table, index)`, which returns an address from a table; index 0 is the word that follows
     the first `words` words."""
 
-    def get(typing_context: Any, table: Any, index: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            numbers = builder.bitcast(args[0], ir.IntType(64).as_pointer())
-            place = builder.add(args[1], ir.Constant(ir.IntType(64), words))
-            word = builder.load(builder.gep(numbers, [place]))  # 8 bytes, also where a pointer has 4
-            return builder.inttoptr(word, ir.IntType(8).as_pointer())
+    @instruction("voidptr", "int64", result="voidptr")
+    def get(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:
+        numbers = builder.bitcast(table, ir.IntType(64).as_pointer())
+        place = builder.add(index, ir.Constant(ir.IntType(64), words))
+        word = builder.load(builder.gep(numbers, [place]))  # 8 bytes, also where a pointer has 4
+        return builder.inttoptr(word, ir.IntType(8).as_pointer())
 
-        return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
-
-    return intrinsic(get)
+    return get
 
 
 @kernel

@@ -6,7 +6,7 @@ from typing import Any
 from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.jit import cgutils, intrinsic, numba_types
+from nmt.rnn.kernels.machine_code.jit import cgutils, instruction, intrinsic, numba_types
 
 _INT64, _INT32 = ir.IntType(64), ir.IntType(32)
 _BYTES = ir.IntType(8).as_pointer()
@@ -29,41 +29,28 @@ def address(typing_context: Any, array: Any, offset: Any) -> Any:
     return signature, codegen
 
 
-@intrinsic
-def advance(typing_context: Any, pointer: Any, num_bytes: Any) -> Any:
+@instruction("voidptr", "int64", result="voidptr")
+def advance(builder: ir.IRBuilder, pointer: ir.Value, num_bytes: ir.Value) -> ir.Value:
     """Return a pointer advanced by `num_bytes`."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.gep(args[0], [args[1]])
-
-    return numba_types.voidptr(numba_types.voidptr, numba_types.int64), codegen
+    return builder.gep(pointer, [num_bytes])
 
 
-@intrinsic
-def copy_bytes(typing_context: Any, target: Any, source: Any, num_bytes: Any) -> Any:
+@instruction("int64", "int64", "int64")
+def copy_bytes(builder: ir.IRBuilder, target: ir.Value, source: ir.Value, num_bytes: ir.Value) -> None:
     """Copy `num_bytes` bytes between two addresses, which are integers."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        pointers = [builder.inttoptr(place, _BYTES) for place in args[:2]]
-        cgutils.raw_memcpy(builder, *pointers, args[2], 1)
-        return context.get_dummy_value()
-
-    size = numba_types.int64
-    return numba_types.void(size, size, size), codegen
+    pointers = [builder.inttoptr(place, _BYTES) for place in (target, source)]
+    cgutils.raw_memcpy(builder, *pointers, num_bytes, 1)
 
 
 def _make_copy(num_bytes: int) -> Any:
     """Return copy(target, source), which copies a fixed number of bytes with a few vector moves; a loop would cost more
     than the copy itself."""
 
-    def copy(typing_context: Any, target: Any, source: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            cgutils.raw_memcpy(builder, args[0], args[1], ir.Constant(_INT64, num_bytes), 1)
-            return context.get_dummy_value()
+    @instruction("voidptr", "voidptr")
+    def copy(builder: ir.IRBuilder, target: ir.Value, source: ir.Value) -> None:
+        cgutils.raw_memcpy(builder, target, source, ir.Constant(_INT64, num_bytes), 1)
 
-        return numba_types.void(numba_types.voidptr, numba_types.voidptr), codegen
-
-    return intrinsic(copy)
+    return copy
 
 
 copy_panel_row = _make_copy(TARGET.lanes * TARGET.vectors * 4)
@@ -81,17 +68,18 @@ def prefetch(b: ir.IRBuilder, at: ir.Value) -> None:
     b.call(function, [at, *(ir.Constant(_INT32, flag) for flag in (write, keep, data))])
 
 
-def swap_lanes(b: ir.IRBuilder, vectors: list[ir.Value], distance: int) -> list[ir.Value]:
-    """Return one stage of a transposition: swap the off-diagonal squares of side `distance`."""
+def transposed(b: ir.IRBuilder, vectors: list[ir.Value]) -> list[ir.Value]:
+    """Return the columns of a square block of rows: each stage swaps its off-diagonal squares of side `distance`."""
     lanes, result = len(vectors), list(vectors)
-    for i in range(lanes):
-        if i & distance:
-            continue
-        upper, lower = vectors[i], vectors[i + distance]
-        first = [j if not j & distance else lanes + j - distance for j in range(lanes)]
-        second = [j + distance if not j & distance else lanes + j for j in range(lanes)]
-        for at, lane in ((i, first), (i + distance, second)):
-            result[at] = b.shuffle_vector(upper, lower, ir.Constant(ir.VectorType(_INT32, lanes), lane))
+    distance = lanes // 2
+    while distance:
+        for i in (row for row in range(lanes) if not row & distance):
+            upper, lower = result[i], result[i + distance]
+            first = [j if not j & distance else lanes + j - distance for j in range(lanes)]
+            second = [j + distance if not j & distance else lanes + j for j in range(lanes)]
+            for at, lane in ((i, first), (i + distance, second)):
+                result[at] = b.shuffle_vector(upper, lower, ir.Constant(ir.VectorType(_INT32, lanes), lane))
+        distance //= 2
     return result
 
 
@@ -107,23 +95,16 @@ def _make_transpose(double: bool) -> Any:
         offset = b.mul(stride, ir.Constant(_INT64, row * size))
         return b.bitcast(b.gep(start, [offset]), pointer)
 
-    def transpose(typing_context: Any, target: Any, target_stride: Any, source: Any, source_stride: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            vectors = []
-            for row in range(lanes):
-                vectors.append(builder.load(at(builder, args[2], args[3], row)))
-                vectors[-1].align = size
-            distance = lanes // 2
-            while distance:
-                vectors = swap_lanes(builder, vectors, distance)
-                distance //= 2
-            for row, vector in enumerate(vectors):
-                builder.store(vector, at(builder, args[0], args[1], row)).align = size
-            return context.get_dummy_value()
+    @instruction("voidptr", "int64", "voidptr", "int64")
+    def transpose(builder: ir.IRBuilder, *places: ir.Value) -> None:
+        target, target_stride, source, source_stride = places
+        vectors = [builder.load(at(builder, source, source_stride, row)) for row in range(lanes)]
+        for vector in vectors:
+            vector.align = size
+        for row, vector in enumerate(transposed(builder, vectors)):
+            builder.store(vector, at(builder, target, target_stride, row)).align = size
 
-        return numba_types.void(numba_types.voidptr, numba_types.int64, numba_types.voidptr, numba_types.int64), codegen
-
-    return intrinsic(transpose)
+    return transpose
 
 
 transpose_f4, transpose_f8 = _make_transpose(double=False), _make_transpose(double=True)

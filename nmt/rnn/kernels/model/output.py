@@ -15,11 +15,10 @@ from nmt.rnn.kernels.loops.activation_code import exp
 from nmt.rnn.kernels.machine_code.jit import kernel
 from nmt.rnn.kernels.memory.arrays import release, scratch
 from nmt.rnn.kernels.model.softmax import row_loss
-from nmt.rnn.kernels.products.product import product, sum_rows, weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
+from nmt.rnn.kernels.products.product import product, sum_rows
 from nmt.rnn.kernels.threads.pool import run_parallel, run_waiting
 from nmt.rnn.profile import operation
-
-__all__ = ["chunk_rows", "each_logits", "output_loss", "row_losses", "weighted_gradients"]
 
 Array = NDArray[Any]
 

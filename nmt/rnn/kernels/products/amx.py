@@ -17,7 +17,7 @@ import numpy as np
 from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.jit import cgutils, external, inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.machine_code.jit import cgutils, external, inner_kernel, instruction
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.moves import advance, prefetch
 
@@ -54,104 +54,84 @@ def _on_stack(builder: ir.IRBuilder, size: int) -> ir.Value:
     return builder.bitcast(slot, _BYTES)
 
 
-@intrinsic
-def _block_on_stack(typing_context: Any) -> Any:
+@instruction(result="voidptr")
+def _block_on_stack(builder: ir.IRBuilder) -> ir.Value:
     """Return the address of memory for a block of C."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return _on_stack(builder, 4 * TILE_ROWS * _WIDTH)
-
-    return numba_types.voidptr(), codegen
+    return _on_stack(builder, 4 * TILE_ROWS * _WIDTH)
 
 
-@intrinsic
-def _set_tiles(typing_context: Any, upper: Any, lower: Any) -> Any:
+@instruction("int64", "int64")
+def _set_tiles(builder: ir.IRBuilder, upper: ir.Value, lower: ir.Value) -> None:
     """Configure the tiles: those for the first 16 rows of C and A have `upper` rows, the others `lower`; if `lower` is
     0 they are not used."""
+    memory, zeros = _on_stack(builder, 64), ir.ArrayType(_INT8, 64)
+    builder.store(ir.Constant(zeros, None), builder.bitcast(memory, zeros.as_pointer()))
+    used = [ir.Constant(ir.IntType(1), 1), builder.icmp_signed(">", lower, ir.Constant(_INT64, 0))]
 
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        heights, memory = args, _on_stack(builder, 64)
-        zeros = ir.ArrayType(_INT8, 64)
-        builder.store(ir.Constant(zeros, None), builder.bitcast(memory, zeros.as_pointer()))
-        used = [ir.Constant(ir.IntType(1), 1), builder.icmp_signed(">", heights[1], ir.Constant(_INT64, 0))]
+    def put(offset: int, value: ir.Value) -> None:
+        place = builder.gep(memory, [ir.Constant(_INT64, offset)])
+        builder.store(value, builder.bitcast(place, value.type.as_pointer())).align = 1
 
-        def put(offset: int, value: ir.Value) -> None:
-            place = builder.gep(memory, [ir.Constant(_INT64, offset)])
-            builder.store(value, builder.bitcast(place, value.type.as_pointer())).align = 1
+    def put_tile(tile: int, height: ir.Value, in_use: ir.Value) -> None:
+        nothing, whole = ir.Constant(_INT16, 0), ir.Constant(_INT16, _ROW_BYTES)
+        put(16 + 2 * tile, builder.select(in_use, whole, nothing))
+        put(48 + tile, builder.trunc(height, _INT8))
 
-        def put_tile(tile: int, height: ir.Value, in_use: ir.Value) -> None:
-            nothing, whole = ir.Constant(_INT16, 0), ir.Constant(_INT16, _ROW_BYTES)
-            put(16 + 2 * tile, builder.select(in_use, whole, nothing))
-            put(48 + tile, builder.trunc(height, _INT8))
-
-        put(0, ir.Constant(_INT8, 1))  # palette 1: eight tiles
-        for half, height in enumerate(heights):
-            for tile in (*_SUMS[half], _LEFT[half]):
-                put_tile(tile, height, used[half])
-        for tile in _RIGHT:
-            put_tile(tile, ir.Constant(_INT64, _SIDE), used[0])
-        _call(builder, "ldtilecfg", memory)
-        return context.get_dummy_value()
-
-    size = numba_types.int64
-    return numba_types.void(size, size), codegen
+    put(0, ir.Constant(_INT8, 1))  # palette 1: eight tiles
+    for half, height in enumerate((upper, lower)):
+        for tile in (*_SUMS[half], _LEFT[half]):
+            put_tile(tile, height, used[half])
+    for tile in _RIGHT:
+        put_tile(tile, ir.Constant(_INT64, _SIDE), used[0])
+    _call(builder, "ldtilecfg", memory)
 
 
-@intrinsic
-def _free_tiles(typing_context: Any) -> Any:
+@instruction()
+def _free_tiles(builder: ir.IRBuilder) -> None:
     """Release the tiles, so that the system need not save them when it switches threads."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        _call(builder, "tilerelease")
-        return context.get_dummy_value()
-
-    return numba_types.void(), codegen
+    _call(builder, "tilerelease")
 
 
 def _make_tile(halves: int) -> Any:
     """Return tile(c, ldc, a, lda, panel, K, accumulate), which computes C (+)= A @ panel for all columns of a panel and
     up to 16 (`halves` 1) or 32 (`halves` 2) rows, as many as the tiles are configured for."""
 
-    def tile(typing_context: Any, c: Any, ldc: Any, a: Any, lda: Any, panel: Any, K: Any, accumulate: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            c, ldc, a, lda, panel, K, accumulate = args
-            four = ir.Constant(_INT64, 4)
-            c_stride, a_stride, panel_stride = builder.mul(ldc, four), builder.mul(lda, four), _number(4 * _WIDTH)
+    @instruction("voidptr", "int64", "voidptr", "int64", "voidptr", "int64", "int64")
+    def tile(builder: ir.IRBuilder, *operands: ir.Value) -> None:
+        c, ldc, a, lda, panel, K, accumulate = operands
+        four = ir.Constant(_INT64, 4)
+        c_stride, a_stride, panel_stride = builder.mul(ldc, four), builder.mul(lda, four), _number(4 * _WIDTH)
 
-            # C is needed only after the sums: prefetched now, it will have arrived by then.
-            for row in range(_SIDE * halves):
-                at = builder.gep(c, [builder.mul(c_stride, _number(row))])
-                prefetch(builder, at)
-                prefetch(builder, builder.gep(at, [_number(_ROW_BYTES)]))
+        # C is needed only after the sums: prefetched now, it will have arrived by then.
+        for row in range(_SIDE * halves):
+            at = builder.gep(c, [builder.mul(c_stride, _number(row))])
+            prefetch(builder, at)
+            prefetch(builder, builder.gep(at, [_number(_ROW_BYTES)]))
 
-            def each_sum(action: Any) -> None:
-                for half in range(halves):
-                    row = builder.gep(c, [builder.mul(c_stride, _number(_SIDE * half))])
-                    for column, number in enumerate(_SUMS[half]):
-                        action(number, builder.gep(row, [_number(_ROW_BYTES * column)]))
+        def each_sum(action: Any) -> None:
+            for half in range(halves):
+                row = builder.gep(c, [builder.mul(c_stride, _number(_SIDE * half))])
+                for column, number in enumerate(_SUMS[half]):
+                    action(number, builder.gep(row, [_number(_ROW_BYTES * column)]))
 
-            with builder.if_else(builder.icmp_signed("!=", accumulate, _number(0))) as (then, otherwise):
-                with then:
-                    each_sum(lambda number, at: _call(builder, "tileloadd64", number, at, c_stride))
-                with otherwise:
-                    each_sum(lambda number, at: _call(builder, "tilezero", number))
-            with cgutils.for_range_slice(builder, _number(0), K, _number(_SIDE)) as (k, _):
-                rows, lines = builder.gep(a, [builder.mul(k, four)]), builder.gep(panel, [builder.mul(k, panel_stride)])
-                for column, number in enumerate(_RIGHT):
-                    at = builder.gep(lines, [_number(_ROW_BYTES * column)])
-                    _call(builder, "tileloadd64", number, at, panel_stride)
-                for half in range(halves):
-                    at = builder.gep(rows, [builder.mul(a_stride, _number(_SIDE * half))])
-                    _call(builder, "tileloadd64", _LEFT[half], at, a_stride)
-                    for column, number in enumerate(_SUMS[half]):
-                        _call(builder, "tdpbf16ps", number, _LEFT[half], _RIGHT[column])
-            each_sum(lambda number, at: _call(builder, "tilestored64", number, at, c_stride))
-            return context.get_dummy_value()
+        with builder.if_else(builder.icmp_signed("!=", accumulate, _number(0))) as (then, otherwise):
+            with then:
+                each_sum(lambda number, at: _call(builder, "tileloadd64", number, at, c_stride))
+            with otherwise:
+                each_sum(lambda number, at: _call(builder, "tilezero", number))
+        with cgutils.for_range_slice(builder, _number(0), K, _number(_SIDE)) as (k, _):
+            rows, lines = builder.gep(a, [builder.mul(k, four)]), builder.gep(panel, [builder.mul(k, panel_stride)])
+            for column, number in enumerate(_RIGHT):
+                at = builder.gep(lines, [_number(_ROW_BYTES * column)])
+                _call(builder, "tileloadd64", number, at, panel_stride)
+            for half in range(halves):
+                at = builder.gep(rows, [builder.mul(a_stride, _number(_SIDE * half))])
+                _call(builder, "tileloadd64", _LEFT[half], at, a_stride)
+                for column, number in enumerate(_SUMS[half]):
+                    _call(builder, "tdpbf16ps", number, _LEFT[half], _RIGHT[column])
+        each_sum(lambda number, at: _call(builder, "tilestored64", number, at, c_stride))
 
-        size, place = numba_types.int64, numba_types.voidptr
-        return numba_types.void(place, size, place, size, place, size, size), codegen
-
-    return intrinsic(tile)
+    return tile
 
 
 def _number(value: int) -> ir.Constant:

@@ -12,24 +12,13 @@ import numpy as np
 from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.jit import cgutils, external, inlined, inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.machine_code.jit import cgutils, external, holds, inlined, inner_kernel, instruction
 from nmt.rnn.kernels.memory.arrays import array_at
-from nmt.rnn.kernels.memory.moves import advance, swap_lanes
-
-__all__ = [
-    "PAIR_LANES",
-    "add_products",
-    "holds_pairs",
-    "pair_block",
-    "pair_columns",
-    "pair_rows",
-    "pair_words",
-    "to_pairs",
-]
+from nmt.rnn.kernels.memory.moves import advance, transposed
 
 PAIR_LANES = TARGET.lanes
 _AT_A_TIME = TARGET.pairs_at_a_time
-_INT64, _INT32, _INT16, _BIT = (ir.IntType(n) for n in (64, 32, 16, 1))
+_INT64, _INT32, _INT16 = (ir.IntType(n) for n in (64, 32, 16))
 _POINTER, _SIZE = "voidptr", "int64"
 
 
@@ -109,77 +98,50 @@ def _store(b: ir.IRBuilder, value: ir.Value, at: ir.Value) -> None:
     b.store(value, b.bitcast(at, value.type.as_pointer())).align = 4
 
 
-@intrinsic
-def holds_pairs(typing_context: Any, array: Any) -> Any:
-    """Return whether the elements of an array are pairs; this is a constant when compiling."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return ir.Constant(_BIT, int(signature.args[0].dtype == numba_types.uint32))
-
-    return numba_types.boolean(array), codegen
+holds_pairs = holds("uint32")
 
 
 def _make_zip(lanes: int) -> Any:
-    def zip_lanes(typing_context: Any, target: Any, earlier: Any, later: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            x, y = (_load(builder, at, _vector(ir.FloatType(), lanes)) for at in args[1:])
-            _store(builder, _zip(builder, x, y, lanes), args[0])
-            return context.get_dummy_value()
+    @instruction("voidptr", "voidptr", "voidptr")
+    def zip_lanes(builder: ir.IRBuilder, target: ir.Value, *rows: ir.Value) -> None:
+        x, y = (_load(builder, at, _vector(ir.FloatType(), lanes)) for at in rows)
+        _store(builder, _zip(builder, x, y, lanes), target)
 
-        return numba_types.void(numba_types.voidptr, numba_types.voidptr, numba_types.voidptr), codegen
-
-    return intrinsic(zip_lanes)
+    return zip_lanes
 
 
 # zip(target, earlier, later): pair the numbers of two rows column by column, a vector of pairs or one pair at a time.
 _zip_vector, _zip_one = _make_zip(TARGET.lanes), _make_zip(1)
 
 
-@intrinsic
-def _pair_vector(typing_context: Any, target: Any, source: Any) -> Any:
+@instruction("voidptr", "voidptr")
+def _pair_vector(builder: ir.IRBuilder, target: ir.Value, source: ir.Value) -> None:
     """Write one vector of pairs of adjacent numbers in a row."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        kind = _vector(ir.FloatType(), TARGET.lanes)
-        x, y = (_load(builder, args[1], kind, 4 * TARGET.lanes * n) for n in (0, 1))
-        _store(builder, _neighbours(builder, x, y), args[0])
-        return context.get_dummy_value()
-
-    return numba_types.void(numba_types.voidptr, numba_types.voidptr), codegen
+    kind = _vector(ir.FloatType(), TARGET.lanes)
+    x, y = (_load(builder, source, kind, 4 * TARGET.lanes * n) for n in (0, 1))
+    _store(builder, _neighbours(builder, x, y), target)
 
 
-@intrinsic
-def _pair_last(typing_context: Any, target: Any, source: Any) -> Any:
+@instruction("voidptr", "voidptr")
+def _pair_last(builder: ir.IRBuilder, target: ir.Value, source: ir.Value) -> None:
     """Write the pair of the last number of an odd row and zero."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        number = _load(builder, args[1], ir.FloatType())
-        _store(builder, _upper_half(builder, number, 1), args[0])
-        return context.get_dummy_value()
-
-    return numba_types.void(numba_types.voidptr, numba_types.voidptr), codegen
+    number = _load(builder, source, ir.FloatType())
+    _store(builder, _upper_half(builder, number, 1), target)
 
 
-@intrinsic
-def pair_block(typing_context: Any, target: Any, target_stride: Any, source: Any, source_stride: Any) -> Any:
+@instruction("voidptr", "int64", "voidptr", "int64")
+def pair_block(
+    builder: ir.IRBuilder, target: ir.Value, target_stride: ir.Value, source: ir.Value, source_stride: ir.Value
+) -> None:
     """Pair adjacent numbers in the rows of a block of PAIR_LANES rows and twice as many columns, and transpose the
     pairs. Strides are in elements: pairs for the target, numbers for the source."""
     lanes = TARGET.lanes
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        kind, vectors = _vector(ir.FloatType(), lanes), []
-        for row in range(lanes):
-            at = builder.gep(args[2], [builder.mul(args[3], ir.Constant(_INT64, 4 * row))])
-            vectors.append(_neighbours(builder, _load(builder, at, kind), _load(builder, at, kind, 4 * lanes)))
-        distance = lanes // 2
-        while distance:
-            vectors = swap_lanes(builder, vectors, distance)
-            distance //= 2
-        for row, vector in enumerate(vectors):
-            _store(builder, vector, builder.gep(args[0], [builder.mul(args[1], ir.Constant(_INT64, 4 * row))]))
-        return context.get_dummy_value()
-
-    return numba_types.void(numba_types.voidptr, numba_types.int64, numba_types.voidptr, numba_types.int64), codegen
+    kind, vectors = _vector(ir.FloatType(), lanes), []
+    for row in range(lanes):
+        at = builder.gep(source, [builder.mul(source_stride, ir.Constant(_INT64, 4 * row))])
+        vectors.append(_neighbours(builder, _load(builder, at, kind), _load(builder, at, kind, 4 * lanes)))
+    for row, vector in enumerate(transposed(builder, vectors)):
+        _store(builder, vector, builder.gep(target, [builder.mul(target_stride, ir.Constant(_INT64, 4 * row))]))
 
 
 @inner_kernel

@@ -21,15 +21,13 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.jit import cgutils, external, intrinsic, numba_types
+from nmt.rnn.kernels.machine_code.jit import cgutils, external, holds, instruction
 from nmt.rnn.kernels.memory.moves import advance
-
-__all__ = ["OFFSET", "TAIL", "ByteSum", "byte_sums", "holds_quads", "quad_words", "to_quads"]
 
 TAIL = 2
 OFFSET = 0 if TARGET.byte_sums == "sdot" else 128
 
-_INT64, _INT32, _INT16, _INT8, _BIT = (ir.IntType(n) for n in (64, 32, 16, 8, 1))
+_INT64, _INT32, _INT16, _INT8 = (ir.IntType(n) for n in (64, 32, 16, 8))
 _FLOAT = ir.FloatType()
 _POINTER, _SIZE = "voidptr", "int64"
 # Adding this to a float leaves the rounded integer in the lowest bits, see activations.py.
@@ -43,14 +41,7 @@ def quad_words(K: int) -> int:
     return (K + 3) // 4 + TAIL
 
 
-@intrinsic
-def holds_quads(typing_context: Any, array: Any) -> Any:
-    """Return whether the elements of an array are quads; this is a constant when compiling."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return ir.Constant(_BIT, int(signature.args[0].dtype == numba_types.int32))
-
-    return numba_types.boolean(array), codegen
+holds_quads = holds("int32")
 
 
 # ---------------------------------------------------------------- rows
@@ -112,42 +103,36 @@ def _largest(b: ir.IRBuilder, source: ir.Value, count: ir.Value) -> ir.Value:
     return larger(b.call(reduce, [vector]), b.load(best[1]))
 
 
-@intrinsic
-def _write_row(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
+@instruction("voidptr", "voidptr", "int64")
+def _write_row(b: ir.IRBuilder, target: ir.Value, source: ir.Value, count: ir.Value) -> None:
     """Round `count` numbers to bytes, and write the row's scale after the last quad."""
+    bits = _largest(b, source, count)
+    largest = b.bitcast(bits, _FLOAT)
+    is_finite = b.icmp_signed("<", bits, ir.Constant(_INT32, _INFINITY))
+    is_plain = b.and_(is_finite, b.icmp_signed(">=", bits, ir.Constant(_INT32, _LEAST)))
+    steps = ir.Constant(_FLOAT, 127.0)
+    scale = b.select(is_plain, b.fdiv(largest, steps), ir.Constant(_FLOAT, 0.0))
+    scale = b.select(is_finite, scale, ir.Constant(_FLOAT, float("nan")))
+    inverse = b.select(is_plain, b.fdiv(steps, largest), ir.Constant(_FLOAT, 0.0))
+    # Initialize the last quad first: no byte after the end of the row may keep its old value.
+    quads = b.sdiv(b.add(count, ir.Constant(_INT64, 3)), ir.Constant(_INT64, 4))
+    last = b.mul(b.sub(quads, ir.Constant(_INT64, 1)), ir.Constant(_INT64, 4))
+    zero = ir.Constant(_INT32, OFFSET * 0x01010101)
+    b.store(zero, _at(b, target, last, _INT32)).align = 4
 
-    def codegen(context: Any, b: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        target, source, count = args
-        bits = _largest(b, source, count)
-        largest = b.bitcast(bits, _FLOAT)
-        is_finite = b.icmp_signed("<", bits, ir.Constant(_INT32, _INFINITY))
-        is_plain = b.and_(is_finite, b.icmp_signed(">=", bits, ir.Constant(_INT32, _LEAST)))
-        steps = ir.Constant(_FLOAT, 127.0)
-        scale = b.select(is_plain, b.fdiv(largest, steps), ir.Constant(_FLOAT, 0.0))
-        scale = b.select(is_finite, scale, ir.Constant(_FLOAT, float("nan")))
-        inverse = b.select(is_plain, b.fdiv(steps, largest), ir.Constant(_FLOAT, 0.0))
-        # Initialize the last quad first: no byte after the end of the row may keep its old value.
-        quads = b.sdiv(b.add(count, ir.Constant(_INT64, 3)), ir.Constant(_INT64, 4))
-        last = b.mul(b.sub(quads, ir.Constant(_INT64, 1)), ir.Constant(_INT64, 4))
-        zero = ir.Constant(_INT32, OFFSET * 0x01010101)
-        b.store(zero, _at(b, target, last, _INT32)).align = 4
+    def body(k: ir.Value, lanes: int) -> None:
+        numbers = _load(b, source, k, _vector(_FLOAT, lanes))
+        # No fast-math flags, here and above: a fused multiply-add rounds once where other processors round twice.
+        scaled = b.fmul(numbers, _spread(b, inverse, lanes))
+        rounded = b.fadd(scaled, _whole(scaled.type, _ROUND + OFFSET))
+        whole = b.trunc(b.bitcast(rounded, _vector(_INT32, lanes)), _vector(_INT8, lanes))
+        b.store(whole, _at(b, target, k, whole.type)).align = 1
 
-        def body(k: ir.Value, lanes: int) -> None:
-            numbers = _load(b, source, k, _vector(_FLOAT, lanes))
-            # No fast-math flags, here and above: a fused multiply-add rounds once where other processors round twice.
-            scaled = b.fmul(numbers, _spread(b, inverse, lanes))
-            rounded = b.fadd(scaled, _whole(scaled.type, _ROUND + OFFSET))
-            whole = b.trunc(b.bitcast(rounded, _vector(_INT32, lanes)), _vector(_INT8, lanes))
-            b.store(whole, _at(b, target, k, whole.type)).align = 1
-
-        _each(b, count, body)
-        tail = b.mul(quads, ir.Constant(_INT64, 4))
-        b.store(scale, _at(b, target, tail, _FLOAT)).align = 4
-        unread = b.add(tail, ir.Constant(_INT64, 4))
-        b.store(ir.Constant(_INT32, 0), _at(b, target, unread, _INT32)).align = 4
-        return context.get_dummy_value()
-
-    return numba_types.void(numba_types.voidptr, numba_types.voidptr, numba_types.int64), codegen
+    _each(b, count, body)
+    tail = b.mul(quads, ir.Constant(_INT64, 4))
+    b.store(scale, _at(b, target, tail, _FLOAT)).align = 4
+    unread = b.add(tail, ir.Constant(_INT64, 4))
+    b.store(ir.Constant(_INT32, 0), _at(b, target, unread, _INT32)).align = 4
 
 
 def _to_quads(a, lda, M, K, out):  # type: ignore[no-untyped-def]

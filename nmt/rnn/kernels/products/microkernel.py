@@ -14,7 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.jit import cgutils, external, intrinsic, numba_types
+from nmt.rnn.kernels.machine_code.jit import cgutils, external, instruction
 from nmt.rnn.kernels.memory.moves import prefetch
 from nmt.rnn.kernels.products.bfloat16 import add_products
 from nmt.rnn.kernels.products.int8 import TAIL, byte_sums
@@ -317,36 +317,23 @@ def _tile_function(module: ir.Module, rows: int, kind: str) -> ir.Function:
     return function
 
 
-def _make_tile(kind: str) -> Any:
-    # The parameters are those of _TILE_ARGUMENTS below; Numba requires them by name.
-    def tile(  # type: ignore[no-untyped-def]
-        typing_context, c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows
-    ):
-        signature = numba_types.void(*(getattr(numba_types, name) for name in _TILE_ARGUMENTS))
-
-        def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-            *operands, height = args
-            done = builder.append_basic_block("tile_done")
-            switch = builder.switch(height, done)
-            for rows in range(2, MOST_PANELS + 1) if kind.startswith("row") else TARGET.rows:
-                block = builder.append_basic_block(f"tile_{rows}")
-                switch.add_case(ir.Constant(_INT64, rows), block)
-                builder.position_at_end(block)
-                builder.call(_tile_function(builder.module, rows, kind), operands)
-                builder.branch(done)
-            builder.position_at_end(done)
-            return context.get_dummy_value()
-
-        return signature, codegen
-
-    return intrinsic(tile)
-
-
 def _tile(kind: str) -> Any:
     """Return tile(c, ldc, a, row_stride, k_stride, panel, K, columns, accumulate, rows): rows is 1 to TARGET.max_rows,
     columns at most the panel's width; further columns of C stay unchanged. For a kind of a single row, rows is the
     number of panels, from 2 to MOST_PANELS; strides of rows and columns are not read."""
-    code = _make_tile(kind)
+
+    @instruction(*_TILE_ARGUMENTS)
+    def code(builder: ir.IRBuilder, *arguments: ir.Value) -> None:
+        *operands, height = arguments
+        done = builder.append_basic_block("tile_done")
+        switch = builder.switch(height, done)
+        for rows in range(2, MOST_PANELS + 1) if kind.startswith("row") else TARGET.rows:
+            block = builder.append_basic_block(f"tile_{rows}")
+            switch.add_case(ir.Constant(_INT64, rows), block)
+            builder.position_at_end(block)
+            builder.call(_tile_function(builder.module, rows, kind), operands)
+            builder.branch(done)
+        builder.position_at_end(done)
 
     def tile(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows):  # type: ignore[no-untyped-def]
         code(c, ldc, a, row_stride, k_stride, panel, k, columns, accumulate, rows)

@@ -10,6 +10,7 @@ from nmt.rnn.arrays.weights import QUADS, Again, Packed, Weights
 from nmt.rnn.device import OutputLayer
 from nmt.rnn.kernels.machine_code.kernel import Kernel, KernelCall
 from nmt.rnn.kernels.products import product as products
+from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.threads.pool import run_parallel, run_waiting
 from nmt.rnn.kernels.threads.team import run_calls
 from nmt.rnn.profile import operation
@@ -39,7 +40,7 @@ def packed_weight(
     def pack(out: Packed | None) -> Packed:
         columns = weights.shape(name)[1]
         K, N = (columns, rows) if transposed else (rows, columns)
-        out = aligned((products.packed_size(K, N, elements),), elements) if out is None else out
+        out = aligned((packed_size(K, N, elements),), elements) if out is None else out
         with operation("packing"):
             source = _to_pack(weights, name, transposed, elements)
             run_parallel(products.PACKING[elements, transposed], threads, *source, start, start + rows, out)

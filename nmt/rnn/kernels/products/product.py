@@ -15,10 +15,9 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import external_by_elements, kernel, task
 from nmt.rnn.kernels.machine_code.recipes import family
 from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
-from nmt.rnn.kernels.memory.moves import address, advance
+from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.memory.segments import by_panels, rows_in, share
 from nmt.rnn.kernels.products.bfloat16 import holds_pairs, pair_words, to_pairs
-from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.products.int8 import TAIL, holds_quads, to_quads
 from nmt.rnn.kernels.products.packing import (
     PANEL_BYTES,
@@ -28,8 +27,6 @@ from nmt.rnn.kernels.products.packing import (
     pack_transposed,
     pack_transposed_bf16,
     pack_transposed_int8,
-    packed_size,
-    words_of,
 )
 from nmt.rnn.kernels.products.row_products import (
     PAIR_BLOCK,
@@ -41,35 +38,6 @@ from nmt.rnn.kernels.products.row_products import (
 )
 from nmt.rnn.kernels.threads.pool import run_team
 from nmt.rnn.kernels.threads.team import address_of, given_array, numbers_of, task_table
-
-__all__ = [
-    "PACKING",
-    "address",
-    "advance",
-    "pack",
-    "pack_bf16",
-    "pack_int8",
-    "pack_transposed",
-    "pack_transposed_bf16",
-    "pack_transposed_int8",
-    "packed_size",
-    "product",
-    "product_table",
-    "product_rows_bf16",
-    "product_rows_f4",
-    "product_rows_f8",
-    "product_rows_int8",
-    "round_rows",
-    "rows_product",
-    "run_product",
-    "sum_rows",
-    "to_pairs",
-    "to_quads",
-    "words_of",
-    "weight_gradient",
-    "weight_gradient_bf16",
-]
-
 
 _MAX_ROWS = TARGET.max_rows
 # By the dtype of packed weights, and whether the transpose is packed.

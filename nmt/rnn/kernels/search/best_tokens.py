@@ -10,10 +10,11 @@ from nmt.rnn.kernels.loops.activation_code import exp, log
 from nmt.rnn.kernels.machine_code.jit import external, external_by_elements, inlined, inner_kernel, kernel, task
 from nmt.rnn.kernels.machine_code.recipes import family
 from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
+from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.memory.table_layout import arrays, constants
 from nmt.rnn.kernels.model.softmax import row_max
-from nmt.rnn.kernels.products.packing import PANEL_BYTES
-from nmt.rnn.kernels.products.product import address, round_rows, rows_product, words_of
+from nmt.rnn.kernels.products.packing import PANEL_BYTES, words_of
+from nmt.rnn.kernels.products.product import round_rows, rows_product
 from nmt.rnn.kernels.search import search_rules
 from nmt.rnn.kernels.search.output_task import OUTPUT, OutputTask, output_sizes
 from nmt.rnn.kernels.threads.barrier import barrier_wait

@@ -12,8 +12,8 @@ from nmt.rnn.device import CandidateLists
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, kernel, task
 from nmt.rnn.kernels.machine_code.recipes import family
 from nmt.rnn.kernels.memory.arrays import array_at, release, scratch
+from nmt.rnn.kernels.memory.moves import address
 from nmt.rnn.kernels.memory.table_layout import arrays, constants
-from nmt.rnn.kernels.products.product import address
 from nmt.rnn.kernels.search.best_tokens import (
     _columns_in_chunk,
     _insert,

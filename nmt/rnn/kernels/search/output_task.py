@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from nmt.rnn.kernels.memory.table_layout import NamedTable, TableLayout, arrays, constants
-from nmt.rnn.kernels.products.product import words_of
+from nmt.rnn.kernels.products.packing import words_of
 from nmt.rnn.kernels.threads.pool import run_team
 
 OUTPUT = TableLayout(

@@ -6,12 +6,11 @@ those of the system's own threads, so a sleeping thread needs neither the interp
 
 import ctypes
 import platform
-from typing import Any
 
 from llvmlite import ir
 
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.rnn.kernels.machine_code.jit import cgutils, inner_kernel, intrinsic, numba_types
+from nmt.rnn.kernels.machine_code.jit import cgutils, inner_kernel, instruction
 from nmt.rnn.kernels.machine_code.kernel import LINE_BYTES
 from nmt.rnn.kernels.machine_code.operating_system import ON_WINDOWS, call_system, system_function
 
@@ -38,73 +37,48 @@ def _word(builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
     return builder.inttoptr(place, _INT64.as_pointer())
 
 
-@intrinsic
-def atomic_exchange(typing_context: Any, place: Any, value: Any) -> Any:
+@instruction("int64", "int64", result="int64")
+def atomic_exchange(builder: ir.IRBuilder, place: ir.Value, value: ir.Value) -> ir.Value:
     """Store a number at an address and return the former one (sequentially consistent)."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.atomic_rmw("xchg", _word(builder, args[0]), args[1], "seq_cst")
-
-    return numba_types.int64(numba_types.int64, numba_types.int64), codegen
+    return builder.atomic_rmw("xchg", _word(builder, place), value, "seq_cst")
 
 
-@intrinsic
-def atomic_load(typing_context: Any, place: Any) -> Any:
+@instruction("int64", result="int64")
+def atomic_load(builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
     """Return the number at an address (sequentially consistent)."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.load_atomic(_word(builder, args[0]), "seq_cst", WORD)
-
-    return numba_types.int64(numba_types.int64), codegen
+    return builder.load_atomic(_word(builder, place), "seq_cst", WORD)
 
 
-@intrinsic
-def atomic_increment(typing_context: Any, place: Any) -> Any:
+@instruction("int64", result="int64")
+def atomic_increment(builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
     """Add 1 to the number at an address and return the new one (acquire and release)."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        one = ir.Constant(_INT64, 1)
-        return builder.add(builder.atomic_rmw("add", _word(builder, args[0]), one, "acq_rel"), one)
-
-    return numba_types.int64(numba_types.int64), codegen
+    one = ir.Constant(_INT64, 1)
+    return builder.add(builder.atomic_rmw("add", _word(builder, place), one, "acq_rel"), one)
 
 
-@intrinsic
-def atomic_load_acquire(typing_context: Any, place: Any) -> Any:
+@instruction("int64", result="int64")
+def atomic_load_acquire(builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
     """Return the number at an address (acquire): what was written before its release can be read."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.load_atomic(_word(builder, args[0]), "acquire", WORD)
-
-    return numba_types.int64(numba_types.int64), codegen
+    return builder.load_atomic(_word(builder, place), "acquire", WORD)
 
 
-@intrinsic
-def address_in(typing_context: Any, pointer: Any) -> Any:
+@instruction("voidptr", result="int64")
+def address_in(builder: ir.IRBuilder, pointer: ir.Value) -> ir.Value:
     """Return a pointer as an address."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        return builder.ptrtoint(args[0], _INT64)
-
-    return numba_types.int64(numba_types.voidptr), codegen
+    return builder.ptrtoint(pointer, _INT64)
 
 
-@intrinsic
-def pause(typing_context: Any) -> Any:
+@instruction()
+def pause(builder: ir.IRBuilder) -> None:
     """Tell the core that this is a spin loop."""
     machine = TARGET.triple or platform.machine().lower()
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        if machine in ("x86_64", "amd64"):
-            name, kinds, operands = "llvm.x86.sse2.pause", [], []
-        else:  # the hint "yield"
-            name, kinds, operands = "llvm.aarch64.hint", [ir.IntType(32)], [ir.Constant(ir.IntType(32), 1)]
-        if machine in ("x86_64", "amd64", "aarch64", "arm64"):
-            kind = ir.FunctionType(ir.VoidType(), kinds)
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), operands)
-        return context.get_dummy_value()
-
-    return numba_types.void(), codegen
+    if machine in ("x86_64", "amd64"):
+        name, kinds, operands = "llvm.x86.sse2.pause", [], []
+    else:  # the hint "yield"
+        name, kinds, operands = "llvm.aarch64.hint", [ir.IntType(32)], [ir.Constant(ir.IntType(32), 1)]
+    if machine in ("x86_64", "amd64", "aarch64", "arm64"):
+        kind = ir.FunctionType(ir.VoidType(), kinds)
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, name), operands)
 
 
 # ---------------------------------------------------------------- what the system does
@@ -122,72 +96,42 @@ def make_condition(place: int) -> None:
         raise OSError("pthread_cond_init failed")
 
 
-@intrinsic
-def yield_core(typing_context: Any) -> Any:
+@instruction()
+def yield_core(builder: ir.IRBuilder) -> None:
     """Let another thread run on this core; return at once if none is waiting for it."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        call_system(builder, "nmt_yield_processor")
-        return context.get_dummy_value()
-
-    return numba_types.void(), codegen
+    call_system(builder, "nmt_yield_processor")
 
 
-@intrinsic
-def sleep_briefly(typing_context: Any) -> Any:
+@instruction()
+def sleep_briefly(builder: ir.IRBuilder) -> None:
     """Leave the core for a moment, even if no other thread is waiting for it."""
     length = 1 if ON_WINDOWS else SLEEP_MICROSECONDS  # milliseconds there
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        call_system(builder, "nmt_sleep", ir.Constant(ir.IntType(32), length))
-        return context.get_dummy_value()
-
-    return numba_types.void(), codegen
+    call_system(builder, "nmt_sleep", ir.Constant(ir.IntType(32), length))
 
 
-@intrinsic
-def lock(typing_context: Any, place: Any) -> Any:
+@instruction("int64")
+def lock(builder: ir.IRBuilder, place: ir.Value) -> None:
     """Take the lock at an address. Hold it for a few dozen instructions at most."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        call_system(builder, "nmt_lock", args[0])
-        return context.get_dummy_value()
-
-    return numba_types.void(numba_types.int64), codegen
+    call_system(builder, "nmt_lock", place)
 
 
-@intrinsic
-def unlock(typing_context: Any, place: Any) -> Any:
+@instruction("int64")
+def unlock(builder: ir.IRBuilder, place: ir.Value) -> None:
     """Release the lock at an address."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        call_system(builder, "nmt_unlock", args[0])
-        return context.get_dummy_value()
-
-    return numba_types.void(numba_types.int64), codegen
+    call_system(builder, "nmt_unlock", place)
 
 
-@intrinsic
-def wait(typing_context: Any, condition: Any, lock: Any) -> Any:
+@instruction("int64", "int64")
+def wait(builder: ir.IRBuilder, condition: ir.Value, lock: ir.Value) -> None:
     """Release the lock, sleep until the condition is signalled (or spuriously), and take the lock again."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        forever = [ir.Constant(ir.IntType(32), -1), ir.Constant(ir.IntType(32), 0)] if ON_WINDOWS else []
-        call_system(builder, "nmt_wait", args[0], args[1], *forever)
-        return context.get_dummy_value()
-
-    return numba_types.void(numba_types.int64, numba_types.int64), codegen
+    forever = [ir.Constant(ir.IntType(32), -1), ir.Constant(ir.IntType(32), 0)] if ON_WINDOWS else []
+    call_system(builder, "nmt_wait", condition, lock, *forever)
 
 
-@intrinsic
-def wake(typing_context: Any, condition: Any) -> Any:
+@instruction("int64")
+def wake(builder: ir.IRBuilder, condition: ir.Value) -> None:
     """Wake all threads that wait for a condition."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        call_system(builder, "nmt_wake", args[0])
-        return context.get_dummy_value()
-
-    return numba_types.void(numba_types.int64), codegen
+    call_system(builder, "nmt_wake", condition)
 
 
 @inner_kernel

@@ -8,11 +8,9 @@ sees the other's store. The caller stores its mark again each time it is woken: 
 for the task before.
 """
 
-from typing import Any
-
 from llvmlite import ir
 
-from nmt.rnn.kernels.machine_code.jit import inner_kernel, intrinsic, native_function, numba_types
+from nmt.rnn.kernels.machine_code.jit import inner_kernel, instruction, native_function
 from nmt.rnn.kernels.threads.atomics import (
     LINE,
     LOCK_BYTES,
@@ -55,18 +53,13 @@ _NEXT_PART, PART_COUNT, _HELPERS = range(0, 3 * WORD, WORD)
 _INT64 = ir.IntType(64)
 
 
-@intrinsic
-def call_task(typing_context: Any, function: Any, part: Any, parts: Any, table: Any) -> Any:
+@instruction("int64", "int64", "int64", "int64")
+def call_task(builder: ir.IRBuilder, function: ir.Value, part: ir.Value, parts: ir.Value, table: ir.Value) -> None:
     """Call a `jit.task` by its address."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        table_type = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [_INT64, _INT64, table_type])
-        callee = builder.inttoptr(args[0], kind.as_pointer())
-        builder.call(callee, [args[1], args[2], builder.inttoptr(args[3], table_type)])
-        return context.get_dummy_value()
-
-    return numba_types.void(numba_types.int64, numba_types.int64, numba_types.int64, numba_types.int64), codegen
+    table_type = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [_INT64, _INT64, table_type])
+    callee = builder.inttoptr(function, kind.as_pointer())
+    builder.call(callee, [part, parts, builder.inttoptr(table, table_type)])
 
 
 # ---------------------------------------------------------------- a worker

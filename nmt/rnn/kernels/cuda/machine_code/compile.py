@@ -27,8 +27,6 @@ from nmt.rnn.kernels.machine_code.store import Record, store
 from nmt.system.compile_notice import making_code, note_found
 from nmt.system.extras import how_to_install
 
-__all__ = ["CompiledKernel", "Resources", "compile_kernel", "to_ptx"]
-
 Capability = tuple[int, int]
 
 

@@ -22,8 +22,6 @@ import numpy as np
 
 from nmt.rnn.kernels.cuda.blas import Matrix
 
-__all__ = ["GPUKernel", "Runtime", "Size", "device_function"]
-
 Size = int | tuple[int, ...]
 
 

@@ -11,8 +11,6 @@ from numba.core import types
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 
-__all__ = ["Packed", "Parameters"]
-
 # A number in a word of 8 bytes.
 _PADDED = {"int32": "ixxxx", "uint32": "Ixxxx", "float32": "fxxxx", "int64": "q", "uint64": "Q", "float64": "d"}
 # A 1-D array: two owners (none), the number of elements and the bytes of one, the address, and the length and stride

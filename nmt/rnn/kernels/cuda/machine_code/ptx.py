@@ -11,64 +11,38 @@ from llvmlite import ir
 from numba.core import types
 from numba.cuda.extending import intrinsic
 
-__all__ = [
-    "add_release",
-    "as_bits",
-    "as_float",
-    "from_bfloat16",
-    "load4",
-    "load_acquire",
-    "mma_bfloat16",
-    "mma_tf32",
-    "pack_bfloat16",
-    "to_bfloat16",
-]
+from nmt.rnn.kernels.machine_code.jit import with_arity
 
 _F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _KINDS = {"f": (types.float32, _F32), "r": (types.uint32, _I32)}
 
 
-def _plain(name: str, text: str, results: str, operands: str) -> Any:
-    """Return an instruction on registers; one letter per value, f float32, r uint32."""
+def _instruction(name: str, text: str, results: str, operands: str, *, on_memory: bool = False) -> Any:
+    """Return an instruction; one letter per value, f float32, r uint32. on_memory: before its operands it takes an
+    address in global memory, given as array and index; it is neither dropped nor moved past a barrier."""
     kinds = [_KINDS[letter][0] for letter in operands]
-    result = _KINDS[results[0]][0]
-    returned = result if len(results) == 1 else types.UniTuple(result, len(results))
-    constraints = ",".join(["=" + letter for letter in results] + list(operands))
-
-    def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> ir.Value:
-        values = [_KINDS[letter][1] for letter in results]
-        kind = values[0] if len(values) == 1 else ir.LiteralStructType(values)
-        function = ir.FunctionType(kind, [_KINDS[letter][1] for letter in operands])
-        made = builder.call(ir.InlineAsm(function, text, constraints, side_effect=False), args)
-        return made if len(values) == 1 else _as_array(builder, made, values)
-
-    return _with_arity(name, len(operands), lambda *given: (returned(*kinds), codegen))
-
-
-def _memory(name: str, text: str, results: str, value: str = "") -> Any:
-    """Return an instruction on an address in global memory, given as array and index, with an optional value."""
     result = _KINDS[results[0]][0] if results else types.void
     returned = types.UniTuple(result, len(results)) if len(results) > 1 else result
-    constraints = ",".join(["=" + letter for letter in results] + ["l", *value, "~{memory}"])
+    inputs = ["l", *operands, "~{memory}"] if on_memory else list(operands)
+    constraints = ",".join(["=" + letter for letter in results] + inputs)
 
-    def typed(array: Any, index: Any, *rest: Any) -> tuple[Any, Callable[..., Any]]:
-        signature = returned(array, index, *(_KINDS[letter][0] for letter in value))
+    def typed(typing_context: Any, *given: Any) -> tuple[Any, Callable[..., Any]]:
+        place = given[: 2 * on_memory]
 
         def codegen(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-            address = _address(context, builder, signature.args[:2], args[:2])
+            address = [_address(context, builder, place, args[:2])] if on_memory else []
             values = [_KINDS[letter][1] for letter in results]
             kind = ir.LiteralStructType(values) if len(values) > 1 else values[0] if values else ir.VoidType()
-            function = ir.FunctionType(kind, [_I64, *(_KINDS[letter][1] for letter in value)])
-            # A side effect: neither dropped nor moved past a barrier.
-            asm = ir.InlineAsm(function, text, constraints, side_effect=True)
-            made = builder.call(asm, [address, *args[2:]])
+            function = ir.FunctionType(kind, [_I64] * on_memory + [_KINDS[letter][1] for letter in operands])
+            asm = ir.InlineAsm(function, text, constraints, side_effect=on_memory)
+            made = builder.call(asm, [*address, *args[len(place) :]])
             if not values:
                 return context.get_dummy_value()
             return made if len(values) == 1 else _as_array(builder, made, values)
 
-        return signature, codegen
+        return returned(*place, *kinds), codegen
 
-    return _with_arity(name, 2 + len(value), typed)
+    return intrinsic(with_arity(typed, 2 * on_memory + len(operands), name))
 
 
 def _address(context: Any, builder: ir.IRBuilder, kinds: Any, args: Any) -> ir.Value:
@@ -85,18 +59,10 @@ def _as_array(builder: ir.IRBuilder, struct: ir.Value, values: list[ir.Type]) ->
     return made
 
 
-def _with_arity(name: str, count: int, typed: Callable[..., Any]) -> Any:
-    # Numba reads an intrinsic's parameters from its Python signature, so they must be spelled out.
-    names = ", ".join(f"a{i}" for i in range(count))
-    scope: dict[str, Any] = {"typed": typed, "__name__": __name__}
-    exec(f"def {name}(typing_context, {names}):\n    return typed({names})\n", scope)  # noqa: S102
-    return intrinsic(scope[name])
-
-
 # D [16, 8] = A [16, 16] @ B [16, 8] + C, by the 32 threads of a warp: four words of bfloat16 pairs of A, two of B, four
 # sums of C. With g = lane // 4, t = lane % 4 a thread holds A[g, 2t], A[g+8, 2t], A[g, 2t+8], A[g+8, 2t+8] and the
 # number after each, B[2t, g] and B[2t+8, g] and those below, C[g, 2t], C[g, 2t+1], C[g+8, 2t], C[g+8, 2t+1].
-mma_bfloat16 = _plain(
+mma_bfloat16 = _instruction(
     "mma_bfloat16",
     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};",
     "ffff",
@@ -104,22 +70,22 @@ mma_bfloat16 = _plain(
 )
 # The same with A [16, 8] and B [8, 8] of float32 numbers whose 13 lowest bits are not read: A[g, t], A[g+8, t],
 # A[g, t+4], A[g+8, t+4]; B[t, g], B[t+4, g].
-mma_tf32 = _plain(
+mma_tf32 = _instruction(
     "mma_tf32",
     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};",
     "ffff",
     "rrrrrrffff",
 )
 # (low, high) -> two bfloat16 numbers in one word, rounded to the nearest, ties to even.
-pack_bfloat16 = _plain("pack_bfloat16", "cvt.rn.bf16x2.f32 $0, $2, $1;", "r", "ff")
+pack_bfloat16 = _instruction("pack_bfloat16", "cvt.rn.bf16x2.f32 $0, $2, $1;", "r", "ff")
 # The nearest bfloat16 in the lower half of a word, and back.
-to_bfloat16 = _plain("to_bfloat16", "{ .reg .b16 x; cvt.rn.bf16.f32 x, $1; cvt.u32.u16 $0, x; }", "r", "f")
-from_bfloat16 = _plain("from_bfloat16", "shl.b32 $0, $1, 16;", "f", "r")
-as_bits = _plain("as_bits", "mov.b32 $0, $1;", "r", "f")
-as_float = _plain("as_float", "mov.b32 $0, $1;", "f", "r")
+to_bfloat16 = _instruction("to_bfloat16", "{ .reg .b16 x; cvt.rn.bf16.f32 x, $1; cvt.u32.u16 $0, x; }", "r", "f")
+from_bfloat16 = _instruction("from_bfloat16", "shl.b32 $0, $1, 16;", "f", "r")
+as_bits = _instruction("as_bits", "mov.b32 $0, $1;", "r", "f")
+as_float = _instruction("as_float", "mov.b32 $0, $1;", "f", "r")
 # array, index -> four words from a multiple of 16 bytes on, from the cache that all multiprocessors share.
-load4 = _memory("load4", "ld.global.cg.v4.u32 {$0,$1,$2,$3}, [$4];", "rrrr")
+load4 = _instruction("load4", "ld.global.cg.v4.u32 {$0,$1,$2,$3}, [$4];", "rrrr", "", on_memory=True)
 # array, index -> a word; everything its writer wrote before releasing it is visible afterwards.
-load_acquire = _memory("load_acquire", "ld.acquire.gpu.global.u32 $0, [$1];", "r")
+load_acquire = _instruction("load_acquire", "ld.acquire.gpu.global.u32 $0, [$1];", "r", "", on_memory=True)
 # array, index, word: add it, after everything that the block wrote before its last barrier.
-add_release = _memory("add_release", "red.release.gpu.global.add.u32 [$0], $1;", "", "r")
+add_release = _instruction("add_release", "red.release.gpu.global.add.u32 [$0], $1;", "", "r", on_memory=True)

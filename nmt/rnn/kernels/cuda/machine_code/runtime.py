@@ -19,8 +19,6 @@ from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, Size, whole_
 from nmt.rnn.kernels.cuda.machine_code.parameters import Packed, Parameters
 from nmt.system.extras import how_to_install
 
-__all__ = ["CupyRuntime", "Packages"]
-
 OLDEST = (8, 0)  # bfloat16 products
 STATIC_SHARED = 48 * 1024  # more must be requested
 

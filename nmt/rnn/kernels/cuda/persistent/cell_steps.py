@@ -12,8 +12,6 @@ from numba import float32
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import device_function
 
-__all__ = ["CELLS", "CellSteps", "cell_steps"]
-
 
 class CellSteps(NamedTuple):
     """A cell as device functions over local arrays of a thread; they work on the q-th element.

@@ -17,8 +17,6 @@ from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile, choose_tile
 from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_kernel
 
-__all__ = ["LayerBackward", "LayerForward", "PersistentLayer", "plan_layer"]
-
 Cell = Literal["lstm", "gru"]
 
 MOST_ROUNDS = 3

@@ -15,8 +15,6 @@ from nmt.rnn.kernels.cuda.machine_code import ptx
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import device_function
 from nmt.rnn.kernels.cuda.persistent.tiles import Tile
 
-__all__ = ["TileProduct", "make_product", "state_type"]
-
 _TF32 = 0xFFFFE000  # the bits of a float32 that a tensor core reads
 
 

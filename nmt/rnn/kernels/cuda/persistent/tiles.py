@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
-__all__ = ["Tile", "choose_tile", "example_tiles"]
-
 Capability = tuple[int, int]
 
 WARP = 32

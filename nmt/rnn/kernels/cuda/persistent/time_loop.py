@@ -17,8 +17,6 @@ from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS, cell_steps
 from nmt.rnn.kernels.cuda.persistent.tile_product import FLOATS, LENGTHS, NUMBER, WORDS, make_product, state_type
 from nmt.rnn.kernels.cuda.persistent.tiles import Capability, Tile, example_tiles
 
-__all__ = ["backward_kernel", "forward_kernel"]
-
 
 class _Place(NamedTuple):
     """Device functions that compute which elements a thread works on."""

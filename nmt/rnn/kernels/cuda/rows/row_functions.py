@@ -10,8 +10,6 @@ from numba import cuda
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import device_function
 
-__all__ = ["activations", "block_max", "block_sum", "warp_sum"]
-
 WARP = 32
 
 

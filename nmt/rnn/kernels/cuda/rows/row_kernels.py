@@ -13,22 +13,6 @@ from numba import cuda, float32, float64, int64, uint16, uint32, uint64
 
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel, device_function
 
-__all__ = [
-    "SUM_ROWS",
-    "add_columns",
-    "clear_ended",
-    "dropout_mask",
-    "example_kernels",
-    "gather",
-    "grid_of",
-    "keep_rows",
-    "round_gathered",
-    "round_rows",
-    "scatter",
-    "sum_columns",
-    "threads_for",
-]
-
 _I, _INDEX, _BITS, _HALVES = int64, int64[::1], uint32[::1], uint16[::1]
 _THREADS, _FEW = 256, 32
 _GRID = 4096
