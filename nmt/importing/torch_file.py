@@ -144,6 +144,9 @@ _REPLACEMENTS: dict[str, Callable[..., Any]] = {
 class _Unpickler(pickle._Unpickler):
     """An unpickler that does not look up what a pickle names. storages: the storages it refers to, by key."""
 
+    # Without byte arrays: they are allocated in the size that a file names, and torch writes none.
+    dispatch = {code: load for code, load in pickle._Unpickler.dispatch.items() if code != pickle.BYTEARRAY8[0]}
+
     def __init__(self, file: Any) -> None:
         super().__init__(file)
         self.storages: dict[str, _Storage] = {}

@@ -130,11 +130,12 @@ def test_a_file_without_header_gets_one(tmp_path):
         (header(charset="punycode") + 'msgid "é"\nmsgstr ""\n', "encoding must be a known one, got 'punycode'"),
         (header() + 'msgid "é"\nmsgstr ""\n', "line 6 must be UTF-8"),
         ("nothing of it", "line 1 must be a comment"),
+        ('msgid "a"\n#~ msgid "b"\n"c"\n', "line 3 must be a comment"),
         ('msgid "a"\nmsgid "b"\nmsgstr ""\n', "line 2 must be in an entry without msgid"),
         ('msgid "a"\nmsgstr ""\n\n' * 1000, "at most 1,500 elements"),
         ("#" * 70_000, "at most 60,000 bytes"),
     ],
-    ids=["codec", "punycode", "bytes", "junk", "twice", "entries", "size"],
+    ids=["codec", "punycode", "bytes", "junk", "after an obsolete one", "twice", "entries", "size"],
 )
 def test_what_is_no_po_file_is_refused_in_a_line(text, said):
     with pytest.raises(DataError, match=said) as caught:

@@ -3,6 +3,7 @@
 import os
 import pickle
 import random
+import resource
 import zipfile
 
 import numpy as np
@@ -84,6 +85,16 @@ def test_damage_is_one_line(tmp_path, change, fact):
         read_torch(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "\n" not in str(caught.value)
+
+
+def test_a_size_in_a_pickle_takes_no_memory(tmp_path):
+    """Python makes a byte array of the size that the opcode BYTEARRAY8 names before it reads; torch writes none."""
+    content = b"\x80\x05\x96" + (2**31).to_bytes(8, "little") + b"a."
+    path = rewritten(save(tmp_path / "model.pt", tensors()), lambda m: m | {"archive/data.pkl": content})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CheckpointError, match="a damaged one"):
+        read_torch(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 200_000
 
 
 def test_the_opcodes_of_old_pickles_make_inert_objects_too(tmp_path):

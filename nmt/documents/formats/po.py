@@ -112,7 +112,7 @@ def _entries(lines: Sequence[str], name: str, limits: Limits) -> Iterator[_Entry
             if bare.startswith("#|") and entry.first is None:
                 entry.first = n
             if bare.startswith("#~"):
-                entry = _Entry()
+                entry, keyword = _Entry(), ""
             continue
         found = _LINE.fullmatch(line)
         if found is None or not (found[1] or (keyword and found[2])):
