@@ -216,7 +216,7 @@ def exchange(mutant: Mutant) -> bool:
     if former is None or new is None or _text(former) == _text(new) or former.co_freevars != new.co_freevars:
         return False
     gc.unfreeze()  # conftest.py keeps from searches what the collection has made
-    found = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__ == former]
+    found = [one for one in gc.get_objects() if type(one) is FunctionType and one.__code__ == former]
     found = [one for one in found if one.__code__.co_filename == str(path)]
     for function in found:
         function.__code__ = new
