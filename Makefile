@@ -43,7 +43,7 @@ DEMO_MODEL := runs/quickstart
 DEMO_SOURCES := $(wildcard data_scripts/*.py data_scripts/demo_corpus/*.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-gpu test-ptx card bench-gpu docs pictures size site wheel dist clean
+.PHONY: help setup install demo test check test-long witness format bench test-torch test-arm test-gpu test-ptx card bench-gpu docs pictures size site wheel wheel-arm dist clean
 
 help:
 	@echo 'make demo    install the package alone, make a corpus, train a small translator, translate, score (minutes)'
@@ -60,6 +60,7 @@ help:
 	@echo 'make card   the first ten minutes on a GPU: starts, compiles, right, fast, races; files into $(OUT)'
 	@echo 'make bench-gpu  measure on a GPU, compared with PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
+	@echo 'make wheel-arm    the same for Linux on 64-bit Arm, made on any machine'
 	@echo 'make dist    sdist, and the wheel from it, into dist/, with a bill of materials; built twice and compared'
 	@echo 'make docs    write docs/commands.md, the settings reference and the links of the tour from the code'
 	@echo 'make pictures   draw docs/pictures from the code, by Graphviz'
@@ -184,6 +185,14 @@ wheel: $(STAMP)
 # Twice, since anybody must get the same bytes; times in the archives are those of the last commit. The wheel is made from
 # the sdist, and without machine code: that is for `make wheel`. The bill of materials is of what the wheel with [serve]
 # installs; the package itself is its subject, read from pyproject.toml.
+wheel-arm: $(STAMP)
+	rm -rf $(PACKS) build/wheel
+	$(BIN)/python -m nmt.precompile make $(PACKS) neon neon_dotprod neon_bf16
+	$(PIP) wheel --quiet --disable-pip-version-check --no-deps -w build/wheel .
+	rm -rf $(PACKS)
+	$(BIN)/python -m wheel tags --remove --platform-tag manylinux_2_17_aarch64 build/wheel/*.whl > /dev/null
+	@mkdir -p dist && mv build/wheel/*.whl dist && ls -l dist/*aarch64.whl
+
 dist: $(STAMP)
 	rm -rf build/dist && mkdir -p build/dist
 	@set -e; epoch=$$(git log -1 --format=%ct); for copy in first second; do \

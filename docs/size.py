@@ -7,8 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 BUDGET = {
-    "cli": 4900,  # 50 for texts in a sweep, 250 for names of other toolkits, 70 for variables and sizes of the server,
-    # 5 for threads that the system does not give, 5 a model inside a library for C
+    "cli": 4910,  # 50 for texts in a sweep, 250 for names of other toolkits, 70 for variables and sizes of the server,
+    # 6 that it needs Linux, 5 for threads that the system does not give, 5 a model inside a library for C
     "config": 2886,  # 150 are the table of names in other toolkits, 30 settings for few sentences and for copying
     # and 10 for edit actions
     "data": 4697,  # 165 are the edits that are learned from words, and how well they explain a text
@@ -28,9 +28,9 @@ BUDGET = {
     # pairs together in idle time
     "model": 3092,  # 150 are edit actions, 230 copying of source tokens, 40 the lexical output model, 40 cells whose
     # file was edited, 24 models that share parameters and are freed
-    "precompile": 300,
+    "precompile": 293,
     "report": 500,
-    "rnn": 28545,  # 20 levels of Arm, 50 the pointer, 50 for the level wasm, 50 the gate of copying and logits by
+    "rnn": 28320,  # 30 levels of Arm, 50 the pointer, 50 for the level wasm, 50 the gate of copying and logits by
     # chunks, 50 for edited cells, 700 states with named axes and their checkpoints, 800 twelve recurrences with their
     # blocks, 100 matrix states that a search reads by index, 150 for threads, recordings and dropout on a GPU, 200 for
     # turns at groups of rows and weights in shared memory there, 30 for blocks of K with AMX, 55 for products of one
@@ -38,7 +38,7 @@ BUDGET = {
     "serve": 5276,  # 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 10
     # reloads that fail; 30 languages that the detector does not know; 200 for operators
     "storage": 1458,  # 90 for matrices in 4 bits
-    "system": 1306,  # 10 for help(nmt.train)
+    "system": 1310,  # 10 for help(nmt.train), 4 for folders that Windows does not flush
     "torch": 770,  # the core as modules of PyTorch: LSTM, GRU, RNN and own cells
     "train": 7649,  # 190 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other
     # runs, 15 for edits as targets, 70 for short validations and budgets, 80 to keep the validation text of a run, 30

@@ -14,7 +14,7 @@ from nmt.precompile.jobs import Job, run_job_aside
 from nmt.rnn.cores import default_threads
 from nmt.rnn.kernels.machine_code.native import Native, before_compiling
 from nmt.rnn.kernels.machine_code.recipes import Recipe, native_of, recipe_of
-from nmt.rnn.kernels.machine_code.store import Record, store, write_pack
+from nmt.rnn.kernels.machine_code.store import Record, write_pack
 
 Notify = Callable[[str], None]
 _THREADS = 2
@@ -72,9 +72,10 @@ def _run(work: str, argument: Sequence[object], environment: dict[str, str]) -> 
 
 
 def compile_here(recipes: Sequence[Recipe]) -> None:
-    """Compile all functions in this process, which stores them."""
+    """Compile all functions in this process, which stores them and does not load them: they may be for another
+    machine."""
     for recipe in recipes:
-        _ = native_of(recipe).address
+        native_of(recipe).made()
 
 
 def pack_here(path: Path, recipes: Sequence[Recipe]) -> None:
@@ -82,8 +83,7 @@ def pack_here(path: Path, recipes: Sequence[Recipe]) -> None:
     records: dict[str, Record] = {}
     for recipe in recipes:
         native = native_of(recipe)
-        found = None if native.code_name is None else store().read(native.code_name)
-        if found is None or native.source_name is None:
-            raise RuntimeError(f"{recipe[:3]} was not compiled")
-        records[native.source_name] = found
+        if native.source_name is None:
+            raise RuntimeError(f"{recipe[:3]} has no name")
+        records[native.source_name] = native.made()
     write_pack(path, records)

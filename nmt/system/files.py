@@ -18,6 +18,7 @@ from nmt.errors import CheckpointError
 
 TEMPORARY_SUFFIX = ".nmt-tmp"
 _MOST_NAME_BYTES = 255
+_ON_WINDOWS = os.name == "nt"
 
 _unfinished: set[Path] = set()
 """Temporary files and folders that this process is writing."""
@@ -236,8 +237,10 @@ def _remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file or folder to disk."""
-    handle = os.open(path, os.O_RDONLY)
+    """Flush a file or folder to disk. Windows flushes no folders, and only files that may be written."""
+    if _ON_WINDOWS and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if _ON_WINDOWS else os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -46,5 +46,6 @@ def keep_for_good() -> None:
 
 def give_back() -> None:
     """Return free heap memory to the system, if the C library supports it (malloc_trim of glibc)."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
+    if trim is not None:
         trim(0)

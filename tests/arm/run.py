@@ -25,7 +25,7 @@ DEBIAN = (
     "libtirpc3"
 ).split()
 WHEELS = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (28, 27, 17)] + ["--platform=manylinux2014_aarch64"]
-PROCESSORS = {"neon": "cortex-a72", "neon_dotprod": "neoverse-n1"}
+PROCESSORS = {"neon": "cortex-a72", "neon_dotprod": "neoverse-n1", "neon_bf16": "max"}
 """A processor that qemu knows, by the best level that it has."""
 
 
@@ -80,8 +80,8 @@ def check_level(arm: Arm) -> None:
 
 
 def check_kernels(arm: Arm) -> None:
-    """Products, in float32 and int8, and functions of the loops pass their tests."""
-    tests = [f"tests/rnn/kernels/test_{name}.py" for name in ("products", "int8", "activations")]
+    """Products, in float32, bfloat16 and int8, and functions of the loops pass their tests."""
+    tests = [f"tests/rnn/kernels/test_{name}.py" for name in ("products", "bfloat16", "int8", "activations")]
     print(arm.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *tests))
 
 
@@ -93,17 +93,37 @@ machine = objects._target_machine()
 emit, texts = machine.emit_object, []
 machine.emit_object = lambda module: (texts.append(machine.emit_assembly(module)), emit(module))[1]
 cell = LSTMCell(24, 32)
-Scan(cell, compute_dtype="int8").forward(Weights(initial_params(cell, 1)), np.ones((3, 5, 24), "f4"))
-print(*(sum(text.count("\\t" + name) for text in texts) for name in ("sdot", "fmla")))
+for kind in ("int8", "bfloat16"):
+    Scan(cell, compute_dtype=kind).forward(Weights(initial_params(cell, 1)), np.ones((3, 5, 24), "f4"))
+print(*(sum(text.count("\\t" + name) for text in texts) for name in ("sdot", "bfdot", "fmla")))
 """
 
 
 def check_instructions(arm: Arm) -> None:
-    """Products of bytes use sdot where the level has it, and nowhere else; the rest uses fmla."""
+    """Products of bytes use sdot, and those of bfloat16 bfdot, where the level has it, and nowhere else; the rest uses
+    fmla."""
     with tempfile.TemporaryDirectory() as empty:  # so that everything is compiled
-        sdot, fmla = map(int, arm.run("-c", INSTRUCTIONS, NMT_CACHE_DIR=empty).split())
-    print(f"{arm.level}: {sdot} sdot, {fmla} fmla")
-    assert (sdot > 0) == (arm.level == "neon_dotprod") and fmla > 0
+        sdot, bfdot, fmla = map(int, arm.run("-c", INSTRUCTIONS, NMT_CACHE_DIR=empty).split())
+    print(f"{arm.level}: {sdot} sdot, {bfdot} bfdot, {fmla} fmla")
+    assert (sdot > 0) == (arm.level != "neon") and (bfdot > 0) == (arm.level == "neon_bf16") and fmla > 0
+
+
+MAKE_PACK = """
+import sys
+from pathlib import Path
+from nmt.precompile.packs import make_packs
+from tests.precompile.test_packs import WORK, needed
+make_packs(needed(), Path(sys.argv[1]), sys.argv[2:], lambda line: None)
+print(WORK)
+"""
+
+
+def check_packs(arm: Arm) -> None:
+    """Machine code that was made on this machine for a wheel runs there, and nothing is compiled."""
+    with tempfile.TemporaryDirectory() as empty:
+        work = _here("-c", MAKE_PACK, f"{empty}/packs", arm.level)
+        done = arm.run("-c", work, f"{empty}/packs", NMT_CACHE_DIR=empty, NMT_SHIPPED_CODE="1")
+    assert done.split() == ["False"], f"{arm.level}: Numba must not be loaded, got {done}"
 
 
 def _demo(folder: Path) -> Path:
@@ -158,8 +178,8 @@ def check_translation(arm: Arm) -> None:
 
 
 CHECKS = {
-    "level": check_level, "kernels": check_kernels, "instructions": check_instructions, "training": check_training,
-    "translation": check_translation,
+    "level": check_level, "kernels": check_kernels, "instructions": check_instructions, "packs": check_packs,
+    "training": check_training, "translation": check_translation,
 }  # fmt: skip
 
 

@@ -111,6 +111,16 @@ def test_every_level_is_made_on_every_machine(tmp_path, monkeypatch):
     assert len(codes) >= len({*LEVELS}) - 3  # of float32, what adds VNNI, bfloat16 and AMX alone may be the same
 
 
+def test_a_pack_for_arm_is_made_on_every_machine(tmp_path, monkeypatch):
+    """That it runs there: tests/arm/run.py."""
+    monkeypatch.setenv("NMT_CACHE_DIR", str(tmp_path / "cache"))
+    make_packs(needed()[-1:], tmp_path, ["neon"], lambda line: None)
+    pack = Pack(tmp_path / "neon.pack")
+    ((code, symbols),) = ((pack.read(name).code, pack.read(name).facts["symbols"]) for name in pack.index)
+    assert code[:5] == b"\x7fELF\2" and code[18:20] == b"\xb7\0"  # 64 bits, EM_AARCH64
+    assert symbols == []
+
+
 @pytest.mark.skipif(TARGET.name not in LEVELS, reason="no level of this processor is shipped")
 def test_a_damaged_pack_is_compiled_anew_and_said_once(packs, tmp_path):
     whole = (packs / f"{TARGET.name}.pack").read_bytes()

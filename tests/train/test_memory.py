@@ -3,6 +3,7 @@
 import mmap
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_the_limit_of_a_control_group_counts(
     (tmp_path / "cgroup").write_text(groups)
     given = {"process": tmp_path / "cgroup", "mounted": tmp_path / "mounted"}
     monkeypatch.setattr(memory, "control_groups", partial(control_groups, **given))
-    monkeypatch.setattr(memory, "_machine_free", lambda: 10**9)
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=10**9))
     assert free_bytes() == expected
 
 

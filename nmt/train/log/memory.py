@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
+
+import psutil
 
 from nmt.rnn.cores import control_groups
 
@@ -14,13 +15,26 @@ _GROUP_FILES = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memo
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of the process; if the system does not report it, its peak."""
-    return _status("VmRSS") or _largest_ever()
+    """Return the resident memory of the process."""
+    resident: int = psutil.Process().memory_info().rss
+    return resident
 
 
 def peak_bytes() -> int:
     """Return the peak resident memory since `reset_peak`, or since the process started if that had no effect."""
-    return _status("VmHWM") or _largest_ever()
+    try:
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    if sys.platform == "win32":
+        peak: int = psutil.Process().memory_info().peak_wset
+        return peak
+    import resource  # not on Windows
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def reset_peak() -> bool:
@@ -35,7 +49,7 @@ def reset_peak() -> bool:
 def free_bytes() -> int:
     """Return how much more memory the process can take without displacing others, within the limit of its container."""
     of_groups = [free for folder in control_groups("memory") for free in _group_free(folder)]
-    return max(0, min([_machine_free(), *of_groups]))
+    return max(0, min([psutil.virtual_memory().available, *of_groups]))
 
 
 def format_bytes(size: float) -> str:
@@ -56,34 +70,3 @@ def _group_free(folder: Path) -> list[int]:
         except (OSError, ValueError):  # no such files, or no limit
             continue
     return found
-
-
-def _machine_free() -> int:
-    """Return the bytes available to programs, as Linux estimates them; elsewhere half of the memory."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return total // 2  # it is unknown how much of it is in use
-
-
-def _status(key: str) -> int:
-    """Return the bytes that the system reports for this process under `key`; 0 if it reports none."""
-    try:
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith(f"{key}:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
-
-
-def _largest_ever() -> int:
-    """Return the peak resident memory of this process."""
-    import resource  # not on every system
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import linecache
 import os
-import platform
 import sys
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
 from types import CodeType, FunctionType, ModuleType
@@ -32,7 +32,7 @@ _PLAIN = (bool, int, float, str, np.generic)
 def source_name(label: str, content: str, types: str) -> str:
     """Return the name of a function to compile, derived from its sources and the target. It is the same for every
     compiler and every version of Python."""
-    return _digest(label, repr((FINGERPRINT, TARGET, platform.machine(), sys.platform)), content, types)
+    return _digest(label, repr((FINGERPRINT, replace(TARGET, triple=""), *TARGET.machine)), content, types)
 
 
 def code_name(label: str, source_name: str, code: str) -> str:

@@ -1,8 +1,8 @@
 """Choose the target: the vector unit of this machine, and the register tile that fits it. Imports no Numba.
 
 The environment variable `NMT_CPU` (`avx512_amx`, `avx512_bf16`, `avx512_vnni`, `avx512`, `avx2_vnni`, `avx2` or
-`generic`; on Arm `neon_dotprod`, `neon` or `generic`) forces a smaller target; `native` compiles for exactly this
-processor instead of for its whole level. The variable is read once, when this module is imported. With
+`generic`; on Arm `neon_bf16`, `neon_dotprod`, `neon` or `generic`) forces a smaller target; `native` compiles for
+exactly this processor instead of for its whole level. The variable is read once, when this module is imported. With
 `NMT_CPU_UNCHECKED=1` it may also be a level that this machine cannot run, `wasm` among them: its code is compiled here
 and run elsewhere. With `NMT_CPU_UNCHECKED=library` the code may also be linked into a library.
 """
@@ -53,6 +53,12 @@ class Target:
     features: str = ""
     triple: str = ""
     is_linked: bool = False
+
+    @property
+    def machine(self) -> tuple[str, str]:
+        """Return the kind of processor and the system that run the code."""
+        kind, _, system, *_ = f"{self.triple}---".split("-")
+        return (kind, system) if self.triple else (platform.machine(), sys.platform)
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -110,16 +116,17 @@ _AVX2 = Target(
     "avx2", lanes=8, vectors=2, max_rows=6, has_fma=True, byte_sums="pairs", cpu="haswell", features=_NOT_OF_V3
 )
 _AVX2_VNNI = replace(_AVX2, name="avx2_vnni", byte_sums="vnni", features=f"{_NOT_OF_V3},+avxvnni")
-# Version 8.0 of Arm's 64-bit architecture, and the product of bytes of 8.2, which is optional there.
+# Version 8.0 of Arm's 64-bit architecture, the product of bytes of 8.2, and those of bfloat16 of 8.6.
 _NEON = Target("neon", lanes=4, vectors=3, max_rows=8, has_fma=True, cpu="generic", features="+neon")
 _NEON_DOTPROD = replace(_NEON, name="neon_dotprod", byte_sums="sdot", features="+neon,+dotprod")
+_NEON_BF16 = replace(_NEON_DOTPROD, name="neon_bf16", has_bf16=True, features="+neon,+dotprod,+bf16")
 _GENERIC = Target(
     "generic", lanes=4, vectors=2, max_rows=5, has_fma=False, byte_sums="pairs" if _IS_X86 else "bytes",
     cpu="x86-64" if _IS_X86 else "generic",
 )  # fmt: skip
 _OF_X86 = (_AVX512_AMX, _AVX512_BF16, _AVX512_VNNI, _AVX512, _AVX2_VNNI, _AVX2) if _IS_X86 else ()
-_OF_ARM = (_NEON_DOTPROD, _NEON) if _IS_ARM else ()
-LEVELS = {t.name: t for t in (*_OF_X86, *_OF_ARM, _GENERIC)}
+_OF_ARM = (_NEON_BF16, _NEON_DOTPROD, _NEON)
+LEVELS = {t.name: t for t in (*_OF_X86, *(_OF_ARM if _IS_ARM else ()), _GENERIC)}
 """Targets of this architecture, which NMT_CPU may force; their code runs on every processor of the level."""
 # Vectors of 128 bits and moves of blocks of memory are in all browsers since 2021. A browser for x86 has 16 registers.
 _WASM = Target(
@@ -127,7 +134,7 @@ _WASM = Target(
     features="+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint,+mutable-globals", triple="wasm32-unknown-unknown",
 )  # fmt: skip
 _ARM_TRIPLE = "aarch64-unknown-linux-gnu"
-_ELSEWHERE = {one.name: one for one in (_WASM, *(replace(arm, triple=_ARM_TRIPLE) for arm in (_NEON_DOTPROD, _NEON)))}
+_ELSEWHERE = {one.name: one for one in (_WASM, *(replace(arm, triple=_ARM_TRIPLE) for arm in _OF_ARM))}
 """Levels of other machines, for which code is made here."""
 
 
@@ -145,19 +152,26 @@ def _may_use_tiles() -> bool:
     return answer == 0
 
 
-def _has_dotprod() -> bool:
-    """Return whether an Arm processor multiplies bytes. Linux says so to each process (getauxval(3); HWCAP_ASIMDDP, bit
-    20); LLVM, which is asked elsewhere, reads /proc/cpuinfo, which an emulated process has of another machine."""
+def _of_arm() -> Target:
+    """Return the largest target that this Arm processor supports. Linux tells each process what there is (getauxval(3);
+    HWCAP_ASIMDDP, bit 20, and HWCAP2_BF16, bit 14); LLVM, which is asked elsewhere, reads /proc/cpuinfo, which an
+    emulated process has of another machine."""
     if sys.platform.startswith("linux"):
-        hwcap = ctypes.CDLL(None).getauxval(16)
-        return bool(hwcap >> 20 & 1)
-    return bool(binding.get_host_cpu_features().get("dotprod"))
+        ask = ctypes.CDLL(None).getauxval
+        ask.argtypes, ask.restype = [ctypes.c_ulong], ctypes.c_ulong
+        has_dotprod, has_bf16 = ask(16) >> 20 & 1, ask(26) >> 14 & 1
+    else:
+        features = binding.get_host_cpu_features()
+        has_dotprod, has_bf16 = features.get("dotprod"), features.get("bf16")
+    if not has_dotprod:
+        return _NEON
+    return _NEON_BF16 if has_bf16 else _NEON_DOTPROD
 
 
 def _host_target() -> Target:
     """Return the largest target that this processor supports."""
     if _IS_ARM:
-        return _NEON_DOTPROD if _has_dotprod() else _NEON
+        return _of_arm()
     features = binding.get_host_cpu_features()
     if all(features.get(name) for name in _V4):
         if not features.get(_VNNI):

@@ -3,7 +3,8 @@
 A bfloat16 is the upper half of a float32. A pair is one uint32 with the earlier number in its lower half; products
 multiply pairs with pairs and add both results to a float32, the later number's first. Rounding is to the nearest, ties
 to even; numbers too small for a normal float32 become zero, as in the processor's own instructions (Intel, Instruction
-Set Reference, VCVTNE2PS2BF16 and VDPBF16PS). On processors without them, integer and float32 vectors compute the same.
+Set Reference, VCVTNE2PS2BF16 and VDPBF16PS). On processors without them, integer and float32 vectors compute the same;
+Arm's BFDOT adds both products before it rounds.
 """
 
 from typing import Any
@@ -17,6 +18,8 @@ from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.moves import advance, transposed
 
 PAIR_LANES = TARGET.lanes
+# The instruction of Arm that rounds to bfloat16 does not flush tiny numbers.
+_CONVERTS = TARGET.has_bf16 and TARGET.lanes == 16
 _AT_A_TIME = TARGET.pairs_at_a_time
 _INT64, _INT32, _INT16 = (ir.IntType(n) for n in (64, 32, 16))
 _POINTER, _SIZE = "voidptr", "int64"
@@ -71,7 +74,7 @@ def _convert(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
 
 def _zip(b: ir.IRBuilder, earlier: ir.Value, later: ir.Value, lanes: int) -> ir.Value:
     """Return the pairs of numbers in the same lane of two vectors."""
-    if TARGET.has_bf16 and lanes == TARGET.lanes:
+    if _CONVERTS and lanes == TARGET.lanes:
         halves = _convert(b, earlier, later)
         mixed = _shuffle(b, halves, halves, [n // 2 + lanes * (n % 2) for n in range(2 * lanes)])
         return b.bitcast(mixed, ir.VectorType(_INT32, lanes))
@@ -82,7 +85,7 @@ def _zip(b: ir.IRBuilder, earlier: ir.Value, later: ir.Value, lanes: int) -> ir.
 def _neighbours(b: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Value:
     """Return the pairs of adjacent lanes of the first vector, then those of the second."""
     lanes = TARGET.lanes
-    if TARGET.has_bf16:
+    if _CONVERTS:
         return b.bitcast(_convert(b, first, second), ir.VectorType(_INT32, lanes))
     even, odd = (_shuffle(b, first, second, list(range(start, 2 * lanes, 2))) for start in (0, 1))
     return _zip(b, even, odd, lanes)
@@ -195,5 +198,6 @@ def add_products(b: ir.IRBuilder, sums: ir.Value, x: ir.Value, y: ir.Value) -> i
     instruction."""
     operand = ir.VectorType(_BFloat(), 2 * TARGET.lanes)
     kind = ir.FunctionType(sums.type, [sums.type, operand, operand])
-    function = cgutils.get_or_insert_function(b.module, kind, "llvm.x86.avx512bf16.dpbf16ps.512")
+    name = "x86.avx512bf16.dpbf16ps.512" if _CONVERTS else "aarch64.neon.bfdot.v4f32.v8bf16"
+    function = cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}")
     return b.call(function, [sums, b.bitcast(x, operand), b.bitcast(y, operand)])
