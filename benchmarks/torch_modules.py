@@ -159,6 +159,7 @@ def main() -> None:
         for kind in args.kinds:
             compare(kind, case, turns)
     for model in (Characters, Tagger):
+        train(model, nmt.torch, 2)  # compiles
         (theirs, seconds), (ours, own) = (train(model, home, 20 if args.quick else 100) for home in (nn, nmt.torch))
         worst = max(abs(a - b) / a for a, b in zip(theirs, ours, strict=True))
         print(f"{model.__name__}: losses {theirs[0]:.4f} to {theirs[-1]:.4f}, ours differ by {worst:.0e}", end="")
