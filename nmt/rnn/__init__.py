@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         weighted_sum,
     )
     from nmt.rnn.layers.operators import GRU, LSTM, RNN
-    from nmt.rnn.layers.padding import reverse_sequence
+    from nmt.rnn.layers.row_ends import reverse_sequence
     from nmt.rnn.scan.chunks import ChunkedScan
     from nmt.rnn.scan.scan import Scan
 
@@ -95,7 +95,7 @@ _HOMES = {
         transposed_matmul weighted_sum
     """,
     "layers.operators": "GRU LSTM RNN",
-    "layers.padding": "reverse_sequence",
+    "layers.row_ends": "reverse_sequence",
     "scan.chunks": "ChunkedScan",
     "scan.scan": "Scan",
 }

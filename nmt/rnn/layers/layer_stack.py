@@ -23,7 +23,7 @@ from nmt.rnn.device import Array, Device
 from nmt.rnn.devices import cpu
 from nmt.rnn.layers.layer_params import LayerParams
 from nmt.rnn.layers.layer_states import LayerStates
-from nmt.rnn.layers.padding import Empty, Padding
+from nmt.rnn.layers.row_ends import Empty, Padding
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.scan.short_runs import LayersBySize, PreparedLayers, Side
 

@@ -19,8 +19,8 @@ from nmt.rnn.arrays.workspace import Workspace, zeros_of
 from nmt.rnn.device import Array
 from nmt.rnn.layers.layer_stack import LayerOptions, LayerStack
 from nmt.rnn.layers.layer_states import States, check_array
-from nmt.rnn.layers.padding import RowEnds
 from nmt.rnn.layers.reserve import KeptLayer, KeptPass, Reserve
+from nmt.rnn.layers.row_ends import RowEnds
 from nmt.rnn.scan.short_runs import Side
 from nmt.rnn.scan.tape import Result
 
