@@ -3,6 +3,7 @@
     python recipes/run.py                                     list the recipes
     python recipes/run.py letters-to-sounds --seeds 5         ten languages, five models each, and their ensembles
     python recipes/run.py letters-to-sounds --only fre kor    two of them
+    python recipes/run.py --all --hours 12 --jobs 2           all recipes whose texts are there, and a page
 
 Where a recipe names several methods, the first model of a language is trained by each of them, the one with the best
 first score on dev is kept, and the other seeds are trained by its method. The ensemble of such a recipe has all models
@@ -26,10 +27,11 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
-from catalogue import RECIPES, Recipe
+from catalogue import MINUTES, RECIPES, Recipe
 
 from nmt.system.files import write_bytes
 
@@ -48,6 +50,10 @@ Row = dict[str, str | float]
 
 class CommandError(Exception):
     """A command has failed; the text is its last line."""
+
+
+class RecipeError(Exception):
+    """Trainings of a recipe have failed; the text says how many."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +80,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Commands:
-    """Starts the commands: `launcher` is put before each of them; `extra` are settings of every training."""
+    """Starts the commands: `launcher` is put before each of them; `extra` are settings of every training, and `budget`
+    its time, such as `5m`, if its recipe does not decide."""
 
     launcher: list[str]
     threads: int
     extra: list[str]
+    budget: str = ""
 
     def run(self, name: str, *words: str | Path) -> str:
         """Returns what `nmt NAME` printed. Raises CommandError with the last line of its errors."""
@@ -99,6 +107,7 @@ class Commands:
             }
             words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
             words += [word for text in self.extra for word in ("--set", text)]
+            words += ["--budget", self.budget] if self.budget else []
             printed = self.run("train", job.recipe.config, *words, "--threads", str(self.threads))
             write_bytes(done, printed.encode())
         return minutes_of(job.folder)
@@ -283,6 +292,8 @@ def arguments() -> argparse.Namespace:
     """The command's own."""
     parser = argparse.ArgumentParser(description="Train, score and compare all models of a recipe.")
     parser.add_argument("recipe", nargs="?", choices=list(RECIPES), help="which one; without it, they are listed")
+    parser.add_argument("--all", action="store_true", help="all whose texts are there, and a page, index.html")
+    parser.add_argument("--hours", type=float, help="with --all: the time that they share (default: what they take)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="languages or corpora (default: all of the recipe)")
     parser.add_argument("--seeds", type=int, default=1, help="models of each, seeds 1 to this (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="trainings side by side (default: %(default)s)")
@@ -296,32 +307,45 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def check(options: argparse.Namespace) -> None:
+    """Ends the script if options do not go together."""
+    if min(options.seeds, options.jobs, options.threads) < 1:
+        sys.exit("run.py: --seeds, --jobs and --threads must be at least 1, got less; leave them out")
+    if options.all and (options.recipe or options.only or options.parts):
+        sys.exit("run.py: --all must be without a recipe, --only and --parts, got one; leave it out")
+    if options.hours is not None and not (options.all and 0 < options.hours < math.inf):
+        sys.exit("run.py: --hours must be a positive number, with --all, got another; give --all --hours 12")
+
+
 def chosen(options: argparse.Namespace) -> Recipe:
-    """The recipe, limited to the selected languages. Ends the script if there are none."""
+    """The recipe, limited to the selected languages. Ends the script if there are none, or if a text is missing."""
     recipe: Recipe = RECIPES[options.recipe]
     unknown = set(options.only or ()) - set(recipe.variants) or set(options.parts or ()) - set(recipe.parts)
     if unknown:
         known = ", ".join([*recipe.variants, *recipe.parts])
         sys.exit(f"run.py: {options.recipe}: must have what is asked for, got {sorted(unknown)[0]}; it has {known}")
-    if min(options.seeds, options.jobs, options.threads) < 1:
-        sys.exit("run.py: --seeds, --jobs and --threads must be at least 1, got less; leave them out")
-    return recipe.cut_to(options.only, options.parts)
-
-
-def main() -> None:
-    """Trains, then scores; a failing model is reported and does not stop the others."""
-    options = arguments()
-    if options.recipe is None:
-        for name, recipe in RECIPES.items():
-            print(f"{name}\t{recipe.title}\t{recipe.data}")
-        return
-    recipe = chosen(options)
-    missing = [path for variant in recipe.variants for path in recipe.files(variant, "train") if not path.is_file()]
-    if missing:
+    recipe = recipe.cut_to(options.only, options.parts)
+    if missing := missing_texts(recipe):
         sys.exit(f"run.py: {missing[0]}: must be there, it is not; run {recipe.data} first")
-    commands = Commands(shlex.split(options.launcher), options.threads, options.extra)
-    place = options.output / options.recipe
-    started, failed = time.monotonic(), []
+    return recipe
+
+
+def missing_texts(recipe: Recipe) -> list[Path]:
+    """The training texts of a recipe that are not there."""
+    return [path for variant in recipe.variants for path in recipe.files(variant, "train") if not path.is_file()]
+
+
+def first_jobs(recipe: Recipe, place: Path) -> list[Job]:
+    """The models of the first seed, by each method."""
+    return [Job(recipe, name, method, 1, place) for name in recipe.variants for method in recipe.methods]
+
+
+def trained_and_scored(name: str, recipe: Recipe, options: argparse.Namespace, commands: Commands) -> list[Row]:
+    """Trains all models of a recipe and scores them. A training that fails does not stop the others.
+
+    Raises RecipeError, after these, if any has failed, and CommandError if a model cannot be scored.
+    """
+    place, failed = options.output / name, list[Job]()
 
     def train(job: Job) -> None:
         try:
@@ -336,26 +360,123 @@ def main() -> None:
         with ThreadPoolExecutor(options.jobs) as pool:
             list(pool.map(train, jobs))
         if failed:
-            sys.exit(
-                f"run.py: {len(failed)} of {len(jobs)} trainings failed, see above; the same command tries them again"
+            raise RecipeError(
+                f"{len(failed)} of {len(jobs)} trainings failed, see above; the same command tries them again"
             )
         return jobs
 
-    first = train_all([Job(recipe, name, method, 1, place) for name in recipe.variants for method in recipe.methods])
+    first = train_all(first_jobs(recipe, place))
     kept = []
     for variant in recipe.variants:
         tried = [job for job in first if job.variant == variant]
-        method = best_method(commands, RECIPES[options.recipe], variant, tried)
+        method = best_method(commands, RECIPES[name], variant, tried)
         kept += [job for job in tried if job.method == method]
-    others = [replace(job, seed=seed) for seed in range(2, options.seeds + 1) for job in kept]
-    jobs = kept + train_all(others)
+    jobs = kept + train_all([replace(job, seed=seed) for seed in range(2, options.seeds + 1) for job in kept])
     rows = []
     for variant in recipe.variants:
         own, tried = ([job for job in some if job.variant == variant] for some in (jobs, first))
         rows += rows_of(commands, recipe, variant, own, tried)
     write_bytes(place / "results.tsv", columns(rows).encode())
+    return rows
+
+
+def everything(options: argparse.Namespace, commands: Commands) -> int:
+    """Trains and scores all recipes whose texts are there, those of the smallest models first, and writes a page after
+    each. Returns how many have failed.
+
+    With `--hours`, a recipe has its share of what is left of that time. If that is less than it takes by `MINUTES`,
+    each of its trainings gets a budget. The same command goes on where it was stopped.
+    """
+    began = time.monotonic()
+    end = None if options.hours is None else began + 3600 * options.hours
+    pages, failed = list[tuple[Recipe, str]](), 0
+    names = sorted(RECIPES, key=lambda name: MINUTES[name])
+    for at, name in enumerate(names):
+        recipe = RECIPES[name]
+        budget = ""
+        if end is not None:
+            left = max(0.0, end - time.monotonic()) / 60 * options.jobs
+            share = left / max(1.0, sum(minutes_left(one, options) for one in names[at:]))
+            budget = f"{max(0.5, MINUTES[name] * share):.1f}m" if share < 1 else ""
+        if missing_texts(recipe):
+            pages.append((recipe, f"not run: its texts are missing; {recipe.data}"))
+        else:
+            try:
+                rows = trained_and_scored(name, recipe, options, replace(commands, budget=budget))
+                pages.append((recipe, table(recipe, rows)))
+            except (RecipeError, CommandError) as error:
+                failed += 1
+                print(f"run.py: {name}: {error}", file=sys.stderr, flush=True)
+                pages.append((recipe, f"failed: {error}"))
+        text = page(pages, (time.monotonic() - began) / 3600, options.output)
+        write_bytes(options.output / "index.html", text.encode())
+    return failed
+
+
+def minutes_left(name: str, options: argparse.Namespace) -> float:
+    """Minutes of one core that the models of a recipe take which are not trained yet, about; 0 without its texts."""
+    recipe = RECIPES[name]
+    if missing_texts(recipe):
+        return 0.0
+    first = first_jobs(recipe, options.output / name)
+    waiting = sum(not (job.folder / DONE).is_file() for job in first)
+    return MINUTES[name] * (waiting + (options.seeds - 1) * len(recipe.variants))
+
+
+def page(found: list[tuple[Recipe, str]], hours: float, folder: Path) -> str:
+    """A page with a table for each recipe, or a line that says why it has none; and what all of it took."""
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+    failed = sum(text.startswith("failed") for _, text in found)
+    parts = [f"<p>{hours:.1f} hours, {size:,.0f} MB on disk; {failed} of {len(found)} recipes failed.</p>"]
+    for recipe, text in found:
+        parts.append(f"<h2>{escape(recipe.title)}</h2>")
+        head, *lines = ([escape(cell) for cell in line.split("\t")] for line in text.splitlines())
+        if not lines:
+            parts.append(f"<p>{escape(text)}</p>")
+            continue
+        cells = ["".join(f"<td>{cell}</td>" for cell in line) for line in lines]
+        top = "".join(f"<th>{cell}</th>" for cell in head)
+        parts.append(f"<div><table><tr>{top}</tr><tr>{'</tr><tr>'.join(cells)}</tr></table></div>")
+    return PAGE.replace("PARTS", "\n".join(parts))
+
+
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Recipes</title>
+<style>
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif }
+body { margin: 2rem auto; max-width: 70rem; padding: 0 1rem }
+h2 { font-size: 1.1rem; margin: 2rem 0 .5rem }
+div { overflow-x: auto }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums }
+th, td { padding: .2rem .8rem .2rem 0; text-align: right; white-space: nowrap; border-bottom: 1px solid #8884 }
+th:first-child, td:first-child { text-align: left }
+</style>
+<h1>Recipes</h1>
+PARTS
+</html>
+"""
+
+
+def main() -> None:
+    """Trains, then scores; a failing model is reported and does not stop the others."""
+    options = arguments()
+    check(options)
+    commands = Commands(shlex.split(options.launcher), options.threads, options.extra)
+    if options.all:
+        sys.exit(1 if everything(options, commands) else 0)
+    if options.recipe is None:
+        for name, recipe in RECIPES.items():
+            print(f"{name}\t{recipe.title}\t{recipe.data}")
+        return
+    recipe, started = chosen(options), time.monotonic()
+    try:
+        rows = trained_and_scored(options.recipe, recipe, options, commands)
+    except RecipeError as error:
+        sys.exit(f"run.py: {error}")
     print(table(recipe, rows))
-    print(f"{len(first) + len(others)} models in {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr)
+    models = len({(row["variant"], row["system"]) for row in rows if not str(row["system"]).startswith(TOGETHER)})
+    print(f"{models} models in {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr)
 
 
 if __name__ == "__main__":

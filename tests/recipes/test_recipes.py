@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import run
-from catalogue import RECIPES, SIGMORPHON2020
+from catalogue import MINUTES, RECIPES, SIGMORPHON2020
 
 from nmt.config import load_config
 from tests.data_scripts.test_recipe_corpora import write_tables
@@ -186,8 +186,50 @@ def test_a_recipe_from_texts_to_files_and_once_only(tmp_path):
     assert (float(trained), seed) == (pytest.approx(best[0], abs=0.01), best[1])
 
 
+def test_all_recipes_share_the_hours(tmp_path, monkeypatch):
+    """Six models of about a minute and one of 4 in 2 minutes of two cores: 40 % of what each takes, but half a minute.
+    The clock stands still, so that the second recipe has all that it takes. It fails."""
+    assert set(MINUTES) == set(RECIPES)
+    monkeypatch.chdir(tmp_path)
+    small = RECIPES["pronunciation-2021-low"].cut_to(["ice", "ita", "lav", "mlt_latn", "rum", "slv"], None)
+    known = {"travel": RECIPES["travel"], "names": RECIPES["names"], "pronunciation-2021-low": small}
+    monkeypatch.setattr(run, "RECIPES", known)
+    for name in ("travel", "pronunciation-2021-low"):
+        for variant in known[name].variants:
+            for path in (*known[name].files(variant, "train"), *known[name].files(variant, "dev")):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("a\n")
+    budgets = []
+    monkeypatch.setattr(run.time, "monotonic", lambda: 0.0)
+
+    def scored(name, recipe, options, commands):
+        budgets.append((name, commands.budget))
+        if name == "travel":
+            raise run.RecipeError("1 of 1 trainings failed")
+        for job in run.first_jobs(recipe, options.output / name):
+            job.folder.mkdir(parents=True)
+            (job.folder / run.DONE).write_text("")
+        return [
+            {"variant": one, "part": part, "system": "1", "wer": 12.5, "per": 3.0, "minutes": 1.0, "MB": 200}
+            for one, part in product(recipe.variants, recipe.parts)
+        ]
+
+    monkeypatch.setattr(run, "trained_and_scored", scored)
+    monkeypatch.setattr(sys, "argv", "run.py --all --hours 0.0333334 --jobs 2 -o out".split())
+    with pytest.raises(SystemExit) as ended:
+        run.main()
+    assert ended.value.code == 1
+    assert budgets == [("pronunciation-2021-low", "0.5m"), ("travel", "")]
+    page = (tmp_path / "out/index.html").read_text()
+    assert "1 of 3 recipes failed" in page and "failed: 1 of 1 trainings failed" in page
+    assert page.count("<td>12.50</td>") == 14 and "python data_scripts/names.py" in page
+    assert page.count("<table>") == 1
+
+
 def test_mistakes_are_one_line(tmp_path):
     for words, message in (
+        (["run.py", "--all", "cmudict"], "--all must be without a recipe"),
+        (["run.py", "cmudict", "--hours", "3"], "--hours must be a positive number, with --all"),
         (["run.py", "letters-to-sounds"], "run python data_scripts/sigmorphon2020_g2p.py first"),
         (["run.py", "cmudict", "--only", "xx"], "must have what is asked for, got xx"),
         (["run.py", "cmudict", "--seeds", "0"], "must be at least 1"),
