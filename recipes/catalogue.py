@@ -29,6 +29,7 @@ class Recipe:
         published: Variant -> figures of `published_part`; or part -> figures, where one model has a part a language.
         search: Options of nmt-translate.
         by_item: Whether means over variants count every line of their texts once, instead of every variant.
+        is_timed: Whether single models are also scored in int8, and their translations timed.
     """
 
     title: str
@@ -45,6 +46,7 @@ class Recipe:
     published: dict[str, tuple[float, ...]] = field(default_factory=dict)
     published_part: tuple[str, ...] = ("test",)
     by_item: bool = False
+    is_timed: bool = False
     search: tuple[str, ...] = ()
     methods: dict[str, dict[str, str]] = field(default_factory=lambda: {"": {}})
 
@@ -191,6 +193,19 @@ def inflection(what: str, year: int, published: Published, more: dict[str, str],
     )
 
 
+CELLS = "lstm gru slstm min_gru ssru lrn hawk mamba gla mlstm gated_delta_net rwkv7".split()
+"""Recurrences of 1997 to 2026 (docs/recurrences.md)."""
+
+
+def of_cells(title: str, config: str, data: str, text: tuple[str, str, str], *metrics: str, **others: Any) -> Recipe:
+    """The recipe of a text by each cell, as encoder and decoder."""
+    both = ("model.encoder.rnn_type", "model.decoder.rnn_type")
+    variants = {cell: (*text, dict.fromkeys(both, cell)) for cell in CELLS}
+    return Recipe(
+        f"twelve cells: {title}", config, f"python data_scripts/{data}", variants, metrics, is_timed=True, **others
+    )
+
+
 RECIPES = {
     "letters-to-sounds": Recipe(
         title="pronunciations in ten languages, 3,600 words each",
@@ -317,12 +332,25 @@ RECIPES = {
         variants={name: (f"data/names/{name}", "latin", "script", {}) for name in NAMES},
         metrics=("accuracy", "per"),
     ),
-}
+    "cells-captions": of_cells(
+        "Multi30k, German to English", "configs/multi30k_de_en.yaml", "multi30k.py", ("data/multi30k", "de", "en"),
+        "bleu", "chrf", lowercase=True,
+    ),
+    "cells-cherokee": of_cells(
+        "Cherokee to English", "configs/low_resource.yaml", "low_resource.py cherokee --from FOLDER",
+        ("data/cherokee", "chr", "en"), "bleu", "chrf++", parts=("dev", "out_dev"),
+    ),
+    "cells-inflection": of_cells(
+        "inflected forms of Turkish, 700 to learn from", "configs/inflection.yaml", "sigmorphon_inflection.py 2022",
+        ("data/inflection2022/tur_small", "lemma", "form"), "accuracy", "per",
+    ),
+}  # fmt: skip
 
 MINUTES = {
     "letters-to-sounds": 3, "cmudict": 60, "old-spelling": 20, "captions": 60, "travel": 4, "japanese": 12,
     "cherokee": 45, "americas": 30, "americas-together": 80, "africa": 20, "iwslt14-sample": 15,
     "pronunciation-2021-low": 1, "pronunciation-2021-medium": 6, "inflection-2022-small": 1,
-    "inflection-2022-large": 10, "inflection-2023": 10, "names": 20,
+    "inflection-2022-large": 10, "inflection-2023": 10, "names": 20, "cells-captions": 10, "cells-cherokee": 8,
+    "cells-inflection": 2,
 }  # fmt: skip
 """Minutes of one core that a model of a recipe takes, about: by these `--all --hours` shares the time out."""

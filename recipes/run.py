@@ -44,6 +44,8 @@ SMALLER_IS_BETTER = {"wer", "per"}
 CANDIDATES = 5
 """Answers to a line by each of several models that decide together by lists."""
 _COSTS = ("minutes", "megabytes")
+TIMED = ("int8", "lines/s", "int8 lines/s")
+"""Of single models: the score in int8, and lines translated a second of the clock, loading included, in both forms."""
 Row = dict[str, str | float]
 """One system's scores on one part of one language."""
 
@@ -119,12 +121,14 @@ class Commands:
         model by itself, so that models of any kinds can decide together (see `likeliest`)."""
         if output.is_file():
             return output
+        began = time.monotonic()
         if by_lists:
             lists = [self.candidates(source, model / f"{source.stem}.tsv", model) for model in models]
             write_bytes(output, "".join(f"{line}\n" for line in likeliest(lists)).encode())
         else:
             words = [word for other in models[1:] for word in ("--ensemble", str(other))]
             self.run("translate", models[0], source, "-o", output, *words, *search, "--threads", str(self.threads))
+        write_bytes(_seconds_file(output), f"{time.monotonic() - began:.3f}\n".encode())
         return output
 
     def candidates(self, source: Path, output: Path, model: Path) -> list[dict[str, float]]:
@@ -170,6 +174,15 @@ def megabytes_of(folder: Path) -> float:
     return max((float(event.get("peak_memory", 0.0)) for event in events_of(folder)), default=0.0) / 1e6
 
 
+def seconds_of(output: Path) -> float:
+    """Seconds that the command took that translated a text, from its start to its end."""
+    return float(_seconds_file(output).read_text("utf-8"))
+
+
+def _seconds_file(output: Path) -> Path:
+    return output.with_name(f"{output.name}.seconds")
+
+
 def events_of(folder: Path) -> list[dict[str, Any]]:
     """The figures in the log of a run."""
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
@@ -190,6 +203,11 @@ def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job], t
             output = place / f"{part}.{name.replace(' ', '-')}.out"
             commands.translate(source, output, models, recipe.search, by_lists=len(recipe.methods) > 1)
             score = commands.scores(recipe, output, references)
+            if recipe.is_timed and len(models) == 1:
+                narrow = commands.translate(source, output.with_suffix(".int8"), models, ("--compute-dtype", "int8"))
+                score["int8"] = commands.scores(recipe, narrow, references)[recipe.metrics[0]]
+                score["lines/s"] = line_count(source) / seconds_of(output)
+                score["int8 lines/s"] = line_count(source) / seconds_of(narrow)
             cost = {"minutes": round(sum(minutes_of(model) for model in models), 1)}
             cost["MB"] = round(max(megabytes_of(model) for model in models))
             rows.append({"variant": variant, "part": part, "system": name, **score, **cost})
@@ -213,7 +231,7 @@ def table(recipe: Recipe, rows: list[Row]) -> str:
     """A line for each language and part: mean and deviation of single models, the ensemble, minutes and memory of one
     training, published figures; and the means over languages, which are parts where one model has several."""
     header = ["", "part", f"{recipe.metrics[0]}, single", "deviation", "ensemble", "minutes", "MB"]
-    header += recipe.published_names
+    header += [*(TIMED if recipe.is_timed else ()), *recipe.published_names]
     lines = ["\t".join(header)]
     every: list[Summary] = []
     for part in recipe.parts:
@@ -239,6 +257,7 @@ class Summary:
     megabytes: float
     published: tuple[float, ...]
     weight: int = 1
+    timed: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, recipe: Recipe, variant: str, part: str, rows: list[Row]) -> "Summary":
@@ -250,7 +269,8 @@ class Summary:
         known = recipe.published.get(part, recipe.published.get(variant, ()) if part in recipe.published_part else ())
         minutes, megabytes = (statistics.mean(float(row[name]) for row in alone) for name in ("minutes", "MB"))
         weight = line_count(recipe.files(variant, part)[1]) if recipe.by_item else 1
-        return cls(variant, part, single, joint[0] if joint else None, minutes, megabytes, known, weight)
+        timed = [statistics.mean(float(row[name]) for row in alone) for name in (TIMED if recipe.is_timed else ())]
+        return cls(variant, part, single, joint[0] if joint else None, minutes, megabytes, known, weight, tuple(timed))
 
     @classmethod
     def mean(cls, summaries: list["Summary"]) -> "Summary":
@@ -263,13 +283,15 @@ class Summary:
         columns = zip(*published, strict=True) if len(published) == len(summaries) else ()
         known = tuple(statistics.fmean(column, weights) for column in columns)
         minutes, megabytes = (statistics.mean(getattr(one, name) for one in summaries) for name in _COSTS)
-        return cls(f"mean of {len(summaries)}", summaries[0].part, runs, together, minutes, megabytes, known)
+        timed = tuple(map(statistics.fmean, zip(*(one.timed for one in summaries), strict=True)))
+        name = f"mean of {len(summaries)}"
+        return cls(name, summaries[0].part, runs, together, minutes, megabytes, known, timed=timed)
 
     def line(self) -> str:
         """Cells between tabs."""
         deviation = f"{statistics.stdev(self.single):.2f}" if len(self.single) > 1 else "-"
         cells = [self.name, self.part, f"{statistics.mean(self.single):.2f}", deviation, _text(self.joint)]
-        cells += [f"{self.minutes:.1f}", f"{self.megabytes:.0f}"]
+        cells += [f"{self.minutes:.1f}", f"{self.megabytes:.0f}", *(f"{value:.2f}" for value in self.timed)]
         return "\t".join([*cells, *(f"{value:.2f}" for value in self.published)])
 
 
@@ -285,7 +307,8 @@ def _text(value: float | None) -> str:
 def columns(rows: list[Row]) -> str:
     """All scores as lines between tabs."""
     names = list(rows[0])
-    return "\n".join(["\t".join(names), *("\t".join(str(row[name]) for name in names) for row in rows)]) + "\n"
+    lines = ["\t".join(str(row.get(name, "")) for name in names) for row in rows]
+    return "\n".join(["\t".join(names), *lines]) + "\n"
 
 
 def arguments() -> argparse.Namespace:
@@ -300,6 +323,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="cores of each training (default: %(default)s)")
     parser.add_argument("--parts", nargs="+", metavar="PART", help="what to score: dev, test (default: the recipe's)")
     parser.add_argument("--set", dest="extra", action="append", default=[], metavar="KEY=VALUE", help="as of nmt-train")
+    parser.add_argument(
+        "--budget", default="", metavar="TIME", help="of every training, in place of the recipe's updates"
+    )
     parser.add_argument("--launcher", default="", help="prefix of each command, such as 'srun -n1 -c1'")
     parser.add_argument(
         "-o", "--output", type=Path, default=Path("runs/recipes"), help="folder of all runs (default: %(default)s)"
@@ -311,8 +337,8 @@ def check(options: argparse.Namespace) -> None:
     """Ends the script if options do not go together."""
     if min(options.seeds, options.jobs, options.threads) < 1:
         sys.exit("run.py: --seeds, --jobs and --threads must be at least 1, got less; leave them out")
-    if options.all and (options.recipe or options.only or options.parts):
-        sys.exit("run.py: --all must be without a recipe, --only and --parts, got one; leave it out")
+    if options.all and (options.recipe or options.only or options.parts or options.budget):
+        sys.exit("run.py: --all must be without a recipe, --only, --parts and --budget, got one; leave it out")
     if options.hours is not None and not (options.all and 0 < options.hours < math.inf):
         sys.exit("run.py: --hours must be a positive number, with --all, got another; give --all --hours 12")
 
@@ -462,7 +488,7 @@ def main() -> None:
     """Trains, then scores; a failing model is reported and does not stop the others."""
     options = arguments()
     check(options)
-    commands = Commands(shlex.split(options.launcher), options.threads, options.extra)
+    commands = Commands(shlex.split(options.launcher), options.threads, options.extra, options.budget)
     if options.all:
         sys.exit(1 if everything(options, commands) else 0)
     if options.recipe is None:

@@ -58,14 +58,18 @@ class Arm:
         self.folder, self.level, self.processor = folder, level, processor or PROCESSORS[level]
 
     def run(self, *arguments: str, threads: int = 1, **variables: str) -> str:
-        """Run Python with these arguments; return what it printed. Raises CalledProcessError."""
+        """Run Python with these arguments; return what it printed. Raises CalledProcessError, after printing that."""
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{self.folder / 'site'}", "NMT_THREADS": str(threads)}
         environment |= {"NMT_CPU": self.level, "NMT_COMPILE_AHEAD": "0", "NUMBA_NUM_THREADS": str(threads)}
         environment |= {"NMT_CACHE_DIR": str(self.folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= variables
         python = [self.folder / "root/usr/bin/python3.11", *arguments]
         command = ["qemu-aarch64-static", "-cpu", self.processor, "-L", self.folder / "root", *python]
-        return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, env=environment, cwd=ROOT).stdout
+        done = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE, env=environment, cwd=ROOT)
+        if done.returncode:
+            print(done.stdout, file=sys.stderr)
+            done.check_returncode()
+        return done.stdout
 
 
 def check_level(arm: Arm) -> None:

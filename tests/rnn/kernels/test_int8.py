@@ -79,7 +79,7 @@ def rounded(x):
     words = words_of(x.shape[1], "i4")
     out = np.full((len(x), words), -1, "i4")
     _quads(x, out)
-    read = out[:, : words - int8.TAIL].view("u1").astype(int) - int8.OFFSET
+    read = (out[:, : words - int8.TAIL].view("u1") - np.uint8(int8.OFFSET)).view("i1").astype(int)
     return read[:, : x.shape[1]], read[:, x.shape[1] :], out[:, words - int8.TAIL].view("f4")
 
 
