@@ -38,7 +38,7 @@ BUDGET = {
     "serve": 5276,  # 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 10
     # reloads that fail; 30 languages that the detector does not know; 200 for operators
     "storage": 1458,  # 90 for matrices in 4 bits
-    "system": 1310,  # 10 for help(nmt.train), 4 for folders that Windows does not flush
+    "system": 1309,  # 10 for help(nmt.train), 3 for folders that Windows does not flush
     "torch": 770,  # the core as modules of PyTorch: LSTM, GRU, RNN and own cells
     "train": 7649,  # 190 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other
     # runs, 15 for edits as targets, 70 for short validations and budgets, 80 to keep the validation text of a run, 30

@@ -46,6 +46,5 @@ def keep_for_good() -> None:
 
 def give_back() -> None:
     """Return free heap memory to the system, if the C library supports it (malloc_trim of glibc)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
-    if trim is not None:
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)

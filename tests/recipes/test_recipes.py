@@ -76,6 +76,35 @@ def test_parts_that_are_languages_have_published_figures_and_a_mean():
     assert len(lines) == 11
 
 
+def test_cells_are_scored_in_int8_and_timed(tmp_path, monkeypatch):
+    """Two seeds of one cell: 100 lines in 2 and 5 seconds, 1.5 points less in int8."""
+    recipe = RECIPES["cells-inflection"].cut_to(["gla"], ["test"])
+    commands = run.Commands([], 1, [])
+    source = tmp_path / "test.lemma"
+    source.write_text("x\n" * 100)
+    monkeypatch.setattr(run.Recipe, "files", lambda self, variant, part: (source, source))
+    monkeypatch.setattr(run, "minutes_of", lambda folder: 1.0)
+    monkeypatch.setattr(run, "megabytes_of", lambda folder: 300.0)
+
+    def translate(self, source, output, models, search=(), by_lists=False):
+        run._seconds_file(output).write_text("2.0" if output.name.startswith("test.1") else "5.0")
+        return output
+
+    def scores(self, recipe, output, references):
+        return {"accuracy": 60.0 - 1.5 * (output.suffix == ".int8"), "per": 9.0}
+
+    monkeypatch.setattr(run.Commands, "translate", translate)
+    monkeypatch.setattr(run.Commands, "scores", scores)
+    jobs = [run.Job(recipe, "gla", "", seed, tmp_path) for seed in (1, 2)]
+    for job in jobs:
+        job.folder.mkdir(parents=True)
+    rows = run.rows_of(commands, recipe, "gla", jobs)
+    head, line = (one.split("\t") for one in run.table(recipe, rows).splitlines())
+    assert head[-3:] == ["int8", "lines/s", "int8 lines/s"]
+    assert line == ["gla", "test", "60.00", "0.00", "60.00", "1.0", "300", "58.50", "35.00", "35.00"]
+    assert run.columns(rows).splitlines()[-1].split("\t")[2] == "ensemble 1+2"
+
+
 def test_means_over_items_count_every_line_once(tmp_path, monkeypatch):
     """Three lines of one language and one of the other: (3 * 40 + 80) / 4, and the same for published figures."""
     monkeypatch.chdir(tmp_path)
