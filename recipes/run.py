@@ -452,8 +452,8 @@ def minutes_left(name: str, options: argparse.Namespace) -> float:
 def page(found: list[tuple[Recipe, str]], hours: float, folder: Path) -> str:
     """A page with a table for each recipe, or a line that says why it has none; and what all of it took."""
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
-    failed = sum(text.startswith("failed") for _, text in found)
-    parts = [f"<p>{hours:.1f} hours, {size:,.0f} MB on disk; {failed} of {len(found)} recipes failed.</p>"]
+    run, failed = (sum(text.startswith(start) for _, text in found) for start in ("\t", "failed"))
+    parts = [f"<p>{hours:.1f} hours, {size:,.0f} MB on disk; {run} of {len(found)} recipes run, {failed} failed.</p>"]
     for recipe, text in found:
         parts.append(f"<h2>{escape(recipe.title)}</h2>")
         head, *lines = ([escape(cell) for cell in line.split("\t")] for line in text.splitlines())

@@ -250,7 +250,7 @@ def test_all_recipes_share_the_hours(tmp_path, monkeypatch):
     assert ended.value.code == 1
     assert budgets == [("pronunciation-2021-low", "0.5m"), ("travel", "")]
     page = (tmp_path / "out/index.html").read_text()
-    assert "1 of 3 recipes failed" in page and "failed: 1 of 1 trainings failed" in page
+    assert "1 of 3 recipes run, 1 failed" in page and "failed: 1 of 1 trainings failed" in page
     assert page.count("<td>12.50</td>") == 14 and "python data_scripts/names.py" in page
     assert page.count("<table>") == 1
 
