@@ -349,7 +349,7 @@ RECIPES = {
 MINUTES = {
     "letters-to-sounds": 3, "cmudict": 60, "old-spelling": 20, "captions": 60, "travel": 4, "japanese": 12,
     "cherokee": 45, "americas": 30, "americas-together": 80, "africa": 20, "iwslt14-sample": 15,
-    "pronunciation-2021-low": 1, "pronunciation-2021-medium": 6, "inflection-2022-small": 1,
+    "pronunciation-2021-low": 1, "pronunciation-2021-medium": 3, "inflection-2022-small": 1,
     "inflection-2022-large": 10, "inflection-2023": 10, "names": 20, "cells-captions": 10, "cells-cherokee": 8,
     "cells-inflection": 2,
 }  # fmt: skip
