@@ -260,6 +260,12 @@ def beyond(place: Place, values: SearchValues) -> list[str]:
     ]
 
 
+def in_effect(values: SearchValues) -> list[str]:
+    """Return the names of those fields that differ from their defaults, as do all that they need."""
+    on = {name for name, row in ROWS.items() if not _is_off(getattr(values, name), row.default)}
+    return [name for name, row in ROWS.items() if on.issuperset({name, *row.needs})]
+
+
 def _is_off(value: Any, default: Any) -> bool:
     """Return whether a value is the default; lists of empty lists count as no list."""
     if default is None or default == ():

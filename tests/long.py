@@ -17,7 +17,8 @@ LONG = {
     "cuda/test_cells.py::test_products_in_bfloat16_round_as_the_processor_does": "feed|before",
     "cuda/test_language.py::test_texts_go_on_as_on_the_processor": "options0",
     "cuda/test_persistent.py::test_weights_in_shared_memory": "True",
-    "cuda/test_search.py::test_options_are_those_of_the_processor": "min|forbidden|no_|reward|coverage",
+    "cuda/test_search.py::test_options_are_those_of_the_processor": "^(min_length|forbidden|no_repeat|"
+    "no_word_twice|reward|less_reward|coverage)$",
     "cuda/test_search.py::test_samples_are_those_of_the_processor": "[0134]",
     "cuda/test_search.py::test_ensembles_are_those_of_the_processor": "prob-options1",
     "cuda/test_search.py::test_a_step_is_recorded_and_done_again": "options1",

@@ -31,6 +31,7 @@ from nmt.storage.model_folder import read_checkpoint
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.storage.tensor_file import write_tensors
+from tests import small_models
 from tests.saved_models import sentences, write_folder, write_language_folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,6 +42,24 @@ class MyCell(GRUCell):
     pass
 """
 NUMBERED = MINE.replace("pass", "number = 1")
+RENAMED = """
+from nmt.rnn import Cell, Param, State, tanh
+
+class Renamed(Cell):
+    def __init__(self, input_size, hidden_size):
+        self.input_size, self.output_size, self.H = input_size, hidden_size, hidden_size
+
+    def params(self):
+        D, H = self.input_size, self.H
+        return {"V": Param((D, H)), "A": Param((H, H)), "B": Param((H, H)), "out": Param((H, H))}
+
+    def states(self):
+        return {"h": self.H}
+
+    def step(self, p, x, s):
+        h = tanh(x @ p.V + (s.h @ p.A) @ p.B)
+        return h @ p.out, State(h=h)
+"""
 TRAP = """
 import pathlib
 pathlib.Path(__file__).with_name("ran").write_text("code of a model was run")
@@ -127,8 +146,8 @@ def test_a_command_run_in_a_strangers_folder_runs_nothing_of_it(folder):
     done = subprocess.run([nmt_translate, "."], cwd=model, input="kara\n", capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == "" and not (model / "ran").exists()
     assert done.stderr == (
-        "Error: config.yaml: model.encoder.rnn_type must be a cell of nmt or one whose module you allow, got evil.Cell,"
-        ' whose code would run; if you trust evil, allow it: --cells evil, in Python cells=["evil"]\n'
+        "Error: config.yaml: model.encoder.rnn_type must be a cell of nmt or one whose module you allow (none now), "
+        'got evil.Cell, whose code would run; if you trust evil, allow it: --cells evil, in Python cells=["evil"]\n'
     )
 
 
@@ -198,6 +217,14 @@ def test_a_run_allows_the_cells_that_it_has_used(folder):
     assert result.translator().translate(lines) == Translator.load(model, cells=["my_cells"]).translate(lines)
     with pytest.raises(ConfigError, match="--cells my_cells"):
         result.translator(cells=[])
+
+
+def test_drop_connect_finds_the_matrices_that_multiply_a_state_of_ones_own_cell(folder):
+    (folder / "my_cells.py").write_text(RENAMED)
+    import_cell("my_cells.Renamed")
+    side = {"rnn_type": "my_cells.Renamed", "drop_connect": 0.2}
+    (cell,) = model_cells.encoder_cells(small_models.model_settings(encoder=side))
+    assert {name for name, param in cell.params().items() if param.dropout} == {"A", "B"}
 
 
 def test_a_model_of_ones_own_cells_translates_where_they_are_allowed(folder):
@@ -394,10 +421,10 @@ MISTAKES = {
         stepping("return s.h, State(h=None)"),
         "state h must be a value computed from x, s and p, got NoneType",
     ),
-    "another width": (stepping("return s.h, State(h=x)"), "Bad.step: state h must be [B, 4], got ['B'] 3 (AT:{2})"),
+    "another width": (stepping("return s.h, State(h=x)"), "Bad.step: state h must be [B, 4], got [B, 3] (AT:{2})"),
     "widths that do not go together": (
         stepping("h = s.h", "return h + x, s"),
-        "Bad.step: add: widths must be equal, got 4, 3; check the cell's parameters (AT:{4})",
+        "Bad.step: add: widths must be equal, got 4 (h), 3 (x); check the cell's parameters (AT:{4})",
     ),
     "a parameter that is not there": (stepping("return x @ p.V, s"), "(AT:{3})"),
     "a method of arrays": (
@@ -412,7 +439,7 @@ MISTAKES = {
     ),
     "a parameter of another name": (
         stepping("return x @ p.V, s"),
-        "step: V must be declared in params, got none of that name among W, x (AT:{3})",
+        "Bad.step: V must be declared in params, got none of that name among W, x (AT:{3})",
     ),
     "text for a value": (stepping("return tanh('x'), s"), "tanh: must be given values of the step, got str (AT:{3})"),
     "text for a number": (

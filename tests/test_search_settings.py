@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -15,12 +16,14 @@ from nmt.config import DecodingConfig
 from nmt.decode import Ensemble, LiveSearch, SearchOptions, SearchPath, search, search_plan
 from nmt.decode.plan import check_served, check_session
 from nmt.decode.rules.selectors import BestSelector
-from nmt.errors import ConfigError, DeviceError
+from nmt.errors import CheckpointError, ConfigError, DeviceError
+from nmt.exporting.description import EXPORTED, check_exported
 from nmt.inference import translator as translator_module
 from nmt.search_settings import ROWS, Place, SearchSettings, SearchValues, usable
 from nmt.serve import engine
 from nmt.serve.engine import Ask, Engine
 from nmt.special_tokens import EOS_ID
+from nmt.storage.saved_model import load_saved_model
 from tests import small_models
 from tests.saved_models import sentences, write_folder, write_language_folder
 
@@ -73,6 +76,18 @@ def place(tmp_path_factory):
     write_language_folder(folder / "language", Translator.load(folder / "model").tgt_subwords)
     (folder / "text").write_text("".join(f"{line}\n" for line in sentences(3)))
     return folder
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_an_export_follows_a_setting_or_refuses_it(place, name):
+    saved = load_saved_model(place / "model")
+    decoding = saved.config.decoding.model_copy(update=settings_for(name))
+    saved = replace(saved, config=saved.config.model_copy(update={"decoding": decoding}))
+    if name in EXPORTED:
+        check_exported(saved, "C")
+    else:
+        with pytest.raises(CheckpointError, match="decoding.* must be .* for C, got"):
+            check_exported(saved, "C")
 
 
 @pytest.fixture

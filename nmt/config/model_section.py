@@ -87,11 +87,14 @@ class _Side(Section):
     def _check_rnn_type(self) -> "_Side":
         """Return the name of a known cell, or a dotted path to a custom one."""
         if self.rnn_type not in RNN_TYPES and not re.match(_DOTTED, self.rnn_type):
-            close = get_close_matches(self.rnn_type.lower(), RNN_TYPES, n=1, cutoff=0.4)
-            advice = f"; did you mean {close[0]}?" if close else ""
+            meant = self.rnn_type.replace(".py:", ".")
+            close = (
+                [meant] if re.match(_DOTTED, meant) else get_close_matches(meant.lower(), RNN_TYPES, n=1, cutoff=0.4)
+            )
+            advice = f"did you mean {close[0]}?" if close else f"names: {', '.join(RNN_TYPES)}"
             raise ValueError(
-                f"rnn_type must be one of {', '.join(RNN_TYPES)}, or a dotted path such as my_cells.MyCell, "
-                f"got {self.rnn_type!r}{advice}"
+                f"rnn_type must be the name of a cell, or a dotted path such as my_cells.MyCell, got "
+                f"{self.rnn_type!r}; {advice}"
             )
         return self
 

@@ -29,14 +29,18 @@ from nmt.rnn.kernels.search import beam_table, best_tokens
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.scan.scan import Scan
 from nmt.rnn.stepping.stepper import Stepper
-from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchValues, beyond
-from nmt.search_settings import Place as SearchPlace
+from nmt.search_settings import MAX_SOURCE_SUBWORDS, ROWS, SearchValues, in_effect
 from nmt.special_tokens import boundary_ids
 
 if TYPE_CHECKING:
     from nmt.storage.saved_model import SavedModel
 
 _FLOAT = np.dtype(np.float32)
+EXPORTED = frozenset(
+    {"beam_size", "length_penalty", "max_length_ratio", "max_length_extra", "n_best", "batch_size", "word_reward"}
+    | {"generate_unk", "lm_weight", "glossary_bonus"}
+)
+"""Settings of the search that exported models follow, or that have no effect there; all others must be off."""
 MOST_POSITIONS = -(-(MAX_SOURCE_SUBWORDS + 2) // 64) * 64
 """Source positions for which attention can be shown: those of the longest source, with its boundary tokens."""
 
@@ -165,10 +169,7 @@ def check_exported(saved: SavedModel, goal: str) -> None:
             raise CheckpointError(
                 f"{saved.path}: the {side}'s subwords must be a sentencepiece model for {goal}, got {why}"
             )
-    asked = beyond(SearchPlace.LOOP, decoding)
-    asked += [name for name, off in (("mbr", "none"), ("lm", None)) if getattr(decoding, name) != off]
-    asked += ["word_reward_bounded"] if decoding.word_reward_bounded and decoding.word_reward else []
-    if asked:
+    if asked := [name for name in in_effect(decoding) if name not in EXPORTED]:
         name = asked[0]
         default, value = ROWS[name].default, getattr(decoding, name)
         raise CheckpointError(

@@ -21,7 +21,7 @@ from nmt.rnn.profile import operation
 from nmt.rnn.stepping.fixed_stepper import FixedStepper
 from nmt.rnn.stepping.search_steps import SearchSteps
 from nmt.rnn.stepping.stepper import Stepper
-from nmt.special_tokens import BOS_ID, EOS_ID
+from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID
 
 if TYPE_CHECKING:
     from nmt.model.network import Network
@@ -172,7 +172,8 @@ class ModelDecoder(StepDecoder):
         sentence_ids = self._stepper.admit(captured, source.lengths)
         self._narrow_to(sentence_ids, candidates)
         if self._sources is not None:
-            ids = np.pad(source.ids.T, ((0, 0), (0, self._positions - len(source.ids))))
+            missing = self._positions - len(source.ids)
+            ids = np.pad(source.ids.T, ((0, 0), (0, missing)), constant_values=PAD_ID)
             self._sources |= dict(zip(sentence_ids.tolist(), ids, strict=True))
         count, dtype = len(sentence_ids), self.network.dtype
         zero = {name: np.zeros((count, *axes_of(width)), dtype) for name, width in self._states.items()}

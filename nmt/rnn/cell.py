@@ -146,7 +146,7 @@ class Scope:
             if not prefix:
                 known = ", ".join(self._values)
                 raise ShapeError(
-                    f"step: {self._prefix}{name} must be declared in params, got none of that name among {known}"
+                    f"{self._prefix}{name} must be declared in params, got none of that name among {known}"
                 )
             prefix = prefix[: prefix.rstrip(".").rfind(".") + 1]
 

@@ -207,6 +207,12 @@ def topological(roots: Iterable[Value], stop: set[int] | frozenset[int] = frozen
     return [found[i] for i in sorted(found)]  # ids grow from arguments to results
 
 
+def shown(v: Value) -> str:
+    """Return a leaf's name, or the operation that computes a value, for an error."""
+    name = v.attrs.get("name", f"the result of {v.op}")
+    return name[2:] if v.op in ("state", "captured") else name  # without the prefix of its kind of array
+
+
 def _is_matrix(v: Value) -> bool:
     """Return whether a value is a matrix parameter, or rows of one."""
     return v.op in ("param", "rows_of") and "rows" in v.attrs
@@ -216,10 +222,9 @@ def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str
     """Return an elementwise operation: the operands' widths are equal or None, and the result has all their axes."""
     for a in args:
         if _is_matrix(a):
-            name = a.attrs.get("name", "")
             raise ShapeError(
-                f"{op}: the operands must be vectors or rows, got the matrix parameter {name} [{a.attrs['rows']}, "
-                f"{a.width}]; multiply by it, x @ p.{name}, or declare a vector"
+                f"{op}: the operands must be vectors or rows, got the matrix parameter {shown(a)} [{a.attrs['rows']}, "
+                f"{a.width}]; multiply by it, x @ p.{shown(a)}, or declare a vector"
             )
     simple = _simplify(graph, op, args)
     if simple is not None:
@@ -228,7 +233,7 @@ def _elementwise(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str
         return named_axes.elementwise(graph, op, args)
     widths = {a.width for a in args if a.width is not None}
     if len(widths) > 1:
-        shapes = ", ".join(str(a.width) for a in args)
+        shapes = ", ".join(f"{a.width} ({shown(a)})" for a in args)
         raise ShapeError(f"{op}: widths must be equal, got {shapes}; check the cell's parameters")
     axes = tuple(x for x in AXES if any(x in a.axes for a in args))
     return graph._make(op, args, axes, widths.pop() if widths else None, attrs)
@@ -300,7 +305,8 @@ def _matmul(graph: Graph, op: str, args: tuple[Value, ...], attrs: dict[str, Any
     x, w = args = graph.apply("flat", args[0]), args[1]
     transposed = attrs["transposed"]
     if not _is_matrix(w):
-        raise ShapeError(f"matmul: the right side must be a matrix parameter, got {w.op} {w.attrs.get('name', '')}")
+        advice = f"; write x @ p.{shown(x)}" * _is_matrix(x)
+        raise ShapeError(f"matmul: the right side must be a matrix parameter, got {shown(w)}{advice}")
     if w.width is None or x.width is None:
         raise ShapeError("matmul: both sides must have a feature axis")
     rows, columns = w.attrs["rows"], w.width

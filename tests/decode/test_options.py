@@ -28,20 +28,8 @@ def find(options, *, beam_size=EVERYTHING, limit=LONGEST, penalty="none", n_best
     decoder = TableDecoder(tables())
     sources = [[n] for n in order]
     limits = np.full(len(order), limit) + options.longer_by(len(order))
-    selector = replace(options, beam_size=beam_size).selector(sources, EOS)
-    cell = BeamCell(
-        decoder,
-        limits,
-        beam_size,
-        penalty,
-        n_best,
-        first_token=1 if options.generate_unk else 2,
-        never=BOS,
-        word_reward=options.word_reward,
-        selector=selector,
-    )
-    if options.expected_lengths is not None:
-        cell.expected = np.array(options.expected_lengths, np.float64)
+    options = replace(options, beam_size=beam_size, length_penalty=penalty, n_best=n_best)
+    cell = BeamCell.of(options, decoder, sources, limits)
     numbers = np.arange(len(order))
     blocks = [Block(part, [sources[n] for n in part]) for part in np.split(numbers, numbers[size::size])]
     found = dict(run(cell, iter(blocks), size))

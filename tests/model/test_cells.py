@@ -43,7 +43,9 @@ def test_states_of_other_sizes_cannot_be_handed_over_as_they_are():
 
 
 def test_a_misspelt_name_is_told_the_nearest():
-    with pytest.raises(ConfigError, match="model.encoder.rnn_type must be one of .* did you mean layer_norm_lstm"):
+    with pytest.raises(
+        ConfigError, match="model.encoder.rnn_type must be the name of a cell.* did you mean layer_norm_lstm"
+    ):
         small_models.model_settings(encoder={"rnn_type": "layernorm_lstm"})
     with pytest.raises(
         ConfigError, match="model.decoder.rnn_type must be the name of a cell, or a dotted path .*, got 3"

@@ -11,6 +11,7 @@ KINDS = {
     "bidirectional lstm": {},
     "one direction": {"encoder": {"bidirectional": False, "rnn_type": "gru"}, "decoder": {"init_hidden": "zero"}},
     "two layers": {"encoder": {"num_layers": 2}, "decoder": {"num_layers": 2}},
+    "mean": {"decoder": {"init_from": "mean"}},
     "residual": {"encoder": {"num_layers": 2, "residual": True}},
 }
 

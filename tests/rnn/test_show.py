@@ -227,6 +227,7 @@ def test_a_cell_of_ones_own(tmp_path, capsys, monkeypatch):
     Path("beside.py").write_text("")
     before = list(sys.path)
     assert shown(capsys, "mine.py:Mine")[1].startswith("Mine 3 -> 4")
+    assert shown(capsys, "mine.Mine") == shown(capsys, "mine.py:Mine")
     assert "b[0:4]" not in shown(capsys, "mine.py:narrow")[1]
     Path("json.py").write_text("from nmt.rnn import LSTMCell\nclass Cell(LSTMCell): pass\n")
     assert shown(capsys, "json.py:Cell")[0] == 0 and sys.path == before
@@ -236,14 +237,14 @@ def test_a_cell_of_ones_own(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["lstn"], "CELL: must be one of lstm, gru, .* or FILE.py:CLASS, got lstn; see docs/add-a-cell.md"),
-        (["mine.Mine"], "must be one of .* got mine.Mine"),
+        (["lstn"], "CELL: must be the name of a cell, or FILE.py:CLASS, got lstn; did you mean lstm"),
+        (["none.Mine"], "must be the name of a cell, or FILE.py:CLASS, got none.Mine; names: lstm, gru"),
         (["none.py:Mine"], "CELL: none.py must be a file with Python code, got none such"),
         (["mine.py:Absent"], "CELL: mine.py:Absent must be a cell of that file, got AttributeError"),
         (["mine.py:number"], "must be a class of cells or a function of that file, got int"),
         (["mine.py:GRU Cell"], "or FILE.py:CLASS, got mine.py:GRU Cell"),
         (["mine.py:raises"], r"got ValueError: not today \(mine.py:18\)"),
-        (["mine.py:Wrong"], r"widths must be equal, got 3, 4.*\(mine.py:15\)"),
+        (["mine.py:Wrong"], r"widths must be equal, got 3 \(x\), 4 \(h\).*\(mine.py:15\)"),
         (["broken.py:Cell"], r"CELL: broken.py:Cell must be a cell of that file, got SyntaxError.*\(broken.py:1\)"),
         (["lstm", "--input", "0"], "show: input must be at least 1, got 0"),
         (["lstm", "--columns", "59"], "show: columns must be from 60 to 200, got 59"),

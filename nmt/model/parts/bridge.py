@@ -81,21 +81,23 @@ class Bridge:
         if not self.of_mean:
             return final
         self.device.run_waiting()
-        shares = self._shares(memory, lengths)
-        return [*final, {_MEAN: self.xp.where(shares > 0, memory * shares, 0).sum(axis=0, dtype=memory.dtype)}]
+        weights = self._mean_weights(memory, lengths)
+        # Over the first axis NumPy adds in order, so that the bits do not depend on the longest sentence of the batch.
+        # `where`: padding may hold anything, and 0 times infinity is no number.
+        return [*final, {_MEAN: self.xp.where(weights > 0, memory * weights, 0).sum(axis=0, dtype=memory.dtype)}]
 
     def add_mean_gradient(self, d_memory: Any, d_final: list[States], lengths: np.ndarray) -> Any:
         """Return the gradient of the memory, including that of its mean."""
         if not self.of_mean:
             return d_memory
         self.device.run_waiting()
-        return d_memory + d_final[-1][_MEAN] * self._shares(d_memory, lengths)
+        return d_memory + d_final[-1][_MEAN] * self._mean_weights(d_memory, lengths)
 
-    def _shares(self, memory: Any, lengths: np.ndarray) -> Any:
+    def _mean_weights(self, memory: Any, lengths: np.ndarray) -> Any:
         """Return 1 / length at the real positions of memory and 0 at padding: [S, B, 1]."""
-        there = np.arange(len(memory))[:, None] < lengths
-        shares = np.where(there, 1 / np.maximum(lengths, 1), 0).astype(memory.dtype)
-        return self.xp.asarray(shares[:, :, None])
+        is_real = np.arange(len(memory))[:, None] < lengths
+        weights = np.where(is_real, 1 / np.maximum(lengths, 1), 0).astype(memory.dtype)
+        return self.xp.asarray(weights[:, :, None])
 
     def forward(self, weights: Weights, final: list[States], how: BatchPass) -> tuple[States, dict[str, Tape | None]]:
         """Return the initial states of the decoder by name, and tapes."""

@@ -24,9 +24,11 @@ from nmt.rnn.cells import (
     ZoneoutCell,
 )
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
+from nmt.rnn.compiler.trace import trace_step
+from nmt.rnn.graph import topological
 
 _OF_STATE = {"gru_reset_before": ("W_rz", "W_n"), "slstm": ("R_",)}
-"""Prefixes of the names of the matrices that multiply a state, by rnn_type; W_h for all others."""
+"""Prefixes of the names of the matrices that multiply a state, by rnn_type; W_h for our other cells."""
 
 
 def recurrent_cell(rnn_type: str, input_size: int, hidden_size: int) -> Cell:
@@ -127,16 +129,33 @@ def _regularized(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:
     """Return a layer's cell with the regularisation of its recurrence (DropConnect, zoneout). Raises ConfigError if the
     cell has no matrix for its state."""
     if side.drop_connect:
-        matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
-        begins = _OF_STATE.get(side.rnn_type, ("W_h",))
-        of_state = tuple(name for name in matrices if name.rpartition(".")[2].startswith(begins))
+        of_state = _state_matrices(cell, side.rnn_type)
         if not of_state:
             raise ConfigError(
                 f"drop_connect: must be 0 with rnn_type: {side.rnn_type}, got {side.drop_connect:g}; it is for cells "
-                f"that multiply their state with a matrix, W_h"
+                f"that multiply their state with a matrix"
             )
         cell = DropConnectCell(cell, side.drop_connect, of_state)
     return ZoneoutCell(cell, side.zoneout) if side.zoneout else cell
+
+
+def _state_matrices(cell: Cell, rnn_type: str) -> tuple[str, ...]:
+    """Return the names of the matrices of a cell that multiply a state: of a user's cell those whose product with a
+    value that depends on a state is needed for the new states."""
+    if rnn_type in CELLS_BY_NAME:
+        begins = _OF_STATE.get(rnn_type, ("W_h",))
+        matrices = [name for name, param in cell.params().items() if len(param.shape) == 2]
+        return tuple(name for name in matrices if name.rpartition(".")[2].startswith(begins))
+    step = trace_step(cell, training=False)
+    of_state = {v.id for v in step.states.values()}
+    found = []
+    for v in topological(step.new.values()):
+        if of_state.intersection(a.id for a in v.args):
+            of_state.add(v.id)
+            if v.op == "matmul":
+                matrix = v.args[1]
+                found.append((matrix.args[0] if matrix.op == "rows_of" else matrix).attrs["name"])
+    return tuple(dict.fromkeys(found))
 
 
 def decoder_cell(config: ModelConfig) -> Cell:

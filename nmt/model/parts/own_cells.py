@@ -69,8 +69,9 @@ def import_allowed_cells(config: Config, allowed: Sequence[str], where: str) -> 
         if not belongs(path, allowed):
             module = path.rpartition(".")[0]
             raise ConfigError(
-                f"{where}: {key} must be a cell of nmt or one whose module you allow, got {path}, whose code would "
-                f'run; if you trust {module}, allow it: --cells {module}, in Python cells=["{module}"]'
+                f"{where}: {key} must be a cell of nmt or one whose module you allow ({', '.join(allowed) or 'none'} "
+                f"now), got {path}, whose code would run; if you trust {module}, allow it: --cells {module}, in Python "
+                f'cells=["{module}"]'
             )
     import_cells(config)
 

@@ -47,15 +47,16 @@ class Declared:
 
     def _check(self, where: str, y: Value, new: Mapping[str, Value], at: str) -> None:
         if set(new) != set(self.states):
-            raise ShapeError(f"{where}: new states must be {sorted(self.states)}, got {sorted(new)}{at}")
+            promise = f"the State that it returns must have {', '.join(self.states)}"
+            raise ShapeError(f"{where}: {promise}, got {', '.join(new) or 'none'}{at}")
         for name, value in new.items():
             width = self.states[name]
             if value.width != width or "S" in value.axes or value.dims != dims_of(width):
-                promise, got = axes_shown(dims_of(width)) or width, axes_shown(value.dims) or value.width
-                raise ShapeError(f"{where}: state {name} must be [B, {promise}], got {list(value.axes)} {got}{at}")
+                wanted = axes_shown(dims_of(width)) or width
+                raise ShapeError(f"{where}: state {name} must be [B, {wanted}], got {_shape(value)}{at}")
         if y.width != self.output_size or "S" in y.axes or y.dims:
-            got = f"{axes_shown(y.dims)}; use flat" if y.dims else y.width
-            raise ShapeError(f"{where}: output must be [B, {self.output_size}], got {list(y.axes)} {got}{at}")
+            advice = "; use flat" if y.dims else ""
+            raise ShapeError(f"{where}: output must be [B, {self.output_size}], got {_shape(y)}{advice}{at}")
 
     def _size(self, cell: Cell, what: str) -> int:
         size = getattr(cell, what, None)
@@ -105,6 +106,12 @@ class Declared:
             if not isinstance(name, str) or not fits:
                 raise ShapeError(f"{where} {promise}, got {shown(value)} for {shown(name)}{at}")
         return found
+
+
+def _shape(value: Value) -> str:
+    """Return a value's shape as documents write it: `[B, 14]`, `[S, B, 7]`, `[B, h=2 k=4]`, `[B]`."""
+    features = axes_shown(value.dims) or value.width
+    return f"[{', '.join([*value.axes, *([str(features)] if features else [])])}]"
 
 
 def _is_size(value: Any) -> bool:

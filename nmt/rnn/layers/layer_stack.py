@@ -90,7 +90,7 @@ class LayerStack:
         first. dropout: of the output of every layer but the last, in `forward` only. batch_first: x, y and their
         gradients are [B, T, ...], states are not. learn_initial: states not given are parameters `start_h_l0` [n],
         `start_c_l0` [n], ..., the same for all rows, initially zero. padding: what y is beyond a row's length; empty:
-        what the final state of a row without steps is (see padding.py). needs: which gradients backward computes;
+        what the final state of a row without steps is (see row_ends.py). needs: which gradients backward computes;
         without "x" the first layer's plan has no product for it, without "params" no plan has a sum over time.
         compute_dtype: of the products; recompute: with "gates" forward stores only states (see `Scan`). device: where
         all arrays are, including `params`; None for the processor. Raises ShapeError, NMTError.

@@ -88,7 +88,7 @@ class LayeredScan:
         for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
             result = scan.forward(
                 weights.view(str(n)),
-                self._behind(x, delay, allocate),
+                self._with_zeros_after(x, delay, allocate),
                 strip(initial or {}, str(n)),
                 lengths=steps + delay,
                 captured={name: captured[name] for name in scan.captured},
@@ -118,7 +118,7 @@ class LayeredScan:
         captured: Arrays = {}
         for n in reversed(range(len(self.scans))):
             delay, below = self.delays[n], strip(gradients or {}, str(n))
-            d = self._before(d, delay, tape.allocate)
+            d = self._with_zeros_before(d, delay, tape.allocate)
             got = self.scans[n].backward(tape.layers[n], d, strip(d_final or {}, str(n)), below)
             if got.x is None:
                 raise RuntimeError("a layer gave no gradient of its input")
@@ -133,7 +133,7 @@ class LayeredScan:
                 captured[name] = captured[name] + share if name in captured else share
         return Gradients(d, initial, captured)
 
-    def _behind(self, x: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
+    def _with_zeros_after(self, x: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
         """Return x [T, B, n] followed by `delay` steps of zeros."""
         if not delay:
             return x
@@ -142,7 +142,7 @@ class LayeredScan:
         longer[:-delay], longer[-delay:] = x, 0
         return longer
 
-    def _before(self, d: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
+    def _with_zeros_before(self, d: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
         """Return `delay` steps of zeros followed by d [T, B, n]."""
         if not delay:
             return d

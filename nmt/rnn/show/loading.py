@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,21 @@ _PAGE = "see docs/add-a-cell.md"
 
 
 def load_cell(name: str, input_size: int, hidden_size: int) -> Cell:
-    """Return a cell of these sizes by name: `lstm` or another name of the settings, or `my_cells.py:MyCell`.
+    """Return a cell of these sizes by name: `lstm` or another name of the settings, `my_cells.MyCell` if the current
+    folder has that file, or `FOLDER/my_cells.py:MyCell`.
 
     Raises NMTError: it does not exist, its file cannot be run, or it makes no cell.
     """
     if name in CELLS_BY_NAME:
         return CELLS_BY_NAME[name](input_size, hidden_size)
-    path, colon, attribute = name.rpartition(":")
-    if not colon or not path.endswith(".py") or not attribute.isidentifier():
-        names = ", ".join(CELLS_BY_NAME)
-        raise NMTError(f"CELL: must be one of {names}, or FILE.py:CLASS, got {name}; {_PAGE}")
+    path, _, attribute = name.rpartition(":")
+    module, dot, last = name.rpartition(".")
+    if dot and last.isidentifier() and Path(f"{module}.py").is_file():
+        path, attribute = f"{module}.py", last
+    if not path.endswith(".py") or not attribute.isidentifier():
+        close = get_close_matches(name.lower(), CELLS_BY_NAME, n=1)
+        advice = f"did you mean {close[0]}?" if close else f"names: {', '.join(CELLS_BY_NAME)}; {_PAGE}"
+        raise NMTError(f"CELL: must be the name of a cell, or FILE.py:CLASS, got {name}; {advice}")
     return make_cell(f"CELL: {name}", _from_file(name, Path(path), attribute), input_size, hidden_size)
 
 
