@@ -1,4 +1,5 @@
-"""Division of a run over time between threads: each computes its own rows of the batch, or its own hidden units.
+"""Division of a run over time between threads: each computes its own rows of the batch, or its own hidden units, which
+are columns of the products (work on rows is divided by rows in both cases).
 
 The choice affects only speed: the results are bit-identical. Limits are in tuning.py, measured by
 benchmarks/schedules.py.
@@ -22,15 +23,15 @@ def choose_division(rows: int, threads: int, weight_bytes: int) -> Division:
     """Return how the threads share a loop whose products read `weight_bytes` of weights at every step.
 
     With few rows, a step takes as long as its weights take to arrive from the cache, and if rows are divided every
-    thread fetches all of them. With many rows, a barrier after every product costs more than that.
+    thread fetches all of them. With many rows, the barriers between products and row work cost more.
     """
     limit = tuning.UNITS_BELOW[weight_bytes >= tuning.LARGE_WEIGHTS] * threads
     return "units" if threads > 1 and rows < limit else "rows"
 
 
 def meeting_threads(size: int, threads: int) -> int:
-    """Return among how many of the threads to divide a step of `size` multiply-adds, with a barrier after every
-    product.
+    """Return among how many of the threads to divide a step of `size` multiply-adds, which meet at barriers
+    within the step.
 
     Two threads must have ALONE_A_STEP together. With more, the work of each must grow as the barrier's cost does, which
     is one transfer of a cache line for every doubling of their number (reasoned, not measured: see docs/threads.md).

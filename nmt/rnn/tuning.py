@@ -23,7 +23,7 @@ ALONE_BELOW = 1 << 18
 Not measured by a script of benchmarks/; overhead.py has runs that small."""
 
 ALONE_A_STEP = 3 << 14
-"""Multiply-adds of a step below which a barrier after every product costs more than a second thread saves. For two
+"""Multiply-adds of a step below which its barriers cost more than a second thread saves. For two
 threads measured by benchmarks/schedules.py, as UNITS_BELOW; for more it is reasoned (docs/threads.md)."""
 
 CLEAR_ALONE_BELOW = 1 << 16

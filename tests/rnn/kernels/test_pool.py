@@ -67,6 +67,18 @@ def test_an_error_of_any_part_is_raised_when_nobody_is_at_work(failing):
     assert sorted([*ended, failing]) == sorted(begun)
 
 
+def test_an_error_leaves_no_job_behind():
+    """A worker that took one later would help nobody, and the caller of the next job would work alone."""
+
+    def fail(part, parts):
+        raise ValueError("at once")
+
+    for _ in range(20):
+        with pytest.raises(ValueError, match="at once"):
+            run_parallel(fail, 40)
+    assert not pool._pool()._jobs
+
+
 def test_parts_may_ask_for_help_themselves():
     seen = []
     run_parallel(lambda part, parts: run_parallel(lambda p, n: seen.append((part, p)), 3), 3)

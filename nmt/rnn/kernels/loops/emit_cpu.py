@@ -3,9 +3,9 @@ whole time loop.
 
 Every thread runs the same function. If the work is divided by rows, each thread processes its own rows (`bounds`) from
 the first step to the last, without waiting inside the loop. If it is divided by `units`, each thread computes its share
-of the columns of every product for all rows, so that only one thread reads a given weight; the threads wait for each
-other after every group of products and after row work. Sizes are arguments, never part of the source: one compiled
-function serves all batch sizes, lengths and widths of the same structure, and both divisions.
+of the columns of every product for all rows, so that only one thread reads a given weight; row work is divided by rows
+there, too, and threads meet at the barriers of `_steps_before_barriers`. Sizes are arguments, never part of the source:
+one compiled function serves all batch sizes, lengths and widths of the same structure, and both divisions.
 """
 
 from __future__ import annotations
@@ -247,20 +247,21 @@ class _FunctionWriter(Names):
             "            goal += parts",
             "            barrier_wait(table, part, parts, goal)",
         ]
-        ends = self._barriers()
+        ends = self._steps_before_barriers()
         for n, step in enumerate(self.steps):
             body += self._product(step) if isinstance(step, Product) else self._rows(step)
             if n in ends:
                 body += barrier
         return body
 
-    def _barriers(self) -> set[int]:
-        """Return the numbers of the steps after which threads that divide units must meet.
+    def _steps_before_barriers(self) -> set[int]:
+        """Return the numbers of the steps after which threads that divide units must meet; all threads run the same
+        steps as often, or the barriers would never open.
 
         A product writes its thread's columns of all rows and reads all columns; work on rows reads and writes its
         thread's rows. So there is a barrier between steps of different kinds, and before a product that reads what an
         earlier one has written since the last barrier, or writes what an earlier one reads. The last step is followed
-        by the first of the next time step.
+        by the first of the next time step, so the second round finds conflicts across that border.
         """
         count = len(self.steps)
         kinds = [isinstance(step, Product) for step in self.steps]

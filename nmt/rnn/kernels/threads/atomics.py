@@ -1,7 +1,9 @@
 """Synchronize threads inside compiled code: atomic 64-bit numbers, locks and condition variables.
 
-Addresses are int64. `atomic_exchange` is also what stores a number, sequentially consistent. Locks and conditions are
-those of the system's own threads, so a sleeping thread needs neither the interpreter nor its lock.
+Addresses are int64. `atomic_exchange` is also what stores a number: the two handshakes of workers.py need a store that
+no later load overtakes, which an exchange is on every processor; numbers that a lock guards use it for simplicity.
+Locks and conditions are those of the system's own threads, so a sleeping thread needs neither the interpreter nor its
+lock.
 """
 
 import ctypes

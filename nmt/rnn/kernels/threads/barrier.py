@@ -14,8 +14,8 @@ until it has reached the goal. All increments of a counter are one release seque
 sees what every thread wrote before it arrived. No thread arrives at the next barrier before it has left this one, so
 the goal is reached by exactly the arrivals of all threads; a fast thread may already have arrived at the next, hence
 `<`. In the tree, the acquire of an increment gives the last thread of a group what the others wrote, and the exchange
-releases it to all. With a relaxed arrival a thread could leave and still read old numbers: x86 would hide this, since
-its increments are ordered anyway, and Arm would not.
+releases it to all; a flat barrier would do with a release. With a relaxed arrival a thread could leave and still read
+old numbers: x86 would hide this, since its increments are ordered anyway, and Arm would not.
 """
 
 from nmt.rnn.kernels.machine_code.jit import external, inner_kernel

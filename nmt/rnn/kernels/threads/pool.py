@@ -276,6 +276,6 @@ def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
     finally:
         # One call, before anything else: no interruption can come in between.
         close_job.call(pool.address, job.address)
-    pool.forget(job)
+        pool.forget(job)
     for part in sorted(job.errors):
         raise job.errors[part]

@@ -87,7 +87,7 @@ def run_calls(parts: int, calls: Sequence[KernelCall]) -> None:
 
 class TaskSequence:
     """Up to `most` tasks that run one after another in one call of the team, each when all threads have finished the
-    one before. Their barriers are reset before and after. For one caller at a time."""
+    one before. The barrier of each is reset after it: no table may be listed twice. For one caller at a time."""
 
     def __init__(self, most: int) -> None:
         self._most = most

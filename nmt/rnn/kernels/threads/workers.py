@@ -4,8 +4,12 @@ No wake-up is lost (Dekker's idea) in either of two handshakes. A worker stores 
 again whether a task was posted; a caller that posts a task stores it and then reads whether the worker is awake. A
 caller stores that it waits and then reads again whether the task is finished; a worker stores that it is finished and
 then exchanges the mark of a waiting caller. All these accesses are sequentially consistent, so at least one of the two
-sees the other's store. The caller stores its mark again each time it is woken: a worker may be late with the wake-up
-for the task before.
+sees the other's store; with a release store, both could read the old number, and both would sleep for ever. The caller
+stores its mark again each time it is woken: a worker may be late with the wake-up for the task before.
+
+_POSTED also publishes the task (its function, part, parts and table, and the barrier's counters, which the caller has
+reset), and _FINISHED its results. Everything else is guarded by the pool's lock, but for the first look at _HELPERS in
+`close_job`, which is only a hint.
 """
 
 from llvmlite import ir
@@ -26,13 +30,14 @@ from nmt.rnn.kernels.threads.atomics import (
 from nmt.rnn.kernels.threads.barrier import GROUP_COUNTER_BYTES, GROUPS_WORD, barrier_reset
 
 SPINS_BEFORE_WAIT = 5000
-"""Spins, of some 25 nanoseconds each, before a waiting thread sleeps on a condition variable: a tenth of a millisecond
-if its core is free."""
+"""Spins before a waiting thread sleeps on a condition variable: a tenth of a millisecond if its core is free. Most are
+yields of the core, each of which counts as SPINS_PER_YIELD; the sleep of `backoff` comes later than this."""
 
 # Layout of the pool, in bytes: its lock, the condition for waiting callers, and numbers that the lock guards.
 POOL_LOCK, POOL_CHANGED = 0, LOCK_BYTES
-# The first idle worker (each holds the address of the next); how many are idle, exist, and run Python; the most
-# that are made to serve several callers; the ticket whose caller may take workers now, and the next ticket.
+# The first idle worker (each holds the address of the next); how many are idle, exist, and run Python; the most that
+# compute for several callers together, which is one less than there are cores at the start; the ticket whose caller may
+# take workers now, and the next ticket.
 _IDLE, _IDLE_COUNT, _TOTAL, _HELPING, LIMIT, _NOW_SERVING, _NEXT_TICKET = range(
     2 * LOCK_BYTES, 2 * LOCK_BYTES + 7 * WORD, WORD
 )
@@ -186,7 +191,7 @@ def _fits(pool, needed):  # type: ignore[no-untyped-def]
     """Return whether `needed` more workers may compute. The pool's lock must be held.
 
     No more compute at a time than there are cores, unless one caller alone asks for more. Workers that run Python do
-    not count: otherwise they might wait for themselves.
+    not count: one whose Python function starts a compiled task would otherwise wait for itself to become free.
     """
     busy = atomic_load(pool + _TOTAL) - atomic_load(pool + _IDLE_COUNT) - atomic_load(pool + _HELPING)
     return busy + needed <= max(atomic_load(pool + LIMIT), needed)
@@ -194,8 +199,8 @@ def _fits(pool, needed):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _run_all(pool, function, parts, table):  # type: ignore[no-untyped-def]
-    """Run all parts at once, the last one in this thread, and wait for all. Return 0; or, if the pool has too few
-    workers, do nothing and return how many are missing."""
+    """Run all parts at once, the last one in this thread, and wait for all. Return 0; or, if the pool does not have as
+    many workers yet, do nothing and return how many the caller must make before it calls again."""
     needed = parts - 1
     lock(pool + POOL_LOCK)
     ticket = atomic_load(pool + _NEXT_TICKET)
