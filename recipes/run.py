@@ -18,6 +18,7 @@ with published figures.
 import argparse
 import json
 import math
+import operator
 import shlex
 import statistics
 import subprocess
@@ -46,6 +47,8 @@ CANDIDATES = 5
 _COSTS = ("minutes", "megabytes")
 TIMED = ("int8", "lines/s", "int8 lines/s")
 """Of single models: the score in int8, and lines translated a second of the clock, loading included, in both forms."""
+LISTED = f"in {CANDIDATES} best"
+"""Of single models: the percentage of lines whose correct answer is among the best ones."""
 Row = dict[str, str | float]
 """One system's scores on one part of one language."""
 
@@ -208,6 +211,10 @@ def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job], t
                 score["int8"] = commands.scores(recipe, narrow, references)[recipe.metrics[0]]
                 score["lines/s"] = line_count(source) / seconds_of(output)
                 score["int8 lines/s"] = line_count(source) / seconds_of(narrow)
+            if recipe.is_listed and len(models) == 1:
+                lists = commands.candidates(source, place / f"{part}.{name}.tsv", models[0])
+                right = references.read_text("utf-8").splitlines()
+                score[LISTED] = 100 * sum(map(operator.contains, lists, right)) / len(right)
             cost = {"minutes": round(sum(minutes_of(model) for model in models), 1)}
             cost["MB"] = round(max(megabytes_of(model) for model in models))
             rows.append({"variant": variant, "part": part, "system": name, **score, **cost})
@@ -231,7 +238,7 @@ def table(recipe: Recipe, rows: list[Row]) -> str:
     """A line for each language and part: mean and deviation of single models, the ensemble, minutes and memory of one
     training, published figures; and the means over languages, which are parts where one model has several."""
     header = ["", "part", f"{recipe.metrics[0]}, single", "deviation", "ensemble", "minutes", "MB"]
-    header += [*(TIMED if recipe.is_timed else ()), *recipe.published_names]
+    header += [*more_columns(recipe), *recipe.published_names]
     lines = ["\t".join(header)]
     every: list[Summary] = []
     for part in recipe.parts:
@@ -243,6 +250,11 @@ def table(recipe: Recipe, rows: list[Row]) -> str:
     if len(every) > 1 and all(part in recipe.published for part in recipe.parts):  # parts are languages
         lines.append(replace(Summary.mean(every), part="all").line())
     return "\n".join(lines)
+
+
+def more_columns(recipe: Recipe) -> list[str]:
+    """The columns that only some recipes have."""
+    return [*(TIMED if recipe.is_timed else ()), *([LISTED] if recipe.is_listed else ())]
 
 
 @dataclass(frozen=True)
@@ -257,7 +269,7 @@ class Summary:
     megabytes: float
     published: tuple[float, ...]
     weight: int = 1
-    timed: tuple[float, ...] = ()
+    more: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, recipe: Recipe, variant: str, part: str, rows: list[Row]) -> "Summary":
@@ -269,8 +281,8 @@ class Summary:
         known = recipe.published.get(part, recipe.published.get(variant, ()) if part in recipe.published_part else ())
         minutes, megabytes = (statistics.mean(float(row[name]) for row in alone) for name in ("minutes", "MB"))
         weight = line_count(recipe.files(variant, part)[1]) if recipe.by_item else 1
-        timed = [statistics.mean(float(row[name]) for row in alone) for name in (TIMED if recipe.is_timed else ())]
-        return cls(variant, part, single, joint[0] if joint else None, minutes, megabytes, known, weight, tuple(timed))
+        more = tuple(statistics.mean(float(row[name]) for row in alone) for name in more_columns(recipe))
+        return cls(variant, part, single, joint[0] if joint else None, minutes, megabytes, known, weight, more)
 
     @classmethod
     def mean(cls, summaries: list["Summary"]) -> "Summary":
@@ -283,15 +295,15 @@ class Summary:
         columns = zip(*published, strict=True) if len(published) == len(summaries) else ()
         known = tuple(statistics.fmean(column, weights) for column in columns)
         minutes, megabytes = (statistics.mean(getattr(one, name) for one in summaries) for name in _COSTS)
-        timed = tuple(map(statistics.fmean, zip(*(one.timed for one in summaries), strict=True)))
+        more = tuple(map(statistics.fmean, zip(*(one.more for one in summaries), strict=True)))
         name = f"mean of {len(summaries)}"
-        return cls(name, summaries[0].part, runs, together, minutes, megabytes, known, timed=timed)
+        return cls(name, summaries[0].part, runs, together, minutes, megabytes, known, more=more)
 
     def line(self) -> str:
         """Cells between tabs."""
         deviation = f"{statistics.stdev(self.single):.2f}" if len(self.single) > 1 else "-"
         cells = [self.name, self.part, f"{statistics.mean(self.single):.2f}", deviation, _text(self.joint)]
-        cells += [f"{self.minutes:.1f}", f"{self.megabytes:.0f}", *(f"{value:.2f}" for value in self.timed)]
+        cells += [f"{self.minutes:.1f}", f"{self.megabytes:.0f}", *(f"{value:.2f}" for value in self.more)]
         return "\t".join([*cells, *(f"{value:.2f}" for value in self.published)])
 
 

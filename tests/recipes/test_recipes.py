@@ -105,6 +105,23 @@ def test_cells_are_scored_in_int8_and_timed(tmp_path, monkeypatch):
     assert run.columns(rows).splitlines()[-1].split("\t")[2] == "ensemble 1+2"
 
 
+def test_correct_answers_among_the_best_are_counted(tmp_path, monkeypatch):
+    """Of four lines the first's answer is the second best, and two lines have none among theirs."""
+    recipe = RECIPES["names"].cut_to(["korean"], ["test"])
+    references = tmp_path / "test.script"
+    references.write_text("a b\nc\nd\ne\n")
+    lists = [{"a": 0.5, "a b": 0.4}, {"c": 1.0}, {"x": 0.9}, {}]
+    monkeypatch.setattr(run.Recipe, "files", lambda self, variant, part: (references, references))
+    for name in ("minutes_of", "megabytes_of"):
+        monkeypatch.setattr(run, name, lambda folder: 1.0)
+    monkeypatch.setattr(run.Commands, "translate", lambda self, source, output, *more, **options: output)
+    monkeypatch.setattr(run.Commands, "scores", lambda *given: {"accuracy": 25.0, "per": 9.0})
+    monkeypatch.setattr(run.Commands, "candidates", lambda *given: lists)
+    rows = run.rows_of(run.Commands([], 1, []), recipe, "korean", [run.Job(recipe, "korean", "", 1, tmp_path)])
+    head, line = (one.split("\t") for one in run.table(recipe, rows).splitlines())
+    assert head[-1] == "in 5 best" and line[-1] == "50.00" and line[2] == "25.00"
+
+
 def test_means_over_items_count_every_line_once(tmp_path, monkeypatch):
     """Three lines of one language and one of the other: (3 * 40 + 80) / 4, and the same for published figures."""
     monkeypatch.chdir(tmp_path)
