@@ -76,7 +76,7 @@ class BeamCell:
         """Add sentences to the beam: `first` has one hypothesis per sentence, empty or of the same length for all."""
         self._sentence_ids[sentence] = sentence_ids
         self._hypotheses.update((n, []) for n in sentence.tolist())
-        self._steps[sentence] = first.words.shape[1]
+        self._steps[sentence] = first.history.shape[1]
         for n in sentence[self.limits[sentence] <= 0].tolist():
             self._hypotheses[n].append(Hypothesis([], 0.0, 0.0, False))
         self._leave(sentence[self.limits[sentence] <= 0])
@@ -92,8 +92,8 @@ class BeamCell:
         parent, tokens, sums, extra = self.selector.choose(self, beam, outputs, live, bounds)
         self._steps[live] += 1
         sentence = beam.sentence[parent]
-        words = _append(beam.words[parent], self._steps[sentence], tokens)
-        after = Beam(states, parent, tokens, sums, sentence, words, extra)
+        history = _append(beam.history[parent], self._steps[sentence], tokens)
+        after = Beam(states, parent, tokens, sums, sentence, history, extra)
         return self._prune_beam(after, live)
 
     def _prune_beam(self, beam: Beam, live: np.ndarray) -> Beam:
@@ -135,7 +135,7 @@ class BeamCell:
         log_probs = beam.extra.get("log_prob", beam.sums)
         for row, n, score in zip(rows.tolist(), of.tolist(), scores.tolist(), strict=True):
             finished = int(beam.tokens[row]) == self.decoder.eos_id
-            ids = beam.words[row, : self._steps[n] - finished].tolist()
+            ids = beam.history[row, : self._steps[n] - finished].tolist()
             self._hypotheses[n].append(Hypothesis(ids, float(log_probs[row]), score, finished))
             self._room[n] = room_left(self._room[n], 1)
             if finished and can_improve(score, self._to_beat[n]):
@@ -162,13 +162,13 @@ class BeamCell:
         return [(n, best_of(hypotheses, self.n_best)) for n, hypotheses in found]
 
 
-def _append(words: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Append a token to each row of words [R, W], at position steps[r] - 1, and return the array, widened if
+def _append(history: np.ndarray, steps: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Append a token to each row of history [R, W], at position steps[r] - 1, and return the array, widened if
     necessary."""
-    if steps.max(initial=0) > words.shape[1]:
-        words = np.pad(words, ((0, 0), (0, max(16, words.shape[1]))))
-    words[identity(len(words)), steps - 1] = tokens
-    return words
+    if steps.max(initial=0) > history.shape[1]:
+        history = np.pad(history, ((0, 0), (0, max(16, history.shape[1]))))
+    history[identity(len(history)), steps - 1] = tokens
+    return history
 
 
 def _keep(beam: Beam, rows: np.ndarray) -> Beam:
@@ -176,21 +176,21 @@ def _keep(beam: Beam, rows: np.ndarray) -> Beam:
     used, parent = distinct(beam.parent[rows])
     states = {name: v[used] for name, v in beam.states.items()}
     if len(rows) == len(beam):
-        return Beam(states, parent, beam.tokens, beam.sums, beam.sentence, beam.words, beam.extra)
+        return Beam(states, parent, beam.tokens, beam.sums, beam.sentence, beam.history, beam.extra)
     extra = {name: v[rows] for name, v in beam.extra.items()}
-    return Beam(states, parent, beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.words[rows], extra)
+    return Beam(states, parent, beam.tokens[rows], beam.sums[rows], beam.sentence[rows], beam.history[rows], extra)
 
 
 def _join(one: Beam, other: Beam) -> Beam:
     """Return the rows of two beams one after another, with the states that they continue."""
     states = {name: np.concatenate([v, other.states[name]]) for name, v in one.states.items()}
     parent = np.concatenate([one.parent, other.parent + len(next(iter(one.states.values()), ()))])
-    width = max(one.words.shape[1], other.words.shape[1])
-    words = np.concatenate([np.pad(b.words, ((0, 0), (0, width - b.words.shape[1]))) for b in (one, other)])
+    width = max(one.history.shape[1], other.history.shape[1])
+    history = np.concatenate([np.pad(b.history, ((0, 0), (0, width - b.history.shape[1]))) for b in (one, other)])
     pairs = ((one.tokens, other.tokens), (one.sums, other.sums), (one.sentence, other.sentence))
     tokens, sums, sentence = (np.concatenate(pair) for pair in pairs)
     extra = {name: np.concatenate([v, other.extra[name]]) for name, v in one.extra.items()}
-    return Beam(states, parent, tokens, sums, sentence, words, extra)
+    return Beam(states, parent, tokens, sums, sentence, history, extra)
 
 
 @dataclass
@@ -208,8 +208,8 @@ class _Waiting:
         self.taken = min(len(self.sentence_ids), self.taken + count)
         sentence, tokens = self.sentence[rows], self.tokens[rows]
         states = {name: v[rows] for name, v in self.states.items()}
-        words = np.zeros((len(tokens), 0), np.int32)
-        first = Beam(states, np.arange(len(tokens)), tokens, np.zeros(len(tokens)), sentence, words)
+        history = np.zeros((len(tokens), 0), np.int32)
+        first = Beam(states, np.arange(len(tokens)), tokens, np.zeros(len(tokens)), sentence, history)
         return sentence, self.sentence_ids[rows], first
 
 

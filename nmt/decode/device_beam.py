@@ -141,11 +141,11 @@ class BlockSearch:
 
 def _read(device: Device, beams: BeamState, K: int) -> list[list[Hypothesis]]:
     """Return the hypotheses of each sentence in the order in which they ended."""
-    words = device.download(device.trace_back(beams)).tolist()
+    ids = device.download(device.trace_back(beams)).tolist()
     given = (beams.end_steps, beams.end_log_probs, beams.end_scores, beams.end_finished)
     columns = (device.download(array).reshape(-1).tolist() for array in given)
     ended = [
         Hypothesis(row[: steps - finished], log_prob, score, bool(finished)) if steps else None
-        for row, steps, log_prob, score, finished in zip(words, *columns, strict=True)
+        for row, steps, log_prob, score, finished in zip(ids, *columns, strict=True)
     ]
     return [[h for h in ended[at : at + K] if h is not None] for at in range(0, len(ended), K)]

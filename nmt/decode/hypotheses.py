@@ -142,7 +142,7 @@ class Beam:
     tokens: np.ndarray  # int32 [R], the last token
     sums: np.ndarray  # float64 [R], sums that continuations are compared by: log-probabilities, and what rules add
     sentence: np.ndarray  # int64 [R]
-    words: np.ndarray  # int32 [R, W], all tokens so far
+    history: np.ndarray  # int32 [R, W], all tokens so far
     extra: dict[str, np.ndarray] = field(default_factory=dict)  # [R, ...], state of the selector for each row
 
     def __len__(self) -> int:

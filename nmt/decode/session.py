@@ -81,7 +81,7 @@ class Session:
         while not (ended := cell.ended()):
             beam = cell.step(beam)
             if len(beam):
-                yield self._model.written(beam.words[0, : cell.steps(beam.sentence)[0]].tolist())
+                yield self._model.written(beam.history[0, : cell.steps(beam.sentence)[0]].tolist())
         for hypothesis in ended[0][1]:
             yield self._model.written(hypothesis.ids)
 
@@ -95,9 +95,9 @@ class Session:
         place = self._read(list(prefix))
         limits = options.limits([self.src_ids]) + len(prefix)
         cell = BeamCell.of(options, _KeptDecoder(self._decoder), [self.src_ids], limits)
-        zero, words = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
+        zero, history = np.zeros(1, np.int64), np.array(prefix, np.int32)[None]
         beam = cell.extend(
-            None, zero, self._sentence_ids, Beam(place.states, zero, place.token, np.zeros(1), zero, words)
+            None, zero, self._sentence_ids, Beam(place.states, zero, place.token, np.zeros(1), zero, history)
         )
         for token, log_prob in zip(prefix, self._log_probs, strict=True):
             beam.sums += cell.selector.follow_given(beam.extra, token, log_prob)

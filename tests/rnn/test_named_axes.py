@@ -287,9 +287,9 @@ def test_an_error_says_what_to_do(text):
 
 
 def test_results_of_a_step_have_the_declared_axes():
-    with pytest.raises(ShapeError, match=r"state n must be \[B, h=2 v=3\], got \['B'\] 6 \("):
+    with pytest.raises(ShapeError, match=r"state n must be \[B, h=2 v=3\], got \[B, 6\] \("):
         Scan(Written(lambda p, x, s: (split(x @ p.W, 2)[0], State(S=s.S, n=flat(s.n)))))
-    with pytest.raises(ShapeError, match=r"output must be \[B, 6\], got \['B'\] h=2 v=3; use flat \("):
+    with pytest.raises(ShapeError, match=r"output must be \[B, 6\], got \[B, h=2 v=3\]; use flat \("):
         Scan(Written(lambda p, x, s: (s.n, s)))
     with pytest.raises(ShapeError, match="initial S must be .*2, 2, 3"):
         case = cases.draw(Written(everything), "float32")

@@ -64,7 +64,7 @@ def repeated(beam: Beam, rows: np.ndarray) -> Beam:
         tokens=beam.tokens[rows],
         sums=beam.sums[rows],
         sentence=beam.sentence[rows],
-        words=beam.words[rows],
+        history=beam.history[rows],
         extra={name: v[rows] for name, v in beam.extra.items()},
     )
 

@@ -60,7 +60,7 @@ class Forbidden(Rule):
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
         scores[:, self.single] = -np.inf
         for sequence in self.longer:
-            before = last_tokens(beam.words, steps, len(sequence) - 1)
+            before = last_tokens(beam.history, steps, len(sequence) - 1)
             scores[(before == sequence[:-1]).all(1), sequence[-1]] = -np.inf
 
 
@@ -72,10 +72,10 @@ class NoRepeat(Rule):
 
     @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        if beam.words.shape[1] < self.size:
+        if beam.history.shape[1] < self.size:
             return
-        last = last_tokens(beam.words, steps, self.size - 1)
-        windows = np.lib.stride_tricks.sliding_window_view(beam.words, self.size, axis=1)  # [R, W - size + 1, size]
+        last = last_tokens(beam.history, steps, self.size - 1)
+        windows = np.lib.stride_tricks.sliding_window_view(beam.history, self.size, axis=1)  # [R, W - size + 1, size]
         there = np.arange(windows.shape[1])[None] + self.size <= steps[:, None]
         rows, at = np.nonzero((windows[:, :, :-1] == last[:, None]).all(2) & there)
         scores[rows, windows[rows, at, -1]] = -np.inf
@@ -92,8 +92,8 @@ class RepetitionPenalty(Rule):
 
     @override
     def apply(self, scores: np.ndarray, beam: Beam, steps: np.ndarray) -> None:
-        rows, at = np.nonzero(np.arange(beam.words.shape[1])[None] < steps[:, None])
-        tokens = beam.words[rows, at]
+        rows, at = np.nonzero(np.arange(beam.history.shape[1])[None] < steps[:, None])
+        tokens = beam.history[rows, at]
         scores[rows, tokens] = scores[rows, tokens] * self.factor
 
 
@@ -123,8 +123,8 @@ class Prefix(Rule):
         return rows, self.tokens[beam.sentence[rows], steps[rows]]
 
 
-def last_tokens(words: np.ndarray, steps: np.ndarray, count: int) -> np.ndarray:
+def last_tokens(history: np.ndarray, steps: np.ndarray, count: int) -> np.ndarray:
     """Return the last `count` of the first steps[r] entries of each row [R, count]; -1 where there are fewer."""
     at = steps[:, None] + np.arange(-count, 0)[None]
-    found = np.take_along_axis(words, np.maximum(at, 0), axis=1) if words.shape[1] else np.full(at.shape, -1)
+    found = np.take_along_axis(history, np.maximum(at, 0), axis=1) if history.shape[1] else np.full(at.shape, -1)
     return np.where(at < 0, -1, found)

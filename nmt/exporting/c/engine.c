@@ -354,7 +354,7 @@ static int64_t *search_memory(const engine *e, const request *asked, int64_t wid
   set_real(search + SEARCH_word_reward, asked->word_reward);
   search[SEARCH_free] = ADDRESS(filled(e, slots, 0, 1)), search[SEARCH_numbering] = ADDRESS(filled(e, VOCABULARY, -1, 0));
   search[SEARCH_live_first_row] = ADDRESS(words(e, C + 1)), search[SEARCH_moments] = ADDRESS(words(e, 3));
-  search[SEARCH_words] = ADDRESS(floats(e, 2 * C * width)), search[SEARCH_hypotheses_words] = ADDRESS(floats(e, slots * K * width));
+  search[SEARCH_history] = ADDRESS(floats(e, 2 * C * width)), search[SEARCH_hypotheses_history] = ADDRESS(floats(e, slots * K * width));
   search[SEARCH_tokens] = ADDRESS(words(e, C * (K + 1))), search[SEARCH_scores] = ADDRESS(words(e, C * (K + 1)));
   double *divisors = take(e->memory, 8 * (size_t)(width + 1));
   for (int64_t n = 0; n <= width; n++) divisors[n] = divisor(asked->length_penalty, n);
@@ -385,7 +385,7 @@ static void read_ended(arena *results, int64_t *search, sentence *sentences) {
     for (int64_t k = 0, at = slot * K; k < count; k++, at++) {
       size_t size = (size_t)COLUMN(int64_t, hypotheses_steps)[at];
       int32_t *ids = take(results, 4 * size);
-      memcpy(ids, COLUMN(int32_t, hypotheses_words) + at * width, 4 * size);
+      memcpy(ids, COLUMN(int32_t, hypotheses_history) + at * width, 4 * size);
       one->found[k] = (hypothesis){ids, (int)size, COLUMN(int64_t, hypotheses_finished)[at] != 0,
                                    COLUMN(double, hypotheses_sum)[at], COLUMN(double, hypotheses_score)[at]};
     }

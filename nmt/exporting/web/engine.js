@@ -387,13 +387,13 @@ class Search {
       room: C, num_slots: slots, width, beam_size: K, vocab_size: V, size: B, n_best: options.n_best, eos_id: EOS_ID, never: BOS_ID,
       first_token: options.first_token, word_reward: options.word_reward, more: 0, num_free: slots, free: memory.words(free),
       divisors: memory.take(8 * (Math.max(...limits) + 2)), tokens: memory.zeros(4 * C * (K + 1)), scores: memory.zeros(4 * C * (K + 1)),
-      numbering: memory.words(Array(V).fill(-1)), words: memory.take(8 * C * width),
+      numbering: memory.words(Array(V).fill(-1)), history: memory.take(8 * C * width),
       "live.first_row": memory.zeros(8 * (C + 1)), ended: memory.zeros(8 * slots), distinct: memory.zeros(8 * C), moments: memory.zeros(24),
     };
     for (const name of Object.keys(facts.search.table)) {
       if (/^(rows|live|chosen)\./.test(name) && !(name in values)) values[name] = memory.zeros(8 * C);
       if (/^slots\./.test(name)) values[name] = memory.zeros(8 * slots);
-      if (/^hypotheses\./.test(name)) values[name] = memory.zeros(name.endsWith("words") ? 4 * slots * K * width : 8 * slots * K);
+      if (/^hypotheses\./.test(name)) values[name] = memory.zeros(name.endsWith("history") ? 4 * slots * K * width : 8 * slots * K);
     }
     memory.reals(values.divisors, Math.max(...limits) + 2).forEach((_, n, all) => { all[n] = options.divisor(n); });
     this.table = new Table(memory, facts.search.table, values);
@@ -509,7 +509,7 @@ class Search {
       found[sentence(s)] = Array.from({ length: count(s) }, (_, k) => {
         const at = s * K + k;
         return {
-          ids: Array.from(memory.ints(values["hypotheses.words"] + 4 * at * width, steps(at))),
+          ids: Array.from(memory.ints(values["hypotheses.history"] + 4 * at * width, steps(at))),
           log_prob: sums[at], score: scores[at], finished: finished(at) !== 0,
         };
       });

@@ -43,7 +43,7 @@ class BeamRules:
 
     Tokens below first_token, and `never`, are not produced; nor is `eos` before min_length tokens. repetition_penalty
     is 1 and no_repeat is 0 when off. forbidden: int32 [n], tokens. phrases: int32, longer forbidden sequences one after
-    another, number p from starts[p] to starts[p + 1]. prefixes: int32 [N, P], -1 after the end of each. words: int32
+    another, number p from starts[p] to starts[p + 1]. prefixes: int32 [N, P], -1 after the end of each. history: int32
     [2, N * K, 1 + T], by parity of the step: the row's sample number, then its tokens so far. drawing: None to search.
     """
 
@@ -57,7 +57,7 @@ class BeamRules:
     phrases: Any
     starts: Any
     prefixes: Any
-    words: Any
+    history: Any
     drawing: Drawing | None
 
     @classmethod
@@ -85,8 +85,8 @@ class BeamRules:
         begin = np.full((N, max((len(p) for p in prefixes), default=0)), -1, np.int32)
         for row, prefix in zip(begin, prefixes, strict=False):
             row[: len(prefix)] = prefix
-        words = np.zeros((2, N * K, 1 + T), np.int32)
-        words[:, :, 0] = np.tile(np.arange(K), N)
+        history = np.zeros((2, N * K, 1 + T), np.int32)
+        history[:, :, 0] = np.tile(np.arange(K), N)
 
         def whole(numbers: Sequence[int] | np.ndarray) -> Any:
             return device.upload(np.asarray(numbers, np.int32).reshape(-1))
@@ -102,6 +102,6 @@ class BeamRules:
             phrases=whole([token for phrase in longer for token in phrase]),
             starts=whole(starts),
             prefixes=device.upload(begin),
-            words=device.upload(words),
+            history=device.upload(history),
             drawing=drawing,
         )

@@ -57,7 +57,7 @@ class BeamState:
         xp: of the device. limits: [N], of the host. divisors: for 0, 1, ... max(limits) tokens.
         """
         N, T = len(limits), max(1, int(limits.max(initial=0)))
-        R, words = N * K, xp.asarray(limits.astype(np.int32))
+        R, most = N * K, xp.asarray(limits.astype(np.int32))
         names = ("end_steps", "end_tokens", "end_parents", "end_finished")
         ended = {name: xp.zeros((N, K), np.int32) for name in names}
         return cls(
@@ -66,10 +66,10 @@ class BeamState:
             sums=xp.zeros(R, np.float64),
             log_probs=xp.zeros(R, np.float64),
             bonus=xp.zeros(R, np.float64),
-            live=live * (words > 0).astype(np.int32),
+            live=live * (most > 0).astype(np.int32),
             room=xp.full(N, K, np.int32),
             steps=xp.zeros(N, np.int32),
-            limits=words,
+            limits=most,
             to_beat=xp.full(N, -np.inf, np.float64),
             divisors=xp.asarray(divisors),
             end_log_probs=xp.zeros((N, K), np.float64),

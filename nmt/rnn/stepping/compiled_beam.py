@@ -167,12 +167,12 @@ class CompiledBeam:
         memory, found = self._memory, []
         sentences, ids, counts = (memory[f"slots.{name}"] for name in ("sentence", "sentence_id", "num_ended"))
         numbers = [memory[f"hypotheses.{name}"] for name in ("steps", "sum", "score", "finished")]
-        words, free = memory["hypotheses.words"], memory["free"]
+        history, free = memory["hypotheses.history"], memory["free"]
         ended = memory["ended"][: memory["num_ended"]].tolist()
         for s in ended:
             count = int(counts[s])
             steps, sums, scores, finished = (array[s, :count].tolist() for array in numbers)
-            tokens = [words[s, k, : steps[k]].tolist() for k in range(count)]
+            tokens = [history[s, k, : steps[k]].tolist() for k in range(count)]
             hypotheses = list(zip(tokens, sums, scores, map(bool, finished), strict=True))
             found.append(Ended(int(sentences[s]), int(ids[s]), hypotheses))
         count = memory["num_free"]
@@ -205,9 +205,9 @@ class CompiledBeam:
 
     def _widen(self) -> None:
         """Double the memory for the tokens of hypotheses."""
-        for name in ("words", "hypotheses.words"):
-            words = self._memory[name]
-            self._memory[name] = np.pad(words, ((0, 0), (0, 0), (0, words.shape[2])))
+        for name in ("history", "hypotheses.history"):
+            history = self._memory[name]
+            self._memory[name] = np.pad(history, ((0, 0), (0, 0), (0, history.shape[2])))
         self._memory["width"] *= 2
 
     # ------------------------------------------------------------ tables

@@ -135,38 +135,38 @@ def rows_of_tokens(seed, V):
     return rng.integers(0, V, (40, 8)).astype(np.int32), rng.integers(0, 9, 40)
 
 
-def scores_by(rule, words, steps, V):
+def scores_by(rule, history, steps, V):
     """The scores of all tokens, 1 before the rule."""
-    scores = np.ones((len(words), V))
-    rule.apply(scores, SimpleNamespace(words=words), steps)
+    scores = np.ones((len(history), V))
+    rule.apply(scores, SimpleNamespace(history=history), steps)
     return scores
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_repeat_for_arrays(size):
-    words, steps = rows_of_tokens(size, 3)
-    scores = scores_by(NoRepeat(size), words, steps, 3)
-    for row, count, found in zip(words, steps.tolist(), scores, strict=True):
+    history, steps = rows_of_tokens(size, 3)
+    scores = scores_by(NoRepeat(size), history, steps, 3)
+    for row, count, found in zip(history, steps.tolist(), scores, strict=True):
         starts = range(count - size + 1)
         again = {row[i + size - 1] for i in starts if search_rules.ends_with(row, 0, count, row, i, size - 1)}
         assert {int(token) for token in np.flatnonzero(found == -np.inf)} == again
 
 
 def test_forbidden_phrases_for_arrays():
-    words, steps = rows_of_tokens(7, 3)
+    history, steps = rows_of_tokens(7, 3)
     phrases = [(0,), (1, 2), (2, 1, 2), (1, 1, 0, 2)]
-    scores = scores_by(Forbidden(phrases), words, steps, 3)
-    for row, count, found in zip(words, steps.tolist(), scores, strict=True):
+    scores = scores_by(Forbidden(phrases), history, steps, 3)
+    for row, count, found in zip(history, steps.tolist(), scores, strict=True):
         hit = {p[-1] for p in phrases if search_rules.ends_with(row, 0, count, np.array(p), 0, len(p) - 1)}
         assert set(np.flatnonzero(found == -np.inf).tolist()) == hit
 
 
 def test_repetition_and_least_length_for_arrays():
-    words, steps = rows_of_tokens(8, 5)
-    penalty, least = scores_by(RepetitionPenalty(1.5), words, steps, 5), scores_by(MinLength(4, 2), words, steps, 5)
+    history, steps = rows_of_tokens(8, 5)
+    penalty, least = scores_by(RepetitionPenalty(1.5), history, steps, 5), scores_by(MinLength(4, 2), history, steps, 5)
     for r, count in enumerate(steps.tolist()):
         for token in range(5):
-            again = search_rules.occurs(token, words[r], 0, count)
+            again = search_rules.occurs(token, history[r], 0, count)
             assert penalty[r, token] == (search_rules.penalised(1.0, 1.5) if again else 1.0)
             assert (least[r, token] == -np.inf) == search_rules.too_early(token, 2, count, 4)
 

@@ -105,7 +105,7 @@ class ModelOperations(GPUBase):
     ) -> None:
         search.beam_step(self.runtime, tokens, scores, plain, state, choice)
         if rules is not None:
-            choose_tokens.extend_words(self.runtime, rules, state)
+            choose_tokens.extend_history(self.runtime, rules, state)
 
     def average_log_probs(self, arrays: Sequence[Any], kind: Literal["log_prob", "prob"]) -> Any:
         return ensemble.average(self.runtime, arrays, kind)

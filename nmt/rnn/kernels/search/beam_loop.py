@@ -19,7 +19,7 @@ from nmt.rnn.kernels.search.beam_steps import (
     gather,
     keep,
     next_status,
-    number_words,
+    number_tokens,
     prune_beam,
     step_part_at,
     turn,
@@ -51,14 +51,14 @@ def _lap(search):  # type: ignore[no-untyped-def]
 def _step_parts(search):  # type: ignore[no-untyped-def]
     """Return the parts of a step, each with the number of rows it computes."""
     inputs, states, step = step_part_at(search.inputs), step_part_at(search.states), step_part_at(search.step)
-    return (inputs, search.num_words), (states, search.num_parents), (step, search.num_rows)
+    return (inputs, search.num_distinct), (states, search.num_parents), (step, search.num_rows)
 
 
 @inner_kernel
 def _prepare_step(search):  # type: ignore[no-untyped-def]
     """Compute the inputs of the next step, and set the number of rows of everything it computes."""
-    number_words(search)
-    _embedding_at(search.embedding_table).rows = search.num_words
+    number_tokens(search)
+    _embedding_at(search.embedding_table).rows = search.num_distinct
     call_task(search.embedding_code, 0, 1, search.embedding_table)
     gather(search)
     turn(search)

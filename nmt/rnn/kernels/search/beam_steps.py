@@ -70,7 +70,7 @@ def choose(search):  # type: ignore[no-untyped-def]
 def prune_beam(search):  # type: ignore[no-untyped-def]
     """Replace the rows by the chosen continuations. Hypotheses that have ended leave the beam; a sentence that can no
     longer improve leaves with all its rows. Return the new number of rows."""
-    rows, slots, chosen, words = search.rows, search.slots, search.chosen, search.words
+    rows, slots, chosen, history = search.rows, search.slots, search.chosen, search.history
     before, after, going = search.parity, 1 - search.parity, 0
     for n in range(search.num_live):
         s, begin, first = search.live.slot[n], going, n * search.beam_size
@@ -81,10 +81,10 @@ def prune_beam(search):  # type: ignore[no-untyped-def]
             if row < 0:
                 break
             if _ends(token, search.eos_id, steps, slots.limit[s]):
-                _finish_hypothesis(search, s, words[before, row], token, total)
+                _finish_hypothesis(search, s, history[before, row], token, total)
             else:
                 rows.token[going], rows.sum[going], rows.slot[going], rows.origin[going] = token, total, s, row
-                _append(words[before, row], steps, token, words[after, going])
+                _append(history[before, row], steps, token, history[after, going])
                 going += 1
         if going == begin or not _hopeful(search, s, rows.sum[begin]):  # the first continuation is the best
             going = begin
@@ -105,8 +105,8 @@ def _hopeful(search, s, best):  # type: ignore[no-untyped-def]
 
 
 @exact_kernel
-def _finish_hypothesis(search, s, words, token, total):  # type: ignore[no-untyped-def]
-    """Store an ended hypothesis, the tokens `words` of a row followed by `token`, as a translation of the sentence in
+def _finish_hypothesis(search, s, history, token, total):  # type: ignore[no-untyped-def]
+    """Store an ended hypothesis, the tokens `history` of a row followed by `token`, as a translation of the sentence in
     slot s. It has reached EOS or the maximum length."""
     slots, hypotheses = search.slots, search.hypotheses
     k, steps = slots.num_ended[s], slots.steps[s]
@@ -115,7 +115,7 @@ def _finish_hypothesis(search, s, words, token, total):  # type: ignore[no-untyp
     hypotheses.sum[s, k] = total
     hypotheses.score[s, k] = _score(total, search.divisors[steps], search.word_reward, rewarded)
     hypotheses.steps[s, k], hypotheses.finished[s, k] = steps, int(finished)
-    _append(words, steps, token, hypotheses.words[s, k])
+    _append(history, steps, token, hypotheses.history[s, k])
     slots.num_ended[s], slots.room[s] = k + 1, _room_left(slots.room[s], 1)
     if finished:
         scores, ended = hypotheses.score[s], hypotheses.finished[s]
@@ -123,10 +123,10 @@ def _finish_hypothesis(search, s, words, token, total):  # type: ignore[no-untyp
 
 
 @inner_kernel
-def _append(words, steps, token, out):  # type: ignore[no-untyped-def]
-    """Write the tokens `words` and then `token`, the token number `steps`, into `out`."""
+def _append(history, steps, token, out):  # type: ignore[no-untyped-def]
+    """Write the tokens `history` and then `token`, the token number `steps`, into `out`."""
     for i in range(steps - 1):
-        out[i] = words[i]
+        out[i] = history[i]
     out[steps - 1] = token
 
 
@@ -176,7 +176,7 @@ def next_status(search):  # type: ignore[no-untyped-def]
 
 
 @inner_kernel
-def number_words(search):  # type: ignore[no-untyped-def]
+def number_tokens(search):  # type: ignore[no-untyped-def]
     """Set the inputs of the next step's rows: each distinct token is numbered once."""
     rows, slots, numbering, count, most = search.rows, search.slots, search.numbering, 0, 0
     for r in range(search.num_rows):
@@ -192,7 +192,7 @@ def number_words(search):  # type: ignore[no-untyped-def]
         most = max(most, slots.room[s])
     for u in range(count):
         numbering[search.distinct[u]] = -1
-    search.num_words, search.tokens_wanted = count, min(_tokens_wanted(most), search.vocab_size)
+    search.num_distinct, search.tokens_wanted = count, min(_tokens_wanted(most), search.vocab_size)
     search.inputs_run += count
     search.states_run += search.num_parents
     search.steps_run += search.num_rows

@@ -39,10 +39,10 @@ SEARCH = TableLayout(
     reals("word_reward"),
     # State of the search: the status, and the steps that may still be taken; the numbers of rows, of distinct tokens
     # among them and of states they continue; the numbers of sentences in slots, of waiting sentences taken and of live
-    # sentences; of free slots, and of slots with ended sentences that are not read yet; which half of `words` is
+    # sentences; of free slots, and of slots with ended sentences that are not read yet; which half of `history` is
     # current; how many of the best tokens of each row are wanted; which half of the states read by index is
     # current.
-    numbers("status", "budget", "num_rows", "num_words", "num_parents", "working", "taken", "num_live"),
+    numbers("status", "budget", "num_rows", "num_distinct", "num_parents", "working", "taken", "num_live"),
     numbers("num_free", "num_ended", "parity", "tokens_wanted", "side"),
     # By row: `sum`, its log-probability; `token`, its last token; `slot`, that of its sentence; `word` and `parent`,
     # its indices among the distinct tokens and among the states; `source`, where the captured arrays of its sentence
@@ -54,7 +54,7 @@ SEARCH = TableLayout(
         arrays(np.float64, _ROWS, "sum"),
     ),
     # The tokens so far, of the rows before and after a step.
-    arrays(np.int32, (2, "room", "width"), "words"),
+    arrays(np.int32, (2, "room", "width"), "history"),
     # The distinct last tokens of the rows; the index of each token among them, -1 for all others.
     arrays(np.int64, _ROWS, "distinct"),
     arrays(np.int64, ("vocab_size",), "numbering"),
@@ -77,7 +77,7 @@ SEARCH = TableLayout(
         "hypotheses",
         arrays(np.int64, _HYPOTHESES, "steps", "finished"),
         arrays(np.float64, _HYPOTHESES, "sum", "score"),
-        arrays(np.int32, (*_HYPOTHESES, "width"), "words"),
+        arrays(np.int32, (*_HYPOTHESES, "width"), "history"),
     ),
     # The waiting sentences, with the fields of slots, and the token before the first step.
     group(

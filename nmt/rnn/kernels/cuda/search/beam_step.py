@@ -74,17 +74,17 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
         going,
     ):
         totals = cuda.shared.array(candidates, float64)
-        words = cuda.shared.array(candidates, int32)
+        offered = cuda.shared.array(candidates, int32)
         heads = cuda.shared.array(K, int32)
         chosen_sums = cuda.shared.array(K, float64)
         chosen_log_probs = cuda.shared.array(K, float64)
-        chosen_words = cuda.shared.array(K, int32)
+        chosen_tokens = cuda.shared.array(K, int32)
         chosen_rows = cuda.shared.array(K, int32)
         n = int64(cuda.blockIdx.x)
         rows = int64(live[n])
         for i in range(int64(cuda.threadIdx.x), rows * places, 32):
             row = i // places
-            words[i] = found[n * K * places + i]
+            offered[i] = found[n * K * places + i]
             totals[i] = sums[n * K + row] + float64(scores[n * K * places + i])
         cuda.syncthreads()
         if cuda.threadIdx.x != 0 or rows == 0:
@@ -97,7 +97,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
             best, at = _NEVER, int64(-1)
             for row in range(rows):
                 head = int64(heads[row])
-                while head < places and not _may_come(words[row * places + head], 0, never):
+                while head < places and not _may_come(offered[row * places + head], 0, never):
                     head += 1
                 heads[row] = int32(head)
                 if head < places and _wins(totals[row * places + head], best):
@@ -106,7 +106,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
                 break
             chosen_sums[count], chosen_rows[count] = best, int32(at)
             head = at * places + int64(heads[at])
-            chosen_words[count] = words[head]
+            chosen_tokens[count] = offered[head]
             chosen_log_probs[count] = log_probs[n * K + at] + float64(plain[n * K * places + head])
             heads[at] += int32(1)
             count += 1
@@ -116,20 +116,20 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
         former = int64(K) - int64(room[n])
         ended, kept = former, int64(0)
         for c in range(count):
-            if _ends(chosen_words[c], eos_id, step, limit):
+            if _ends(chosen_tokens[c], eos_id, step, limit):
                 place = n * K + ended
                 end_log_probs[place] = chosen_log_probs[c]
                 rewarded = _rewarded_tokens(float64(step), _UNBOUNDED)
                 scored = _score(chosen_sums[c], divisors[step], word_reward, rewarded)
                 end_scores[place] = scored + bonus[n * K + int64(chosen_rows[c])]
                 end_steps[place] = int32(step)
-                end_tokens[place] = chosen_words[c]
+                end_tokens[place] = chosen_tokens[c]
                 end_parents[place] = int32(n * K + int64(chosen_rows[c]))
-                end_finished[place] = int32(1) if chosen_words[c] == eos_id else int32(0)
+                end_finished[place] = int32(1) if chosen_tokens[c] == eos_id else int32(0)
                 ended += 1
             else:
                 chosen_sums[kept], chosen_rows[kept] = chosen_sums[c], chosen_rows[c]
-                chosen_words[kept], chosen_log_probs[kept] = chosen_words[c], chosen_log_probs[c]
+                chosen_tokens[kept], chosen_log_probs[kept] = chosen_tokens[c], chosen_log_probs[c]
                 kept += 1
         if ended > former:
             room[n] = int32(_room_left(int64(room[n]), ended - former))
@@ -143,7 +143,7 @@ def beam_step_kernel(dtype: np.dtype, K: int, places: int) -> GPUKernel:
         for row in range(K):
             r = n * K + row
             there = row < kept
-            tokens[r] = chosen_words[row] if there else int32(0)
+            tokens[r] = chosen_tokens[row] if there else int32(0)
             parent = n * K + int64(chosen_rows[row]) if there else r
             parents[r] = parent
             sums[r] = chosen_sums[row] if there else float64(0)
@@ -164,17 +164,17 @@ _CHOICE: dict[str, Any] = {"eos_id": int32, "never": int32, "n_best": int64, "wo
 """Types of the step's numbers, by the names of the kernel's arguments."""
 
 
-def _trace_back(end_steps, end_tokens, end_parents, history, T, R, words):  # type: ignore[no-untyped-def]
-    """Set words[h, :end_steps[h]] to the tokens of ended hypothesis h, read backwards from its end."""
+def _trace_back(end_steps, end_tokens, end_parents, history, T, R, ids):  # type: ignore[no-untyped-def]
+    """Set ids[h, :end_steps[h]] to the tokens of ended hypothesis h, read backwards from its end."""
     h = int64(cuda.grid(1))
     if h < R:
         step = int64(end_steps[h])
         if step > 0:
-            words[h * T + step - 1] = end_tokens[h]
+            ids[h * T + step - 1] = end_tokens[h]
             row = int64(end_parents[h])
             for back in range(step - 1):
                 at = (step - 2 - back) * R + row
-                words[h * T + step - 2 - back] = history[at]
+                ids[h * T + step - 2 - back] = history[at]
                 row = int64(history[T * R + at])
 
 
@@ -196,11 +196,11 @@ def trace_back(runtime: Runtime, state: BeamState) -> Any:
     """Return the tokens of all ended hypotheses, int32 [N * K, T], including the last one; later entries are
     arbitrary."""
     _, T, R = state.history.shape
-    words = runtime.xp.zeros((R, T), np.int32)
+    ids = runtime.xp.zeros((R, T), np.int32)
     given = state.end_steps, state.end_tokens, state.end_parents, state.history
     flat = (array.reshape(-1) for array in given)
-    runtime.launch(TRACE_BACK, -(-R // 64), *flat, T, R, words.reshape(-1))
-    return words
+    runtime.launch(TRACE_BACK, -(-R // 64), *flat, T, R, ids.reshape(-1))
+    return ids
 
 
 def example_kernels() -> dict[str, GPUKernel]:

@@ -45,7 +45,7 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     def apply_rules(  # type: ignore[no-untyped-def]
         log_probs,
         scores,
-        words,
+        history,
         steps,
         forbidden,
         phrases,
@@ -88,20 +88,20 @@ def rules_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
             return
         if factor != number(1):
             for i in range(thread, step, num_threads):
-                token = int64(words[line + i])
-                if not _occurs(token, words, line, i):  # once for each token
+                token = int64(history[line + i])
+                if not _occurs(token, history, line, i):  # once for each token
                     scores[base + token] = _penalised(scores[base + token], factor)
             cuda.syncthreads()
         if size > 0:
             for i in range(thread, step - size + 1, num_threads):
-                if _ends_with(words, line, step, words, line + i, size - 1):
-                    scores[base + int64(words[line + i + size - 1])] = number(_NEVER)
+                if _ends_with(history, line, step, history, line + i, size - 1):
+                    scores[base + int64(history[line + i + size - 1])] = number(_NEVER)
         for i in range(thread, count, num_threads):
             scores[base + int64(forbidden[i])] = number(_NEVER)
         for p in range(thread, num_phrases, num_threads):
             start = int64(starts[p])
             before = int64(starts[p + 1]) - start - 1
-            if _ends_with(words, line, step, phrases, start, before):
+            if _ends_with(history, line, step, phrases, start, before):
                 scores[base + int64(phrases[start + before])] = number(_NEVER)
         if thread == 0 and _too_early(eos, eos, step, least):
             scores[base + eos] = number(_NEVER)
@@ -132,7 +132,7 @@ def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
                 best, place = x, j
         return block_first_max(best, place, shared, at)
 
-    def draw_tokens(scores, keys, words, steps, K, V, width, temperature, top_k, top_p, tokens, drawn):  # type: ignore[no-untyped-def]
+    def draw_tokens(scores, keys, history, steps, K, V, width, temperature, top_k, top_p, tokens, drawn):  # type: ignore[no-untyped-def]
         shared = cuda.shared.array(WARPS, number)
         at = cuda.shared.array(WARPS, int64)
         sums = cuda.shared.array(WARPS, float64)
@@ -140,7 +140,7 @@ def draw_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
         thread, row = int64(cuda.threadIdx.x), int64(cuda.blockIdx.x)
         n, base = row // K, row * V
         step = int64(steps[n])
-        sample = uint64(words[((step & 1) * int64(cuda.gridDim.x) + row) * width])
+        sample = uint64(history[((step & 1) * int64(cuda.gridDim.x) + row) * width])
         uniform = float64(_mix(_mix(keys[n] + sample) + uint64(step)) >> uint64(11)) * _UNIT
         best, first = next_best(scores, base, V, number(-_NEVER), int64(-1), shared, at)
         if first == NO_TOKEN:
@@ -222,9 +222,8 @@ def pick_kernel(dtype: np.dtype, threads: int = THREADS) -> GPUKernel:
     return GPUKernel(pick, (number[::1], int32[::1], number[::1], int64, int64, int64), threads, registers=48)
 
 
-def _extend_words(words, parents, tokens, steps, live, K, width):  # type: ignore[no-untyped-def]
-    """Write each row's words after a step, by a warp: its parent's words and its own token, into the half not just
-    read."""
+def _extend_history(history, parents, tokens, steps, live, K, width):  # type: ignore[no-untyped-def]
+    """Write each row's history after a step, by a warp: its parent's and its own token, into the half not just read."""
     row = int64(cuda.blockIdx.x)
     n = row // K
     step, rows = int64(steps[n]), int64(cuda.gridDim.x)
@@ -232,13 +231,13 @@ def _extend_words(words, parents, tokens, steps, live, K, width):  # type: ignor
         old = (((step - 1) & 1) * rows + int64(parents[row])) * width
         new = ((step & 1) * rows + row) * width
         for i in range(int64(cuda.threadIdx.x), step, 32):
-            words[new + i] = words[old + i]
+            history[new + i] = history[old + i]
         if cuda.threadIdx.x == 0:
-            words[new + step] = tokens[row]
+            history[new + step] = tokens[row]
 
 
-EXTEND_WORDS = GPUKernel(
-    _extend_words, (int32[::1], int64[::1], int32[::1], int32[::1], int32[::1], int64, int64), 32, registers=40
+EXTEND_HISTORY = GPUKernel(
+    _extend_history, (int32[::1], int64[::1], int32[::1], int32[::1], int32[::1], int64, int64), 32, registers=40
 )
 
 
@@ -247,14 +246,14 @@ def choose_tokens(
 ) -> tuple[Any, Any, Any]:
     """Return the best or drawn tokens; see `Device.choose_tokens`."""
     R, V = log_probs.shape
-    kind, (N, width) = log_probs.dtype, (len(state.live), rules.words.shape[-1])
+    kind, (N, width) = log_probs.dtype, (len(state.live), rules.history.shape[-1])
     K, threads = R // N, row_threads(V)
     reweights = rules.repetition_penalty != 1.0
     scores = allocate((R, V), kind) if reweights else log_probs
-    given = rules.words, state.steps, rules.forbidden, rules.phrases, rules.starts, rules.prefixes
-    words = rules.first_token, rules.never, rules.eos, rules.min_length, rules.repetition_penalty, rules.no_repeat
+    given = rules.history, state.steps, rules.forbidden, rules.phrases, rules.starts, rules.prefixes
+    fixed = rules.first_token, rules.never, rules.eos, rules.min_length, rules.repetition_penalty, rules.no_repeat
     counts = rules.forbidden.size, rules.starts.size - 1, rules.prefixes.shape[1]
-    runtime.launch(rules_kernel(kind, threads), R, log_probs, scores, *given, K, V, width, *words, *counts)
+    runtime.launch(rules_kernel(kind, threads), R, log_probs, scores, *given, K, V, width, *fixed, *counts)
     drawing = rules.drawing
     places = places if drawing is None else 1
     tokens, found = allocate((R, places), np.int32), allocate((R, places), kind)
@@ -263,7 +262,7 @@ def choose_tokens(
     else:
         settings = drawing.temperature, drawing.top_k, drawing.top_p
         kernel = draw_kernel(kind, threads)
-        runtime.launch(kernel, R, scores, drawing.keys, rules.words, state.steps, K, V, width, *settings, tokens, found)
+        runtime.launch(kernel, R, scores, drawing.keys, *given[:2], K, V, width, *settings, tokens, found)
     if not reweights:
         return tokens, found, found
     plain = allocate((R, places), kind)
@@ -272,11 +271,11 @@ def choose_tokens(
     return tokens, found, plain
 
 
-def extend_words(runtime: Runtime, rules: BeamRules, state: BeamState) -> None:
-    """Update the words of every row after a beam's step."""
-    R, width = len(state.tokens), rules.words.shape[-1]
+def extend_history(runtime: Runtime, rules: BeamRules, state: BeamState) -> None:
+    """Update the history of every row after a beam's step."""
+    R, width = len(state.tokens), rules.history.shape[-1]
     given = state.parents, state.tokens, state.steps, state.live
-    runtime.launch(EXTEND_WORDS, R, rules.words, *given, R // len(state.live), width)
+    runtime.launch(EXTEND_HISTORY, R, rules.history, *given, R // len(state.live), width)
 
 
 def example_kernels() -> dict[str, GPUKernel]:
