@@ -49,6 +49,9 @@ TIMED = ("int8", "lines/s", "int8 lines/s")
 """Of single models: the score in int8, and lines translated a second of the clock, loading included, in both forms."""
 LISTED = f"in {CANDIDATES} best"
 """Of single models: the percentage of lines whose correct answer is among the best ones."""
+BY_DEV = "by dev"
+"""Of recipes with several methods: the score of all models together in languages where they are better on dev than the
+single ones, and of these elsewhere."""
 Row = dict[str, str | float]
 """One system's scores on one part of one language."""
 
@@ -252,9 +255,30 @@ def table(recipe: Recipe, rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def alone_and_together(recipe: Recipe, variant: str, part: str, rows: list[Row]) -> tuple[list[Row], float | None]:
+    """The rows of single models on one part of one language, and the score of all together if there are several."""
+    found = [row for row in rows if (row["variant"], row["part"]) == (variant, part)]
+    alone = [row for row in found if not str(row["system"]).startswith(TOGETHER)]
+    joint = [float(row[recipe.metrics[0]]) for row in found if row not in alone]
+    return alone, joint[0] if joint else None
+
+
+def together_is_better(recipe: Recipe, variant: str, rows: list[Row]) -> bool:
+    """Whether all models together are better than the first one on dev; False if dev was not scored."""
+    alone, joint = alone_and_together(recipe, variant, "dev", rows)
+    if not alone or joint is None:
+        return False
+    better = operator.lt if recipe.metrics[0] in SMALLER_IS_BETTER else operator.gt
+    return bool(better(joint, float(alone[0][recipe.metrics[0]])))
+
+
 def more_columns(recipe: Recipe) -> list[str]:
     """The columns that only some recipes have."""
-    return [*(TIMED if recipe.is_timed else ()), *([LISTED] if recipe.is_listed else ())]
+    return [
+        *(TIMED if recipe.is_timed else ()),
+        *([LISTED] if recipe.is_listed else ()),
+        *([BY_DEV] if len(recipe.methods) > 1 else ()),
+    ]
 
 
 @dataclass(frozen=True)
@@ -274,15 +298,16 @@ class Summary:
     @classmethod
     def of(cls, recipe: Recipe, variant: str, part: str, rows: list[Row]) -> "Summary":
         """One language and part."""
-        found = [row for row in rows if (row["variant"], row["part"]) == (variant, part)]
-        alone = [row for row in found if not str(row["system"]).startswith(TOGETHER)]
-        joint = [float(row[recipe.metrics[0]]) for row in found if row not in alone]
+        alone, joint = alone_and_together(recipe, variant, part, rows)
         single = [float(row[recipe.metrics[0]]) for row in alone]
         known = recipe.published.get(part, recipe.published.get(variant, ()) if part in recipe.published_part else ())
         minutes, megabytes = (statistics.mean(float(row[name]) for row in alone) for name in ("minutes", "MB"))
         weight = line_count(recipe.files(variant, part)[1]) if recipe.by_item else 1
-        more = tuple(statistics.mean(float(row[name]) for row in alone) for name in more_columns(recipe))
-        return cls(variant, part, single, joint[0] if joint else None, minutes, megabytes, known, weight, more)
+        columns = [name for name in more_columns(recipe) if name != BY_DEV]
+        more = [statistics.mean(float(row[name]) for row in alone) for name in columns]
+        if BY_DEV in more_columns(recipe):
+            more.append(joint if joint is not None and together_is_better(recipe, variant, rows) else single[0])
+        return cls(variant, part, single, joint, minutes, megabytes, known, weight, tuple(more))
 
     @classmethod
     def mean(cls, summaries: list["Summary"]) -> "Summary":
@@ -295,7 +320,7 @@ class Summary:
         columns = zip(*published, strict=True) if len(published) == len(summaries) else ()
         known = tuple(statistics.fmean(column, weights) for column in columns)
         minutes, megabytes = (statistics.mean(getattr(one, name) for one in summaries) for name in _COSTS)
-        more = tuple(map(statistics.fmean, zip(*(one.more for one in summaries), strict=True)))
+        more = tuple(statistics.fmean(one, weights) for one in zip(*(one.more for one in summaries), strict=True))
         name = f"mean of {len(summaries)}"
         return cls(name, summaries[0].part, runs, together, minutes, megabytes, known, more=more)
 

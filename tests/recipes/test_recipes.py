@@ -105,6 +105,26 @@ def test_cells_are_scored_in_int8_and_timed(tmp_path, monkeypatch):
     assert run.columns(rows).splitlines()[-1].split("\t")[2] == "ensemble 1+2"
 
 
+def test_dev_decides_whether_all_models_are_taken_together(tmp_path, monkeypatch):
+    """Together is better on dev in the first language alone: (2 * 70 + 50) / 3 over the items of test."""
+    monkeypatch.chdir(tmp_path)
+    recipe = RECIPES["inflection-2022-small"].cut_to(["ang_small", "tur_small"], None)
+    rows = []
+    for variant, lines, dev, test in (("ang_small", 2, (60, 65), (62, 70)), ("tur_small", 1, (80, 79), (50, 90))):
+        for part, scores in (("dev", dev), ("test", test)):
+            references = recipe.files(variant, part)[1]
+            references.parent.mkdir(parents=True, exist_ok=True)
+            references.write_text("x\n" * lines)
+            for system, score in zip(("edits-1", "ensemble edits-1+attention-1"), scores, strict=True):
+                rows.append({"variant": variant, "part": part, "system": system, "accuracy": score, "per": 0.0}
+                            | {"minutes": 1.0, "MB": 200})  # fmt: skip
+    lines = [line.split("\t") for line in run.table(recipe, rows).splitlines()]
+    at = lines[0].index("by dev")
+    assert [line[at] for line in lines[1:]] == ["65.00", "80.00", "70.00", "70.00", "50.00", "63.33"]
+    only_test = run.table(recipe.cut_to(None, ["test"]), [row for row in rows if row["part"] == "test"])
+    assert [line.split("\t")[at] for line in only_test.splitlines()[1:]] == ["62.00", "50.00", "58.00"]
+
+
 def test_correct_answers_among_the_best_are_counted(tmp_path, monkeypatch):
     """Of four lines the first's answer is the second best, and two lines have none among theirs."""
     recipe = RECIPES["names"].cut_to(["korean"], ["test"])
@@ -135,7 +155,7 @@ def test_means_over_items_count_every_line_once(tmp_path, monkeypatch):
         for name, score in (("tur_small", 40.0), ("hsi_small", 80.0))
     ]
     *_, last = run.table(recipe, rows).splitlines()
-    assert last.split("\t") == ["mean of 2", "test", "50.00", "-", "-", "1.0", "500", "25.95"]
+    assert last.split("\t") == ["mean of 2", "test", "50.00", "-", "-", "1.0", "500", "50.00", "25.95"]
 
 
 def test_each_language_keeps_the_method_that_is_better_on_dev(tmp_path, monkeypatch):
