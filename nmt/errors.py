@@ -8,6 +8,10 @@ class NMTError(Exception):
     """The file and line of a cell's author that the line names already."""
 
 
+class NMTWarning(UserWarning):
+    """A fact that a user should know before the results are used; the commands print it as one line."""
+
+
 class ConfigError(NMTError):
     """A setting is unknown, of the wrong type or in conflict with another."""
 

@@ -318,6 +318,50 @@ def test_a_cell_whose_file_was_edited_is_a_new_cell(edit, who, folder, monkeypat
     assert type(made("my_cells.MyCell")) is type(made("my_cells.MyCell")) is sys.modules["my_cells"].MyCell
 
 
+def test_what_an_edited_cell_has_learned_is_used_with_a_warning(folder):
+    """By resuming and by translating; not after an edit that changes no equation, nor for a model without digests."""
+    texts = folder / "text.en", folder / "text.de"
+    for text in texts:
+        text.write_text("".join(f"{line}\n" for line in sentences(30)))
+    file = folder / "my_cells.py"
+    file.write_text(RENAMED)
+    side = {"rnn_type": "my_cells.Renamed"}
+    settings = {
+        "model_dir": "run",
+        "data": {"train": "text", "dev": "text", "src": {"lang": "en"}, "tgt": {"lang": "de"}}
+        | {"subwords": {"vocab_size": 40}, "check": False},
+        "model": {
+            "encoder": side | {"hidden_size": 4, "embeddings": {"embedding_dim": 4}},
+            "decoder": side | {"hidden_size": 4, "embeddings": {"embedding_dim": 4}},
+        },
+        "training": {"updates": 2, "epochs": 9, "validation_freq": 2, "learning_rate_warmup": 1},
+    }
+    (folder / "run.yaml").write_text(json.dumps(settings))
+
+    def commands():
+        lines = []
+        for words in (["train", "run.yaml"], ["translate", "run", "--cells", "my_cells", "text.en"]):
+            options = {
+                "cwd": folder,
+                "capture_output": True,
+                "text": True,
+                "env": os.environ | {"PYTHONPATH": str(ROOT)},
+            }
+            done = subprocess.run([sys.executable, "-m", "nmt", *words], **options)
+            assert done.returncode == 0, done.stderr
+            lines.append([line for line in done.stderr.splitlines() if "has been edited" in line])
+        return lines
+
+    assert commands() == [[], []]
+    file.write_text(RENAMED.replace("h = tanh(", "# the same\n        h = tanh("))
+    assert commands() == [[], []]
+    file.write_text(RENAMED.replace("h = tanh(", "h = 0.5 * tanh("))
+    resumed, translated = commands()
+    end = "what was learned belongs to the former equations: give the edited cell another name and train it"
+    assert len(resumed) >= 1 and all(line.endswith(end) and "my_cells.Renamed has been" in line for line in resumed)
+    assert [line.partition(":")[0] for line in translated] == ["warning"] and translated[0].endswith(end)
+
+
 def test_a_file_that_is_older_than_the_process_is_not_imported_twice(folder, monkeypatch):
     monkeypatch.syspath_prepend(str(folder))
     file = folder / "my_cells.py"

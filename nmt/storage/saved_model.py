@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nmt.errors import CheckpointError, DataError
-from nmt.model.parts.own_cells import check_allowed, import_allowed_cells
+from nmt.errors import CheckpointError, DataError, NMTWarning
+from nmt.model.parts.own_cells import AFTER_AN_EDIT, check_allowed, edited_cells, import_allowed_cells
 from nmt.storage.length_model import LengthModel, load_length_model, save_length_model
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 BUNDLE_SUFFIX = ".nmt"
 _KIND = "bundle"
 _SUBWORDS_PREFIX = "subwords/"
-_KEPT = ("quantization", "averaged")
+_KEPT = ("quantization", "averaged", "cells")
 """Further keys of a checkpoint's content that a bundle keeps."""
 QUANTIZATION = {bits: {"numbers": f"int{bits}", "layout": 1} for bits in (8, 4)}
 """A checkpoint's description of its quantised tensors by their bits: matrices in the layout of float32, with a scale
@@ -161,6 +162,9 @@ class SavedModel(ModelFacts):
                 "restore a copy"
             ) from error
         set_params(model, self.params, self.path, adopt=True)
+        for cell in edited_cells(self.config, self.content.get("cells", {})):
+            text = f"{self.path}: {cell} has been edited since the training; {AFTER_AN_EDIT}"
+            warnings.warn(text, NMTWarning, stacklevel=2)
         return model
 
     def load(self, compute_dtype: str | None = None, device: Device | None = None) -> LoadedModel:

@@ -7,13 +7,14 @@ import io
 import os
 import stat
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import click
 
-from nmt.errors import DataError
+from nmt.errors import DataError, NMTWarning
 from nmt.overriding import override
 from nmt.system.files import explain, remedy, replacing
 from nmt.system.lines import STDIN, Lines, source_name
@@ -128,6 +129,22 @@ def tell(text: str, end: str = "\n") -> None:
         click.echo(coloured(text, sys.stderr) + end, nl=False, err=True)
     except OSError:
         discard(sys.stderr.fileno())
+
+
+@contextlib.contextmanager
+def telling_warnings() -> Iterator[None]:
+    """Print each `NMTWarning` in the context as one line, and all other warnings as Python does."""
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, NMTWarning):
+            tell(f"warning: {message}")
+        else:
+            usual(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from typing import IO, Any, ClassVar
 import click
 
 from nmt.cli.entry import end_by_signals
-from nmt.cli.lines.streams import STDOUT_NAME, quietly, tell, write_errors
+from nmt.cli.lines.streams import STDOUT_NAME, quietly, tell, telling_warnings, write_errors
 from nmt.cli.options.foreign_options import about_extra, advice, nearest, resolved
 from nmt.errors import NMTError, lacking_resource
 from nmt.system.compile_notice import telling_of_compilation
@@ -78,7 +78,8 @@ class Command(click.Command):
         """Run the command, with signals and errors handled."""
         former = end_by_signals()
         try:
-            with _one_line(), quietly(ctx.meta.get(QUIET, False)), telling_of_compilation(tell, self._functions):
+            shown = telling_of_compilation(tell, self._functions)
+            with _one_line(), quietly(ctx.meta.get(QUIET, False)), shown, telling_warnings():
                 return super().invoke(ctx)
         finally:
             for number, handler in former.items():

@@ -9,16 +9,18 @@ its user, so their cells are imported without further permission.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module, reload
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import ConfigError, NMTError
 from nmt.rnn.cell import LOADED_AT, Cell, belongs
+from nmt.rnn.compiler.identity import content_of
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.own_code import make_cell, not_a_maker, own_code
 
@@ -27,11 +29,14 @@ if TYPE_CHECKING:
 
 _imported: dict[str, tuple[str, Callable[[int, int], Cell]]] = {}
 """Imported cells by dotted path, with the setting that names each; no other code finds cells by path."""
+_equations: dict[str, str] = {}
+"""A digest of what the step of each cell that was made computes, by path and sizes."""
 _versions: dict[str, tuple[int, int]] = {}
 """The version of the file that each module of cells was imported from, as `_version` returns it."""
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _PAGE = "see docs/add-a-cell.md"
+AFTER_AN_EDIT = "what was learned belongs to the former equations: give the edited cell another name and train it"
 
 
 def named_cells(config: Config) -> dict[str, str]:
@@ -139,9 +144,10 @@ def own_cell(path: str, input_size: int, hidden_size: int) -> Cell:
     except NMTError as error:
         raise ConfigError(f"{error}; {_PAGE}") from error
     try:
-        trace_step(cell, training=True)
+        content = content_of(trace_step(cell, training=True))
     except NMTError as error:
         raise ConfigError(f"{where}: {error}") from error
+    _equations[f"{path} {input_size} {hidden_size}"] = hashlib.sha256(repr(content).encode()).hexdigest()[:16]
     sizes = cell.input_size, cell.output_size
     if sizes != (input_size, hidden_size):
         raise ConfigError(
@@ -149,6 +155,18 @@ def own_cell(path: str, input_size: int, hidden_size: int) -> Cell:
             f"{sizes[1]}"
         )
     return cell
+
+
+def equations_of(config: Config) -> dict[str, str]:
+    """Return digests of what the cells that the settings name compute, for a checkpoint; of those made so far."""
+    named = set(named_cells(config).values())
+    return {key: digest for key, digest in _equations.items() if key.split()[0] in named}
+
+
+def edited_cells(config: Config, saved: Mapping[str, str]) -> list[str]:
+    """Return the paths of cells whose equations differ from those `saved` with a model by `equations_of`."""
+    now = equations_of(config)
+    return sorted({key.split()[0] for key, digest in saved.items() if now.get(key, digest) != digest})
 
 
 @contextlib.contextmanager

@@ -49,7 +49,7 @@ def traced(cell: Cell) -> TracedStep:
     training = trace_step(cell, training=True)
     # Kinds of run differ only by dropout.
     inference = trace_step(cell, training=False) if training.masks else training
-    content = name, _content(inference), _content(training)
+    content = name, content_of(inference), content_of(training)
     with _lock:
         found = _known.get(content)
         if found is None:
@@ -61,7 +61,7 @@ _lock = Lock()
 _known: WeakValueDictionary[tuple[Any, ...], TracedStep] = WeakValueDictionary()
 
 
-def _content(whole: Trace) -> tuple[Any, ...]:
+def content_of(whole: Trace) -> tuple[Any, ...]:
     """Return a traced step as a comparable value."""
 
     def ids(values: dict[str, Value]) -> tuple[tuple[str, int], ...]:

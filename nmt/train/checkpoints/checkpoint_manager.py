@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.errors import CheckpointError
+from nmt.model.parts.own_cells import equations_of
 from nmt.storage.model_folder import (
     BEGUN_NAME,
     BEST_NAME,
@@ -157,6 +158,7 @@ class CheckpointManager:
                 "average": {"steps": 0 if average is None else average.steps},
                 "subwords": self._digest,
                 "config": trained.config.to_dict(),
+                "cells": equations_of(trained.config),
             },
         )
 

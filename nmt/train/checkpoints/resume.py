@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import CheckpointError
+from nmt.model.parts.own_cells import AFTER_AN_EDIT, edited_cells
 from nmt.storage.model_folder import FORMER_NAME, LAST_NAME
 from nmt.storage.trained_settings import differences
 from nmt.system.paths import exists
@@ -109,7 +110,10 @@ def read_saved_run(path: Path, config: Config) -> SavedRun:
 
 def _saved_run(path: Path, content: Checkpoint, config: Config) -> SavedRun:
     state = TrainingState.from_dict(content.metadata["state"])
-    return SavedRun(path, content, state, compare_settings(path, content.metadata["config"], config.to_dict()))
+    changes = compare_settings(path, content.metadata["config"], config.to_dict())
+    edited = edited_cells(config, content.metadata.get("cells", {}))
+    changes.notes += [f"warning: {cell} has been edited since the checkpoint; {AFTER_AN_EDIT}" for cell in edited]
+    return SavedRun(path, content, state, changes)
 
 
 def compare_settings(path: Path, saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> Changes:
