@@ -74,7 +74,7 @@ class SearchValues:
     )
     max_length_ratio: float = setting(
         2.0,
-        "Maximum length of a translation, in subwords per source subword ...",
+        "Maximum length of a translation with its end, in subwords per source subword ...",
         above=0,
         most=1000,
         lacks=(Place.LANGUAGE_MODEL,),
@@ -119,7 +119,7 @@ class SearchValues:
         lacks=(Place.LANGUAGE_MODEL,),
     )
     min_length: int = setting(
-        0, "Minimum length of a translation, in subwords.", least=0, most=100_000, lacks=(Place.LOOP,)
+        0, "Minimum length of a translation, in subwords, not counting its end.", least=0, most=100_000, lacks=(Place.LOOP,)
     )
     generate_unk: bool = setting(
         True,

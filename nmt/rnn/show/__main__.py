@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="python -m nmt.rnn.show",
         description="Shows what the compiler makes of a cell: what it does before, in and after the time loop, what it "
-        "keeps for the backward pass, and which work of a row it fuses into one loop.",
+        "keeps for the backward pass, and which work of a row it fuses into one loop (docs/compiler.md).",
     )
     names = ", ".join(CELLS_BY_NAME)
     found.add_argument("cell", metavar="CELL", help=f"{names}; or FILE.py:CLASS for one of your own")
