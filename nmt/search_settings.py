@@ -119,11 +119,7 @@ class SearchValues:
         lacks=(Place.LANGUAGE_MODEL,),
     )
     min_length: int = setting(
-        0,
-        "Minimum length of a translation in subwords, without its end.",
-        least=0,
-        most=100_000,
-        lacks=(Place.LOOP,),
+        0, "Minimum length of a translation in subwords, without EOS.", least=0, most=100_000, lacks=(Place.LOOP,)
     )
     generate_unk: bool = setting(
         True,
