@@ -372,7 +372,7 @@ MINUTES = {
     "letters-to-sounds": 3, "cmudict": 60, "old-spelling": 20, "captions": 60, "travel": 4, "japanese": 12,
     "cherokee": 45, "americas": 30, "americas-together": 80, "africa": 20, "iwslt14-sample": 15,
     "pronunciation-2021-low": 1, "pronunciation-2021-medium": 3, "inflection-2022-small": 1,
-    "inflection-2022-large": 3, "inflection-2023": 3, "names": 20, "cells-captions": 10, "cells-cherokee": 8,
+    "inflection-2022-large": 3, "inflection-2023": 3, "names": 6, "cells-captions": 10, "cells-cherokee": 8,
     "cells-inflection": 2,
 }  # fmt: skip
 """Minutes of one core that a model of a recipe takes, about: by these `--all --hours` shares the time out."""
