@@ -68,8 +68,8 @@ class LowRank(Cell):
 
 def test_a_race_between_threads_is_found(capsys, monkeypatch):
     assert check(LowRank)
-    between_kinds = emit_cpu._FunctionWriter._barriers
-    monkeypatch.setattr(emit_cpu._FunctionWriter, "_barriers", lambda self: between_kinds(self) - {0})
+    between_kinds = emit_cpu._FunctionWriter._steps_before_barriers
+    monkeypatch.setattr(emit_cpu._FunctionWriter, "_steps_before_barriers", lambda self: between_kinds(self) - {0})
     capsys.readouterr()
     assert not check(type("Unmet", (LowRank,), {}))  # another class, because the program of the first is kept
     wrong = [line for line in capsys.readouterr().out.splitlines() if "WRONG" in line]
