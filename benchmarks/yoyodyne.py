@@ -155,7 +155,7 @@ def run_ours(task: Task, method: str, folder: Path, options: argparse.Namespace)
         seconds = seconds_of(command, folder / f"translate-{part}.out", environment)
         right = (folder / f"{part}.tgt").read_text("utf-8").splitlines()
         scores[part] = accuracy(output.read_text("utf-8").splitlines(), right)
-    passes = re.findall(r"epoch (\d+)", (model / "train.log").read_text("utf-8"))
+    passes = re.findall(r"epoch +(\d+)", (model / "train.log").read_text("utf-8"))
     return Result(scores["dev"], scores["test"], float(passes[-1]), took, seconds)
 
 
