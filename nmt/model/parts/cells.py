@@ -24,6 +24,7 @@ from nmt.rnn.cells import (
     ZoneoutCell,
 )
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
+from nmt.rnn.compiler.differentiate import whole_matrix
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.graph import topological
 
@@ -153,8 +154,7 @@ def _state_matrices(cell: Cell, rnn_type: str) -> tuple[str, ...]:
         if of_state.intersection(a.id for a in v.args):
             of_state.add(v.id)
             if v.op == "matmul":
-                matrix = v.args[1]
-                found.append((matrix.args[0] if matrix.op == "rows_of" else matrix).attrs["name"])
+                found.append(whole_matrix(v.args[1]).attrs["name"])
     return tuple(dict.fromkeys(found))
 
 

@@ -128,7 +128,7 @@ def _zeros(graph: Graph, axes: tuple[str, ...], width: int) -> Value:
 
 def _of_product(v: Value, g: Value, sinks: list[Sink], active: set[int]) -> list[tuple[Value, Value]]:
     x, w = v.args
-    if _base(w).id in active:
+    if whole_matrix(w).id in active:
         left, right = (g, x) if v.attrs["transposed"] else (x, g)
         sinks.append(Sink(w.attrs["name"], w.attrs.get("start", 0), w.attrs["rows"], left, right))
     if x.id not in active:
@@ -136,7 +136,8 @@ def _of_product(v: Value, g: Value, sinks: list[Sink], active: set[int]) -> list
     return [(x, v.graph.apply("matmul", g, w, transposed=not v.attrs["transposed"]))]
 
 
-def _base(w: Value) -> Value:
+def whole_matrix(w: Value) -> Value:
+    """Return the matrix parameter that a product reads, or reads some rows of."""
     return w.args[0] if w.op == "rows_of" else w
 
 
