@@ -378,8 +378,7 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             {"training.scheduled_sampling_updates": 3},
             "training.scheduled_sampling_updates must be 0 without scheduled_sampling, got 3",
         ),
-        ({"training.guided_alignment": 0.5}, "data.alignment must be a file with training.guided_alignment"),
-        ({"data.alignment": "x"}, "data.alignment must be a file with training.guided_alignment, and null without"),
+        ({"data.alignment": "x"}, "training.guided_alignment must be positive with data.alignment, got 0; set it to"),
         (
             {"model.decoder.copy_source": True, "data.subwords.joint": False},
             "data.subwords.joint must be true with model.decoder.copy_source: true, got false; set it so",

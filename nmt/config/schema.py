@@ -114,11 +114,10 @@ class Settings(Section):
                     f"training.{name} must be 0 for a decoder without attention or of convolutions, got "
                     f"{getattr(training, name):g}; set it so"
                 )
-        if bool(training.guided_alignment) != (data.alignment is not None):
-            fact = "null" if data.alignment is None else "a file"
+        if data.alignment is not None and not training.guided_alignment:
             raise ValueError(
-                f"data.alignment must be a file with training.guided_alignment, and null without, got {fact} with "
-                f"{training.guided_alignment:g}; set both or none"
+                "training.guided_alignment must be positive with data.alignment, got 0; set it to 0.5, or "
+                "data.alignment: null"
             )
         for side in (data.src, data.tgt):
             if side.sampling_alpha is not None and data.subwords.type in ("char", "word"):
@@ -173,7 +172,7 @@ class Settings(Section):
             "task must be translation": self.task == "lm",
             "model.encoder.type must be recurrent": self.model.encoder.type != "recurrent",
             "data.src.sampling_alpha must be null": data.src.sampling_alpha is not None,
-            "data.alignment must be null": data.alignment is not None,
+            "training.guided_alignment must be 0": self.training.guided_alignment > 0,
             "data.index must be null": data.index is not None,
             "data.train must have no tags": bool(tagged),
             "training.extend_vocabulary must be 0": self.training.extend_vocabulary,

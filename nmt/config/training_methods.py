@@ -29,8 +29,8 @@ class TrainingConfig(TrainingBasics):
     scheduled_sampling_updates: NonNegativeInt = 0
     """Updates over which scheduled_sampling rises from 0 to its value."""
     guided_alignment: NonNegativeFloat = 0.0
-    """Weight of the cross entropy between attention and the word alignments of data.alignment in the loss (Chen et al.
-    2016)."""
+    """Weight of the cross entropy between attention and word alignments in the loss (Chen et al. 2016). The alignments
+    are those of data.alignment, or are learned from the pairs themselves before the first update."""
     coverage_loss: NonNegativeFloat = 0.0
     """Weight of the coverage loss, which penalises attending to the same source positions again (See et al. 2017: 1.0),
     against repetitions."""

@@ -21,7 +21,7 @@ def setup(tmp_path, lines=LINES, type="bpe", boundaries="eos"):
     (tmp_path / "align").write_text("".join(f"{line}\n" for line in lines))
     corpus = load_parallel(prefix, side("de", subwords), side("en", subwords))
     pair = subwords, subwords
-    return corpus, subwords, WordAlignments(str(tmp_path / "align"), corpus, pair, boundaries)
+    return corpus, subwords, WordAlignments.read(str(tmp_path / "align"), corpus, pair, boundaries)
 
 
 @pytest.mark.parametrize("boundaries", ["eos", "bos_eos", "none"])
@@ -77,7 +77,7 @@ def test_a_wrong_file_is_one_line(tmp_path, lines, message):
 def test_a_missing_file_is_one_line(tmp_path):
     corpus, subwords, _ = setup(tmp_path)
     with pytest.raises(DataError, match="nothing"):
-        WordAlignments(str(tmp_path / "nothing"), corpus, (subwords, subwords))
+        WordAlignments.read(str(tmp_path / "nothing"), corpus, (subwords, subwords))
 
 
 def test_a_batch_without_any(tmp_path):

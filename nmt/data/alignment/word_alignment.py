@@ -1,4 +1,4 @@
-"""Read word alignments of training pairs, in the format of fast_align, and convert them to subword alignments."""
+"""Word alignments of training pairs, read in the format of fast_align or learned, and converted to subwords."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from nmt.data.alignment.learned import LearnedAlignment
 from nmt.data.corpora.corpus import ParallelCorpus
 from nmt.data.corpora.rows import TokenRows
 from nmt.data.tokens.subwords import Subwords
@@ -17,22 +18,48 @@ _LINE = re.compile(r"\s*(?:\d{1,9}-\d{1,9}(?:\s+\d{1,9}-\d{1,9})*)?\s*")
 
 
 class WordAlignments:
-    """The word alignments of the pairs of a corpus. Raises DataError if the file is missing, has another number of
-    lines, or refers to words that a pair does not have.
+    """The word alignments of the pairs of a corpus.
 
     Args:
-        path: A file with one line for each line of the training text: pairs `source-target` of words, counted from 0.
+        pairs: For each line of the training text, its links: source and target words, counted from 0, alternate.
         subwords: Those of both sides; they show which tokens begin a word.
         boundaries: The tokens placed around a source (see `boundary_ids`).
     """
 
-    def __init__(
-        self, path: str, corpus: ParallelCorpus, subwords: tuple[Subwords, Subwords], boundaries: str = "eos"
-    ) -> None:
+    def __init__(self, pairs: TokenRows, subwords: tuple[Subwords, Subwords], boundaries: str = "eos") -> None:
         self._starts = [_word_starts(side) for side in subwords]
         self._before = len(boundary_ids(boundaries)[0])
-        self._pairs = _read(path, corpus.total)
-        self._check(path, corpus)
+        self._pairs = pairs
+
+    @classmethod
+    def read(
+        cls, path: str, corpus: ParallelCorpus, subwords: tuple[Subwords, Subwords], boundaries: str = "eos"
+    ) -> WordAlignments:
+        """Return those of a file with one line for each line of the training text.
+
+        Raises DataError if the file is missing, has another number of lines, or refers to words that a pair does not
+        have.
+        """
+        found = cls(_read(path, corpus.total), subwords, boundaries)
+        found._check(path, corpus)
+        return found
+
+    @classmethod
+    def learn(
+        cls, corpus: ParallelCorpus, subwords: tuple[Subwords, Subwords], boundaries: str = "eos"
+    ) -> WordAlignments:
+        """Return those that are learned from the corpus itself (see `learned`). Raises DataError for vocabularies that
+        are too large."""
+        src, tgt = corpus.src, corpus.tgt
+        model = LearnedAlignment.learn(src, tgt, (subwords[0].vocab_size, subwords[1].vocab_size))
+        words = [_words_of_rows(_word_starts(side), rows) for side, rows in zip(subwords, (src, tgt), strict=True)]
+        found: list[np.ndarray] = []
+        for row, i, j in model.links(src, tgt):
+            links = np.stack([corpus.line_numbers[row], words[0][src.starts[row] + i], words[1][tgt.starts[row] + j]])
+            found.append(np.unique(links, axis=1))
+        every = np.concatenate([np.zeros((3, 0), np.int64), *found], axis=1)
+        counts = 2 * np.bincount(every[0], minlength=corpus.total)
+        return cls(TokenRows.of_lengths(every[1:].T.astype(np.int32).ravel(), counts), subwords, boundaries)
 
     def of_batch(
         self, src: np.ndarray, src_lengths: np.ndarray, tgt_out: np.ndarray, tgt_lengths: np.ndarray, lines: np.ndarray
@@ -99,6 +126,15 @@ def _word_indices(starts: np.ndarray) -> np.ndarray:
     first = starts.astype(np.int64)
     first[:1] = 1
     return np.cumsum(first) - 1
+
+
+def _words_of_rows(starts: np.ndarray, rows: TokenRows) -> np.ndarray:
+    """Return the word of each token of some rows, counted from 0 in each row."""
+    first = starts[rows.tokens].astype(np.int64)
+    first[rows.starts[:-1]] = 1
+    count = np.cumsum(first)
+    words: np.ndarray = count - np.repeat(count[rows.starts[:-1]], rows.lengths)
+    return words
 
 
 def _word_starts(subwords: Subwords) -> np.ndarray:

@@ -89,7 +89,7 @@ class DryRun:
             self.model,
             self.optimizer,
             self.num_threads,
-            alignments=self.task.alignments(),
+            alignments=self.task.alignments(notify),
             tgt_subwords=self.task.subwords[1],
         )
         self._number = 0

@@ -221,7 +221,7 @@ class Trainer:
             checkpoints=CheckpointManager(self.folder, digest, trained, self._ranks),
             reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
             loss_limit=LossLimit(task.subwords[1].vocab_size),
-            alignments=task.alignments(),
+            alignments=task.alignments(log.line),
             stop=self._stop,
             watch=watch,
             ranks=self._ranks,

@@ -63,7 +63,7 @@ class LanguageTask:
         dev = self._dev
         return [] if dev is None else [len(dev), dev.lines.checksum()]
 
-    def alignments(self) -> None:
+    def alignments(self, notify: Callable[[str], None]) -> None:
         """Return None: there are no alignments."""
 
     def save_statistics(self, folder: Path) -> None:

@@ -58,8 +58,9 @@ class Task(Protocol):
     def dev_fingerprint(self) -> list[int]:
         """Return numbers that identify the validation text, to notice when it changes."""
 
-    def alignments(self) -> WordAlignments | None:
-        """Return the word alignments of the pairs, if configured. Raises DataError if they do not fit."""
+    def alignments(self, notify: Callable[[str], None]) -> WordAlignments | None:
+        """Return the word alignments of the pairs, if configured; `notify` is called with a line when they have been
+        learned. Raises DataError if they do not fit."""
 
     def save_statistics(self, folder: Path) -> None:
         """Write the statistics of the training text that belong to the model. Raises CheckpointError if that fails."""

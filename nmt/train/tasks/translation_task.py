@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -99,13 +100,19 @@ class TranslationTask:
         dev = _loaded(self._dev)
         return [len(dev), zlib.crc32("\n".join([*dev.src_texts, *dev.references]).encode())]
 
-    def alignments(self) -> WordAlignments | None:
-        """Return the word alignments of the training pairs, if the settings ask for them."""
-        path = self.config.data.alignment
-        around = self.config.model.encoder.boundaries
-        if path is None:
+    def alignments(self, notify: Callable[[str], None]) -> WordAlignments | None:
+        """Return the word alignments of the training pairs, if the settings ask for them; `notify` is called with a line
+        when they have been learned."""
+        if not self.config.training.guided_alignment:
             return None
-        return WordAlignments(path, cast(ParallelCorpus, self.corpus), self.subwords, around)
+        path, around = self.config.data.alignment, self.config.model.encoder.boundaries
+        corpus = cast(ParallelCorpus, self.corpus)
+        if path is None:
+            began = time.monotonic()
+            learned = WordAlignments.learn(corpus, self.subwords, around)
+            notify(f"alignment: learned from the training pairs in {time.monotonic() - began:.0f} s")
+            return learned
+        return WordAlignments.read(path, corpus, self.subwords, around)
 
     def save_statistics(self, folder: Path) -> None:
         """Write the statistics of translation lengths."""
@@ -209,7 +216,7 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
     """Raise ConfigError if a setting needs all pairs in memory while they stay on disk."""
     data = config.data
     asked = {
-        "data.alignment": data.alignment,
+        "training.guided_alignment": config.training.guided_alignment or None,
         "data.src_factors": data.src_factors or None,
         "model.decoder.edit_actions": config.model.decoder.edit_actions or None,
         "data.src.sampling_alpha": data.src.sampling_alpha,
@@ -218,8 +225,8 @@ def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> 
     for name, value in asked.items():
         if value is not None and isinstance(corpus, IndexedCorpus):
             raise ConfigError(
-                f"{name}: must be null where training text is too large for memory and dealt from its index, got "
-                f"{value}; leave it out, or train on fewer pairs"
+                f"{name}: must not be set where training text is too large for memory and dealt from its index, got "
+                f"{value}; remove it, or train on fewer pairs"
             )
 
 
