@@ -101,8 +101,8 @@ class TranslationTask:
         return [len(dev), zlib.crc32("\n".join([*dev.src_texts, *dev.references]).encode())]
 
     def alignments(self, notify: Callable[[str], None]) -> WordAlignments | None:
-        """Return the word alignments of the training pairs, if the settings ask for them; `notify` is called with a line
-        when they have been learned."""
+        """Return the word alignments of the training pairs, if the settings ask for them; `notify` is called with a
+        line when they have been learned."""
         if not self.config.training.guided_alignment:
             return None
         path, around = self.config.data.alignment, self.config.model.encoder.boundaries
