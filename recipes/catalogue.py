@@ -327,7 +327,7 @@ RECIPES = {
         title="4,600 pairs of IWSLT14, German to English, lower-cased and tokenised",
         config="configs/low_resource.yaml",
         data="python data_scripts/low_resource.py iwslt14-sample --from FOLDER",
-        variants={"de-en": ("data/iwslt14-sample", "de", "en", {})},
+        variants=few_sentences.iwslt14_sample(),
         metrics=("bleu", "chrf++"),
         parts=("dev",),
         tokenize="none",
@@ -370,7 +370,7 @@ RECIPES = {
 
 MINUTES = {
     "letters-to-sounds": 3, "cmudict": 60, "old-spelling": 20, "captions": 60, "travel": 4, "japanese": 12,
-    "cherokee": 45, "americas": 30, "americas-together": 80, "africa": 20, "iwslt14-sample": 15,
+    "cherokee": 35, "americas": 30, "americas-together": 80, "africa": 20, "iwslt14-sample": 20,
     "pronunciation-2021-low": 1, "pronunciation-2021-medium": 3, "inflection-2022-small": 1,
     "inflection-2022-large": 3, "inflection-2023": 3, "names": 6, "cells-captions": 10, "cells-cherokee": 8,
     "cells-inflection": 2,

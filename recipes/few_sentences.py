@@ -51,14 +51,26 @@ FROM_FRENCH = ("bam", "bbj", "ewe", "fon", "mos", "wol")
 Variants = dict[str, tuple[str, str, str, dict[str, str]]]
 
 
+def _sizes(units: int) -> dict[str, str]:
+    """Embeddings and states of both sides."""
+    sizes = dict.fromkeys((f"model.{side}.embeddings.embedding_dim" for side in ("encoder", "decoder")), f"{units}")
+    return sizes | dict.fromkeys((f"model.{side}.hidden_size" for side in ("encoder", "decoder")), f"{units}")
+
+
+WORDS = {"training.src_word_dropout": "0.1", "training.tgt_word_dropout": "0.1"}
+
+
+def iwslt14_sample() -> Variants:
+    """About 20 minutes of a core; chosen on dev."""
+    dropout = {"model.encoder.dropout": "0.4", "model.decoder.hidden_dropout": "0.5"}
+    length = {"training.batch_size": "1024", "training.updates": "8000", "training.validation_pairs": "500"}
+    return {"de-en": ("data/iwslt14-sample", "de", "en", _sizes(384) | WORDS | dropout | length)}
+
+
 def cherokee() -> Variants:
     """Both directions, each for about 30 minutes of a core."""
-    sizes = dict.fromkeys((f"model.{side}.embeddings.embedding_dim" for side in ("encoder", "decoder")), "384")
-    sizes |= dict.fromkeys((f"model.{side}.hidden_size" for side in ("encoder", "decoder")), "384")
-    words = {"training.src_word_dropout": "0.1", "training.tgt_word_dropout": "0.1"}
-    more = (
-        sizes | words | {"training.batch_size": "1024", "training.updates": "12000", "training.validation_freq": "2000"}
-    )
+    length = {"training.batch_size": "1024", "training.updates": "12000", "training.validation_freq": "2000"}
+    more = _sizes(384) | WORDS | length
     pairs = [name.split("-") for name in CHEROKEE]
     return {f"{src}-{tgt}": ("data/cherokee", src, tgt, more) for src, tgt in pairs}
 
