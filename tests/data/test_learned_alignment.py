@@ -11,7 +11,6 @@ from nmt.data.alignment.learned import LearnedAlignment
 from nmt.data.alignment.word_alignment import WordAlignments
 from nmt.data.corpora.corpus import load_parallel
 from nmt.data.corpora.rows import TokenRows
-from nmt.errors import DataError
 from tests.data.corpora import sentences, side, small_subwords, write_pair
 
 SIZES = 40, 50
@@ -78,7 +77,7 @@ def test_a_round_is_that_of_plain_loops(monkeypatch, power):
     monkeypatch.setattr(learned, "_PLACES", 300)  # several blocks
     sources, targets, _ = made_pairs(30)
     src, tgt = TokenRows.from_lists(sources), TokenRows.from_lists(targets)
-    found = LearnedAlignment(SIZES)
+    found = LearnedAlignment((np.arange(SIZES[0]), np.arange(SIZES[1])))
     for _ in range(2):
         counts = np.zeros(SIZES)
         empty = [np.full(size, 1e-9) for size in SIZES]
@@ -154,7 +153,14 @@ def test_many_pairs_are_learned_from_some(monkeypatch):
     assert sum(len(one & two) for one, two in zip(found, links, strict=True)) > 0.98 * sum(map(len, links))
 
 
-def test_too_many_subwords_are_one_line():
-    with pytest.raises(DataError, match=r"at most 4,096 subwords in each language, got 8,000 and 8,000; set") as caught:
-        LearnedAlignment((8000, 8000))
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize("most", [30, 22])
+def test_rare_subwords_share_probabilities(monkeypatch, most):
+    monkeypatch.setattr(learned, "_MOST_SUBWORDS", most)
+    sources, targets, links = made_pairs()
+    src, tgt = TokenRows.from_lists(sources), TokenRows.from_lists(targets)
+    model = LearnedAlignment.learn(src, tgt, SIZES)
+    assert model._tgt_given_src.shape == (most, most)
+    found = links_of(model, src, tgt)
+    right = sum(len(one & two) for one, two in zip(found, links, strict=True))
+    assert right / sum(map(len, found)) > 0.9
+    assert right / sum(map(len, links)) > 0.9

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.corpora.rows import TokenRows
-from nmt.errors import DataError
 
 _ROUNDS = 6
 """Rounds of expectation maximisation."""
@@ -36,32 +35,27 @@ _LINKED = 0.1
 """Product of posterior probabilities from which two subwords are linked."""
 _MOST_LEARNED = 50_000
 """Pairs from which probabilities are learned, evenly over the corpus."""
-_MOST_CELLS = 2**24
-"""Cells of the table of all pairs of subwords: three tables of float64 are in memory, 400 MB."""
+_MOST_SUBWORDS = 4096
+"""Rows and columns of a table of all pairs of subwords; three tables of float64 are in memory, 400 MB."""
 _PLACES = 1_000_000
 """Pairs of positions that are computed at a time."""
 
 
 class LearnedAlignment:
-    """Probabilities of subwords given those of the other language. Raises DataError if the vocabularies, of the sizes
-    `vocab_sizes`, are too large for a table."""
+    """Probabilities of subwords given those of the other language. `columns` has the row or column of each source and
+    each target subword in the tables, int64 [V]."""
 
-    def __init__(self, vocab_sizes: tuple[int, int]) -> None:
-        if np.prod(vocab_sizes) > _MOST_CELLS:
-            raise DataError(
-                f"training.guided_alignment: alignments can be learned for at most {int(_MOST_CELLS**0.5):,} subwords "
-                f"in each language, got {vocab_sizes[0]:,} and {vocab_sizes[1]:,}; set data.subwords.vocab_size to "
-                "fewer, or data.alignment to a file by fast_align"
-            )
-        src, tgt = self._sizes = vocab_sizes
-        self._tgt_given_src, self._empty_tgt = np.full(vocab_sizes, 1.0 / tgt), np.full(tgt, 1.0 / tgt)
-        self._src_given_tgt, self._empty_src = np.full(vocab_sizes, 1.0 / src), np.full(src, 1.0 / src)
+    def __init__(self, columns: tuple[np.ndarray, np.ndarray]) -> None:
+        self._columns = columns
+        src, tgt = self._sizes = int(columns[0].max()) + 1, int(columns[1].max()) + 1
+        self._tgt_given_src, self._empty_tgt = np.full(self._sizes, 1.0 / tgt), np.full(tgt, 1.0 / tgt)
+        self._src_given_tgt, self._empty_src = np.full(self._sizes, 1.0 / src), np.full(src, 1.0 / src)
         self._diagonal = _DIAGONAL
 
     @classmethod
     def learn(cls, src: TokenRows, tgt: TokenRows, vocab_sizes: tuple[int, int]) -> LearnedAlignment:
         """Return the probabilities learned from these pairs; of many pairs from _MOST_LEARNED of them."""
-        found = cls(vocab_sizes)
+        found = cls((_columns(src, vocab_sizes[0]), _columns(tgt, vocab_sizes[1])))
         if len(src) > _MOST_LEARNED:
             rows = np.linspace(0, len(src) - 1, _MOST_LEARNED).astype(np.int64)
             src, tgt = src.taken(rows), tgt.taken(rows)
@@ -71,7 +65,7 @@ class LearnedAlignment:
 
     def links(self, src: TokenRows, tgt: TokenRows) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield the links of some pairs after another: pair, source position and target position, int64 [links]."""
-        for rows, places in _blocks(src, tgt, self._diagonal):
+        for rows, places in self._blocks(src, tgt):
             linked = np.flatnonzero(self._agreement(places) >= _LINKED)
             yield rows[places.row[linked]], places.i[linked], places.j[linked]
 
@@ -89,7 +83,7 @@ class LearnedAlignment:
         counts = np.zeros(of_src * of_tgt)
         empty_src, empty_tgt = np.full(of_src, _LEAST), np.full(of_tgt, _LEAST)
         distances = np.zeros(4)  # by the counts and by the prior, and how many
-        for _, places in _blocks(src, tgt, self._diagonal):
+        for _, places in self._blocks(src, tgt):
             agreed = self._agreement(places) ** power
             prior = places.prior(places.at_tgt)
             distances += [agreed @ places.far, prior @ places.far, agreed.sum(), prior.sum()]
@@ -110,6 +104,19 @@ class LearnedAlignment:
         self._empty_src, self._empty_tgt = empty_src / empty_src.sum(), empty_tgt / empty_tgt.sum()
         counted, expected = distances[:2] / distances[2:]
         self._diagonal = min(max(0.0, self._diagonal + _STEP * (expected - counted)), _MOST_DIAGONAL)
+
+    def _blocks(self, src: TokenRows, tgt: TokenRows) -> Iterator[tuple[np.ndarray, _Places]]:
+        """Yield pairs, none of which may be empty, in blocks of about _PLACES places: their numbers, and the places."""
+        ends = np.cumsum(src.lengths * tgt.lengths)
+        starts = np.searchsorted(ends, np.arange(0, ends[-1] if len(ends) else 0, _PLACES), side="right")
+        sides = [
+            TokenRows(columns[rows.tokens], rows.starts)
+            for columns, rows in zip(self._columns, (src, tgt), strict=True)
+        ]
+        for start, end in zip(starts, [*starts[1:], len(src)], strict=True):
+            if start < end:
+                rows = np.arange(start, end)
+                yield rows, _places(sides[0].taken(rows), sides[1].taken(rows), self._diagonal)
 
 
 @dataclass(frozen=True)
@@ -161,15 +168,16 @@ class _Places:
         return found
 
 
-def _blocks(src: TokenRows, tgt: TokenRows, diagonal: float) -> Iterator[tuple[np.ndarray, _Places]]:
-    """Yield pairs, none of which may be empty, in blocks of about _PLACES places: their numbers, and the places, with
-    a prior that falls so fast."""
-    ends = np.cumsum(src.lengths * tgt.lengths)
-    starts = np.searchsorted(ends, np.arange(0, ends[-1] if len(ends) else 0, _PLACES), side="right")
-    for start, end in zip(starts, [*starts[1:], len(src)], strict=True):
-        if start < end:
-            rows = np.arange(start, end)
-            yield rows, _places(src.taken(rows), tgt.taken(rows), diagonal)
+def _columns(rows: TokenRows, vocab_size: int) -> np.ndarray:
+    """Return the row or column of each subword in the tables, int64 [vocab_size]. If there are more subwords than
+    _MOST_SUBWORDS, the more frequent ones have half of them for themselves, and the others share the rest."""
+    if vocab_size <= _MOST_SUBWORDS:
+        return np.arange(vocab_size)
+    order = np.argsort(-np.bincount(rows.tokens, minlength=vocab_size), kind="stable")
+    half = _MOST_SUBWORDS // 2
+    ranks, columns = np.arange(vocab_size), np.empty(vocab_size, np.int64)
+    columns[order] = np.where(ranks < half, ranks, half + (ranks - half) % half)
+    return columns
 
 
 def _places(src: TokenRows, tgt: TokenRows, diagonal: float) -> _Places:

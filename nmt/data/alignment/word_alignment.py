@@ -48,8 +48,7 @@ class WordAlignments:
     def learn(
         cls, corpus: ParallelCorpus, subwords: tuple[Subwords, Subwords], boundaries: str = "eos"
     ) -> WordAlignments:
-        """Return those that are learned from the corpus itself (see `learned`). Raises DataError for vocabularies that
-        are too large."""
+        """Return those that are learned from the corpus itself (see `learned`)."""
         src, tgt = corpus.src, corpus.tgt
         model = LearnedAlignment.learn(src, tgt, (subwords[0].vocab_size, subwords[1].vocab_size))
         words = [_words_of_rows(_word_starts(side), rows) for side, rows in zip(subwords, (src, tgt), strict=True)]
