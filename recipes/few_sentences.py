@@ -48,6 +48,8 @@ CHEROKEE: dict[str, tuple[float, ...]] = {"chr-en": (15.8,), "en-chr": (12.7,)}
 FROM_ENGLISH = ("hau", "ibo", "lug", "luo", "pcm", "tsn", "twi", "yor", "zul")
 FROM_FRENCH = ("bam", "bbj", "ewe", "fon", "mos", "wol")
 
+WORD_DROPOUT = {"training.src_word_dropout": "0.1", "training.tgt_word_dropout": "0.1"}
+
 Variants = dict[str, tuple[str, str, str, dict[str, str]]]
 
 
@@ -57,20 +59,17 @@ def _sizes(units: int) -> dict[str, str]:
     return sizes | dict.fromkeys((f"model.{side}.hidden_size" for side in ("encoder", "decoder")), f"{units}")
 
 
-WORDS = {"training.src_word_dropout": "0.1", "training.tgt_word_dropout": "0.1"}
-
-
 def iwslt14_sample() -> Variants:
     """About 20 minutes of a core; chosen on dev."""
     dropout = {"model.encoder.dropout": "0.4", "model.decoder.hidden_dropout": "0.5"}
-    length = {"training.batch_size": "1024", "training.updates": "8000", "training.validation_pairs": "500"}
-    return {"de-en": ("data/iwslt14-sample", "de", "en", _sizes(384) | WORDS | dropout | length)}
+    training = {"training.batch_size": "1024", "training.updates": "8000", "training.validation_pairs": "500"}
+    return {"de-en": ("data/iwslt14-sample", "de", "en", _sizes(384) | WORD_DROPOUT | dropout | training)}
 
 
 def cherokee() -> Variants:
     """Both directions, each for about 30 minutes of a core."""
-    length = {"training.batch_size": "1024", "training.updates": "12000", "training.validation_freq": "2000"}
-    more = _sizes(384) | WORDS | length
+    training = {"training.batch_size": "1024", "training.updates": "12000", "training.validation_freq": "2000"}
+    more = _sizes(384) | WORD_DROPOUT | training
     pairs = [name.split("-") for name in CHEROKEE]
     return {f"{src}-{tgt}": ("data/cherokee", src, tgt, more) for src, tgt in pairs}
 

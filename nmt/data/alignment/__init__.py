@@ -1,1 +1,1 @@
-"""Word alignments, taken from attention or read from an alignment file."""
+"""Word alignments, taken from attention, read from a file, or learned from the pairs."""

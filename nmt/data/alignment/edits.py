@@ -52,9 +52,7 @@ class Edits:
         """Return the edits that are learned from these pairs in some rounds of expectation maximisation; of many pairs
         from _MOST_LEARNED of them."""
         found = cls(vocab_size)
-        if len(src) > _MOST_LEARNED:
-            rows = np.linspace(0, len(src) - 1, _MOST_LEARNED).astype(np.int64)
-            src, tgt = src.taken(rows), tgt.taken(rows)
+        src, tgt = src.evenly(_MOST_LEARNED), tgt.evenly(_MOST_LEARNED)
         for _ in range(rounds):
             found._learn_once(src, tgt)
         return found

@@ -56,9 +56,7 @@ class LearnedAlignment:
     def learn(cls, src: TokenRows, tgt: TokenRows, vocab_sizes: tuple[int, int]) -> LearnedAlignment:
         """Return the probabilities learned from these pairs; of many pairs from _MOST_LEARNED of them."""
         found = cls((_columns(src, vocab_sizes[0]), _columns(tgt, vocab_sizes[1])))
-        if len(src) > _MOST_LEARNED:
-            rows = np.linspace(0, len(src) - 1, _MOST_LEARNED).astype(np.int64)
-            src, tgt = src.taken(rows), tgt.taken(rows)
+        src, tgt = src.evenly(_MOST_LEARNED), tgt.evenly(_MOST_LEARNED)
         for number in range(_ROUNDS):
             found._learn_once(src, tgt, power=0.5 if number < _ROUNDS_OF_ROOTS else 1.0)
         return found
@@ -72,8 +70,8 @@ class LearnedAlignment:
     def _agreement(self, places: _Places) -> np.ndarray:
         """Return the product of both posterior probabilities that two positions belong together, [places]."""
         cells = places.source, places.target
-        to_tgt = places.posterior(self._tgt_given_src[cells], self._empty_tgt[places.tgt], places.at_tgt)
-        to_src = places.posterior(self._src_given_tgt[cells], self._empty_src[places.src], places.at_src)
+        to_tgt = _posterior(self._tgt_given_src[cells], places.prior_of_tgt, self._empty_tgt[places.tgt], places.at_tgt)
+        to_src = _posterior(self._src_given_tgt[cells], places.prior_of_src, self._empty_src[places.src], places.at_src)
         product: np.ndarray = to_tgt * to_src
         return product
 
@@ -85,25 +83,27 @@ class LearnedAlignment:
         distances = np.zeros(4)  # by the counts and by the prior, and how many
         for _, places in self._blocks(src, tgt):
             agreed = self._agreement(places) ** power
-            prior = places.prior(places.at_tgt)
+            prior = places.prior_of_tgt
             distances += [agreed @ places.far, prior @ places.far, agreed.sum(), prior.sum()]
             counts += np.bincount(places.source * of_tgt + places.target, agreed, len(counts))
             for empty, tokens, at in ((empty_src, places.src, places.at_src), (empty_tgt, places.tgt, places.at_tgt)):
                 rest = np.maximum(0.0, 1.0 - np.bincount(at, agreed, len(tokens)))
                 empty += np.bincount(tokens, rest, len(empty))
         seen = np.flatnonzero(counts)
-        of_seen = counts[seen] + _CONCENTRATION
-        for name, given, size in (
-            ("_tgt_given_src", seen // of_tgt, of_src),
-            ("_src_given_tgt", seen % of_tgt, of_tgt),
-        ):
-            totals = np.bincount(given, of_seen, size)[given]
-            table = np.full(len(counts), _LEAST)
-            table[seen] = np.maximum(_LEAST, np.exp(_digamma(of_seen) - _digamma(totals)))
-            setattr(self, name, table.reshape(self._sizes))
+        self._tgt_given_src = self._table(seen, counts[seen], seen // of_tgt)
+        self._src_given_tgt = self._table(seen, counts[seen], seen % of_tgt)
         self._empty_src, self._empty_tgt = empty_src / empty_src.sum(), empty_tgt / empty_tgt.sum()
         counted, expected = distances[:2] / distances[2:]
         self._diagonal = min(max(0.0, self._diagonal + _STEP * (expected - counted)), _MOST_DIAGONAL)
+
+    def _table(self, cells: np.ndarray, counts: np.ndarray, given: np.ndarray) -> np.ndarray:
+        """Return the probabilities of all pairs of subwords by the counts of some cells; `given` is the subword of
+        each cell that is known."""
+        counts = counts + _CONCENTRATION
+        totals = np.bincount(given, counts)[given]
+        table = np.full(self._sizes, _LEAST)
+        table.reshape(-1)[cells] = np.maximum(_LEAST, np.exp(_digamma(counts) - _digamma(totals)))
+        return table
 
     def _blocks(self, src: TokenRows, tgt: TokenRows) -> Iterator[tuple[np.ndarray, _Places]]:
         """Yield pairs, none of which may be empty, in blocks of about _PLACES places: their numbers, and the places."""
@@ -124,8 +124,8 @@ class _Places:
     """All pairs of a source and a target position of some pairs of sentences.
 
     src, tgt: All tokens of the sentences. row, i, j: The sentence of each place, and its positions there. at_src,
-    at_tgt: Its positions in `src` and `tgt`. far: Its distance from the diagonal, from 0 to 1. near: The weight of the
-    prior for that.
+    at_tgt: Its positions in `src` and `tgt`. source, target: Its tokens. far: Its distance from the diagonal, from 0 to
+    1. prior_of_src, prior_of_tgt: Its prior probability among those of its source token, and among those of its target token.
     """
 
     src: np.ndarray
@@ -135,37 +135,25 @@ class _Places:
     j: np.ndarray
     at_src: np.ndarray
     at_tgt: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
     far: np.ndarray
-    near: np.ndarray
+    prior_of_src: np.ndarray
+    prior_of_tgt: np.ndarray
 
-    @property
-    def source(self) -> np.ndarray:
-        """Return the source token of each place."""
-        tokens: np.ndarray = self.src[self.at_src]
-        return tokens
 
-    @property
-    def target(self) -> np.ndarray:
-        """Return the target token of each place."""
-        tokens: np.ndarray = self.tgt[self.at_tgt]
-        return tokens
+def _posterior(table: np.ndarray, prior: np.ndarray, empty: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return the posterior probability of each place among those that share a token, and the empty word.
 
-    def prior(self, at: np.ndarray) -> np.ndarray:
-        """Return the prior probability of each place among those that share a token."""
-        found: np.ndarray = self.near / np.bincount(at, self.near)[at]
-        return found
-
-    def posterior(self, table: np.ndarray, empty: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Return the posterior probability of each place among those that share a token, and the empty word.
-
-        Args:
-            table: The probability of the token given the other one, [places].
-            empty: The probability of each token given the empty word, [tokens].
-            at: The token of each place.
-        """
-        weights = (1.0 - _EMPTY) * table * self.prior(at)
-        found: np.ndarray = weights / (np.bincount(at, weights) + _EMPTY * empty)[at]
-        return found
+    Args:
+        table: The probability of the token given the other one, [places].
+        prior: The prior probability of each place, [places].
+        empty: The probability of each token given the empty word, [tokens].
+        at: The token of each place.
+    """
+    weights = (1.0 - _EMPTY) * table * prior
+    found: np.ndarray = weights / (np.bincount(at, weights) + _EMPTY * empty)[at]
+    return found
 
 
 def _columns(rows: TokenRows, vocab_size: int) -> np.ndarray:
@@ -187,8 +175,11 @@ def _places(src: TokenRows, tgt: TokenRows, diagonal: float) -> _Places:
     number = np.arange(len(row)) - np.repeat(np.cumsum(n * m) - n * m, n * m)
     i, j = number % n[row], number // n[row]
     far = np.abs((i + 0.5) / n[row] - (j + 0.5) / m[row])
-    at = src.starts[row] + i, tgt.starts[row] + j
-    return _Places(src.tokens, tgt.tokens, row, i, j, *at, far, np.exp(-diagonal * far))
+    near = np.exp(-diagonal * far)
+    ats = src.starts[row] + i, tgt.starts[row] + j
+    priors = (near / np.bincount(at, near)[at] for at in ats)
+    tokens = src.tokens[ats[0]], tgt.tokens[ats[1]]
+    return _Places(src.tokens, tgt.tokens, row, i, j, *ats, *tokens, far, *priors)
 
 
 def _digamma(x: np.ndarray) -> np.ndarray:

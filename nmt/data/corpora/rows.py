@@ -51,6 +51,10 @@ class TokenRows(Sequence[np.ndarray]):
         where = np.arange(int(lengths.sum())) + np.repeat(self.starts[rows] + lengths - ends, lengths)
         return TokenRows.of_lengths(self.tokens[where], lengths)
 
+    def evenly(self, most: int) -> "TokenRows":
+        """Return at most `most` of the sequences, evenly spaced; all of them if there are no more."""
+        return self if len(self) <= most else self.taken(np.linspace(0, len(self) - 1, most).astype(np.int64))
+
     def checksum(self, start: int = 0) -> int:
         """Return the CRC-32 of all ids and lengths, continued from `start`."""
         for array in (self.tokens, self.starts):
