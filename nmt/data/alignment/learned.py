@@ -125,7 +125,7 @@ class _Places:
 
     src, tgt: All tokens of the sentences. row, i, j: The sentence of each place, and its positions there. at_src,
     at_tgt: Its positions in `src` and `tgt`. source, target: Its tokens. far: Its distance from the diagonal, from 0 to
-    1. prior_of_src, prior_of_tgt: Its prior probability among those of its source token, and among those of its target token.
+    1. prior_of_src, prior_of_tgt: Its prior probability among those of its source token, and of its target token.
     """
 
     src: np.ndarray
