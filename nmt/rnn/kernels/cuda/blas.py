@@ -72,13 +72,12 @@ class Blas:
 
         cuBLAS reads by columns, so it computes out^T = b^T @ a^T with both as stored.
         """
-        given = a, b, out
-        shapes = [(x.rows, x.size) for x in given]
-        (rows, inner), (inner_b, columns) = (
-            shapes[0][:: -1 if transpose_a else 1],
-            shapes[1][:: -1 if transpose_b else 1],
-        )
-        if inner != inner_b or shapes[2] != (rows, columns) or not all(x.array.flags.c_contiguous for x in given):
+        left, right, to = (_operand(x, self.address) for x in (a, b, out))
+        rows, inner = (left.columns, a.rows) if transpose_a else (a.rows, left.columns)
+        inner_b, columns = (right.columns, b.rows) if transpose_b else (b.rows, right.columns)
+        contiguous = a.array.flags.c_contiguous and b.array.flags.c_contiguous and out.array.flags.c_contiguous
+        if inner != inner_b or out.rows != rows or to.columns != columns or not contiguous:
+            shapes = [(x.rows, x.size) for x in (a, b, out)]
             raise ShapeError(
                 f"gemm: shapes must fit and arrays be contiguous, got {shapes[0]}{'^T' * transpose_a} @ "
                 f"{shapes[1]}{'^T' * transpose_b} into {shapes[2]}; correct the caller"
@@ -88,7 +87,6 @@ class Blas:
             if not accumulate:
                 out.view()[...] = 0
             return
-        at_a, at_b, at_out = (ctypes.c_void_p(self.address(x.array) + x.start * x.array.itemsize) for x in given)
         self._check(
             self.library.cublasGemmEx(
                 self.handle,
@@ -97,17 +95,17 @@ class Blas:
                 columns,
                 rows,
                 inner,
-                ctypes.byref(scale(1)),
-                at_b,
+                scale[1],
+                right.start,
                 kind,
-                b.stride,
-                at_a,
+                right.stride,
+                left.start,
                 kind,
-                a.stride,
-                ctypes.byref(scale(accumulate)),
-                at_out,
+                left.stride,
+                scale[accumulate],
+                to.start,
                 sums,
-                out.stride,
+                to.stride,
                 compute,
                 _ANY_ALGORITHM,
             )
@@ -118,17 +116,33 @@ class Blas:
             raise DeviceError(f"cuBLAS: every call must succeed, got status {status}; run `make test-gpu` here")
 
 
+class _Operand(NamedTuple):
+    """A matrix as cuBLAS gets it: the address of its first element, the elements from row to row, and its columns."""
+
+    start: ctypes.c_void_p
+    stride: int
+    columns: int
+
+
+def _operand(matrix: Matrix, address: Callable[[Any], int]) -> _Operand:
+    array, first, _, column, width = matrix
+    stride = array.shape[-1]
+    start = ctypes.c_void_p(address(array) + (first * stride + column) * array.itemsize)
+    return _Operand(start, stride, stride if width < 0 else width)
+
+
 _ANY_ALGORITHM = -1
-# NumPy's characters of the factors' and the result's types -> cudaDataType of both, cublasComputeType, type of scales.
-# float32 factors are never rounded to fewer bits.
-_TYPES: dict[str, tuple[int, int, int, Any]] = {
-    "fff": (0, 0, 68, ctypes.c_float),
-    "ddd": (1, 1, 70, ctypes.c_double),
-    "HHf": (14, 0, 68, ctypes.c_float),
+_FLOATS, _DOUBLES = ([ctypes.byref(kind(n)) for n in (0, 1)] for kind in (ctypes.c_float, ctypes.c_double))
+# NumPy's characters of the factors' and the result's types -> cudaDataType of both, cublasComputeType, the scales 0 and
+# 1. float32 factors are never rounded to fewer bits.
+_TYPES: dict[str, tuple[int, int, int, list[Any]]] = {
+    "fff": (0, 0, 68, _FLOATS),
+    "ddd": (1, 1, 70, _DOUBLES),
+    "HHf": (14, 0, 68, _FLOATS),
 }
 
 
-def _types(a: Any, b: Any, out: Any) -> tuple[int, int, int, Any]:
+def _types(a: Any, b: Any, out: Any) -> tuple[int, int, int, list[Any]]:
     found = _TYPES.get(a.dtype.char + b.dtype.char + out.dtype.char)
     if found is None:
         raise ShapeError(

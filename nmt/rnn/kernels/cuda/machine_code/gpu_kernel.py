@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any, Protocol
 
@@ -43,17 +44,17 @@ class GPUKernel:
     cooperative: bool = False
     registers: int = 255
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Return the name for errors, profiles and tables."""
         return self.function.__name__
 
-    @property
+    @cached_property
     def block(self) -> tuple[int, int, int]:
         """Return the threads of a block along x, y and z."""
         return whole_size(self.threads)
 
-    @property
+    @cached_property
     def block_threads(self) -> int:
         """Return the total number of threads of a block."""
         return prod(self.block)
@@ -61,8 +62,9 @@ class GPUKernel:
 
 def whole_size(size: Size) -> tuple[int, int, int]:
     """Return a grid or block along x, y and z; missing sizes are 1."""
-    given = (size,) if isinstance(size, int) else tuple(size)
-    x, y, z = (*given, 1, 1, 1)[:3]
+    if isinstance(size, int):
+        return size, 1, 1
+    x, y, z = (*size, 1, 1, 1)[:3]
     return x, y, z
 
 

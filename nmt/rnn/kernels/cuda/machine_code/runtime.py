@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
 from threading import Lock, RLock, local
 from typing import Any, NamedTuple
 
@@ -95,8 +94,8 @@ class CupyRuntime:
         size = whole_size(grid)
         queue = self._queue()
         with self._lock:  # the memory of a kernel's arguments is used by all threads
-            function = self._function(kernel)
-            if prod(size):
+            function = self._functions.get(kernel) or self._function(kernel)
+            if 0 not in size:
                 function(size, queue.stream.ptr, arguments)
 
     def packed(self, kernel: GPUKernel, first: int, *arguments: Any) -> Packed:
@@ -208,7 +207,7 @@ class _Function:
                 f"{runtime.gpu_name}: {kernel.name} must have {shared} bytes of shared memory, a block has at most "
                 f"{runtime.shared_per_block}; use --device cpu"
             )
-        self.kernel, self.block, self.driver = kernel, kernel.block, driver
+        self.kernel, self.driver = kernel, driver
         self.module = runtime.packages.cupy.cuda.function.Module()
         self.module.load(compiled.cubin)
         self.code = driver.CUfunction(self.module.get_function(compiled.entry).ptr)
@@ -216,20 +215,18 @@ class _Function:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _check(kernel, driver.cuFuncSetAttribute(self.code, attribute, kernel.shared_bytes)[0])
         self.parameters = Parameters(kernel)
+        self.fixed = *kernel.block, kernel.shared_bytes
         if self.parameters.sizes != compiled.parameters:
             raise RuntimeError(f"{kernel.name}: compiled for parameters of {compiled.parameters} bytes")
 
     def __call__(self, grid: tuple[int, int, int], stream: int, arguments: tuple[Any, ...]) -> None:
         places = self.parameters.fill(arguments)
-        kernel, driver = self.kernel, self.driver
-        if kernel.cooperative:
-            (error,) = driver.cuLaunchCooperativeKernel(
-                self.code, *grid, *self.block, kernel.shared_bytes, stream, places
-            )
+        if self.kernel.cooperative:
+            (error,) = self.driver.cuLaunchCooperativeKernel(self.code, *grid, *self.fixed, stream, places)
         else:
-            (error,) = driver.cuLaunchKernel(self.code, *grid, *self.block, kernel.shared_bytes, stream, places, 0)
+            (error,) = self.driver.cuLaunchKernel(self.code, *grid, *self.fixed, stream, places, 0)
         if error:
-            _check(kernel, error)
+            _check(self.kernel, error)
 
 
 def _check(kernel: GPUKernel, error: Any) -> None:
