@@ -50,6 +50,9 @@ memory of one row: 16 of 32,768 numbers are 2 MB. A constant of generated code."
 CHUNK_BYTES = 1 << 22
 """Bytes that a workspace allocates at a time for small arrays. Not measured."""
 
+KEPT_PIECES = 4096
+"""Arrays of a workspace on a GPU that are kept for later steps of the same sizes. Not measured."""
+
 SENTENCE_BYTES = 1 << 16
 """Bytes that the workspace of a single sentence begins with: allocating megabytes would take longer than the work
 itself. Not measured."""

@@ -52,6 +52,7 @@ class Workspace:
         """Allocate on the device with this `xp`; first: bytes of the first chunk, each later one doubles the total."""
         self._xp, self._first = xp, first
         self._chunks: list[Any] = []
+        self._pieces: dict[tuple[Any, ...], Any] = {}  # of a GPU, where making one takes longer than to find it
         self._at = 0  # the current chunk
         self._used = 0  # bytes of it
         self._held = 0  # bytes in use
@@ -72,7 +73,12 @@ class Workspace:
         self._most = max(self._most, self._held)
         if self._xp is np:
             return np.ndarray(shape, dtype, chunk, start)
-        return chunk[start : start + size].view(dtype).reshape(shape)
+        key = self._at, start, shape, dtype
+        if key not in self._pieces:
+            if len(self._pieces) == tuning.KEPT_PIECES:
+                self._pieces.clear()
+            self._pieces[key] = chunk[start : start + size].view(dtype).reshape(shape)
+        return self._pieces[key]
 
     @contextmanager
     def temporary(self) -> Iterator[None]:
@@ -94,10 +100,12 @@ class Workspace:
     def release(self) -> None:
         """Free all memory; the next request allocates again. Arrays handed out before stay valid."""
         self._chunks = []
+        self._pieces.clear()
         self._at = self._used = self._held = self._most = 0
 
     def reset(self) -> None:
         """Free all pieces for reuse. Arrays handed out before must not be used any more."""
         if len(self._chunks) > 1:
             self._chunks = [zeros_of(self._xp, (self._most * 5 // 4,), np.uint8)]
+            self._pieces.clear()
         self._at = self._used = self._held = self._most = 0

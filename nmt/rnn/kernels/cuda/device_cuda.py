@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from math import prod
 from threading import RLock, local
 from typing import Any
 
@@ -26,6 +27,7 @@ class _OfThread(local):
 
     def __init__(self) -> None:
         self.buffers: dict[str, Array] = {}
+        self.views: dict[tuple[Any, ...], Array] = {}  # of the buffers, by role, shape and type
         self.recording = False
 
 
@@ -76,11 +78,17 @@ class CudaDevice(ModelOperations):
             self._indices.move_to_end(key)
             return self._indices[key]
 
-    def buffer(self, role: str, count: int, dtype: np.dtype) -> Array:
-        size, buffers = count * dtype.itemsize, self._of_thread.buffers
-        if role not in buffers or buffers[role].size < size:
-            buffers[role] = self.xp.zeros(size + size // 4, np.uint8)
-        return buffers[role][:size].view(dtype)
+    def buffer(self, role: str, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        key, views = (role, shape, dtype), self._of_thread.views
+        if key not in views:
+            size, buffers = prod(shape) * dtype.itemsize, self._of_thread.buffers
+            if role not in buffers or buffers[role].size < size:
+                views.clear()
+                buffers[role] = self.xp.zeros(size + size // 4, np.uint8)
+            if len(views) == tuning.KEPT_VIEWS:
+                views.clear()
+            views[key] = buffers[role][:size].view(dtype).reshape(shape)
+        return views[key]
 
     def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:
         if self._of_thread.recording:  # part of a larger recording

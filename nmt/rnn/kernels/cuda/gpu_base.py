@@ -16,8 +16,8 @@ class GPUBase(Device):
 
     runtime: Runtime
 
-    def buffer(self, role: str, count: int, dtype: np.dtype) -> Any:
-        """Return `count` stale elements, valid until the next request for the same role."""
+    def buffer(self, role: str, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """Return an array of stale elements, valid until the next request for the same role."""
         raise NotImplementedError
 
     def repeat(self, key: tuple[Any, ...], arrays: Sequence[Array], launch: Callable[[], None]) -> None:

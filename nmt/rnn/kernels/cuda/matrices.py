@@ -47,7 +47,7 @@ class Matrices:
         if not self.in_bfloat16:
             return [self.weights[key[0]]]
         weight = rounded(self.device, self.weights, key[0])
-        return [weight, self.device.buffer("left", count * width, BFLOAT16)]
+        return [weight, self.device.buffer("left", (count * width,), BFLOAT16)]
 
     def keep(self, array: Array, old: int, t: int, lengths: Array, count: int) -> None:
         """Copy in [2, B, n] those of the first `count` rows that do not run step t, from slot `old` to the other."""
@@ -71,7 +71,7 @@ class Matrices:
             return
         threads = row_kernels.threads_for(rows.size)
         blocks = -(-rows.size // threads)
-        parts = self.device.buffer("sums", chunks * rows.size, self.dtype)
+        parts = self.device.buffer("sums", (chunks, rows.size), self.dtype)
         size = rows.start, rows.stride, rows.size, rows.rows, row_kernels.SUM_ROWS
         kernels = row_kernels.sum_columns(self.dtype, threads), row_kernels.add_columns(self.dtype, threads)
         self.runtime.launch(kernels[0], (blocks, chunks), rows.array, *size, 0.0, parts)
@@ -104,7 +104,7 @@ class Matrices:
         return out
 
     def _matrix(self, role: str, rows: int, columns: int, dtype: np.dtype) -> Matrix:
-        return Matrix(self.device.buffer(role, rows * columns, dtype).reshape(rows, columns), 0, rows)
+        return Matrix(self.device.buffer(role, (rows, columns), dtype), 0, rows)
 
     def put_rows(self, given: Array, index: Array, out: Matrix) -> None:
         """Write the rows of `given` [., n] to the rows `index` (on the GPU) of `out`."""

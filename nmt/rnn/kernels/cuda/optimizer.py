@@ -93,7 +93,7 @@ def square_norm(runtime: Runtime, arrays: Sequence[Any]) -> float:
     parts = runtime.xp.empty(sum(counts), np.float64)
     firsts = (np.cumsum(counts) - counts).tolist()
     for first, count, kernel, array in zip(firsts, counts, kernels, arrays, strict=True):
-        runtime.launch(kernel, count, array.reshape(-1), parts, array.size, first)
+        runtime.launch(kernel, count, array, parts, array.size, first)
     return float(runtime.download(parts).sum())
 
 

@@ -127,14 +127,14 @@ def output_loss(
         return found
     sums = device.xp.empty(3 * R, np.float64)
     chunk = min(R, chunk_rows(V, h.dtype.itemsize, chunk_bytes))
-    logits = device.buffer("logits", chunk * V, h.dtype).reshape(chunk, V)
+    logits = device.buffer("logits", (chunk, V), h.dtype)
     kernel = loss_rows_kernel(h.dtype, row_threads(V))
     for first in range(0, R, chunk):
         count = min(chunk, R - first)
         block, rows = Matrix(logits, 0, count), Matrix(h, first, count)
         matrices.multiply(rows, _weight(layer, layer.tied), block)
         numbers = first, R, V, label_smoothing, scale, int(gradients is not None)
-        runtime.launch(kernel, count, logits.reshape(-1), bias, targets, sums, *numbers)
+        runtime.launch(kernel, count, logits, bias, targets, sums, *numbers)
         if gradients is not None:
             matrices.multiply(block, _weight(layer, not layer.tied), Matrix(gradients.h, first, count))
             left, right = (block, rows) if layer.tied else (rows, block)

@@ -18,6 +18,9 @@ lengths: training's batches, which are of sentences of like lengths."""
 KEPT_INDICES = 512
 """Integer arrays cached on the GPU, since the same lengths occur in every layer and direction."""
 
+KEPT_VIEWS = 512
+"""Cached arrays of reused memory, by shape."""
+
 MOST_RECORDED = 512
 """Maximum number of cached recordings, and of remembered keys, which are recorded when they occur again. Ten
 epochs of Multi30k by 2,048 tokens are 2,036 batches of 454 sizes (T, B, S), with two loops each that are not

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -96,8 +97,7 @@ def embedding_rows(runtime: Runtime, ids: Any, table: Any, out: Any, scale: floa
     size, E = out.size, table.shape[1]
     if size:
         kernel = embedding_rows_kernel(table.dtype, row_threads(size))
-        flat = ids, table.reshape(-1), out.reshape(-1)
-        runtime.launch(kernel, blocks_for(kernel, size), *flat, scale, size, E)
+        runtime.launch(kernel, blocks_for(kernel, size), ids, table, out, scale, size, E)
 
 
 def embedding_gradient(runtime: Runtime, ids: np.ndarray, d: Any, table: Any, scale: float) -> None:
@@ -116,8 +116,8 @@ def embedding_gradient(runtime: Runtime, ids: np.ndarray, d: Any, table: Any, sc
         embedding_gradient_kernel(table.dtype, _LANES if len(ids) > 2 * _COLUMNS else _FEW_LANES),
         (len(words), -(-E // _COLUMNS)),
         *(runtime.upload(array) for array in host),
-        d.reshape(-1),
-        table.reshape(-1),
+        d,
+        table,
         scale,
         E,
     )
@@ -126,12 +126,10 @@ def embedding_gradient(runtime: Runtime, ids: np.ndarray, d: Any, table: Any, sc
 def take_rows(runtime: Runtime, x: Any, index: Any, out: Any) -> None:
     """Set out[..., r, :] to x[..., index[r], :], or zero if the index is negative; index int64 [rows] on the device."""
     *outer, rows, width = out.shape
-    count = int(np.prod(outer, dtype=np.int64))
-    if out.size:
-        flat = x.reshape(-1), index, out.reshape(-1)
-        sizes = count, x.shape[-2], rows, width
-        kernel = take_rows_kernel(x.dtype, row_threads(out.size))
-        runtime.launch(kernel, blocks_for(kernel, out.size), *flat, *sizes)
+    size = out.size
+    if size:
+        kernel = take_rows_kernel(x.dtype, row_threads(size))
+        runtime.launch(kernel, blocks_for(kernel, size), x, index, out, prod(outer), x.shape[-2], rows, width)
 
 
 def example_kernels() -> dict[str, GPUKernel]:
