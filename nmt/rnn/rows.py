@@ -51,7 +51,7 @@ class Rows:
     block_multiple: int = 1  # a block of time has a multiple of these steps, unless it has all
     ragged: bool = False
     label: str = "scan"  # the run's name in a profile
-    _derived: dict[Any, np.ndarray] = field(default_factory=dict)
+    _derived: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -86,8 +86,8 @@ class Rows:
             found.append(TimeBlock(start, stop, low, high))
         return found
 
-    def derived(self, key: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return an array that a device computes from these rows, computed once for each key; both passes read it."""
+    def derived(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what a device computes from these rows, computed once for each key; both passes read it."""
         if key not in self._derived:
             self._derived[key] = make()
         return self._derived[key]

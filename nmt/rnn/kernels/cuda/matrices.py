@@ -13,6 +13,7 @@ from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
 from nmt.rnn.kernels.cuda.rows import row_kernels
 from nmt.rnn.kernels.loops.row_writer import Weight
+from nmt.rnn.rows import Rows
 
 BITS = np.dtype(np.uint32)
 BFLOAT16 = np.dtype(np.uint16)
@@ -27,10 +28,10 @@ class Matrices:
 
     # ------------------------------------------------------------ by weights
 
-    def multiply(self, left: Matrix, key: Weight, out: Matrix, index: np.ndarray | None = None) -> None:
+    def multiply(self, left: Matrix, key: Weight, out: Matrix, index: Array | None = None) -> None:
         """Compute out = left @ rows of a parameter, or their transpose.
 
-        index: the rows whose results are needed; the others' are arbitrary, or not written.
+        index: the rows whose results are needed, on the GPU; the others' are arbitrary, or not written.
         """
         name, start, rows, transposed = key
         weight = rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
@@ -40,7 +41,7 @@ class Matrices:
         c = out if index is None else self._matrix("right", len(index), out.size, self.dtype)
         self.runtime.gemm(a, Matrix(weight, start, rows), c, transpose_b=transposed)
         if index is not None:
-            self.put_rows(c.array, self.device.index(index), out)
+            self.put_rows(c.array, index, out)
 
     def reserve(self, count: int, width: int, key: Weight) -> list[Array]:
         """Allocate the memory of a product of `count` rows in advance; return the arrays it reads and rounds into."""
@@ -56,13 +57,13 @@ class Matrices:
 
     # ------------------------------------------------------------ sums over rows
 
-    def add_outer(self, left: Matrix, right: Matrix, index: np.ndarray | None, out: Matrix) -> None:
+    def add_outer(self, left: Matrix, right: Matrix, index: Array | None, out: Matrix) -> None:
         """Add to out [K, N] the sum, over the rows in `index` (None: all), of outer products of left [., K] and right
         [., N]."""
         a, b = self._gathered(left, index, "left"), self._gathered(right, index, "right")
         self.runtime.gemm(a, b, out, transpose_a=True, accumulate=True)
 
-    def add_sum(self, rows: Matrix, index: np.ndarray | None, out: Array) -> None:
+    def add_sum(self, rows: Matrix, index: Array | None, out: Array) -> None:
         """Add to out [N] the sum of the rows in `index`: of 64 rows at a time, then of these sums, in order."""
         if index is not None:
             rows = self._take(rows, index, "right")
@@ -77,28 +78,28 @@ class Matrices:
         self.runtime.launch(kernels[0], (blocks, chunks), rows.array, *size, 0.0, parts)
         self.runtime.launch(kernels[1], blocks, parts, rows.size, chunks, out)
 
-    def _gathered(self, rows: Matrix, index: np.ndarray | None, role: str) -> Matrix:
+    def _gathered(self, rows: Matrix, index: Array | None, role: str) -> Matrix:
         if self.in_bfloat16 and rows.array.dtype != BFLOAT16:
             return self._rounded(rows, role, index)
         return rows if index is None else self._take(rows, index, role)
 
     # ------------------------------------------------------------ copies
 
-    def _take(self, rows: Matrix, index: np.ndarray, role: str) -> Matrix:
+    def _take(self, rows: Matrix, index: Array, role: str) -> Matrix:
         out = self._matrix(role, len(index), rows.size, rows.array.dtype)
         size, count = (rows.start, rows.stride, rows.size, len(index)), out.array.size
         kernel = row_kernels.gather(out.array.dtype, row_kernels.threads_for(count))
-        given = rows.array, *size, self.device.index(index), out.array
+        given = rows.array, *size, index, out.array
         self.runtime.launch(kernel, row_kernels.grid_of(kernel, count), *given)
         return out
 
-    def _rounded(self, rows: Matrix, role: str, index: np.ndarray | None = None) -> Matrix:
+    def _rounded(self, rows: Matrix, role: str, index: Array | None = None) -> Matrix:
         count = rows.rows if index is None else len(index)
         out = self._matrix(role, count, rows.size, BFLOAT16)
         make = row_kernels.round_rows if index is None else row_kernels.round_gathered
         kernel = make(row_kernels.threads_for(out.array.size))
         size = rows.start, rows.stride, rows.size, count
-        last = (out.array,) if index is None else (self.device.index(index), out.array)
+        last = (out.array,) if index is None else (index, out.array)
         grid = row_kernels.grid_of(kernel, out.array.size)
         self.runtime.launch(kernel, grid, rows.array.view(BITS), *size, *last)
         return out
@@ -114,6 +115,17 @@ class Matrices:
     def _launch(self, make: Any, count: int, *arguments: Any) -> None:
         kernel = make(self.dtype, row_kernels.threads_for(count))
         self.runtime.launch(kernel, row_kernels.grid_of(kernel, count), *arguments)
+
+
+def taking_part(device: GPUBase, rows: Rows, what: str, lengths: np.ndarray, low: int, high: int) -> Array | None:
+    """Return the indices of the active rows among all of steps [low, high), on the GPU; None for all. `what`: what
+    `lengths` [B] count."""
+
+    def find() -> Array | None:
+        there = np.arange(low, high)[:, None] < lengths
+        return None if there.all() else device.index(np.flatnonzero(there))
+
+    return rows.derived((what, low, high), find)
 
 
 def rounded(device: GPUBase, weights: Weights, name: str) -> Array:

@@ -24,7 +24,7 @@ from nmt.rnn.kernels.cuda import tuning
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.emit_cuda import CudaModule, RowKernel, emit_cuda
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
-from nmt.rnn.kernels.cuda.matrices import Matrices
+from nmt.rnn.kernels.cuda.matrices import Matrices, taking_part
 from nmt.rnn.kernels.cuda.run_persistent import SUMS, TAPE, PersistentRun, recognise
 from nmt.rnn.kernels.loops.row_writer import weight_key
 from nmt.rnn.kernels.memory.runs import identity
@@ -115,15 +115,10 @@ class _GPURun:
         self.arrays, self.weights, self.rows, self.allocate, self.backward = arrays, weights, rows, allocate, backward
         self.label = f"{rows.label} gradients" if backward else rows.label
         self.matrices = Matrices(self.device, self.dtype, executable.in_bfloat16, weights)
-        lengths = self._in_place(rows.lengths, rows.whole)
-        source_lengths = self._in_place(rows.source_lengths, bool((rows.source_lengths == rows.S).all()))
-        owner = self._in_place(rows.owner, np.array_equal(rows.owner, identity(rows.B)))
-        self.row_numbers = lengths, source_lengths, owner
-        self.dense = rows.lengths.sum() >= tuning.FULL_STEPS_ABOVE * rows.T * rows.B
-        self.prefix = [rows.B] * rows.T if self.dense else _prefixes(rows)
+        self.row_numbers = rows.derived("row numbers", self._numbers)
+        self.dense, self.prefix = rows.derived("prefixes", lambda: _prefixes(rows))
         self.scratch: Arrays = {}
         self.flat: Arrays = {}
-        self.parts: dict[tuple[bool, int], np.ndarray | None] = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
         self.packed: dict[str, Any] = {}
         self.local = {name: place for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
@@ -132,6 +127,15 @@ class _GPURun:
                 arrays[name] = allocate((rows.T, *shape_of_step(place, rows)), self.dtype)
                 if self._cleared(place):
                     self.device.clear_ended(arrays[name], rows.lengths, 1)
+
+    def _numbers(self) -> tuple[Array, Array, Array]:
+        """Return lengths, source lengths and owners on the GPU."""
+        rows = self.rows
+        return (
+            self._in_place(rows.lengths, rows.whole),
+            self._in_place(rows.source_lengths, bool((rows.source_lengths == rows.S).all())),
+            self._in_place(rows.owner, np.array_equal(rows.owner, identity(rows.B))),
+        )
 
     def _in_place(self, numbers: np.ndarray, same: bool) -> Array:
         """Return integers on the GPU where a later run of the same sizes has its own; `same` where they are equal."""
@@ -341,14 +345,12 @@ class _GPURun:
         with operation(self.label, ": weights ", sink.name):
             self.matrices.add_outer(left, right, index, part)
 
-    def _taking_part(self, wide: bool, block: TimeBlock) -> np.ndarray | None:
-        """Return the indices of the active rows of a block; None for all."""
-        rows, key = self.rows, (wide, block.low)
-        if key not in self.parts:
-            steps = np.arange(rows.S) if wide else np.arange(block.low, block.high)
-            there = steps[:, None] < (rows.source_lengths if wide else rows.lengths)
-            self.parts[key] = None if there.all() else np.flatnonzero(there)
-        return self.parts[key]
+    def _taking_part(self, wide: bool, block: TimeBlock) -> Array | None:
+        """Return the indices of the active rows of a block, on the GPU; None for all."""
+        rows, low, high = self.rows, block.low, block.high
+        if wide:
+            return taking_part(self.device, rows, "source positions", rows.source_lengths, 0, rows.S)
+        return taking_part(self.device, rows, "steps", rows.lengths, low, high)
 
 
 def _most_blocks(rows: Rows, multiprocessors: int) -> int:
@@ -363,7 +365,10 @@ def _scratch_shape(place: Place, rows: Rows, multiprocessors: int) -> tuple[int,
     return shape_of_step(place, rows)
 
 
-def _prefixes(rows: Rows) -> list[int]:
-    """Return for every step the length of the shortest prefix of rows that contains all active ones."""
+def _prefixes(rows: Rows) -> tuple[bool, list[int]]:
+    """Return whether all rows are computed at every step, and for every step the length of the shortest prefix of rows
+    that contains all that are computed."""
+    if rows.lengths.sum() >= tuning.FULL_STEPS_ABOVE * rows.T * rows.B:
+        return True, [rows.B] * rows.T
     there = np.arange(rows.T)[:, None] < rows.lengths
-    return (there * np.arange(1, rows.B + 1)).max(axis=1, initial=0).tolist()
+    return False, (there * np.arange(1, rows.B + 1)).max(axis=1, initial=0).tolist()

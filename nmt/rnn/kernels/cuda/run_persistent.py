@@ -23,7 +23,7 @@ from nmt.rnn.device import Array
 from nmt.rnn.graph import topological
 from nmt.rnn.kernels.cuda.blas import Matrix
 from nmt.rnn.kernels.cuda.gpu_base import GPUBase
-from nmt.rnn.kernels.cuda.matrices import Matrices
+from nmt.rnn.kernels.cuda.matrices import Matrices, taking_part
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer, plan_layer
 from nmt.rnn.kernels.cuda.rows import row_operations
 from nmt.rnn.kernels.memory.runs import identity
@@ -94,7 +94,7 @@ class PersistentRun:
         matrices = Matrices(self.device, self.dtype, self.in_bfloat16, weights)
         a = xp.empty((T, B, weights["b"].shape[0]), self.dtype)
         key = ("W_x", 0, self.inputs, False)
-        taking, x = _taking_part(rows), arrays["x"]
+        taking, x = taking_part(self.device, rows, "steps", rows.lengths, 0, T), arrays["x"]
         if self.mask is not None:
             x = x * arrays[self.mask]
         matrices.multiply(Matrix.whole(x), key, Matrix.whole(a), taking)
@@ -146,8 +146,3 @@ class PersistentRun:
             shared = len(gradients["b_h"]) - self.hidden  # r and z; for n the gradient after the reset
             matrices.add_sum(d_a.columns(0, shared), taking, gradients["b_h"][:shared])
             matrices.add_sum(Matrix.whole(d_inner), taking, gradients["b_h"][shared:])
-
-
-def _taking_part(rows: Rows) -> np.ndarray | None:
-    there = np.arange(rows.T)[:, None] < rows.lengths
-    return None if there.all() else np.flatnonzero(there)
