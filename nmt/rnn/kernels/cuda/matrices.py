@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,17 @@ class Matrices:
     def __init__(self, device: GPUBase, dtype: np.dtype, in_bfloat16: bool, weights: Weights) -> None:
         self.device, self.dtype, self.in_bfloat16, self.weights = device, dtype, in_bfloat16, weights
         self.runtime = device.runtime
+        self._kept: dict[str, tuple[Any, Any]] | None = None  # by role, that of the last use last
+
+    @contextmanager
+    def keeping_factors(self) -> Iterator[None]:
+        """Return a context in which a factor that is rounded or gathered is made once, for as long as its memory is not
+        needed for another; nothing that is read may change inside."""
+        self._kept = {"left": (None, None), "right": (None, None)}
+        try:
+            yield
+        finally:
+            self._kept = None
 
     # ------------------------------------------------------------ by weights
 
@@ -37,8 +50,8 @@ class Matrices:
         weight = rounded(self.device, self.weights, name) if self.in_bfloat16 else self.weights[name]
         if index is not None and len(index) >= tuning.GATHER_BELOW * left.rows:
             index = None
-        a = self._gathered(left, index, "left")
-        c = out if index is None else self._matrix("right", len(index), out.size, self.dtype)
+        a = self._factor(left, index, "left")
+        c = out if index is None else self._matrix("product", len(index), out.size, self.dtype)
         self.runtime.gemm(a, Matrix(weight, start, rows), c, transpose_b=transposed)
         if index is not None:
             self.put_rows(c.array, index, out)
@@ -60,13 +73,13 @@ class Matrices:
     def add_outer(self, left: Matrix, right: Matrix, index: Array | None, out: Matrix) -> None:
         """Add to out [K, N] the sum, over the rows in `index` (None: all), of outer products of left [., K] and right
         [., N]."""
-        a, b = self._gathered(left, index, "left"), self._gathered(right, index, "right")
+        a = self._factor(left, index, "left")
+        b = self._factor(right, index, "right", a)
         self.runtime.gemm(a, b, out, transpose_a=True, accumulate=True)
 
     def add_sum(self, rows: Matrix, index: Array | None, out: Array) -> None:
         """Add to out [N] the sum of the rows in `index`: of 64 rows at a time, then of these sums, in order."""
-        if index is not None:
-            rows = self._take(rows, index, "right")
+        rows = self._factor(rows, index, "right", is_rounded=False)
         chunks = -(-rows.rows // row_kernels.SUM_ROWS)
         if not chunks:
             return
@@ -78,14 +91,27 @@ class Matrices:
         self.runtime.launch(kernels[0], (blocks, chunks), rows.array, *size, 0.0, parts)
         self.runtime.launch(kernels[1], blocks, parts, rows.size, chunks, out)
 
-    def _gathered(self, rows: Matrix, index: Array | None, role: str) -> Matrix:
-        if self.in_bfloat16 and rows.array.dtype != BFLOAT16:
-            return self._rounded(rows, role, index)
-        return rows if index is None else self._take(rows, index, role)
+    def _factor(
+        self, rows: Matrix, index: Array | None, role: str, other: Matrix | None = None, *, is_rounded: bool = True
+    ) -> Matrix:
+        """Return the rows in `index` as a factor, rounded if products are in bfloat16; `other`: the other factor."""
+        rounds = is_rounded and self.in_bfloat16 and rows.array.dtype != BFLOAT16
+        if index is None and not rounds:
+            return rows
+        make = self._rounded if rounds else self._take
+        if self._kept is None:
+            return make(rows, role, index)
+        key = rows.array.data.ptr, rows.start, rows.rows, rows.size, rounds, id(index)
+        role = next((role for role, (of, _) in self._kept.items() if of == key), "")
+        if not role:
+            role = next(role for role, (_, made) in self._kept.items() if made is None or made is not other)
+            self._kept[role] = key, make(rows, role, index)
+        self._kept[role] = _, found = self._kept.pop(role)
+        return found
 
     # ------------------------------------------------------------ copies
 
-    def _take(self, rows: Matrix, index: Array, role: str) -> Matrix:
+    def _take(self, rows: Matrix, role: str, index: Array) -> Matrix:
         out = self._matrix(role, len(index), rows.size, rows.array.dtype)
         size, count = (rows.start, rows.stride, rows.size, len(index)), out.array.size
         kernel = row_kernels.gather(out.array.dtype, row_kernels.threads_for(count))

@@ -132,14 +132,15 @@ def output_loss(
     for first in range(0, R, chunk):
         count = min(chunk, R - first)
         block, rows = Matrix(logits, 0, count), Matrix(h, first, count)
-        matrices.multiply(rows, _weight(layer, layer.tied), block)
-        numbers = first, R, V, label_smoothing, scale, int(gradients is not None)
-        runtime.launch(kernel, count, logits, bias, targets, sums, *numbers)
-        if gradients is not None:
-            matrices.multiply(block, _weight(layer, not layer.tied), Matrix(gradients.h, first, count))
-            left, right = (block, rows) if layer.tied else (rows, block)
-            matrices.add_outer(left, right, None, Matrix.whole(gradients.matrix))
-            matrices.add_sum(block, None, gradients.bias)
+        with matrices.keeping_factors():
+            matrices.multiply(rows, _weight(layer, layer.tied), block)
+            numbers = first, R, V, label_smoothing, scale, int(gradients is not None)
+            runtime.launch(kernel, count, logits, bias, targets, sums, *numbers)  # after it the logits are read first
+            if gradients is not None:
+                matrices.multiply(block, _weight(layer, not layer.tied), Matrix(gradients.h, first, count))
+                left, right = (block, rows) if layer.tied else (rows, block)
+                matrices.add_outer(left, right, None, Matrix.whole(gradients.matrix))
+                matrices.add_sum(block, None, gradients.bias)
     runtime.launch(SUM_LINES, 3, sums, found, R)
     return found
 

@@ -324,9 +324,10 @@ class _GPURun:
 
     def add_gradients(self, plan: Plan, gradients: Arrays, block: TimeBlock) -> None:
         """Add to all gradients that are present, for one block of time."""
-        for placed in plan.sinks:
-            if placed.sink.name in gradients:
-                self._add_gradient(placed, gradients[placed.sink.name], block)
+        with self.matrices.keeping_factors():
+            for placed in plan.sinks:
+                if placed.sink.name in gradients:
+                    self._add_gradient(placed, gradients[placed.sink.name], block)
 
     def _add_gradient(self, placed: PlacedSink, target: Array, block: TimeBlock) -> None:
         """Add one sink's contribution to a parameter's gradient for one block of time.

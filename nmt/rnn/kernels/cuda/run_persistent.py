@@ -124,22 +124,24 @@ class PersistentRun:
         found = layer.backward(weights["W_h"], run, lengths, states, arrays["d_y"], d_last, reverse=rows.reverse)
         for name, first in zip(self.states, found.first, strict=True):
             arrays[ArrayKind.STATE_GRADIENT.of(name)][...] = first  # into both slots, since either may be read
-        d_a = Matrix.whole(found.d_a)
-        arrays[SUMS] = x, d_a, Matrix.whole(run.before), Matrix.whole(found.d_product), found.d_inner, matrices, taking
+        d_a, d_product = Matrix.whole(found.d_a), Matrix.whole(found.d_product)
+        of_input = d_a if found.d_inner is not None else d_product  # an LSTM's are the same numbers, rounded already
+        arrays[SUMS] = x, d_a, of_input, Matrix.whole(run.before), d_product, found.d_inner, matrices, taking
         if self.wants_inputs:
             arrays["d_x"] = self.device.xp.empty((rows.T, rows.B, self.inputs), self.dtype)
-            matrices.multiply(d_a, ("W_x", 0, self.inputs, True), Matrix.whole(arrays["d_x"]), taking)
+            matrices.multiply(of_input, ("W_x", 0, self.inputs, True), Matrix.whole(arrays["d_x"]), taking)
             if self.mask is not None:
                 arrays["d_x"] *= arrays[self.mask]
             self.device.clear_ended(arrays["d_x"], rows.lengths, 1)
 
     def add_gradients(self, arrays: Arrays, gradients: Arrays) -> None:
         """Add to the gradients of the parameters, after `backward`."""
-        x, d_a, before, d_product, d_inner, matrices, taking = arrays[SUMS]
-        if "W_x" in gradients:
-            matrices.add_outer(Matrix.whole(x), d_a, taking, Matrix.whole(gradients["W_x"]))
-        if "W_h" in gradients:
-            matrices.add_outer(before, d_product, taking, Matrix.whole(gradients["W_h"]))
+        x, d_a, of_input, before, d_product, d_inner, matrices, taking = arrays[SUMS]
+        with matrices.keeping_factors():
+            if "W_x" in gradients:
+                matrices.add_outer(Matrix.whole(x), of_input, taking, Matrix.whole(gradients["W_x"]))
+            if "W_h" in gradients:
+                matrices.add_outer(before, d_product, taking, Matrix.whole(gradients["W_h"]))
         if "b" in gradients:
             matrices.add_sum(d_a, taking, gradients["b"])
         if "b_h" in gradients:

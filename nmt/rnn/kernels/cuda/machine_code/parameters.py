@@ -40,9 +40,7 @@ class Parameters:
             None if array else float if kind.kind == "f" else int
             for array, kind in zip(is_array, self.kinds, strict=True)
         ]
-        self.codes = [
-            _ARRAY if array else _PADDED[kind.name] for array, kind in zip(is_array, self.kinds, strict=True)
-        ]
+        self.codes = [_ARRAY if array else _PADDED[kind.name] for array, kind in zip(is_array, self.kinds, strict=True)]
         self.sizes: tuple[int, ...] = ()
         for array, kind in zip(is_array, self.kinds, strict=True):
             self.sizes += (8,) * _ARRAY_WORDS if array else (kind.itemsize,)
