@@ -279,6 +279,7 @@ class TranslationModel(Network):
             allocate=how.allocate,
             label="decoder",
             threads=how.threads,
+            final=(),
         )
         rows = real_positions(batch)
         H = self.decoder.cell.output_size
@@ -296,7 +297,7 @@ class TranslationModel(Network):
                 d_y[..., H:] += found[1]
             else:
                 d_y = self.device.xp.concatenate([d_y, found[1]], axis=2)
-        d = decoder.backward(result.tape, d_y, None, gradients.view("decoder"))
+        d = decoder.backward(result.tape, d_y, None, gradients.view("decoder"), initial=source.states)
         target.ready("decoder")
         d_first = {name.removeprefix("cell."): g for name, g in d.initial.items()}
         d_final = self.bridge.backward(bridge_tapes, d_first, encoded.final, gradients.view("bridge"), how.threads)

@@ -190,7 +190,7 @@ class RecurrentEncoder:
                 with operation("encoder gradients: splitting directions"):
                     d_last = {k: self._half(g, n, how) for k, g in d_final[layer].items()}
                     d_half = self._half(d, n, how)
-                got = self.scans[layer].backward(tape, d_half, d_last, below).x
+                got = self.scans[layer].backward(tape, d_half, d_last, below, initial=()).x
                 if d_x is None:
                     d_x = got
                 elif got is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -85,8 +85,9 @@ class BackwardPass:
 
     # ------------------------------------------------------------ the run and its results
 
-    def run(self, gradients: Arrays) -> Gradients:
-        """Run the plan and return gradients; those of parameters are added to `gradients`, where present."""
+    def run(self, gradients: Arrays, wanted: Collection[str] | None = None) -> Gradients:
+        """Run the plan and return gradients, of the initial states those in `wanted`, None for all; those of parameters
+        are added to `gradients`, where present."""
         tape, rows, arrays, plan = self.tape, self.rows, self.arrays, self.plan
         invariants = self.setup.invariants(tape.compiled, rows.threads)
         with joined(gradients, tape.connections, self.setup.device) as shares:
@@ -94,15 +95,16 @@ class BackwardPass:
             captured = invariants.backward(
                 plan.d_captured, arrays, tape.constant_arrays, tape.weights, rows, tape.allocate, shares
             )
-        initial = self._of_initial()
+        names = self.setup.states if wanted is None else [n for n in self.setup.states if n in wanted]
+        initial = self._of_initial(dict.fromkeys([*names, *tape.learned]))
         if tape.learned:
             self.setup.device.run_waiting()
         tape.d_learned = {param: initial[name].sum(axis=0) for name, param in tape.learned.items()}
         add_present(tape.d_learned, gradients)
-        return self._shaped(initial, captured)
+        return self._shaped({name: initial[name] for name in names}, captured)
 
-    def _of_initial(self) -> Arrays:
-        """Return gradients of the initial states [B, n], from the slot written last.
+    def _of_initial(self, names: Collection[str]) -> Arrays:
+        """Return gradients of these initial states [B, n], from the slot written last.
 
         Two slots take turns, and every row has as many steps as its length. A row that runs forward in time has the
         last steps of the backward loop, T - length to T - 1, so the slot written last is T % 2. A reversed row has the
@@ -110,7 +112,7 @@ class BackwardPass:
         """
         rows = self.rows
         slot = (rows.lengths if rows.reverse else np.where(rows.lengths > 0, rows.T, 0)) % 2
-        carried = ((name, self.arrays[ArrayKind.STATE_GRADIENT.of(name)]) for name in self.setup.states)
+        carried = ((name, self.arrays[ArrayKind.STATE_GRADIENT.of(name)]) for name in names)
         return {name: pick(self.setup, carry, slot) for name, carry in carried}
 
     def _shaped(self, initial: Arrays, captured: Arrays) -> Gradients:

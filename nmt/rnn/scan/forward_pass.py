@@ -5,7 +5,7 @@ The caller gives inputs, masks, captured arrays and states, in this order, then 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -100,8 +100,9 @@ class ForwardPass:
 
     # ------------------------------------------------------------ results
 
-    def result(self, packing: Packing | None) -> Result:
-        """Return the caller's result, without a tape; `packing`: how steps were packed before.
+    def result(self, packing: Packing | None, wanted: Collection[str] | None = None) -> Result:
+        """Return the caller's result, without a tape; `packing`: how steps were packed before; `wanted`: the names of
+        the final states in it, None for all.
 
         Rows that met the stop condition are shorter from here on. Raises ShapeError: an invalid stop condition.
         """
@@ -112,6 +113,8 @@ class ForwardPass:
         at = np.zeros(rows.B, np.int64) if rows.reverse else rows.lengths
         final = {}
         for name, width in setup.states.items():
+            if wanted is not None and name not in wanted:
+                continue
             slot = (np.full_like(at, rows.T) if rows.reverse else at) % 2 if name in self.plan.slots else at
             final[name] = shaped(pick(setup, self.arrays[ArrayKind.STATE.of(name)], slot), width)
         recorded = {name: self._recorded(name) for name in setup.wanted.record}

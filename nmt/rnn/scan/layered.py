@@ -7,7 +7,7 @@ reads a finished sequence: it leaves the loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,7 @@ class LayeredScan:
         allocate: Allocate | None = None,
         label: str = "scan",
         threads: int | None = None,
+        final: Collection[str] | None = None,
     ) -> Result:
         """Run the layers as `Scan.forward` runs a cell. Raises ShapeError.
 
@@ -84,7 +85,7 @@ class LayeredScan:
             raise ShapeError(f"LayeredScan: captured arrays must be {promise}, got {got}")
         steps = np.full(x.shape[1], len(x), np.int64) if lengths is None else np.asarray(lengths)
         tapes: list[Any] = []
-        final: Arrays = {}
+        ends: Arrays = {}
         for n, (scan, delay) in enumerate(zip(self.scans, self.delays, strict=True)):
             result = scan.forward(
                 weights.view(str(n)),
@@ -98,12 +99,13 @@ class LayeredScan:
                 allocate=allocate,
                 label=f"{label}.{n}",
                 threads=threads,
+                final=_of_layer(final, n),
             )
             x = result.y[delay:]
             tapes.append(result.tape)
-            final |= under(str(n), result.final)
+            ends |= under(str(n), result.final)
         tape = LayeredTape(tapes, steps, allocate, threads or self.scans[0].threads) if training else None
-        return Result(x, final, tape, {}, steps, np.zeros(len(steps), bool))
+        return Result(x, ends, tape, {}, steps, np.zeros(len(steps), bool))
 
     def backward(
         self,
@@ -111,27 +113,30 @@ class LayeredScan:
         d_y: np.ndarray,
         d_final: Mapping[str, np.ndarray] | None = None,
         gradients: Arrays | None = None,
+        *,
+        initial: Collection[str] | None = None,
     ) -> Gradients:
         """Return gradients as `Scan.backward` does."""
         d: Any = d_y
-        initial: Arrays = {}
+        starts: Arrays = {}
         captured: Arrays = {}
         for n in reversed(range(len(self.scans))):
             delay, below = self.delays[n], strip(gradients or {}, str(n))
             d = self._with_zeros_before(d, delay, tape.allocate)
-            got = self.scans[n].backward(tape.layers[n], d, strip(d_final or {}, str(n)), below)
+            d_last, names = strip(d_final or {}, str(n)), _of_layer(initial, n)
+            got = self.scans[n].backward(tape.layers[n], d, d_last, below, initial=names)
             if got.x is None:
                 raise RuntimeError("a layer gave no gradient of its input")
             d = got.x
             if delay:
                 d = d[:-delay]
                 self.device.clear_ended(d, tape.lengths, tape.threads)
-            initial |= under(str(n), got.initial)
+            starts |= under(str(n), got.initial)
             for name, share in got.captured.items():
                 if name in captured:
                     self.device.run_waiting()
                 captured[name] = captured[name] + share if name in captured else share
-        return Gradients(d, initial, captured)
+        return Gradients(d, starts, captured)
 
     def _with_zeros_after(self, x: np.ndarray, delay: int, allocate: Allocate) -> np.ndarray:
         """Return x [T, B, n] followed by `delay` steps of zeros."""
@@ -150,3 +155,8 @@ class LayeredScan:
         longer = allocate((len(d) + delay, *d.shape[1:]), self.dtype)
         longer[:delay], longer[delay:] = 0, d
         return longer
+
+
+def _of_layer(names: Collection[str] | None, n: int) -> Collection[str] | None:
+    """Return those of a stack's names that belong to layer n, as the layer knows them; None is all."""
+    return None if names is None else strip(dict.fromkeys(names), str(n))

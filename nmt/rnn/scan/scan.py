@@ -6,7 +6,7 @@ lengths are free. Rows may come in any order; sorted by length, longest first, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,7 @@ class Scan(ScanSetup):
         single_step: bool = False,
         label: str = "scan",
         threads: int | None = None,
+        final: Collection[str] | None = None,
     ) -> Result:
         """Run the cell over x [T, B, D].
 
@@ -77,7 +78,8 @@ class Scan(ScanSetup):
         step to its first. training: dropout from `seed`, and a tape for `backward`. allocate: memory, new for every
         call where None. outputs: memory of y if it is to last longer. single_step: for inference with a T of 1, the
         program that does it in one call. label: the name in a profile of this run and its backward pass. threads: for
-        this run and its backward pass, those of the scan where None. Raises ShapeError.
+        this run and its backward pass, those of the scan where None. final: names of the final states to return, all
+        where None. Raises ShapeError.
 
         Any number of threads may call at once, each with separate memory; they share the weights, which must not change
         meanwhile.
@@ -114,7 +116,7 @@ class Scan(ScanSetup):
             run.give_captured(checks.all_captured(captured or {}, rows.S, B))
             run.give_states(initial, outputs)
             run.run()
-            result = run.result(packing)
+            result = run.result(packing, final)
         if training:
             learned = {k: v for k, v in self.cell.learned().items() if k not in initial}
             result.tape = Tape(
@@ -167,13 +169,15 @@ class Scan(ScanSetup):
         d_recorded: Mapping[str, np.ndarray] | None = None,
         outputs: Any = None,
         weights_later: bool = False,
+        initial: Collection[str] | None = None,
     ) -> Gradients:
         """Return gradients of sum(d_y * y) + sum(d_final * final) + sum(d_recorded * recorded).
 
         Those of the parameters are added to `gradients`, where present. d_recorded: by name, of values that `receives`
         names, in their shapes. outputs: zeroed memory of x's gradient, if that is to last longer than the tape.
-        weights_later: keep in the tape the operands of the parameters' gradients, for `backward_weights`. Raises
-        NMTError after a run that kept no tape, ShapeError.
+        weights_later: keep in the tape the operands of the parameters' gradients, for `backward_weights`. initial:
+        names of the initial states whose gradients are returned, all where None. Raises NMTError after a run that kept
+        no tape, ShapeError.
         """
         if tape is None:
             name = type(self.cell).__name__
@@ -185,7 +189,7 @@ class Scan(ScanSetup):
             run.give_outputs(d_y, d_recorded or {})
             run.give_states(d_final or {})
             run.take_memory(outputs)
-            return run.run({} if gradients is None else gradients)
+            return run.run({} if gradients is None else gradients, initial)
 
     def backward_weights(self, tape: Tape, gradients: Arrays) -> None:
         """Add the gradients of the parameters to `gradients`, where present, after a `backward` with `weights_later`.
