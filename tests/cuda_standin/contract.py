@@ -32,7 +32,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
 TYPES = ("ndarray",)
 
 # Attributes of an array; its methods with the parameters that are given. Operators are not listed.
-ATTRIBUTES = ("T", "data", "dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
+ATTRIBUTES = ("T", "_c_contiguous", "data", "dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides")
 METHODS: dict[str, tuple[str, ...]] = {
     "any": (),
     "astype": ("dtype",),

@@ -193,6 +193,10 @@ class ndarray:  # noqa: N801
     def T(self) -> ndarray:  # noqa: N802
         return self.same_memory(self.host.T)
 
+    @property
+    def _c_contiguous(self) -> bool:
+        return bool(self.host.flags.c_contiguous)
+
     def __getattr__(self, name: str) -> Any:
         if name in contract.ATTRIBUTES:
             return getattr(self.host, name)

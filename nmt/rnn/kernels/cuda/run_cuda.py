@@ -301,17 +301,24 @@ class _GPURun:
         return self.flat[place.name]
 
     def _first_row(self, place: Place, t: int, old: int, block: TimeBlock) -> int:
-        flip = int(self.rows.reverse)
-        slots = {
-            PlaceKind.SEQUENCE: t,
-            PlaceKind.BLOCK: t - block.low,
-            PlaceKind.BEFORE: t + flip,
-            PlaceKind.AFTER: t + 1 - flip,
-            PlaceKind.CARRY: old,
-            PlaceKind.CARRY_OUT: 1 - old,
-            PlaceKind.ROWS: 0,
-        }
-        return slots[place.kind] * self.rows.B
+        kind, flip = place.kind, int(self.rows.reverse)
+        if kind is PlaceKind.SEQUENCE:
+            slot = t
+        elif kind is PlaceKind.BLOCK:
+            slot = t - block.low
+        elif kind is PlaceKind.BEFORE:
+            slot = t + flip
+        elif kind is PlaceKind.AFTER:
+            slot = t + 1 - flip
+        elif kind is PlaceKind.CARRY:
+            slot = old
+        elif kind is PlaceKind.CARRY_OUT:
+            slot = 1 - old
+        elif kind is PlaceKind.ROWS:
+            slot = 0
+        else:
+            raise RuntimeError(f"no rows of {place.name} at a step")
+        return slot * self.rows.B
 
     def _rows_of(self, place: Place, block: TimeBlock) -> Matrix:
         """Return the rows of all steps of a block."""

@@ -107,15 +107,18 @@ def embedding_gradient(runtime: Runtime, ids: np.ndarray, d: Any, table: Any, sc
     """
     if not len(ids):
         return
-    order = np.argsort(ids, kind="stable").astype(np.int32)
-    words, first = np.unique(ids[order], return_index=True)
-    starts = np.append(first, len(ids)).astype(np.int32)
-    E = table.shape[1]
-    host = words.astype(np.int32), starts, order
+    # NumPy sorts numbers of 16 bits in a time that grows only with their count.
+    order = np.argsort(ids.astype(np.uint16) if len(table) <= 1 << 16 else ids, kind="stable")
+    in_order = ids[order]
+    starts = np.flatnonzero(np.concatenate([[True], in_order[1:] != in_order[:-1], [True]]))
+    words, E = len(starts) - 1, table.shape[1]
+    given = runtime.upload(np.concatenate([in_order[starts[:-1]], starts, order], dtype=np.int32, casting="same_kind"))
     runtime.launch(
         embedding_gradient_kernel(table.dtype, _LANES if len(ids) > 2 * _COLUMNS else _FEW_LANES),
-        (len(words), -(-E // _COLUMNS)),
-        *(runtime.upload(array) for array in host),
+        (words, -(-E // _COLUMNS)),
+        given[:words],
+        given[words : 2 * words + 1],
+        given[2 * words + 1 :],
         d,
         table,
         scale,
