@@ -178,9 +178,7 @@ class Device:
     def begin_stack(self, stack: Array, first: np.ndarray, ends: np.ndarray, start: Array | None, threads: int) -> None:
         """Write the initial states of a stack [slots, B, n], `start` [B, n] or zero, to slot first[b] of each row,
         after zeroing the slots from ends[b] on. `first` and `ends` are of the host, [B]."""
-        self.clear_ended(stack, ends, threads)
-        at: Any = tuple(map(self.index, (first, np.arange(len(first))))) if first.any() else 0
-        stack[at] = 0 if start is None else start
+        raise NotImplementedError
 
     def fill_slots(self, slots: Array, start: Array | None, threads: int) -> None:
         """Set every slot of [slots, B, n] to `start` [B, n], or zero."""

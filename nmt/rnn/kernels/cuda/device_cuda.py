@@ -132,6 +132,15 @@ class CudaDevice(ModelOperations):
         grid = row_kernels.grid_of(kernel, array.size)
         self.runtime.launch(kernel, grid, array, steps, B, width, self.index(lengths), 0.0)
 
+    def begin_stack(self, stack: Array, first: np.ndarray, ends: np.ndarray, start: Array | None, threads: int) -> None:
+        if not stack.size:
+            return
+        slots, B, width = stack.shape
+        kernel = row_kernels.begin_stack(stack.dtype, row_kernels.threads_for(stack.size))
+        given = stack if start is None else self.xp.ascontiguousarray(start)
+        numbers = self.index(first), self.index(ends), given, int(start is not None), 0.0
+        self.runtime.launch(kernel, row_kernels.grid_of(kernel, stack.size), stack, slots, B, width, *numbers)
+
     def dropout_mask(self, out: Array, keep_probability: float, seed: int, offset: int, threads: int) -> None:
         kernel = row_kernels.dropout_mask(out.dtype, row_kernels.threads_for(out.size))
         threshold = int(keep_probability * 4294967296.0)

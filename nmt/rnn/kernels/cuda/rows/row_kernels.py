@@ -135,6 +135,25 @@ def clear_ended(dtype: np.dtype, threads: int) -> GPUKernel:
     return GPUKernel(_clear_ended, (number[::1], _I, _I, _I, _INDEX, number), threads)
 
 
+def _begin_stack(array, slots, B, width, first, ends, start, given, zero):  # type: ignore[no-untyped-def]
+    for i in range(cuda.grid(1), slots * B * width, cuda.gridsize(1)):
+        row = i // width
+        slot = row // B
+        row -= slot * B
+        if slot == first[row]:
+            array[i] = start[i - slot * B * width] if given != 0 else zero
+        elif slot >= ends[row]:
+            array[i] = zero
+
+
+@lru_cache
+def begin_stack(dtype: np.dtype, threads: int) -> GPUKernel:
+    """Return a kernel that writes to each row of [slots, B, width] its initial state, `start` [B, width] or zero, at
+    slot first[b], and zeros to the slots from ends[b] on."""
+    number = _number(dtype)
+    return GPUKernel(_begin_stack, (number[::1], _I, _I, _I, _INDEX, _INDEX, number[::1], _I, number), threads)
+
+
 # ---------------------------------------------------------------- sums over rows
 
 
@@ -200,7 +219,7 @@ def dropout_mask(dtype: np.dtype, threads: int) -> GPUKernel:
 
 def example_kernels() -> dict[str, GPUKernel]:
     """Return one kernel of each kind, for the tests that compile and measure them."""
-    typed = (gather, scatter, keep_rows, clear_ended, sum_columns, add_columns, dropout_mask)
+    typed = (gather, scatter, keep_rows, clear_ended, begin_stack, sum_columns, add_columns, dropout_mask)
     found = [round_rows(_THREADS), round_gathered(_THREADS)]
     found += [make(np.dtype(np.float32), _THREADS) for make in typed]
     return {kernel.name: kernel for kernel in found}
