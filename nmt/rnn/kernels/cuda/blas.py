@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmt.errors import DeviceError, ShapeError
 from nmt.system.extras import how_to_install
@@ -13,42 +13,35 @@ from nmt.system.extras import how_to_install
 WORKSPACE = 32 << 20  # bytes: what cuBLAS's manual recommends for GPUs of capability 9.0
 
 
-class Matrix(NamedTuple):
-    """Rows [first, first + rows) of a contiguous 2-D array, and `width` columns from `column` on; -1: all columns."""
+class Matrix:
+    """Rows [first, first + rows) of a contiguous array [..., n] of rows of n, and `width` columns from `column` on; -1:
+    all columns.
 
-    array: Any
-    first: int
-    rows: int
-    column: int = 0
-    width: int = -1
+    stride: the number of elements from row to row; size: the number of columns in the range; start: the index of the
+    first element.
+    """
+
+    __slots__ = ("array", "column", "first", "rows", "size", "start", "stride")
+
+    def __init__(self, array: Any, first: int, rows: int, column: int = 0, width: int = -1) -> None:
+        self.array, self.first, self.rows, self.column = array, first, rows, column
+        self.stride: int = array.shape[-1]
+        self.size = self.stride if width < 0 else width
+        self.start = first * self.stride + column
 
     def columns(self, column: int, width: int) -> Matrix:
         """Return the same rows of some columns."""
         return Matrix(self.array, self.first, self.rows, column, width)
 
-    @property
-    def stride(self) -> int:
-        """Return the number of elements from row to row."""
-        return int(self.array.shape[-1])
-
-    @property
-    def size(self) -> int:
-        """Return the number of columns in the range."""
-        return self.stride if self.width < 0 else self.width
-
-    @property
-    def start(self) -> int:
-        """Return the index of the first element."""
-        return self.first * self.stride + self.column
-
     def view(self) -> Any:
         """Return the matrix as an array."""
-        return self.array[self.first : self.first + self.rows, self.column : self.column + self.size]
+        rows = self.array.reshape(-1, self.stride)
+        return rows[self.first : self.first + self.rows, self.column : self.column + self.size]
 
     @classmethod
     def whole(cls, array: Any) -> Matrix:
         """Return all of a contiguous array [..., n] as rows of n."""
-        return cls(array if array.ndim == 2 else array.reshape(-1, array.shape[-1]), 0, math.prod(array.shape[:-1]))
+        return cls(array, 0, math.prod(array.shape[:-1]))
 
 
 class Blas:
@@ -72,11 +65,10 @@ class Blas:
 
         cuBLAS reads by columns, so it computes out^T = b^T @ a^T with both as stored.
         """
-        left, right, to = (_operand(x, self.address) for x in (a, b, out))
-        rows, inner = (left.columns, a.rows) if transpose_a else (a.rows, left.columns)
-        inner_b, columns = (right.columns, b.rows) if transpose_b else (b.rows, right.columns)
+        rows, inner = (a.size, a.rows) if transpose_a else (a.rows, a.size)
+        inner_b, columns = (b.size, b.rows) if transpose_b else (b.rows, b.size)
         contiguous = a.array.flags.c_contiguous and b.array.flags.c_contiguous and out.array.flags.c_contiguous
-        if inner != inner_b or out.rows != rows or to.columns != columns or not contiguous:
+        if inner != inner_b or out.rows != rows or out.size != columns or not contiguous:
             shapes = [(x.rows, x.size) for x in (a, b, out)]
             raise ShapeError(
                 f"gemm: shapes must fit and arrays be contiguous, got {shapes[0]}{'^T' * transpose_a} @ "
@@ -84,7 +76,7 @@ class Blas:
             )
         kind, sums, compute, scale = _types(a.array, b.array, out.array)
         if not rows * columns * inner:
-            if not accumulate:
+            if rows * columns and not accumulate:
                 out.view()[...] = 0
             return
         self._check(
@@ -96,39 +88,28 @@ class Blas:
                 rows,
                 inner,
                 scale[1],
-                right.start,
+                self._place(b),
                 kind,
-                right.stride,
-                left.start,
+                b.stride,
+                self._place(a),
                 kind,
-                left.stride,
+                a.stride,
                 scale[accumulate],
-                to.start,
+                self._place(out),
                 sums,
-                to.stride,
+                out.stride,
                 compute,
                 _ANY_ALGORITHM,
             )
         )
 
+    def _place(self, matrix: Matrix) -> ctypes.c_void_p:
+        """Return the address of the first element."""
+        return ctypes.c_void_p(self.address(matrix.array) + matrix.start * matrix.array.itemsize)
+
     def _check(self, status: int) -> None:
         if status:
             raise DeviceError(f"cuBLAS: every call must succeed, got status {status}; run `make test-gpu` here")
-
-
-class _Operand(NamedTuple):
-    """A matrix as cuBLAS gets it: the address of its first element, the elements from row to row, and its columns."""
-
-    start: ctypes.c_void_p
-    stride: int
-    columns: int
-
-
-def _operand(matrix: Matrix, address: Callable[[Any], int]) -> _Operand:
-    array, first, _, column, width = matrix
-    stride = array.shape[-1]
-    start = ctypes.c_void_p(address(array) + (first * stride + column) * array.itemsize)
-    return _Operand(start, stride, stride if width < 0 else width)
 
 
 _ANY_ALGORITHM = -1

@@ -118,7 +118,6 @@ class _GPURun:
         self.row_numbers = rows.derived("row numbers", self._numbers)
         self.dense, self.prefix = rows.derived("prefixes", lambda: _prefixes(rows))
         self.scratch: Arrays = {}
-        self.flat: Arrays = {}
         self.tails: dict[str, tuple[Any, ...]] = {}
         self.packed: dict[str, Any] = {}
         self.local = {name: place for name, place in one.arrays.items() if place.kind is PlaceKind.BLOCK}
@@ -281,8 +280,8 @@ class _GPURun:
         x, offset = step.x.span
         places = self.one.loop.places
         source, target = places[x.id], places[step.out.id]
-        left = Matrix(self._flat(source), self._first_row(source, t, old, block), count)
-        out = Matrix(self._flat(target), self._first_row(target, t, old, block), count)
+        left = Matrix(self._memory(source), self._first_row(source, t, old, block), count)
+        out = Matrix(self._memory(target), self._first_row(target, t, old, block), count)
         self.matrices.multiply(left.columns(offset, step.x.width or 0), weight_key(step), out)
         if target.kind is PlaceKind.CARRY_OUT and self._some_have_ended(t, count):
             # The product also ran over inactive rows of the prefix, whose values must not change.
@@ -293,12 +292,6 @@ class _GPURun:
 
     def _memory(self, place: Place) -> Array:
         return self._scratch(place) if place.kind is PlaceKind.ROWS else self.arrays[place.name]
-
-    def _flat(self, place: Place) -> Array:
-        """Return a place's memory as rows of features."""
-        if place.name not in self.flat:
-            self.flat[place.name] = self._memory(place).reshape(-1, place.width)
-        return self.flat[place.name]
 
     def _first_row(self, place: Place, t: int, old: int, block: TimeBlock) -> int:
         kind, flip = place.kind, int(self.rows.reverse)
@@ -322,7 +315,7 @@ class _GPURun:
 
     def _rows_of(self, place: Place, block: TimeBlock) -> Matrix:
         """Return the rows of all steps of a block."""
-        array, steps = self._flat(place), block.high - block.low
+        array, steps = self._memory(place), block.high - block.low
         if place.source_axis:
             return Matrix(array, 0, steps * self.rows.S * self.rows.B)
         return Matrix(array, self._first_row(place, block.low, 0, block), steps * self.rows.B)
