@@ -326,3 +326,29 @@ def test_an_update_by_other_lengths_is_launched_as_recordings():
     assert counts["product"] <= first["product"] // 3
     assert counts["kernel"] <= first["kernel"] * 3 // 5
     assert counts["cupy"] <= 70
+
+
+@pytest.mark.parametrize("in_bfloat16", [False, True])
+def test_a_factor_of_several_sums_is_made_once(device, in_bfloat16):
+    """The second sum has a factor of the first on the other side, the third both of the second exchanged; and a factor
+    that the product still reads makes no room for the other one."""
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(-9, 9, (6, 4)).astype(np.float32) for _ in range(3))
+    rows, taken = [0, 2, 3, 5], device.index(np.array([0, 2, 3, 5]))
+    on_gpu = {name: Matrix(device.upload(x), 0, 6) for name, x in zip("abc", (a, b, c), strict=True)}
+    host = dict(zip("abc", (a, b, c), strict=True))
+    matrices = Matrices(device, np.dtype(np.float32), in_bfloat16, Weights())
+    made = []
+    device.runtime.gpu.before_launch = lambda kernel: made.append(kernel.name)
+    try:
+        with matrices.keeping_factors():
+            for left, right in ("ab", "bc", "cb", "ca", "cc"):
+                out = device.xp.zeros((4, 4), np.float32)
+                matrices.add_outer(on_gpu[left], on_gpu[right], taken, Matrix(out, 0, 4))
+                expected = host[left][rows].T @ host[right][rows]
+                np.testing.assert_array_equal(device.download(out), expected, f"{left} {right}")
+    finally:
+        device.runtime.gpu.before_launch = lambda kernel: None
+    assert len(made) == 4, made  # a, b, c, and a again, for which b made room
+    matrices.add_outer(on_gpu["c"], on_gpu["c"], taken, Matrix(out, 0, 4))  # nothing is kept any more
+    np.testing.assert_array_equal(device.download(out), 2 * expected)

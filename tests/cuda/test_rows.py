@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from nmt.rnn.devices import cpu
+
 
 def table_and_ids(dtype, V=11, E=37, N=40):
     rng = np.random.default_rng(0)
@@ -75,3 +77,35 @@ def test_columns_are_joined_and_taken(device):
     part = device.upload(np.full((3, 4, 5), 9.0))
     device.take_columns(out, 2, part, 1)
     np.testing.assert_array_equal(device.download(part), parts[1])
+
+
+def test_embedding_gradient_of_words_beyond_16_bits(device):
+    """A large table: ids that are equal in their lower 16 bits are different words."""
+    ids = np.array([65537, 1, 65537, 69999], np.int32)
+    found = device.xp.zeros((70000, 1), np.float32)
+    device.embedding_gradient(ids, device.upload(np.array([[1], [2], [4], [8]], np.float32)), found, 1.0, 1)
+    table = device.download(found)[:, 0]
+    np.testing.assert_array_equal(table[[1, 65537, 69999]], [2, 5, 8])
+    assert table.sum() == 15
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_stack_begins_as_on_the_processor(device, reverse, is_given):
+    lengths = np.array([4, 0, 2])
+    first, ends = (lengths, lengths) if reverse else (np.zeros_like(lengths), lengths + 1)
+    start = np.random.default_rng(0).standard_normal((3, 5)) if is_given else None
+    ours = np.full((5, 3, 5), 9.0)
+    theirs = device.upload(ours)
+    cpu().begin_stack(ours, first, ends, start, 1)
+    device.begin_stack(theirs, first, ends, None if start is None else device.upload(start), 1)
+    np.testing.assert_array_equal(device.download(theirs), ours)
+    assert (ours == 9).any() or reverse
+
+
+def test_reused_memory_moves_when_more_is_asked_for(device):
+    """A shape that was asked for before lies in the new memory, not in the one that was freed."""
+    small = device.buffer("test", (2, 3), np.dtype(np.float32))
+    assert device.buffer("test", (2, 3), np.dtype(np.float32)) is small
+    large = device.buffer("test", (200, 3), np.dtype(np.float32))
+    assert device.buffer("test", (2, 3), np.dtype(np.float32)).data.ptr == large.data.ptr != small.data.ptr

@@ -7,6 +7,7 @@ import pytest
 
 from nmt.errors import ShapeError
 from nmt.rnn import LSTMCell, Scan, Weights, interpreter
+from nmt.rnn.arrays.weights import initial_params
 from nmt.rnn.arrays.workspace import Workspace
 from nmt.rnn.cells import (
     Attention,
@@ -188,3 +189,20 @@ def test_captured_arrays_must_be_those_of_the_layers():
     weights = Weights({k: np.zeros(p.shape, np.float32) for k, p in scan.params.items()})
     with pytest.raises(ShapeError, match=r"captured arrays must be none, got \['memory'\]$"):
         scan.forward(weights, np.zeros((2, 1, 3), np.float32), captured={"memory": np.zeros((2, 1, 4), np.float32)})
+
+
+def test_only_the_states_that_are_asked_for():
+    """A stack gives the final states and the gradients of initial states that are named, with the same bits."""
+    cells = [LSTMCell(5, 4), LSTMCell(4, 3)]
+    scan = LayeredScan(cells, threads=1)
+    weights, x = Weights(initial_params(scan.cell, 1)), np.random.default_rng(0).standard_normal((3, 2, 5))
+    runs = []
+    for final, initial in ((None, None), (["1.h"], ["0.c", "1.h"]), ((), ())):
+        result = scan.forward(weights, x.astype(np.float32), training=True, final=final)
+        found = scan.backward(result.tape, np.ones_like(result.y), initial=initial)
+        runs.append((result.final, found.initial))
+    for part, names in ((0, ["1.h"]), (1, ["0.c", "1.h"])):
+        whole, some, none = (run[part] for run in runs)
+        assert set(whole) == {"0.h", "0.c", "1.h", "1.c"} and set(some) == set(names) and not none
+        for name in names:
+            np.testing.assert_array_equal(some[name], whole[name])
