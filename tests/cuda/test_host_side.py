@@ -16,7 +16,7 @@ from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
 from nmt.rnn.kernels.cuda.blas import Matrix  # noqa: E402
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice  # noqa: E402
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel  # noqa: E402
-from nmt.rnn.kernels.cuda.matrices import Matrices  # noqa: E402
+from nmt.rnn.kernels.cuda.matrices import Matrices, rounded  # noqa: E402
 from nmt.rnn.kernels.cuda.rows import row_kernels  # noqa: E402
 from tests.cuda_standin.gpu import CUDARuntimeError, StandInError  # noqa: E402
 from tests.cuda_standin.runtime import standin_runtime  # noqa: E402
@@ -352,3 +352,32 @@ def test_a_factor_of_several_sums_is_made_once(device, in_bfloat16):
     assert len(made) == 4, made  # a, b, c, and a again, for which b made room
     matrices.add_outer(on_gpu["c"], on_gpu["c"], taken, Matrix(out, 0, 4))  # nothing is kept any more
     np.testing.assert_array_equal(device.download(out), 2 * expected)
+
+
+def test_all_parameters_are_rounded_in_one_launch(device):
+    """Those that lie in one memory, once after each change; one that was replaced, by itself."""
+    rng = np.random.default_rng(0)
+    host = {name: rng.standard_normal((3, 5)).astype(np.float32) for name in ("W", "deep.V")}
+    group = device.group({name: (3, 5) for name in host}, np.float32)
+    for name, array in host.items():
+        group[name][...] = device.upload(array)
+    weights, made = Weights(group), []
+    device.runtime.gpu.before_launch = lambda kernel: made.append(kernel.name)
+
+    def check(launches):
+        made.clear()
+        for name, array in host.items():
+            prefix, _, last = name.rpartition(".")
+            found = device.download(rounded(device, weights.view(prefix) if prefix else weights, last))
+            np.testing.assert_allclose((found.astype(np.uint32) << 16).view(np.float32), array, rtol=2**-8)
+        assert len(made) == launches
+
+    check(1)
+    check(0)
+    host["W"] = host["W"] * np.float32(3)
+    group["W"][...] = device.upload(host["W"])
+    weights.changed()
+    check(1)
+    host["W"] = host["W"] * np.float32(3)
+    weights["W"] = device.upload(host["W"])
+    check(1)

@@ -81,6 +81,7 @@ class Weights(MutableMapping[str, np.ndarray]):
 
     def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
         self._arrays: dict[str, np.ndarray | Quantised] = dict(arrays or {})
+        self.whole: Any = getattr(arrays, "whole", None)  # the memory of all arrays that were given, if it is one
         self._packed: dict[_Key, Packed] = {}
         self._stale: set[_Key] = set()
         self._jobs: dict[_Key, Any] = {}
@@ -105,7 +106,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         inner._arrays, inner._packed, inner._stale = self._arrays, self._packed, self._stale
         inner._lock, inner._version = self._lock, self._version
         inner._jobs, inner._used = self._jobs, self._used
-        inner._below, inner._own = self._below, self._own
+        inner._below, inner._own, inner.whole = self._below, self._own, self.whole
         inner._prefix = f"{self._prefix}{prefix}."
         return inner
 
@@ -201,7 +202,13 @@ class Weights(MutableMapping[str, np.ndarray]):
         """
         if (shared := self._shared(name)) is not None:
             return shared.derived(self._prefix + name, form, make, again)
-        key = (self._prefix + name, *form)
+        return self._derived((self._prefix + name, *form), make, again)
+
+    def of_whole(self, form: tuple[Any, ...], make: Callable[[Packed | None], Packed]) -> Packed:
+        """Return the array that `make` computes from `whole`, cached as by `derived`."""
+        return self._derived(("", *form), make, None)
+
+    def _derived(self, key: _Key, make: Callable[[Packed | None], Packed], again: Again | None) -> Packed:
         with self._lock:
             self._used[1].add(key)
             is_stale = key in self._stale

@@ -79,29 +79,30 @@ class Matrices:
 
     def add_sum(self, rows: Matrix, index: Array | None, out: Array) -> None:
         """Add to out [N] the sum of the rows in `index`: of 64 rows at a time, then of these sums, in order."""
-        rows = self._factor(rows, index, "right", is_rounded=False)
-        chunks = -(-rows.rows // row_kernels.SUM_ROWS)
+        if not self.in_bfloat16:  # then they may be there as a factor
+            rows, index = self._factor(rows, index, "right"), None
+        count = rows.rows if index is None else len(index)
+        chunks = -(-count // row_kernels.SUM_ROWS)
         if not chunks:
             return
         threads = row_kernels.threads_for(rows.size)
         blocks = -(-rows.size // threads)
         parts = self.device.buffer("sums", (chunks, rows.size), self.dtype)
-        size = rows.start, rows.stride, rows.size, rows.rows, row_kernels.SUM_ROWS
-        kernels = row_kernels.sum_columns(self.dtype, threads), row_kernels.add_columns(self.dtype, threads)
-        self.runtime.launch(kernels[0], (blocks, chunks), rows.array, *size, 0.0, parts)
-        self.runtime.launch(kernels[1], blocks, parts, rows.size, chunks, out)
+        given = rows.array, rows.start, rows.stride, rows.size, count, row_kernels.SUM_ROWS, 0.0
+        make = row_kernels.sum_columns if index is None else row_kernels.sum_gathered
+        last = (parts,) if index is None else (index, parts)
+        self.runtime.launch(make(self.dtype, threads), (blocks, chunks), *given, *last)
+        self.runtime.launch(row_kernels.add_columns(self.dtype, threads), blocks, parts, rows.size, chunks, out)
 
-    def _factor(
-        self, rows: Matrix, index: Array | None, role: str, other: Matrix | None = None, *, is_rounded: bool = True
-    ) -> Matrix:
+    def _factor(self, rows: Matrix, index: Array | None, role: str, other: Matrix | None = None) -> Matrix:
         """Return the rows in `index` as a factor, rounded if products are in bfloat16; `other`: the other factor."""
-        rounds = is_rounded and self.in_bfloat16 and rows.array.dtype != BFLOAT16
+        rounds = self.in_bfloat16 and rows.array.dtype != BFLOAT16
         if index is None and not rounds:
             return rows
         make = self._rounded if rounds else self._take
         if self._kept is None:
             return make(rows, role, index)
-        key = rows.array.data.ptr, rows.start, rows.rows, rows.size, rounds, id(index)
+        key = rows.array.data.ptr, rows.start, rows.rows, rows.size, id(index)
         role = next((role for role, (of, _) in self._kept.items() if of == key), "")
         if not role:
             role = next(role for role, (_, made) in self._kept.items() if made is None or made is not other)
@@ -155,15 +156,22 @@ def taking_part(device: GPUBase, rows: Rows, what: str, lengths: np.ndarray, low
 
 
 def rounded(device: GPUBase, weights: Weights, name: str) -> Array:
-    """Return a whole parameter in bfloat16, made at first use and after a change."""
+    """Return a whole parameter in bfloat16, made at first use and after a change: of all parameters in one launch if
+    they lie in one memory."""
+    whole = weights.whole
+
+    def round_all(array: Array, out: Array | None) -> Array:
+        out, size = device.xp.empty(array.shape, BFLOAT16) if out is None else out, array.size
+        kernel = row_kernels.round_rows(row_kernels.threads_for(size))
+        device.runtime.launch(kernel, row_kernels.grid_of(kernel, size), array.view(BITS), 0, size, size, 1, out)
+        return out
 
     def make(out: Array | None) -> Array:
-        matrix = weights[name]
-        out = device.xp.empty(matrix.shape, BFLOAT16) if out is None else out
-        kernel = row_kernels.round_rows(row_kernels.threads_for(matrix.size))
-        grid = row_kernels.grid_of(kernel, matrix.size)
-        rows, columns = matrix.shape
-        device.runtime.launch(kernel, grid, matrix.view(BITS), 0, columns, columns, rows, out)
-        return out
+        matrix: Array = weights[name]
+        at = -1 if whole is None else (matrix.data.ptr - whole.data.ptr) // matrix.itemsize
+        if whole is None or not 0 <= at < whole.size:
+            return round_all(matrix, out)
+        of_whole = weights.of_whole(("bfloat16",), lambda former: round_all(whole, former))
+        return of_whole[at : at + matrix.size].reshape(matrix.shape) if out is None else out
 
     return weights.derived(name, ("bfloat16",), make)

@@ -142,9 +142,9 @@ class PersistentRun:
                 matrices.add_outer(Matrix.whole(x), of_input, taking, Matrix.whole(gradients["W_x"]))
             if "W_h" in gradients:
                 matrices.add_outer(before, d_product, taking, Matrix.whole(gradients["W_h"]))
-        if "b" in gradients:
-            matrices.add_sum(d_a, taking, gradients["b"])
-        if "b_h" in gradients:
-            shared = len(gradients["b_h"]) - self.hidden  # r and z; for n the gradient after the reset
-            matrices.add_sum(d_a.columns(0, shared), taking, gradients["b_h"][:shared])
-            matrices.add_sum(Matrix.whole(d_inner), taking, gradients["b_h"][shared:])
+            if "b" in gradients:
+                matrices.add_sum(d_a if self.in_bfloat16 else of_input, taking, gradients["b"])
+            if "b_h" in gradients:
+                shared = len(gradients["b_h"]) - self.hidden  # r and z; for n the gradient after the reset
+                matrices.add_sum(d_a.columns(0, shared), taking, gradients["b_h"][:shared])
+                matrices.add_sum(Matrix.whole(d_inner), taking, gradients["b_h"][shared:])

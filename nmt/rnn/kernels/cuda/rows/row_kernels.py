@@ -167,6 +167,16 @@ def _sum_columns(source, start, stride, columns, count, chunk, zero, out):  # ty
         out[cuda.blockIdx.y * columns + j] = total
 
 
+def _sum_gathered(source, start, stride, columns, count, chunk, zero, index, out):  # type: ignore[no-untyped-def]
+    j = cuda.grid(1)
+    if j < columns:
+        first = cuda.blockIdx.y * chunk
+        total = zero
+        for row in range(first, min(first + chunk, count)):
+            total += source[start + index[row] * stride + j]
+        out[cuda.blockIdx.y * columns + j] = total
+
+
 def _add_columns(parts, columns, count, out):  # type: ignore[no-untyped-def]
     j = cuda.grid(1)
     if j < columns:
@@ -181,6 +191,13 @@ def sum_columns(dtype: np.dtype, threads: int) -> GPUKernel:
     """Return a kernel: out [chunks, columns] = the sums of `chunk` rows each; the grid is (columns, chunks)."""
     number = _number(dtype)
     return GPUKernel(_sum_columns, (number[::1], _I, _I, _I, _I, _I, number, number[::1]), threads)
+
+
+@lru_cache
+def sum_gathered(dtype: np.dtype, threads: int) -> GPUKernel:
+    """Return the same kernel for the rows in `index`."""
+    number = _number(dtype)
+    return GPUKernel(_sum_gathered, (number[::1], _I, _I, _I, _I, _I, number, _INDEX, number[::1]), threads)
 
 
 @lru_cache
@@ -219,7 +236,7 @@ def dropout_mask(dtype: np.dtype, threads: int) -> GPUKernel:
 
 def example_kernels() -> dict[str, GPUKernel]:
     """Return one kernel of each kind, for the tests that compile and measure them."""
-    typed = (gather, scatter, keep_rows, clear_ended, begin_stack, sum_columns, add_columns, dropout_mask)
+    typed = (gather, scatter, keep_rows, clear_ended, begin_stack, sum_columns, sum_gathered, add_columns, dropout_mask)
     found = [round_rows(_THREADS), round_gathered(_THREADS)]
     found += [make(np.dtype(np.float32), _THREADS) for make in typed]
     return {kernel.name: kernel for kernel in found}
