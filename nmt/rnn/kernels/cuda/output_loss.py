@@ -135,7 +135,7 @@ def output_loss(
         with matrices.keeping_factors():
             matrices.multiply(rows, _weight(layer, layer.tied), block)
             numbers = first, R, V, label_smoothing, scale, int(gradients is not None)
-            runtime.launch(kernel, count, logits, bias, targets, sums, *numbers)  # after it the logits are read first
+            runtime.launch(kernel, count, logits, bias, targets, sums, *numbers)  # the logits are no factor before it
             if gradients is not None:
                 matrices.multiply(block, _weight(layer, not layer.tied), Matrix(gradients.h, first, count))
                 left, right = (block, rows) if layer.tied else (rows, block)
