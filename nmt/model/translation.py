@@ -134,10 +134,13 @@ class TranslationModel(Network):
         """Return source ids as the encoder reads them, [S, B], with boundary tokens, and lengths [B]."""
         return pad_sources(src_ids, self.config.encoder.boundaries)
 
-    def encode(self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None) -> Source:
-        """Encode src [S, B] for a search; the rows stay in order."""
-        allocate = Workspace(self.device.xp, tuning.SENTENCE_BYTES)
-        return self._encode(src, lengths, BatchPass(False, 0, allocate, threads or default_threads()))[0]
+    def encode(
+        self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None, memory: Workspace | None = None
+    ) -> Source:
+        """Encode src [S, B] for a search; the rows stay in order. The result lies in `memory` if that is given."""
+        allocate = memory or Workspace(self.device.xp, tuning.SENTENCE_BYTES)
+        how = BatchPass(False, 0, allocate, threads or default_threads(), is_transient=memory is not None)
+        return self._encode(src, lengths, how)[0]
 
     def _encode(
         self, src: np.ndarray, lengths: np.ndarray, how: BatchPass
@@ -188,9 +191,9 @@ class TranslationModel(Network):
         width = self._width(longest) if coverage or self.copies else 0
         return ModelDecoder(self, self._encode_ids, threads or default_threads(), width, coverage=coverage)
 
-    def _encode_ids(self, src_ids: TokenIds, threads: int) -> Source:
+    def _encode_ids(self, src_ids: TokenIds, threads: int, memory: Workspace | None = None) -> Source:
         """Encode sentences; the rows stay in order."""
-        return self.encode(*self.pad_sources(src_ids), threads)
+        return self.encode(*self.pad_sources(src_ids), threads, memory)
 
     def _width(self, longest: int) -> int:
         """Return the number of positions of the longest source as the encoder reads it; `longest` is its length in

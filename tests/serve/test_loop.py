@@ -176,17 +176,26 @@ def test_the_loop_is_woken_once_for_all_that_are_done(monkeypatch):
     async def ask():
         loop = asyncio.get_running_loop()
         outbox = engine._Outbox(loop)
+
+        def one_of(job):
+            return engine._Sentence(job, 0, "a", [4], False, "a")
+
         jobs = [engine._Job(engine.Ask(), False, outbox, loop.create_future(), [[]], 1) for _ in range(20)]
         wakes, wake = [], loop.call_soon_threadsafe
         monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *given: wakes.append(1) or wake(*given))
-        thread = threading.Thread(target=lambda: [job.answer(0, []) for job in jobs[:19]] + [jobs[19].fail(KeyError())])
+
+        def end():
+            engine._answer([one_of(job) for job in jobs[:19]], 19 * [[]])
+            jobs[19].fail(KeyError())
+
+        thread = threading.Thread(target=end)
         thread.start()
         thread.join()
         found = await asyncio.gather(*(job.future for job in jobs), return_exceptions=True)
         assert len(wakes) == 1
         assert found[:19] == [None] * 19 and isinstance(found[19], KeyError)
         one = engine._Job(engine.Ask(), False, outbox, loop.create_future(), [[]], 1)
-        one.answer(0, [])
+        engine._answer([one_of(one)], [[]])
         await one.future
         assert len(wakes) == 2
 
