@@ -221,7 +221,7 @@ class TranslationModel(Network):
             )
         threads = threads or default_threads()
         source = self._encode_ids(src_ids, threads)
-        return forced_log_probs(self, source, tgt_ids, attention=attention, threads=threads)
+        return forced_log_probs(self, source, tgt_ids, self._probe, attention=attention, threads=threads)
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
@@ -231,10 +231,14 @@ class TranslationModel(Network):
     def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
         """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""
         count = rounded_up(max(len(source.memory), objective.widest_source))
+        places = positions(self.device, source.memory, count)
+        return self._probe(count), {"memory": source.memory, "positions": places}
+
+    def _probe(self, count: int) -> Scan:
+        """Return the decoder that appends its attention to `count` positions to its outputs."""
         if count not in self._probes:
             self._probes[count] = self.step_decoder.around(AttentionProbe(self.decoder.cell, count))
-        places = positions(self.device, source.memory, count)
-        return self._probes[count], {"memory": source.memory, "positions": places}
+        return self._probes[count]
 
     def predictions(self, batch: SentencePairs, threads: int | None = None) -> np.ndarray:
         """Return the most probable word at each position given the previous target words, never a special token,

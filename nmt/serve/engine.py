@@ -325,9 +325,7 @@ class Engine:
         plain = [(one, hypotheses) for one, hypotheses in wanted if not (one.job.ask.details and hypotheses)]
         try:
             texts = iter(translations_of(self.translator, [each for _, hypotheses in plain for each in hypotheses]))
-            answers = [
-                with_warnings(list(islice(texts, len(hypotheses))), cut=one.is_cut) for one, hypotheses in plain
-            ]
+            answers = [with_warnings(list(islice(texts, len(hypotheses))), cut=one.is_cut) for one, hypotheses in plain]
             _answer([one for one, _ in plain], answers)
             for one, hypotheses in wanted:
                 if one.job.ask.details and hypotheses:
