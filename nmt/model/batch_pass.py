@@ -34,8 +34,8 @@ class Targets(Protocol):
 class BatchPass:
     """Settings of a pass over a batch. training: whether to use dropout, drawn from `seed`, and to record tapes for the
     backward pass. allocate: allocates memory that is valid until the end of the pass and its backward pass. threads:
-    cores to use. objective: the objective of a pass with gradients. is_transient: whether results are used up before that
-    memory is reused."""
+    cores to use. objective: the objective of a pass with gradients. is_transient: whether results are used up before
+    that memory is reused."""
 
     training: bool
     seed: int
