@@ -51,16 +51,21 @@ class Place:
     """Where a server listens, and what it speaks."""
 
     port: int
+    source: str
+    target: str
     path: str = "/translate"
     protocol: str = "libretranslate"
+
+    def body(self, texts: Any) -> Any:
+        """A request for a text, or for a list."""
+        if self.protocol == "opennmt":
+            return [{"id": 0, "src": text} for text in ([texts] if isinstance(texts, str) else texts)]
+        return {"q": texts, "source": self.source, "target": self.target}
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place, texts: Any) -> Any:
     """One request over an open connection: a text, or a list."""
-    given: Any = {"q": texts, "source": "en", "target": "de"}
-    if place.protocol == "opennmt":
-        given = [{"id": 0, "src": text} for text in ([texts] if isinstance(texts, str) else texts)]
-    body = json.dumps(given).encode()
+    body = json.dumps(place.body(texts)).encode()
     writer.write(b"POST %s HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" % place.path.encode())
     writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
     head = await reader.readuntil(b"\r\n\r\n")
@@ -131,9 +136,7 @@ _by_wrk = shutil.which("wrk") is not None
 
 def bodies_of(place: Place, lines: list[str], scratch: Path) -> Path:
     """A file of requests, one a line."""
-    of = {"libretranslate": lambda text: {"q": text, "source": "en", "target": "de"}}
-    body = of.get(place.protocol, lambda text: [{"id": 0, "src": text}])
-    (scratch / "bodies").write_text("".join(json.dumps(body(line)) + "\n" for line in lines), "utf-8")
+    (scratch / "bodies").write_text("".join(json.dumps(place.body(line)) + "\n" for line in lines), "utf-8")
     return scratch / "bodies"
 
 
@@ -289,6 +292,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("model")
     parser.add_argument("lines", type=Path)
+    parser.add_argument("--pair", nargs=2, default=["en", "de"], help="languages of source and target")
     parser.add_argument("--compute-dtype", default="int8")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64, 256])
@@ -308,7 +312,7 @@ def main() -> None:
     if given.other:
         protocol, _, url = given.other.partition("=")
         parts = urlsplit(url)
-        rows(given, Place(parts.port or 80, parts.path, protocol), lines, [], None)
+        rows(given, Place(parts.port or 80, *given.pair, parts.path, protocol), lines, [], None)
         return
     kind = ["--compute-dtype", given.compute_dtype, "--threads", str(given.threads)]
     answers = answers_of(given, kind, lines)
@@ -318,7 +322,7 @@ def main() -> None:
     limits = ["--max-texts", "0", "--max-characters", "0", "--timeout", "0"]
     began = time.perf_counter()
     server, port = started([given.model, *kind, "--port", "0", "--no-split", *limits])
-    place = Place(port)
+    place = Place(port, *given.pair)
     first = in_a_process(run_load, place, lines[:1], answers[:1], 1, 0.05, 0)
     print(f"start and client: {time.perf_counter() - began:.1f} s; first answer {first['p99_ms']:.0f} ms")
     print(f"memory: {memory(server.pid):.0f} MiB, of files {memory(server.pid, 'RssFile'):.0f}")

@@ -4,7 +4,7 @@ finds for it, bit for bit. In each thread, long texts have a separate loop and a
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -51,12 +51,8 @@ class Asked(Protocol):
     def is_bulk(self) -> bool:
         """Return whether the sentence belongs to a long text."""
 
-    def found(self, hypotheses: list[Hypothesis]) -> None:
-        """Deliver its translations, best first; called once. If the request was cancelled, there may be partial results
-        or none."""
-
     def failed(self, error: BaseException) -> None:
-        """Deliver the error that ended its search; called once, instead of `found`."""
+        """Deliver the error that ended its search; called once, instead of delivering its translations."""
 
 
 class Waiting(Protocol):
@@ -65,6 +61,11 @@ class Waiting(Protocol):
     def take(self, most: int, most_bulk: int, *, wait: bool) -> Sequence[Asked] | None:
         """Return at most `most` waiting sentences and `most_bulk` sentences of long texts; with `wait`, at least one;
         None when no more will come."""
+
+
+Found = list[tuple[Asked, list[Hypothesis]]]
+"""Sentences that ended together, each with its translations, best first. If its request was cancelled, there may be
+partial results or none."""
 
 
 class LiveSearch:
@@ -76,10 +77,20 @@ class LiveSearch:
         options: The options, whose expected lengths come with the sentences.
         size: The number of sentences that a thread processes at a time.
         longest: The maximum length of a source in subwords.
+        deliver: Takes sentences as they end, each once.
     """
 
-    def __init__(self, model: SearchModel, options: SearchOptions, *, size: int, longest: int) -> None:
+    def __init__(
+        self,
+        model: SearchModel,
+        options: SearchOptions,
+        *,
+        size: int,
+        longest: int,
+        deliver: Callable[[Found], None],
+    ) -> None:
         self._model, self._options, self.size, self.n_best = model, options, size, options.n_best
+        self.deliver = deliver
         self._lanes: tuple[_Lane, ...] = ()  # of all searching threads
         self._lock = Lock()
         self._settings = beam_settings(options, size, int(options.limits([[0] * longest])[0]))
@@ -167,8 +178,8 @@ class _Lane:
         if self._loop is None:
             self._loop = self._search._begin(self._threads)
         places, block = self._places, self._search._block(self._places, came)
-        for place, hypotheses in admit_block(*self._loop, block, places.limits, places.expected):
-            places.free(place).found(hypotheses)
+        ended = admit_block(*self._loop, block, places.limits, places.expected)
+        self._deliver([(places.free(place), hypotheses) for place, hypotheses in ended])
         return moment() - began
 
     def run_steps(self) -> float:
@@ -181,10 +192,14 @@ class _Lane:
         loop.run(more=False, most_steps=max(self._steps, 0 if self._is_bulk else self.taken // _SENTENCES_PER_STEP))
         ended = loop.ended()
         decoder.release(np.array([one.sentence_id for one in ended], np.int64))
-        for one in ended:
-            places.free(one.sentence).found(translations(one.hypotheses, self._search.n_best))
+        n_best = self._search.n_best
+        self._deliver([(places.free(one.sentence), translations(one.hypotheses, n_best)) for one in ended])
         self.last = moment() - began
         return self.last
+
+    def _deliver(self, found: Found) -> None:
+        if found:
+            self._search.deliver(found)
 
     def close(self) -> None:
         """Close the decoder, if there is one."""

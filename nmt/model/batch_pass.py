@@ -34,18 +34,21 @@ class Targets(Protocol):
 class BatchPass:
     """Settings of a pass over a batch. training: whether to use dropout, drawn from `seed`, and to record tapes for the
     backward pass. allocate: allocates memory that is valid until the end of the pass and its backward pass. threads:
-    cores to use. objective: the objective of a pass with gradients."""
+    cores to use. objective: the objective of a pass with gradients. is_transient: whether results are used up before
+    that memory is reused."""
 
     training: bool
     seed: int
     allocate: Allocate
     threads: int
     objective: Objective = LIKELIHOOD
+    is_transient: bool = False
 
     def lasting(self, device: Device, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return an array for a result of the pass: part of its workspace in training, otherwise a separate array,
-        which keeps nothing else in memory while it is referenced."""
-        return self.allocate(shape, dtype) if self.training else device.xp.empty(shape, dtype)
+        """Return an array for a result of the pass: part of its workspace in training or if results are transient,
+        otherwise a separate array, which keeps nothing else in memory while it is referenced."""
+        is_shared = self.training or self.is_transient
+        return self.allocate(shape, dtype) if is_shared else device.xp.empty(shape, dtype)
 
 
 def real_positions(batch: Targets) -> np.ndarray:

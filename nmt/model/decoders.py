@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 States = dict[str, np.ndarray]
 
-Encode = Callable[[Sequence[Sequence[int]], int], "Source"]
-"""Encodes sentences (ids without EOS) with a number of threads; the rows stay in order."""
+Encode = Callable[[Sequence[Sequence[int]], int, Workspace], "Source"]
+"""Encodes sentences (ids without EOS) with a number of threads, into a workspace; the rows stay in order."""
 Read = Callable[[Sequence[Sequence[int]], int], States]
 """Reads all tokens but the last of each text with a number of threads; returns the final states [B, n] by name."""
 
@@ -151,6 +151,7 @@ class ModelDecoder(StepDecoder):
         """Prepare the steps; `encode` encodes sentences. width: the positions of the longest source, for coverage and
         for a decoder that copies; otherwise 0."""
         self._encode, self._positions, self._covers = encode, rounded_up(width), coverage
+        self._sources_memory = Workspace(network.device.xp, tuning.SENTENCE_BYTES)  # for sentences that are admitted
         own = network.step_decoder
         self._actions = network.actions
         self._sources: dict[int, np.ndarray] | None = {} if network.config.decoder.copy_source else None
@@ -165,7 +166,9 @@ class ModelDecoder(StepDecoder):
     ) -> tuple[np.ndarray, States, np.ndarray]:
         """Encode sentences (ids without EOS); either all of them have candidates (see `Decoder.admit`) or none. Returns
         their ids [B], and the states and tokens before the first step, one row per sentence."""
-        source = self._encode(src_ids, self.threads)
+        # New memory for each block would be mapped page by page, which takes as long as half of the computation.
+        self._sources_memory.reset()
+        source = self._encode(src_ids, self.threads, self._sources_memory)
         captured = {"memory": source.memory}
         if self._positions:
             captured["positions"] = positions(self.network.device, source.memory, self._positions)
@@ -179,7 +182,10 @@ class ModelDecoder(StepDecoder):
         zero = {name: np.zeros((count, *axes_of(width)), dtype) for name, width in self._states.items()}
         if self._covers:
             zero["coverage"][np.arange(self._positions)[None] >= source.lengths[:, None]] = -1
-        return sentence_ids, zero | source.states, np.full(len(sentence_ids), BOS_ID, np.int32)
+        states = {name: state.copy() for name, state in source.states.items()}
+        if self._sources_memory.nbytes > tuning.KEPT_SOURCE_BYTES:
+            self._sources_memory.release()
+        return sentence_ids, zero | states, np.full(len(sentence_ids), BOS_ID, np.int32)
 
     def release(self, sentence_ids: np.ndarray) -> None:
         """Release these sentences, which have been translated."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +10,12 @@ import numpy as np
 from nmt.model.copying import Copies, source_rows
 from nmt.model.parts.padding import pad_targets, positions, rounded_up
 from nmt.rnn.arrays.workspace import Fresh
-from nmt.rnn.cells import AttentionProbe
 from nmt.special_tokens import boundary_ids
 
 if TYPE_CHECKING:
     from nmt.model.network import Network
     from nmt.model.source_encoder import Source
+    from nmt.rnn.scan.scan import Scan
 
 TokenIds = Sequence[Sequence[int]]
 """Token ids of each sentence."""
@@ -27,13 +27,20 @@ _ROWS = 256
 
 
 def forced_log_probs(
-    model: Network, source: Source, tgt_ids: TokenIds, *, attention: bool, threads: int
+    model: Network,
+    source: Source,
+    tgt_ids: TokenIds,
+    probe: Callable[[int], Scan],
+    *,
+    attention: bool,
+    threads: int,
 ) -> ForcedScores:
     """Return the log-probabilities of target tokens, and the attention weights with which they were predicted.
 
-    source: the encoded sentences. tgt_ids: the tokens of each, with EOS if it is to be scored. Returns arrays [T] for
-    each sentence and, with `attention`, arrays [T, S] where S includes EOS, all on the host; there are no attention
-    arrays if the model has no attention.
+    source: the encoded sentences. tgt_ids: the tokens of each, with EOS if it is to be scored. probe: returns the
+    decoder that appends its attention to so many positions to its outputs. Returns arrays [T] for each sentence and,
+    with `attention`, arrays [T, S] where S includes EOS, all on the host; there are no attention arrays if the model
+    has no attention.
     """
     tgt_in, tgt_out, lengths = pad_targets(tgt_ids)
     device, captured, width = model.device, {"memory": source.memory}, model.decoder.cell.output_size
@@ -43,8 +50,7 @@ def forced_log_probs(
     if attention or copies:
         count = rounded_up(len(source.memory))
         captured["positions"] = positions(device, source.memory, count)
-        probe = model.step_decoder.around(AttentionProbe(model.decoder.cell, count))
-        forward = probe.forward
+        forward = probe(count).forward
     y = forward(
         model.weights.view("decoder"),
         model.embed_sequence("tgt", tgt_in, threads, Fresh(device.xp)),

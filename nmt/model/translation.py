@@ -134,10 +134,13 @@ class TranslationModel(Network):
         """Return source ids as the encoder reads them, [S, B], with boundary tokens, and lengths [B]."""
         return pad_sources(src_ids, self.config.encoder.boundaries)
 
-    def encode(self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None) -> Source:
-        """Encode src [S, B] for a search; the rows stay in order."""
-        allocate = Workspace(self.device.xp, tuning.SENTENCE_BYTES)
-        return self._encode(src, lengths, BatchPass(False, 0, allocate, threads or default_threads()))[0]
+    def encode(
+        self, src: np.ndarray, lengths: np.ndarray, threads: int | None = None, memory: Workspace | None = None
+    ) -> Source:
+        """Encode src [S, B] for a search; the rows stay in order. The result lies in `memory` if that is given."""
+        allocate = memory or Workspace(self.device.xp, tuning.SENTENCE_BYTES)
+        how = BatchPass(False, 0, allocate, threads or default_threads(), is_transient=memory is not None)
+        return self._encode(src, lengths, how)[0]
 
     def _encode(
         self, src: np.ndarray, lengths: np.ndarray, how: BatchPass
@@ -188,9 +191,9 @@ class TranslationModel(Network):
         width = self._width(longest) if coverage or self.copies else 0
         return ModelDecoder(self, self._encode_ids, threads or default_threads(), width, coverage=coverage)
 
-    def _encode_ids(self, src_ids: TokenIds, threads: int) -> Source:
+    def _encode_ids(self, src_ids: TokenIds, threads: int, memory: Workspace | None = None) -> Source:
         """Encode sentences; the rows stay in order."""
-        return self.encode(*self.pad_sources(src_ids), threads)
+        return self.encode(*self.pad_sources(src_ids), threads, memory)
 
     def _width(self, longest: int) -> int:
         """Return the number of positions of the longest source as the encoder reads it; `longest` is its length in
@@ -218,7 +221,7 @@ class TranslationModel(Network):
             )
         threads = threads or default_threads()
         source = self._encode_ids(src_ids, threads)
-        return forced_log_probs(self, source, tgt_ids, attention=attention, threads=threads)
+        return forced_log_probs(self, source, tgt_ids, self._probe, attention=attention, threads=threads)
 
     def block_decoder(self, src_ids: TokenIds, K: int, coverage_of: int = 0) -> BlockDecoder:
         """Encode these sentences and return a GPU decoder for them, with K rows per sentence."""
@@ -228,10 +231,14 @@ class TranslationModel(Network):
     def _with_attention(self, source: Source, objective: Objective) -> tuple[Scan, dict[str, Any]]:
         """Return a decoder that appends its attention weights to its outputs, and the arrays that it captures."""
         count = rounded_up(max(len(source.memory), objective.widest_source))
+        places = positions(self.device, source.memory, count)
+        return self._probe(count), {"memory": source.memory, "positions": places}
+
+    def _probe(self, count: int) -> Scan:
+        """Return the decoder that appends its attention to `count` positions to its outputs."""
         if count not in self._probes:
             self._probes[count] = self.step_decoder.around(AttentionProbe(self.decoder.cell, count))
-        places = positions(self.device, source.memory, count)
-        return self._probes[count], {"memory": source.memory, "positions": places}
+        return self._probes[count]
 
     def predictions(self, batch: SentencePairs, threads: int | None = None) -> np.ndarray:
         """Return the most probable word at each position given the previous target words, never a special token,

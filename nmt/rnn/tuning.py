@@ -57,6 +57,10 @@ SENTENCE_BYTES = 1 << 16
 """Bytes that the workspace of a single sentence begins with: allocating megabytes would take longer than the work
 itself. Not measured."""
 
+KEPT_SOURCE_BYTES = 1 << 25
+"""Bytes that a search keeps to encode its next block of sentences in. Of the size of 64 captions; other sizes were not
+measured."""
+
 # ------------------------------------------------------------ short runs, prepared once (short_runs.py)
 
 SHORT_ROWS = 128

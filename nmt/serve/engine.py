@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from nmt.data.corpora.corpus import clean_line
 from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
@@ -33,6 +34,7 @@ from nmt.inference.translation import (
 from nmt.serve.limits.fair_queue import FairQueue
 
 if TYPE_CHECKING:
+    from nmt.decode.live_search import Found
     from nmt.inference.translator import Translator
 
 _logger = logging.getLogger("nmt.serve")
@@ -74,8 +76,8 @@ class Entry:
 
 
 class _Outbox:
-    """Finished requests on their way to the event loop that waits for them. The loop is woken once for all requests
-    since it last emptied the outbox: each wake-up is a system call, during which a search waits."""
+    """Finished requests on their way to the event loop that waits for them. Whoever puts requests wakes the loop when
+    all of them are there: each wake-up is a system call, and lets the loop take the interpreter from a search."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -87,8 +89,11 @@ class _Outbox:
         return self._loop is loop
 
     def put(self, job: _Job, error: BaseException | None) -> None:
-        """Add a finished request. May be called from any thread."""
+        """Add a finished request, for the next `wake`. May be called from any thread."""
         self._done.append((job, error))
+
+    def wake(self) -> None:
+        """Wake the loop, unless it has been woken and has not emptied the outbox yet. May be called from any thread."""
         # Two threads may both see False here: the loop is then woken twice, and finds nothing the second time.
         if not self._is_woken:
             self._is_woken = True
@@ -117,22 +122,21 @@ class _Job:
     gone: bool = False
     lock: Lock = field(default_factory=Lock)
 
-    def answer(self, index: int, translations: list[Translation]) -> None:
-        """Store the result of one sentence; the last one wakes the caller."""
+    def answer(self, index: int, translations: list[Translation]) -> bool:
+        """Store the result of one sentence. Return whether it was the last one: the request is in its outbox then."""
         with self.lock:
             self.found[index] = translations
             self.missing -= 1
             done = self.missing == 0
         if done:
-            self._wake(None)
+            self.outbox.put(self, None)
+        return done
 
     def fail(self, error: BaseException) -> None:
         """Fail the whole request with an error."""
         self.gone = True
-        self._wake(error)
-
-    def _wake(self, error: BaseException | None) -> None:
         self.outbox.put(self, error)
+        self.outbox.wake()
 
     def settle(self, error: BaseException | None) -> None:
         """Complete the future. Runs in the caller's event loop."""
@@ -150,7 +154,6 @@ class _Sentence:
     text: str
     src_ids: list[int]
     is_cut: bool
-    engine: Engine
     terms_in: str
     expected: float | None = None
     hypotheses: list[Hypothesis] | None = None  # set if only the details are missing
@@ -165,13 +168,19 @@ class _Sentence:
         """Return whether it belongs to a long text."""
         return self.job.is_bulk
 
-    def found(self, hypotheses: list[Hypothesis]) -> None:
-        """Take the result of the live search, which calls this."""
-        self.engine.live_found(self, hypotheses)
-
     def failed(self, error: BaseException) -> None:
         """Take an error of the live search, which calls this."""
         self.job.fail(error)
+
+
+def _answer(sentences: Sequence[_Sentence], answers: Sequence[list[Translation]]) -> None:
+    """Store the results of sentences, and wake each event loop once for all requests that have all of theirs."""
+    pairs = zip(sentences, answers, strict=True)
+    for outbox in {one.job.outbox for one, translations in pairs if one.job.answer(one.index, translations)}:
+        outbox.wake()
+
+
+_FoundHere = list[tuple[_Sentence, list[Hypothesis]]]
 
 
 @lru_cache(maxsize=8)
@@ -260,7 +269,7 @@ class Engine:
         job = _Job(ask, is_bulk or len(there) >= BULK, self._outbox, loop.create_future(), found, len(there))
         live = self._live is not None and ask.is_plain
         terms_in = sentences if terms_in is None else terms_in
-        tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, self, terms_in[n]) for n in there]
+        tickets = [_Sentence(job, n, sentences[n], ids[n], n in cut, terms_in[n]) for n in there]
         if live:
             learnt = learnt_for(self.translator, self._chosen, False, [ids[n] for n in there])
             for ticket, length in zip(tickets, learnt.get("expected_lengths", ()), strict=False):
@@ -297,7 +306,9 @@ class Engine:
         how = "share one search" if is_live else "are translated in small batches"
         why = "mbr compares several translations" if compares else plan.why
         _logger.info("%s: requests %s, %s: %s", name, how, plan.path.value, why)
-        return LiveSearch(model, options, size=size, longest=MAX_SOURCE_SUBWORDS) if is_live else None
+        if not is_live:
+            return None
+        return LiveSearch(model, options, size=size, longest=MAX_SOURCE_SUBWORDS, deliver=self._live_found)
 
     def _search(self, live: LiveSearch) -> None:
         """Run the live search: the body of a search thread. An error fails the requests in progress, not later ones."""
@@ -308,16 +319,22 @@ class Engine:
             except Exception:
                 _logger.exception("a search has failed; its requests get an error")
 
-    def live_found(self, sentence: _Sentence, hypotheses: list[Hypothesis]) -> None:
-        """Pass on the result of a sentence that has left the live search."""
-        if sentence.gone:
-            return
-        if sentence.job.ask.details and hypotheses:
-            sentence.hypotheses = hypotheses
-            self._side.put("", [sentence], accepted=True)
-            return
-        found = translations_of(self.translator, hypotheses)
-        sentence.job.answer(sentence.index, with_warnings(found, cut=sentence.is_cut))
+    def _live_found(self, ended: Found) -> None:
+        """Pass on the results of sentences that have left the live search."""
+        wanted = [(one, hypotheses) for one, hypotheses in cast(_FoundHere, ended) if not one.gone]
+        plain = [(one, hypotheses) for one, hypotheses in wanted if not (one.job.ask.details and hypotheses)]
+        try:
+            texts = iter(translations_of(self.translator, [each for _, hypotheses in plain for each in hypotheses]))
+            answers = [with_warnings(list(islice(texts, len(hypotheses))), cut=one.is_cut) for one, hypotheses in plain]
+            _answer([one for one, _ in plain], answers)
+            for one, hypotheses in wanted:
+                if one.job.ask.details and hypotheses:
+                    one.hypotheses = hypotheses
+                    self._side.put("", [one], accepted=True)
+        except BaseException as error:
+            for one, _ in wanted:
+                one.failed(error)
+            raise
 
     # ------------------------------------------------------------ the side thread
 
@@ -338,8 +355,7 @@ class Engine:
             for (is_found, ask), group in groups.items():
                 try:
                     answers = self._detailed(group) if is_found else self._searched(ask, group)
-                    for one, translations in zip(group, answers, strict=True):
-                        one.job.answer(one.index, translations)
+                    _answer(group, answers)
                 except Exception as error:  # noqa: BLE001 - it is raised where the request was made
                     if not isinstance(error, NMTError):
                         _logger.exception("a request outside the shared search has failed")

@@ -51,9 +51,14 @@ def model():
     return small_models.build(VOCAB, scale=0.7)
 
 
+def hand_out(ended):
+    for sentence, hypotheses in ended:
+        sentence.found(hypotheses)
+
+
 def live(model, size=4, options=None, **changes):
     settings = {"beam_size": 3, "length_penalty": 0.7, "n_best": 2, "max_length_ratio": 2.0, "max_length_extra": 10}
-    return LiveSearch(model, SearchOptions.of(options, settings | changes), size=size, longest=30)
+    return LiveSearch(model, SearchOptions.of(options, settings | changes), size=size, longest=30, deliver=hand_out)
 
 
 def found_by_search(model, options=None, **changes):

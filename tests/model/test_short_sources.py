@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nmt.decode import search
+from nmt.rnn import tuning
 from tests.small_models import build
 
 V = 11
@@ -76,3 +77,26 @@ def test_searches_one_after_another_are_as_the_first():
         search(model, sources[:3], beam_size=3, threads=2, on_ended=stop)
     for ids, expected in zip(sources, together, strict=True):
         assert search(model, [ids], beam_size=3, threads=2) == [expected]
+
+
+def test_blocks_that_are_admitted_later_use_the_same_memory_and_change_nothing(monkeypatch):
+    model = build(V)
+    decoder = model.search_decoder(1)
+    blocks = [[[5 + n, 6, 7] for n in range(3)] * 60, [[8, 9]] * 200]
+    _, states, _ = decoder.admit(blocks[0])
+    kept, taken = {name: array.copy() for name, array in states.items()}, decoder._sources_memory.nbytes
+    decoder.admit(blocks[1])
+    assert states.keys() == kept.keys() and all(np.array_equal(states[name], kept[name]) for name in states)
+    assert 0 < decoder._sources_memory.nbytes < 2 * taken
+    monkeypatch.setattr(tuning, "KEPT_SOURCE_BYTES", taken // 2)
+    decoder.admit(blocks[0])
+    assert decoder._sources_memory.nbytes == 0
+
+
+def test_the_decoder_that_records_attention_is_made_once():
+    model = build(V)
+    (first,), (attention,) = model.forced_log_probs([[5, 6, 7]], [[8, 9]], attention=True, threads=1)
+    probes = dict(model._probes)
+    (again,), (same,) = model.forced_log_probs([[5, 6, 7]], [[8, 9]], attention=True, threads=1)
+    assert len(probes) == 1 and model._probes == probes
+    assert np.array_equal(first, again) and np.array_equal(attention, same)

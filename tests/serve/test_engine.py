@@ -66,6 +66,22 @@ def test_a_least_length_that_a_sentence_does_not_allow_is_told(folder):
         served.close()
 
 
+def test_an_error_in_joining_what_was_found_fails_the_requests_and_not_the_server(folder, monkeypatch):
+    served, joined = Engine(configured(folder)), engine.translations_of
+
+    def broken(translator, hypotheses):
+        monkeypatch.setattr(engine, "translations_of", joined)
+        raise IndexError("no such token")
+
+    monkeypatch.setattr(engine, "translations_of", broken)
+    try:
+        with pytest.raises(IndexError, match="no such token"):
+            asyncio.run(asyncio.wait_for(served.translate(LINES[:1]), 60))
+        assert asyncio.run(served.translate(LINES)) == configured(folder).translate_nbest(LINES)
+    finally:
+        served.close()
+
+
 def test_an_error_in_making_the_search_is_no_reason_to_go_on_without(folder, monkeypatch):
     def broken(*args, **settings):
         raise ValueError("shapes differ")

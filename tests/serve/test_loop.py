@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the extra [serve]")
 
+import uvicorn
 from starlette.requests import Request
 
 from nmt.documents import placeholders
@@ -26,7 +27,16 @@ class Transport:
     """Keeps what it is to send."""
 
     def __init__(self):
-        self.sent, self.closed = [], False
+        self.sent, self.closed, self.reads = [], False, True
+
+    def pause_reading(self):
+        self.reads = False
+
+    def resume_reading(self):
+        self.reads = True
+
+    def get_extra_info(self, name):
+        return None
 
     def write(self, data):
         assert not self.closed
@@ -70,6 +80,40 @@ def test_long_answers_do_not_wait_in_memory():
         assert sum(map(len, transport.sent)) == 250_000
 
     asyncio.run(send())
+
+
+def test_a_connection_is_read_while_its_request_is_answered_so_that_a_departure_is_noticed():
+    """Also where the end of the body came in one large piece, which pauses reading."""
+
+    async def ask():
+        has_all, is_gone = asyncio.Event(), asyncio.Event()
+
+        async def application(scope, receive, send):
+            while (await receive())["more_body"]:
+                pass
+            scope["nmt.departures"].add(is_gone.set)
+            has_all.set()
+            await is_gone.wait()
+
+        config = uvicorn.Config(application, http=http_protocol.GuardedProtocol, lifespan="off")
+        config.load()
+        protocol = config.http_protocol_class(config, uvicorn.server.ServerState(), {})
+        transport = Transport()
+        protocol.connection_made(transport)
+        head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+        protocol.data_received(head % 100_000)
+        await asyncio.sleep(0)  # the application waits for the body
+        protocol.data_received(b"x" * 100_000)
+        await has_all.wait()
+        assert transport.reads
+        # A second request has to wait until the first one is answered, and nothing else is read.
+        protocol.data_received(head % 3 + b"xyz")
+        await asyncio.sleep(0)
+        assert not transport.reads
+        protocol.connection_lost(None)
+        assert is_gone.is_set()
+
+    asyncio.run(ask())
 
 
 def request_of(departures):
@@ -132,17 +176,26 @@ def test_the_loop_is_woken_once_for_all_that_are_done(monkeypatch):
     async def ask():
         loop = asyncio.get_running_loop()
         outbox = engine._Outbox(loop)
+
+        def one_of(job):
+            return engine._Sentence(job, 0, "a", [4], False, "a")
+
         jobs = [engine._Job(engine.Ask(), False, outbox, loop.create_future(), [[]], 1) for _ in range(20)]
         wakes, wake = [], loop.call_soon_threadsafe
         monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *given: wakes.append(1) or wake(*given))
-        thread = threading.Thread(target=lambda: [job.answer(0, []) for job in jobs[:19]] + [jobs[19].fail(KeyError())])
+
+        def end():
+            engine._answer([one_of(job) for job in jobs[:19]], 19 * [[]])
+            jobs[19].fail(KeyError())
+
+        thread = threading.Thread(target=end)
         thread.start()
         thread.join()
         found = await asyncio.gather(*(job.future for job in jobs), return_exceptions=True)
         assert len(wakes) == 1
         assert found[:19] == [None] * 19 and isinstance(found[19], KeyError)
         one = engine._Job(engine.Ask(), False, outbox, loop.create_future(), [[]], 1)
-        one.answer(0, [])
+        engine._answer([one_of(one)], [[]])
         await one.future
         assert len(wakes) == 2
 

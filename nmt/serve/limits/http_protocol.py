@@ -185,6 +185,13 @@ class GuardedProtocol(HttpToolsProtocol):  # type: ignore[misc,unused-ignore]
         self._has_news = True
         super().on_body(body)
 
+    def on_message_complete(self) -> None:
+        """End a request. A large last part of its body has paused reading, and only reading tells that the client has
+        gone; requests that wait for it keep the pause."""
+        super().on_message_complete()
+        if not self.pipeline:
+            self.flow.resume_reading()
+
     def data_received(self, data: bytes) -> None:
         """Parse received bytes. Count those of a head, and those that are neither head nor body (chunk sizes and
         trailers, which the parser collects), and start the timer for an incomplete head."""
