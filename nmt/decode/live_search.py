@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -63,9 +63,9 @@ class Waiting(Protocol):
         None when no more will come."""
 
 
-Found = list[tuple[Asked, list[Hypothesis]]]
-"""Sentences that ended together, each with its translations, best first. If its request was cancelled, there may be
-partial results or none."""
+Found = list[tuple[Any, list[Hypothesis]]]
+"""Sentences (`Asked`) that ended together, each with its translations, best first: partial ones or none if the request
+was cancelled."""
 
 
 class LiveSearch:

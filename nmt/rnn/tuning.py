@@ -58,8 +58,7 @@ SENTENCE_BYTES = 1 << 16
 itself. Not measured."""
 
 KEPT_SOURCE_BYTES = 1 << 25
-"""Bytes that a search keeps to encode its next block of sentences in. Of the size of 64 captions; other sizes were not
-measured."""
+"""Bytes that a search keeps to encode its next block in: those of 64 captions. Other sizes were not measured."""
 
 # ------------------------------------------------------------ short runs, prepared once (short_runs.py)
 

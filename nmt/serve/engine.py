@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from nmt.data.corpora.corpus import clean_line
 from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
@@ -76,8 +76,8 @@ class Entry:
 
 
 class _Outbox:
-    """Finished requests on their way to the event loop that waits for them. Whoever puts requests wakes the loop when
-    all of them are there: each wake-up is a system call, and lets the loop take the interpreter from a search."""
+    """Finished requests on their way to the event loop that waits for them. The loop is woken when all that have
+    ended together are there: each wake-up is a system call, and lets the loop take the interpreter from a search."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -178,9 +178,6 @@ def _answer(sentences: Sequence[_Sentence], answers: Sequence[list[Translation]]
     pairs = zip(sentences, answers, strict=True)
     for outbox in {one.job.outbox for one, translations in pairs if one.job.answer(one.index, translations)}:
         outbox.wake()
-
-
-_FoundHere = list[tuple[_Sentence, list[Hypothesis]]]
 
 
 @lru_cache(maxsize=8)
@@ -321,7 +318,7 @@ class Engine:
 
     def _live_found(self, ended: Found) -> None:
         """Pass on the results of sentences that have left the live search."""
-        wanted = [(one, hypotheses) for one, hypotheses in cast(_FoundHere, ended) if not one.gone]
+        wanted = [(one, hypotheses) for one, hypotheses in ended if not one.gone]
         plain = [(one, hypotheses) for one, hypotheses in wanted if not (one.job.ask.details and hypotheses)]
         try:
             texts = iter(translations_of(self.translator, [each for _, hypotheses in plain for each in hypotheses]))
