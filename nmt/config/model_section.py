@@ -239,7 +239,10 @@ class DecoderConfig(_Side):
         if self.stack is None:
             require(self, {"stack_sizes": {}}, "with stack: null")
             return self
-        size, own = self.embeddings.embedding_dim, {"rnn_type": "lstm", "residual": False, "zoneout": 0, "drop_connect": 0}
+        size, own = (
+            self.embeddings.embedding_dim,
+            {"rnn_type": "lstm", "residual": False, "zoneout": 0, "drop_connect": 0},
+        )
         require(self, own | {"hidden_size": size}, f"with stack: {self.stack} and embedding_dim: {size}")
         return self
 

@@ -31,7 +31,10 @@ def read(params: Params, layers: int, hidden: int) -> dict[str, int]:
     take = params.tensors.take
     mixer = "backbone.layers.0.mixer."
     inner, size = params.tensors.matrix_shape(f"{mixer}A_log")
-    rank, window = params.tensors.matrix_shape(f"{mixer}dt_proj.weight")[1], params.tensors.shape(f"{mixer}conv1d.weight")[-1]
+    rank, window = (
+        params.tensors.matrix_shape(f"{mixer}dt_proj.weight")[1],
+        params.tensors.shape(f"{mixer}conv1d.weight")[-1],
+    )
     for n in range(layers):
         theirs, ours = f"backbone.layers.{n}.", f"decoder.{n}."
         params.vector(f"{ours}norm_gain", f"{theirs}norm.weight", hidden)
@@ -44,7 +47,9 @@ def read(params: Params, layers: int, hidden: int) -> dict[str, int]:
             params.give(f"{ours}c_{k}", filters[:, 0, window - 1 - k], f"{theirs}conv1d.weight, {k} steps ago")
         params.vector(f"{ours}b", f"{theirs}conv1d.bias", inner)
         steps, rest = np.split(take(f"{theirs}x_proj.weight", rank + 2 * size, inner), [rank])
-        params.give(f"{ours}cell.W_bcr", np.concatenate([rest, steps]).T, f"{theirs}x_proj.weight, B, C, steps, transposed")
+        params.give(
+            f"{ours}cell.W_bcr", np.concatenate([rest, steps]).T, f"{theirs}x_proj.weight, B, C, steps, transposed"
+        )
         params.matrix(f"{ours}cell.W_dt", f"{theirs}dt_proj.weight", inner, rank)
         params.vector(f"{ours}cell.b_dt", f"{theirs}dt_proj.bias", inner)
         params.give(f"{ours}cell.A", take(f"{theirs}A_log", inner, size).T.reshape(-1), f"{theirs}A_log transposed")

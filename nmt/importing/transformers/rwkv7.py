@@ -38,7 +38,7 @@ def read(params: Params, layers: int, hidden: int) -> dict[str, int]:
     heads = tensors.matrix_shape("model.layers.0.attn.r_k")[0]
     inner = tensors.matrix_shape("model.layers.0.ffn.key.weight")[0]
     ranks = {
-        name: tensors.matrix_shape(f"model.layers.{min(layers - 1, of == 'v')}.attn.{of}_lora.lora.0.weight")[0]
+        name: tensors.matrix_shape(f"model.layers.{int(of == 'v')}.attn.{of}_lora.lora.0.weight")[0]
         for name, of in _RANKS.items()
         if layers > 1 or of != "v"
     }

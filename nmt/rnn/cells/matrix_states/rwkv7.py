@@ -26,6 +26,9 @@ class RWKV7Cell(Cell):
     `RWKV7TimeCell`. S has heads x 64 x 64 numbers and starts at zero. rank: of all products W U, or by their names.
     """
 
+    epsilon = 1e-6
+    """A number added to the square of the length of k * k_k."""
+
     def __init__(
         self, input_size: int, hidden_size: int, *, heads: int | None = None, rank: int | Mapping[str, int] = 32
     ) -> None:
@@ -69,7 +72,7 @@ class RWKV7Cell(Cell):
         w = exp(-math.exp(-0.5) * sigmoid(p.w_0 + tanh(mixed["w"] @ p.W_w) @ p.U_w))
         a = sigmoid(p.a_0 + (mixed["a"] @ p.W_a) @ p.U_a)
         g = sigmoid(mixed["g"] @ p.W_g) @ p.U_g
-        kappa = unit(axes(k * p.k_k, h=h, k=n), "k")
+        kappa = unit(axes(k * p.k_k, h=h, k=n), "k", self.epsilon)
         k = k * (1 + (a - 1) * p.k_a)
         r_k = axes(r * k * p.r_k, h=h, k=n)
         r, w, k, a = (axes(one, h=h, k=n) for one in (r, w, k, a))
@@ -88,6 +91,8 @@ class RWKV7TimeCell(RWKV7Cell):
 
     x has as many numbers as v. The channel mixing that follows is `RWKV7ChannelCell` in a `PassingCell`.
     """
+
+    epsilon = 1e-12
 
     def __init__(
         self, hidden_size: int, *, first: bool, heads: int | None = None, rank: int | Mapping[str, int] = 32
