@@ -161,7 +161,8 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
 
 def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Map the tensors of any safetensors file into memory, and return them with its metadata; it need not be written by
-    us. Tensors in bfloat16 are copied to float32. Raises CheckpointError: The file is missing, truncated, damaged, or something else."""
+    us. Tensors in bfloat16 are copied to float32. Raises CheckpointError: The file is missing, truncated, damaged, or
+    something else."""
     try:
         mapped, start, entries, metadata = _open(path)
     except (_MalformedError, OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Tokens of bytes: every text comes back, merges and longest tokens as their definitions say, files that are damaged."""
+"""Tokens of bytes: every text comes back, merges and longest tokens are as defined, damaged files are an error."""
 
 import json
 import random

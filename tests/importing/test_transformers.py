@@ -1,5 +1,5 @@
-"""Language models in the layouts of transformers and fla, beside their equations, and beside transformers itself where it
-is installed."""
+"""Language models in the layouts of transformers and fla, beside their equations, and beside transformers itself where
+it is installed."""
 
 import json
 import struct

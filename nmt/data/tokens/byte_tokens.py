@@ -1,5 +1,6 @@
 """Vocabularies over bytes, as published language models have them: byte-level BPE (Radford et al. 2019, Language Models
-are Unsupervised Multitask Learners, section 2.2), or the longest token that the text begins with. Every text has tokens.
+are Unsupervised Multitask Learners, section 2.2), or the longest token that the text begins with. Every text has its
+tokens.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _LETTERS |= {byte: chr(256 + n) for n, byte in enumerate(b for b in range(256) i
 LETTER_OF = [_LETTERS[byte] for byte in range(256)]
 """The character by which byte-level BPE writes each byte: itself if it can be seen, else one from U+0100 on."""
 _BYTE_OF = {letter: byte for byte, letter in _LETTERS.items()}
-# The pieces of GPT-2, over kinds of characters: s, d, m, t, l, v, r, e are themselves, L other letters, N numbers, S spaces
-# but the usual one, O all others.
+# The pieces of GPT-2, over kinds of characters: s, d, m, t, l, v, r, e are themselves, L other letters, N numbers, S
+# spaces but the usual one, O all others.
 _PIECES = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[Lsdmtlvre]+| ?N+| ?[O']+|[ S]+(?![^ S])|[ S]+")
 
 

@@ -21,10 +21,10 @@ _LAYOUTS: dict[str, Any] = {"mamba": mamba, "rwkv7": rwkv7}
 _SETTINGS = "config.json"
 _OUTPUT = "lm_head.weight"
 _WITHOUT_MEANING = set(
-    "_name_or_path architectures auto_map bos_token_id chunk_size_feed_forward dtype id2label initializer_range label2id "
-    "max_position_embeddings model_type output_attentions output_hidden_states pad_token_id problem_type return_dict "
-    "torch_dtype transformers_version use_cache vocab_size eos_token_id tie_word_embeddings hidden_size num_hidden_layers "
-    "intermediate_size hidden_act is_encoder_decoder".split()
+    "_name_or_path architectures auto_map bos_token_id chunk_size_feed_forward dtype eos_token_id hidden_size id2label "
+    "initializer_range intermediate_size is_encoder_decoder label2id max_position_embeddings model_type "
+    "num_hidden_layers output_attentions output_hidden_states pad_token_id problem_type return_dict "
+    "tie_word_embeddings torch_dtype transformers_version use_cache vocab_size".split()
 )
 """Settings that change nothing that is computed, or that the tensors say as well."""
 
@@ -41,7 +41,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     settings = read_settings(place)
     kind = settings.get("model_type")
     layout = _LAYOUTS.get(kind) if isinstance(kind, str) else None
-    if layout is None:
+    if not isinstance(kind, str) or layout is None:
         raise CheckpointError(
             f"{place}: model_type must be one of {', '.join(_LAYOUTS)}, got {kind!r:.40}; other models cannot be "
             "represented exactly"
@@ -73,8 +73,8 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
 
 
 def _add_tables(params: Params, name: str, table: np.ndarray, order: Sequence[int]) -> bool:
-    """Add embeddings [V, H] and output layer, and return whether they are one matrix. A token of ours that the model lacks
-    is never produced."""
+    """Add embeddings [V, H] and output layer, and return whether they are one matrix. A token of ours that the model
+    lacks is never produced."""
     tensors = params.tensors
     params.give("tgt_embeddings", rows_of(table, order), f"{name}, rows in our order")
     output = tensors.take(_OUTPUT, *table.shape) if _OUTPUT in tensors else table

@@ -26,8 +26,8 @@ _MUST = {
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens by their number in the model, one for each row of its tables; the number of the end; and the options of
-    `ByteTokens`."""
+    """The tokens by their number in the model, one for each row of its tables; the number of the end; and the options
+    of `ByteTokens`."""
 
     units: list[str]
     eos: int
@@ -40,8 +40,8 @@ class Tokens:
 
 
 def read_tokens(folder: Path, rows: int, eos: Any) -> Tokens:
-    """Return the tokens of a model with so many rows and this end. Raises CheckpointError: The file is missing, damaged, or
-    of another kind; or the end is no token."""
+    """Return the tokens of a model with so many rows and this end. Raises CheckpointError: The file is missing,
+    damaged, or of another kind; or the end is no token."""
     world = [path for path in listed(folder) if path.name.startswith(_WORLD) and path.suffix == ".txt"]
     if len(world) == 1 and not is_file(folder / _FILE):
         return Tokens(_all_rows(world[0], _world(world[0]), rows), 0, None, {})
@@ -63,7 +63,8 @@ def _all_rows(path: Path, by_number: dict[int, str], rows: int) -> list[str]:
 
 
 def _world(path: Path) -> dict[int, str]:
-    """Return the tokens of a list that has a number, a text or bytes as Python writes them, and a length in each line."""
+    """Return the tokens of a list that has a number, a text or bytes as Python writes them, and a length in each
+    line. Raises CheckpointError."""
     found = {}
     for number, line in enumerate(read_lines(path), 1):
         first, _, rest = line.partition(" ")
@@ -94,13 +95,13 @@ def _byte_level(path: Path, found: dict[str, Any]) -> tuple[dict[int, str], list
         merges = [(str(a), str(b)) for a, b in pairs]
     except (KeyError, TypeError, ValueError, AttributeError):
         raise CheckpointError(
-            f"{path}: must have vocab, merges and added_tokens, as the library tokenizers saves them, got others; restore "
-            "a copy"
+            f"{path}: must have vocab, merges and added_tokens, as the library tokenizers saves them, got others; "
+            "restore a copy"
         ) from None
     if stripped:
         raise CheckpointError(
-            f"{path}: added_tokens must not take spaces around them, got {stripped[0]['content']!r:.40}, which does; it "
-            "cannot be represented exactly"
+            f"{path}: added_tokens must not take spaces around them, got {stripped[0]['content']!r:.40}, which does; "
+            "it cannot be represented exactly"
         )
     by_number |= {number: as_letters(content.encode()) for number, content, _ in added}
     options = {"prefixed": before.get("add_prefix_space") is True, "normal": kinds["normalizer"] == "NFC"}

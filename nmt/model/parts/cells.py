@@ -135,8 +135,8 @@ def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
 
 
 def _stack(decoder: DecoderConfig) -> list[Cell]:
-    """Return the cells of a published stack, of every layer one or several. Raises ConfigError for a size that it does not
-    have."""
+    """Return the cells of a published stack, of every layer one or several. Raises ConfigError for a size that it does
+    not have."""
     make = STACKS_BY_NAME[str(decoder.stack)]
     known = list(signature(make).parameters)[2:]
     if wrong := [name for name in decoder.stack_sizes if name not in known]:

@@ -14,7 +14,8 @@ def mamba_stack(
     hidden_size: int, layers: int, *, inner: int = 0, size: int = 16, rank: int = 0, window: int = 4
 ) -> list[Cell]:
     """Return Mamba (Gu and Dao 2023, section 3.4): one cell a layer. inner: units of the recurrence, twice the hidden
-    size where 0; rank: of its steps, a sixteenth of the hidden size where 0; size, window: see `S6Cell`, `BlockCell`."""
+    size where 0; rank: of its steps, a sixteenth of the hidden size where 0; size, window: see `S6Cell` and
+    `BlockCell`."""
     H, inner, rank = hidden_size, inner or 2 * hidden_size, rank or math.ceil(hidden_size / 16)
 
     def block() -> Cell:
@@ -35,9 +36,9 @@ def rwkv7_stack(
     gate_rank: int = 128,
     value_rank: int = 32,
 ) -> list[Cell]:
-    """Return RWKV-7 (Peng et al. 2025, section 4): time mixing and channel mixing, two cells a layer. inner: units of the
-    channel mixing, four times the hidden size where 0; heads: of 64 units where 0; ranks: see `RWKV7Cell`, of w, a, g
-    and n."""
+    """Return RWKV-7 (Peng et al. 2025, section 4): time mixing and channel mixing, two cells a layer. inner: units of
+    the channel mixing, four times the hidden size where 0; heads: of 64 units where 0; ranks: see `RWKV7Cell`, of w, a,
+    g and n."""
     H, rank = hidden_size, {"w": decay_rank, "a": rate_rank, "g": gate_rank, "n": value_rank}
     cells: list[Cell] = []
     for n in range(layers):
