@@ -26,7 +26,7 @@ class RWKV7Cell(Cell):
     `RWKV7TimeCell`. S has heads x 64 x 64 numbers and starts at zero. rank: of all products W U, or by their names.
     """
 
-    epsilon = 1e-6
+    _epsilon = 1e-6
     """A number added to the square of the length of k * k_k."""
 
     def __init__(
@@ -58,10 +58,10 @@ class RWKV7Cell(Cell):
         return ()
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        y, _, new = self.mixed(p, x, s)
+        y, _, new = self._mixed(p, x, s)
         return y, new
 
-    def mixed(self, p: Scope, x: Value, s: State, first: Value | None = None) -> tuple[Value, Value, State]:
+    def _mixed(self, p: Scope, x: Value, s: State, first: Value | None = None) -> tuple[Value, Value, State]:
         """Return output, v [B, H] and new states; `first` is v of the first layer, where this is a later one."""
         h, n = self.heads, self.hidden_size // self.heads
         mixed = {name: x + p[f"mu_{name}"] * (s.x - x) for name in _MIXED}
@@ -72,7 +72,7 @@ class RWKV7Cell(Cell):
         w = exp(-math.exp(-0.5) * sigmoid(p.w_0 + tanh(mixed["w"] @ p.W_w) @ p.U_w))
         a = sigmoid(p.a_0 + (mixed["a"] @ p.W_a) @ p.U_a)
         g = sigmoid(mixed["g"] @ p.W_g) @ p.U_g
-        kappa = unit(axes(k * p.k_k, h=h, k=n), "k", self.epsilon)
+        kappa = unit(axes(k * p.k_k, h=h, k=n), "k", self._epsilon)
         k = k * (1 + (a - 1) * p.k_a)
         r_k = axes(r * k * p.r_k, h=h, k=n)
         r, w, k, a = (axes(one, h=h, k=n) for one in (r, w, k, a))
@@ -92,7 +92,7 @@ class RWKV7TimeCell(RWKV7Cell):
     x has as many numbers as v. The channel mixing that follows is `RWKV7ChannelCell` in a `PassingCell`.
     """
 
-    epsilon = 1e-12
+    _epsilon = 1e-12
 
     def __init__(
         self, hidden_size: int, *, first: bool, heads: int | None = None, rank: int | Mapping[str, int] = 32
@@ -110,7 +110,7 @@ class RWKV7TimeCell(RWKV7Cell):
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
         x, first = (x, None) if self.first else split(x, 2)
-        y, values, new = self.mixed(p, normalised(p, "norm", x), s, first)
+        y, values, new = self._mixed(p, normalised(p, "norm", x), s, first)
         return concat(x + y, values if first is None else first), new
 
 
