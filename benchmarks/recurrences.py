@@ -4,7 +4,7 @@
 as well, with the same weights: outputs and gradients of x are compared first. All are timed in turn, in CPU seconds of
 one thread, and the fastest turn counts; "of peak" counts the products with matrices alone. `memory`: of one training
 step of each, in a process of its own: how far its resident memory grows. `step`: one step of the gated delta rule with
-16 heads of 128 x 128 for one row, the recurrence alone, beside transformers' function. `recall`: pairs of key and
+16 heads of 128 x 128 for one row, the recurrence alone, next to transformers' function. `recall`: pairs of key and
 value, then the keys in another order (Arora et al. 2023, Zoology): accuracy after some seconds of training.
 
 Run: python benchmarks/recurrences.py layers [--steps 30,512] [--dtypes float32,bfloat16] [--cells A,B] [--turns 5]
