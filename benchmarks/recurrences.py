@@ -5,12 +5,13 @@ as well, with the same weights: outputs and gradients of x are compared first. A
 one thread, and the fastest turn counts; "of peak" counts the products with matrices alone. `memory`: of one training
 step of each, in a process of its own: how far its resident memory grows. `step`: one step of the gated delta rule with
 16 heads of 128 x 128 for one row, the recurrence alone, next to transformers' function. `recall`: pairs of key and
-value, then the keys in another order (Arora et al. 2023, Zoology): accuracy after some seconds of training.
+value, then the keys in another order (Arora et al. 2023, Zoology), or with a gap symbols to be copied after it
+(Hochreiter and Schmidhuber 1997; Arjovsky et al. 2016): accuracy after some seconds of training.
 
 Run: python benchmarks/recurrences.py layers [--steps 30,512] [--dtypes float32,bfloat16] [--cells A,B] [--turns 5]
      python benchmarks/recurrences.py memory [--steps 4096] [--dtypes float32] [--cells A,B]
      python benchmarks/recurrences.py step
-     python benchmarks/recurrences.py recall [--pairs 16] [--seconds 15] [--cells A,B]
+     python benchmarks/recurrences.py recall [--pairs 16] [--gap 1980] [--seconds 15] [--cells A,B]
 """
 
 from __future__ import annotations
@@ -255,7 +256,8 @@ def step(args: argparse.Namespace) -> None:
 
 # ------------------------------------------------------------ recall
 
-SYMBOLS, UNITS, BATCH = 32, 64, 64
+UNITS, TOKENS = 64, 32_768
+"""Units of a layer, and the largest number of symbols in an update."""
 
 
 def _small(D: int, **options: object) -> Cell:
@@ -274,35 +276,48 @@ REMEMBER: dict[str, Callable[[int], Cell]] = {
 }
 
 
-def questions(rng: np.random.Generator, pairs: int) -> tuple[np.ndarray, np.ndarray]:
+def questions(rng: np.random.Generator, pairs: int, symbols: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Symbols [T, B], and the answers [pairs, B] to the last `pairs` of them."""
-    keys = rng.permuted(np.tile(np.arange(SYMBOLS), (BATCH, 1)), axis=1)[:, :pairs]
-    values = rng.integers(0, SYMBOLS, (BATCH, pairs))
-    order = rng.permuted(np.tile(np.arange(pairs), (BATCH, 1)), axis=1)
-    shown = np.stack([keys, SYMBOLS + values], -1).reshape(BATCH, -1)
+    keys = rng.permuted(np.tile(np.arange(symbols), (rows, 1)), axis=1)[:, :pairs]
+    values = rng.integers(0, symbols, (rows, pairs))
+    order = rng.permuted(np.tile(np.arange(pairs), (rows, 1)), axis=1)
+    shown = np.stack([keys, symbols + values], -1).reshape(rows, -1)
     asked, answers = (np.take_along_axis(a, order, 1) for a in (keys, values))
     return np.concatenate([shown, asked], 1).T, answers.T
 
 
+def copies(rng: np.random.Generator, shown: int, symbols: int, rows: int, gap: int) -> tuple[np.ndarray, np.ndarray]:
+    """Symbols to copy in their order, a gap of one other symbol, and one that asks for each: [T, B], [shown, B]."""
+    answers = rng.integers(0, symbols, (shown, rows))
+    wait, ask = (np.full((n, rows), symbols + kind) for kind, n in enumerate((gap, shown)))
+    return np.concatenate([answers, wait, ask]), answers
+
+
 def recall(args: argparse.Namespace) -> None:
     """Print accuracies. Every cell sees each symbol with the one before it, as a short convolution would show it."""
-    print("| cell | numbers of its state | updates | accuracy |\n|---|---|---|---|")
+    count = max(32, args.pairs)
+    rows = min(64, TOKENS // (args.gap + 3 * args.pairs))
+    print("| cell | numbers of its state | updates | accuracy after a quarter, a half, three quarters, all |")
+    print("|---|---|---|---|")
     for name in args.cells.split(","):
         rng = np.random.default_rng(0)
         cell = REMEMBER[name](2 * UNITS)
         scan = Scan(cell, threads=1)
         p = initial_params(cell, seed=1)
         own = list(p)
-        p["symbols"] = rng.normal(0, 0.5, (2 * SYMBOLS, UNITS)).astype(np.float32)
-        p["out"] = rng.normal(0, 0.1, (UNITS, SYMBOLS)).astype(np.float32)
+        p["symbols"] = rng.normal(0, 0.5, (2 * count, UNITS)).astype(np.float32)
+        p["out"] = rng.normal(0, 0.1, (UNITS, count)).astype(np.float32)
         mean, square = ({k: np.zeros_like(v) for k, v in p.items()} for _ in range(2))
         found, start, step = [], time.process_time(), 0
         while time.process_time() - start < args.seconds:
-            symbols, answers = questions(rng, args.pairs)
-            before = np.vstack([np.zeros((1, BATCH), int), symbols[:-1]])
+            if args.gap:
+                symbols, answers = copies(rng, args.pairs, count, rows, args.gap)
+            else:
+                symbols, answers = questions(rng, args.pairs, count, rows)
+            before = np.vstack([np.zeros((1, rows), int), symbols[:-1]])
             x = np.concatenate([p["symbols"][symbols], p["symbols"][before]], -1)
             result = scan.forward(Weights({k: p[k] for k in own}), x, training=True)
-            y = result.y[2 * args.pairs :]
+            y = result.y[-args.pairs :]
             logits = y @ p["out"]
             found.append(float((logits.argmax(-1) == answers).mean()))
             d = np.exp(logits - logits.max(-1, keepdims=True))
@@ -312,7 +327,7 @@ def recall(args: argparse.Namespace) -> None:
             g = {k: np.zeros_like(v) for k, v in p.items()}
             g["out"] = np.einsum("tbh,tbv->hv", y, d)
             d_y = np.zeros_like(result.y)
-            d_y[2 * args.pairs :] = d @ p["out"].T
+            d_y[-args.pairs :] = d @ p["out"].T
             d_x = scan.backward(result.tape, d_y, gradients={k: g[k] for k in own}).x
             np.add.at(g["symbols"], symbols, d_x[..., :UNITS])
             np.add.at(g["symbols"], before, d_x[..., UNITS:])
@@ -324,7 +339,9 @@ def recall(args: argparse.Namespace) -> None:
                 change = (mean[k] / (1 - 0.9**step)) / (np.sqrt(square[k] / (1 - 0.98**step)) + 1e-8)
                 p[k] -= (3e-3 * min(1, step / 50) * change).astype(np.float32)
         numbers = sum(map(int, cell.states().values()))
-        print(f"| {name} | {numbers:,} | {step} | {np.mean(found[-20:]):.3f} |", flush=True)
+        ends = [max(1, len(found) * quarter // 4) for quarter in (1, 2, 3, 4)]
+        reached = ", ".join(f"{np.mean(found[max(0, end - 20) : end]):.3f}" for end in ends)
+        print(f"| {name} | {numbers:,} | {step} | {reached} |", flush=True)
 
 
 def main() -> int:
@@ -335,7 +352,8 @@ def main() -> int:
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--form", default="", help="of memory: this one alone")
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--pairs", type=int, default=16, help=f"of key and value, at most {SYMBOLS}")
+    parser.add_argument("--pairs", type=int, default=16, help="of key and value, or symbols to copy")
+    parser.add_argument("--gap", type=int, default=0, help="of recall: copy symbols over so many steps instead")
     parser.add_argument("--seconds", type=float, default=15.0)
     args = parser.parse_args()
     args.cells = args.cells or ",".join(REMEMBER if args.what == "recall" else CELLS)
