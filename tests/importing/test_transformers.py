@@ -141,6 +141,8 @@ TOKENIZERS = {
     ),
     "in lower case": ({"normalizer": {"type": "Lowercase"}}, r"normalizer must be NFC, got 'Lowercase'"),
     "without merges": ({"model": BPE | {"merges": None}}, r"must have vocab, merges and added_tokens"),
+    "with half a character": ({"model": BPE | {"vocab": {"\ud800": 1}}}, r"must have vocab, merges and added_tokens"),
+    "with an endless number": ({"model": BPE | {"vocab": {"a": 1e999}}}, r"must have vocab, merges and added_tokens"),
     "with words first": ({"model": BPE | {"ignore_merges": True}}, r"ignore_merges must be false, got True"),
     "with too many tokens": ({"model": BPE | {"vocab": {"a": ROWS}}}, r"must have tokens 0 to 299, .* got 300"),
     "with a token twice": ({"model": BPE | {"vocab": {**BPE["vocab"], "mat": 9}}}, r"every unit once, got 'mat' twice"),

@@ -31,10 +31,8 @@ def read(params: Params, layers: int, hidden: int) -> dict[str, int]:
     take = params.tensors.take
     mixer = "backbone.layers.0.mixer."
     inner, size = params.tensors.matrix_shape(f"{mixer}A_log")
-    rank, window = (
-        params.tensors.matrix_shape(f"{mixer}dt_proj.weight")[1],
-        params.tensors.shape(f"{mixer}conv1d.weight")[-1],
-    )
+    rank = params.tensors.matrix_shape(f"{mixer}dt_proj.weight")[1]
+    *_, window = (0, *params.tensors.shape(f"{mixer}conv1d.weight"))
     for n in range(layers):
         theirs, ours = f"backbone.layers.{n}.", f"decoder.{n}."
         params.vector(f"{ours}norm_gain", f"{theirs}norm.weight", hidden)

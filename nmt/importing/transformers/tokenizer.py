@@ -93,7 +93,8 @@ def _byte_level(path: Path, found: dict[str, Any]) -> tuple[dict[int, str], list
         by_number = {int(number): str(unit) for unit, number in model["vocab"].items()}
         pairs = [one.split(" ") if isinstance(one, str) else one for one in model["merges"]]
         merges = [(str(a), str(b)) for a, b in pairs]
-    except (KeyError, TypeError, ValueError, AttributeError):
+        "".join([*by_number.values(), *(content for _, content, _ in added)]).encode()
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):  # ValueError: half of a character, too
         raise CheckpointError(
             f"{path}: must have vocab, merges and added_tokens, as the library tokenizers saves them, got others; "
             "restore a copy"
