@@ -17,6 +17,7 @@ from nmt.importing import described, e2k, fairseq, g2p_en, joeynmt, marian, nema
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
+from nmt.importing.transformers import checkpoint as transformers
 from nmt.storage.tensor_file import read_foreign_tensors
 from nmt.system.files import explain
 from nmt.system.paths import is_file, is_folder, listed, named
@@ -63,6 +64,11 @@ KINDS = (
     Kind(fairseq.KIND, lambda c: fairseq.knows(c.values), lambda c: fairseq.read(c.path, c.values)),
     Kind(marian.KIND, lambda c: c.has(marian.SETTINGS), lambda c: marian.read(c.path, c.values)),
     Kind(nematus.KIND, lambda c: c.has(*nematus.NAMES), lambda c: nematus.read(c.path, c.values)),
+    Kind(
+        transformers.KIND,
+        lambda c: transformers.knows(c.path, c.values),
+        lambda c: transformers.read(c.path, c.values),
+    ),
 )
 
 

@@ -47,6 +47,8 @@ _DTYPES = {
     "I8": "i1",
     "U8": "u1",
 }
+_BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+"""The upper halves of float32 numbers, which NumPy has no type for: only files of others have them."""
 _Bytes = mmap.mmap | memoryview
 _is_whole = ContextVar("_is_whole", default=False)
 _LENGTH_BYTES = 8
@@ -159,13 +161,14 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
 
 def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """Map the tensors of any safetensors file into memory, and return them with its metadata; it need not be written by
-    us. Raises CheckpointError: The file is missing, truncated, damaged, or something else."""
+    us. Tensors in bfloat16 are copied to float32. Raises CheckpointError: The file is missing, truncated, damaged, or
+    something else."""
     try:
         mapped, start, entries, metadata = _open(path)
     except (_MalformedError, OSError, ValueError) as error:
         fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(f"{path}: must be a whole safetensors file, got {fact}; restore a copy") from error
-    return {name: _view(mapped, start, entry) for name, entry in entries.items()}, metadata
+    return {name: _widened(_view(mapped, start, entry)) for name, entry in entries.items()}, metadata
 
 
 @contextmanager
@@ -261,7 +264,7 @@ def _read_header(mapped: _Bytes) -> tuple[int, dict[str, _Entry], dict[str, str]
 def _entry(name: str, value: Any) -> _Entry:
     """Return the checked entry of one tensor in a header. Raises _MalformedError."""
     try:
-        dtype, shape, (begin, end) = np.dtype(_DTYPES[value["dtype"]]), value["shape"], value["data_offsets"]
+        dtype, shape, (begin, end) = _dtype(value["dtype"]), value["shape"], value["data_offsets"]
         numbers = [*shape, begin, end]
     except (KeyError, TypeError, ValueError) as error:
         raise _MalformedError(f"no dtype, shape or place of {name!r:.80}") from error
@@ -270,6 +273,18 @@ def _entry(name: str, value: Any) -> _Entry:
     if math.prod(shape) * dtype.itemsize != end - begin:
         raise _MalformedError(f"a shape of {name!r:.80} that does not fit its bytes")
     return _Entry(dtype, tuple(shape), begin, end)
+
+
+def _dtype(name: str) -> np.dtype:
+    """Return the dtype of NumPy for one of safetensors. Raises KeyError for an unknown one."""
+    return _BFLOAT16 if name == "BF16" else np.dtype(_DTYPES[name])
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    """Return the same numbers in a dtype that NumPy can calculate with."""
+    if array.dtype != _BFLOAT16:
+        return array
+    return (array["bfloat16"].astype("<u4") << 16).view("<f4")
 
 
 def _view(mapped: _Bytes, start: int, entry: _Entry) -> np.ndarray:

@@ -32,9 +32,9 @@ def head_norm(y: Value, gain: Value, size: int) -> Value:
     return y * (1 / sqrt(total(y * y, "v") * (1 / size) + EPSILON)) * axes(gain, v=size)
 
 
-def unit(x: Value, axis: str) -> Value:
-    """Return x with length one along a named axis."""
-    return x * (1 / sqrt(total(x * x, axis) + 1e-6))
+def unit(x: Value, axis: str, epsilon: float = 1e-6) -> Value:
+    """Return x with length one along a named axis; epsilon is added to the square of its length."""
+    return x * (1 / sqrt(total(x * x, axis) + epsilon))
 
 
 def constants(like: Value, numbers: Sequence[float]) -> Value:

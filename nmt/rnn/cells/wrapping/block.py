@@ -1,10 +1,12 @@
-"""The usual block around a recurrence: norm, product, short convolution, recurrence, gate, product."""
+"""The usual block around a recurrence: norm, product, short convolution, recurrence, gate, product; and stacks of
+blocks."""
 
 from collections.abc import Callable
 from typing import Literal
 
 from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell, Param, Scope, State, under
+from nmt.rnn.cells.layer_norm import norm_params, normalised
 from nmt.rnn.cells.parts import (
     gelu,
     rms_norm,
@@ -20,13 +22,32 @@ _ACTIVATIONS: dict[str, Callable[[Value], Value]] = {"silu": silu, "gelu": gelu}
 
 
 class NormedCell(Around):
-    """A cell that reads x / sqrt(mean(x^2)) * norm_gain: the first part of a block with a residual connection."""
+    """A cell that reads x / sqrt(mean(x^2)) * gain_norm: the first part of a block with a residual connection.
+
+    layer: x is normalised by its mean and variance instead, with a bias (Ba et al. 2016); its gain is `gain_norm`.
+    after: not the input but the output is normalised, as at the end of a stack of such blocks; its gain is
+    `gain_end`.
+    """
+
+    def __init__(self, cell: Cell, *, layer: bool = False, after: bool = False) -> None:
+        super().__init__(cell)
+        self.layer, self.after = layer, after
+        self._name = "end" if after else "norm"
+        self._gain = "gain_end" if after else "norm_gain"
 
     def params(self) -> dict[str, Param]:
-        return {"norm_gain": Param((int(self.input_size),), start=1.0)} | self.cell.params()
+        width = int(self.output_size if self.after else self.input_size)
+        own = norm_params(self._name, width) if self.layer else {self._gain: Param((width,), start=1.0)}
+        return own | self.cell.params()
 
     def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
-        return self.cell.step(p, rms_norm(x, p.norm_gain), s)
+        if not self.after:
+            return self.cell.step(p, self._normed(p, x), s)
+        y, new = self.cell.step(p, x, s)
+        return self._normed(p, y), new
+
+    def _normed(self, p: Scope, x: Value) -> Value:
+        return normalised(p, self._name, x) if self.layer else rms_norm(x, p[self._gain])
 
 
 class BlockCell(Cell):
@@ -35,6 +56,7 @@ class BlockCell(Cell):
 
     The cell has as many inputs as outputs; its parameters and states are named `cell.*`. window: of the convolution,
     with a bias; 0 is none. convolved: whether silu follows the convolution, as in Mamba. gate: `silu` or `gelu`.
+    output_size: that of the cell where None.
     """
 
     def __init__(
@@ -45,22 +67,23 @@ class BlockCell(Cell):
         window: int = 4,
         convolved: bool = True,
         gate: Literal["silu", "gelu"] = "silu",
+        output_size: int | None = None,
     ) -> None:
         if cell.input_size != cell.output_size or gate not in _ACTIVATIONS:
             got = f"{cell.input_size} -> {cell.output_size}, {gate}"
             raise ShapeError(f"BlockCell: the cell must have as many inputs as outputs, gate silu or gelu, got {got}")
-        self.input_size, self.output_size, self.cell = input_size, cell.output_size, cell
+        self.input_size, self.output_size, self.cell = input_size, output_size or cell.output_size, cell
         self.window, self.convolved, self.gate = window, convolved, gate
 
     def params(self) -> dict[str, Param]:
-        D, H = self.input_size, self.output_size
-        shapes = {"W_in": Param((D, H)), "W_gate": Param((D, H)), "W_out": Param((H, H))}
+        D, H = self.input_size, int(self.cell.output_size)
+        shapes = {"W_in": Param((D, H)), "W_gate": Param((D, H)), "W_out": Param((H, self.output_size))}
         if self.window:
             shapes |= {"b": Param((H,))} | short_convolution_params(self.window, H)
         return shapes | under("cell", self.cell.params())
 
     def states(self) -> dict[str, int]:
-        return under("cell", self.cell.states()) | short_convolution_states(self.window, self.output_size)
+        return under("cell", self.cell.states()) | short_convolution_states(self.window, self.cell.output_size)
 
     def starts(self) -> tuple[str, ...]:
         return tuple(f"cell.{name}" for name in self.cell.starts())
