@@ -1,4 +1,4 @@
-"""A reader that never ends is found by each of the fuzzers, even if it takes the interruption for an error of a file."""
+"""A reader that never ends is found by each fuzzer, even if it takes the interruption for an error of a file."""
 
 import os
 import subprocess
