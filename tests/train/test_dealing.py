@@ -1,5 +1,7 @@
 """Which batches make an update, and who computes them."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,11 @@ def test_seeds_are_mixed_like_the_noise_of_sampling():
             assert batch_seed(seed, update, 3) == mixed(mixed(expected) + 3) >> 2
 
 
+def test_a_state_comes_back_from_its_file_as_it_was():
+    state = TrainingState(update=7, kept=[(1.5, 3), (2.0, 6)], dealt=[(4, 12)], best_scores={"bleu": 3.0})
+    assert TrainingState.from_dict(json.loads(json.dumps(state.to_dict() | {"later": 1}))) == state
+
+
 def test_ranks_have_like_work():
     batches = Batches(400)
     work = batches.tokens() @ [SOURCE_WORK, 1.0]
@@ -138,6 +145,10 @@ def test_updates_have_the_tokens_of_their_epoch_and_window():
     dealing = Dealing(batches, 2)
     for epoch in (1, 3):
         found = list(dealing.left(TrainingState(epoch=epoch)))
+        for done in range(len(found)):  # also within the second window
+            position = sum(map(len, found[:done]))
+            rest = dealing.left(TrainingState(epoch=epoch, position=position))
+            assert [group.numbers for group in rest] == [group.numbers for group in found[done:]]
         assert sorted(number for group in found for number in group.numbers) == list(range(10))
         tokens = np.concatenate([batches.tokens(epoch, window) for window in (0, 1)])
         for group in found:

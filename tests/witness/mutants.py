@@ -26,7 +26,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -41,7 +41,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
     "ops": (["nmt/rnn/ops.py"], "tests/rnn ops operators operators_oracle interpreter random_cells compiler checking "
             "named_axes"),
-    "compiler": (["nmt/rnn/compiler/*.py"], "tests/rnn compiler keep barriers asked named_axes | tests own_cells"),
+    "compiler": (["nmt/rnn/compiler/*.py"], "tests/rnn compiler keep barriers asked named_axes "
+                 "random_cells layered | tests own_cells"),
     "decode": (["nmt/decode/[a-ce-z]*.py", "nmt/decode/rules/*.py"],
                "tests/decode beam blocks brute_force fusion live_search options plain_search session shortlist"),
     "storage": (["nmt/storage/*.py"], "tests tensor_file saved_model quantised_model model_card length_model "
@@ -55,11 +56,14 @@ ROOMS = {
     "loops": (["nmt/rnn/kernels/loops/*.py"], "tests/rnn/kernels loop_code activations | tests/rnn scan operators "
               "layouts vectors random_cells"),
     "updates": (["nmt/train/updates/*.py"], "tests/train optimizer schedule methods moving_average dealing spikes "
-                "accumulation start | tests minimum_risk"),
+                "accumulation start | tests minimum_risk factors"),
 }  # fmt: skip
 """By room: its files, and the files of tests that are about it."""
-_MOST_SECONDS = 30.0
-"""Of the tests of a mutant, noting their lines. With a mutant they may take three times as long on the processor."""
+_MOST_SECONDS = 12.0
+"""Time on the processor that the tests of a mutant take, noting their lines."""
+_TIMES, _GRACE = 3.0, 5.0
+"""With a mutant a test may take so many times as long on the processor, and so many seconds more, since code that was
+stored may have to be compiled."""
 
 _OTHER = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
@@ -71,7 +75,6 @@ _OTHER = {
 
 _PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
 _SYMMETRIC = {"max", "min", "maximum", "minimum", "array_equal", "logaddexp", "gcd"}
-_COMPILED = "nmt/rnn/kernels/"
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,11 @@ class Mutant:
     @property
     def name(self) -> str:  # also for a person to read
         return f"{self.path}:{self.line}: {' '.join(self.former.split())}  ->  {' '.join(self.text.split())}"
+
+    @property
+    def is_compiled(self) -> bool:
+        """Return whether the change is in compiled code, or in what writes it."""
+        return self.path.startswith("nmt/rnn/kernels/")
 
     def changed(self, source: bytes) -> bytes:
         """Return the text of the file with the change."""
@@ -177,6 +185,11 @@ _now: set[tuple[str, int]] = set()
 _files = set(os.environ.get("MUTANTS_FILES", "").split(os.pathsep))
 
 
+def _used() -> float:
+    """Return the seconds that this process and those that it started have taken on the processor."""
+    return sum(os.times()[:4])
+
+
 def _trace(frame: Any, event: str, argument: object) -> Any:
     if frame.f_code.co_filename not in _files:
         return None
@@ -191,7 +204,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         yield
         return
     _now.clear()
-    began = time.monotonic()
+    began = _used()
     threading.settrace(_trace)
     sys.settrace(_trace)
     yield
@@ -199,7 +212,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     lines: dict[str, list[int]] = {}
     for name, line in sorted(_now):
         lines.setdefault(f"nmt/{name.rpartition('/nmt/')[2]}", []).append(line)
-    _called[item.nodeid] = {"seconds": time.monotonic() - began, "lines": lines}
+    _called[item.nodeid] = {"seconds": _used() - began, "lines": lines}
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:
@@ -218,31 +231,34 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     for path in os.environ["MUTANTS_FILES"].split(os.pathsep):  # once, and not in each fork
         import_module(path.removesuffix(".py").replace("/", "."))
     import_module("numba").njit("int64(int64)")(lambda n: n)
-    gc.unfreeze()  # conftest.py keeps from searches what the collection has made
     for path in os.environ["MUTANTS_FILES"].split(os.pathsep):
         _functions(str(ROOT / path))
     for line in os.fdopen(int(os.environ["MUTANTS_ASKED"])):
-        fields, tests, seconds = json.loads(line)
-        answers.write(json.dumps(_fails(session, Mutant(**fields), [items[name] for name in tests], seconds)) + "\n")
+        fields, tests = json.loads(line)
+        timed = [(items[name], seconds) for name, seconds in tests]
+        answers.write(json.dumps(_fails(session, Mutant(**fields), timed)) + "\n")
         answers.flush()
     return True
 
 
-def _fails(session: pytest.Session, mutant: Mutant, items: list[pytest.Item], seconds: float) -> bool | None:
-    """Return whether a test fails, or takes too long, with a mutant; None if its code cannot be exchanged."""
+def _fails(session: pytest.Session, mutant: Mutant, tests: list[tuple[pytest.Item, float]]) -> bool | None:
+    """Return whether a test fails, or takes too long, with a mutant; None if its code cannot be exchanged. With each
+    test comes the time that it takes."""
     child = os.fork()
     if not child:
         os.setsid()
-        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds),) * 2)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         code = 2
         if exchange(mutant):
-            for item, after in zip(items, [*items[1:], None], strict=True):
+            for (item, seconds), (after, _) in zip(tests, [*tests[1:], (None, 0)], strict=True):
+                most = _used() + _TIMES * seconds + _GRACE * (3 if mutant.is_compiled else 1)
+                resource.setrlimit(resource.RLIMIT_CPU, (int(most) + 1, resource.RLIM_INFINITY))
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                 if session.testsfailed:
                     break
             code = min(1, session.testsfailed)
         os._exit(code)
-    until = time.monotonic() + 4 * seconds  # of a shared machine
+    until = time.monotonic() + _most_time(seconds for _, seconds in tests)
     while time.monotonic() < until:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -253,25 +269,38 @@ def _fails(session: pytest.Session, mutant: Mutant, items: list[pytest.Item], se
     return True
 
 
+def _most_time(seconds: Iterable[float]) -> float:
+    """Return the seconds that tests may take on a busy machine, from those that they take on the processor."""
+    return 10 * _TIMES * sum(seconds) + 20 * _GRACE
+
+
 def exchange(mutant: Mutant) -> bool:
     """Exchange the code of a mutant's function in this process; return whether the mutant is in its code alone."""
-    path = ROOT / mutant.path
-    source = path.read_bytes()
-    texts = source, mutant.changed(source)
-    former, new = (_function(compile(text, str(path), "exec"), mutant.function) for text in texts)
-    if former is None or new is None or _text(former) == _text(new) or former.co_freevars != new.co_freevars:
+    former, new = _codes(mutant)
+    if new is None:
         return False
-    found = [one for one in _functions(str(path)) if one.__code__ == former]
+    found = [one for one in _functions(str(ROOT / mutant.path)) if one.__code__ == former]
     for function in found:
         function.__code__ = new
-    if found and mutant.path.startswith(_COMPILED):
+    if found and mutant.is_compiled:
         _compile_again(found)
     return bool(found)
+
+
+def _codes(mutant: Mutant) -> tuple[CodeType | None, CodeType | None]:
+    """Return the code of a mutant's function as it is and as it becomes; None if the mutant is not in it alone."""
+    source = (ROOT / mutant.path).read_bytes()
+    texts = source, mutant.changed(source)
+    former, new = (_function(compile(text, str(ROOT / mutant.path), "exec"), mutant.function) for text in texts)
+    if former is None or new is None or _text(former) == _text(new) or former.co_freevars != new.co_freevars:
+        return None, None
+    return former, new
 
 
 @lru_cache
 def _functions(path: str) -> list[FunctionType]:
     """Return the functions of a file in this process."""
+    gc.unfreeze()  # conftest.py keeps from searches what the collection has made
     return [one for one in gc.get_objects() if type(one) is FunctionType and one.__code__.co_filename == path]
 
 
@@ -373,17 +402,17 @@ class Room:
         tests = sorted(seconds, key=lambda test: (not lines[test] & inside, seconds[test]))
         if not mutant.function:  # runs at an import
             tests = [test for test in tests if lines[test]] or tests
-        elif not mutant.path.startswith(_COMPILED):
+        elif not mutant.is_compiled:
             tests = [test for test in tests if lines[test] & inside]
         sums = accumulate(seconds[test] for test in tests)
         tests = [test for test, total in zip(tests, sums, strict=True) if total <= _MOST_SECONDS] or tests[:1]
         if not tests:
             return None
-        limit = 3 * sum(seconds[test] for test in tests) + _MOST_SECONDS
-        failed = self.forked(mutant, tests, limit) if mutant.function else None
-        return self._alone(mutant, tests, limit) if failed is None else failed
+        timed = [(test, seconds[test]) for test in tests]
+        failed = self.forked(mutant, timed) if mutant.function else None
+        return self._alone(mutant, timed) if failed is None else failed
 
-    def forked(self, mutant: Mutant, tests: list[str], seconds: float) -> bool | None:
+    def forked(self, mutant: Mutant, tests: list[tuple[str, float]]) -> bool | None:
         """Return whether one of the tests fails in a fork of the process that has collected them; None if the mutant
         needs a process of its own."""
         if self._server is None:
@@ -400,12 +429,12 @@ class Room:
             os.close(asked)
             os.close(answer)
             self._server = os.fdopen(ask, "w"), os.fdopen(answered)
-        self._server[0].write(json.dumps([asdict(mutant), tests, seconds]) + "\n")
+        self._server[0].write(json.dumps([asdict(mutant), tests]) + "\n")
         self._server[0].flush()
         failed: bool | None = json.loads(self._server[1].readline())
         return failed
 
-    def _alone(self, mutant: Mutant, tests: list[str], seconds: float) -> bool:
+    def _alone(self, mutant: Mutant, tests: list[tuple[str, float]]) -> bool:
         """Return whether one of the tests fails in a process of its own, with the mutant in its file."""
         path, cache = self.tree / mutant.path, self._work / "cache-of-mutant"
         source = (ROOT / mutant.path).read_bytes()
@@ -413,7 +442,7 @@ class Room:
         shutil.copytree(self._work / "cache", cache, copy_function=os.link)
         _replace(path, mutant.changed(source))
         try:
-            return self.run(tests, 2 * seconds, cache)
+            return self.run([test for test, _ in tests], _most_time(seconds for _, seconds in tests), cache)
         finally:
             _replace(path, source)
 
@@ -449,8 +478,9 @@ def main() -> None:
         sources = {path: (ROOT / path).read_bytes() for path in room.files}
         chosen: list[Mutant] = []
         for mutant in everything:
-            needless = not mutant.function and mutant.path.startswith(_COMPILED)  # all kernels would be compiled again
-            if len(chosen) == given.count or needless or not mutant.changes_code(sources[mutant.path]):
+            if len(chosen) == given.count or not mutant.changes_code(sources[mutant.path]):
+                continue
+            if mutant.is_compiled and not all(_codes(mutant)):  # all kernels would be compiled again
                 continue
             chosen.append(mutant)
             if mutant.name not in done:
