@@ -27,6 +27,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -107,7 +108,12 @@ class Mutant:
 
     def changes_code(self, source: bytes) -> bool:
         """Return whether the file is compiled to other code."""
-        return _text(compile(source, self.path, "exec")) != _text(compile(self.changed(source), self.path, "exec"))
+        return _text(_compiled(source, self.path)) != _text(_compiled(self.changed(source), self.path))
+
+
+def _compiled(source: bytes, path: str) -> CodeType:
+    found: CodeType = compile(source, path, "exec", dont_inherit=True)  # not the `__future__` of this module
+    return found
 
 
 def mutants_of(path: str, source: bytes) -> list[Mutant]:
@@ -249,14 +255,8 @@ def _fails(session: pytest.Session, mutant: Mutant, tests: list[tuple[pytest.Ite
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         code = 2
-        if exchange(mutant):
-            for (item, seconds), (after, _) in zip(tests, [*tests[1:], (None, 0)], strict=True):
-                most = _used() + _TIMES * seconds + _GRACE * (3 if mutant.is_compiled else 1)
-                resource.setrlimit(resource.RLIMIT_CPU, (int(most) + 1, resource.RLIM_INFINITY))
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
-                if session.testsfailed:
-                    break
-            code = min(1, session.testsfailed)
+        with suppress(BaseException):  # of this module, or an interruption: the mutant gets a process of its own
+            code = int(_any_fails(session, tests, mutant)) if exchange(mutant) else 2
         os._exit(code)
     until = time.monotonic() + _most_time(seconds for _, seconds in tests)
     while time.monotonic() < until:
@@ -267,6 +267,17 @@ def _fails(session: pytest.Session, mutant: Mutant, tests: list[tuple[pytest.Ite
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return True
+
+
+def _any_fails(session: pytest.Session, tests: list[tuple[pytest.Item, float]], mutant: Mutant) -> bool:
+    """Run tests until one fails; one that takes too long ends the process."""
+    for (item, seconds), (after, _) in zip(tests, [*tests[1:], (None, 0)], strict=True):
+        most = _used() + _TIMES * seconds + _GRACE * (3 if mutant.is_compiled else 1)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(most) + 1, resource.RLIM_INFINITY))
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
+        if session.testsfailed:
+            return True
+    return False
 
 
 def _most_time(seconds: Iterable[float]) -> float:
@@ -291,7 +302,7 @@ def _codes(mutant: Mutant) -> tuple[CodeType | None, CodeType | None]:
     """Return the code of a mutant's function as it is and as it becomes; None if the mutant is not in it alone."""
     source = (ROOT / mutant.path).read_bytes()
     texts = source, mutant.changed(source)
-    former, new = (_function(compile(text, str(ROOT / mutant.path), "exec"), mutant.function) for text in texts)
+    former, new = (_function(_compiled(text, str(ROOT / mutant.path)), mutant.function) for text in texts)
     if former is None or new is None or _text(former) == _text(new) or former.co_freevars != new.co_freevars:
         return None, None
     return former, new
