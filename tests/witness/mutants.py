@@ -48,8 +48,8 @@ ROOMS = {
                "tests/decode beam blocks brute_force fusion live_search options plain_search session shortlist"),
     "storage": (["nmt/storage/*.py"], "tests tensor_file saved_model quantised_model model_card length_model "
                 "trained_settings shortlist factors model_opened_once"),
-    "search": (["nmt/rnn/kernels/search/*.py"], "tests/rnn/kernels search search_rules choose | tests/decode "
-               "plain_search beam brute_force"),
+    "search": (["nmt/rnn/kernels/search/*.py"], "tests/rnn/kernels search search_rules choose arrays | tests/decode "
+               "plain_search beam brute_force shortlist"),
     "products": (["nmt/rnn/kernels/products/*.py"], "tests/rnn/kernels products bfloat16 int8 | tests/rnn "
                  "packed_weights"),
     "kernels": (["nmt/rnn/kernels/model/*.py", "nmt/rnn/kernels/memory/[ms]*.py", "nmt/rnn/kernels/memory/copies.py"],
