@@ -4,9 +4,11 @@ from collections import defaultdict
 
 import pytest
 
+from nmt.rnn.compiler.fuse import is_wide
 from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import PlaceKind, Product, memory_of
 from nmt.rnn.compiler.trace import trace
+from nmt.rnn.ops import OpKind
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
 from tests.rnn.random_cells import random_cell
@@ -87,3 +89,28 @@ def test_scratch_of_a_program_is_read_there(name):
                 later = set().union(*(read for read, _ in units[at:]))
                 scratch = {place for place in written if place.kind in (PlaceKind.ROWS, PlaceKind.ROW, PlaceKind.LOCAL)}
                 assert scratch <= later
+
+
+def expensive(entry, places):
+    """Return the ids of the expensive values that are computed for an entry, without those of source positions."""
+    found, pending = set(), [entry.value]
+    while pending:
+        v = pending.pop()
+        base, _ = memory_of(v, places)
+        if v.kind in (OpKind.LEAF, OpKind.PRODUCT) or base.id in places and (v is not entry.value or base is not v):
+            continue
+        if v is entry.value and places.get(v.id, entry.place) != entry.place:
+            continue  # a copy
+        found |= {v.id} if v.rule.expensive and not is_wide(v) else set()
+        pending += v.args
+    return found
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_no_two_nests_compute_the_same_expensive_value(name):
+    for training in (False, True):
+        plan = plan_of(name, training)
+        for program in [*programs(plan.forward), *(programs(plan.backward) if plan.backward else [])]:
+            nests = [nest for step in program.steps if not isinstance(step, Product) for nest in step.nests]
+            found = [set().union(*(expensive(e, program.places) for e in nest.entries)) for nest in nests]
+            assert sum(map(len, found)) == len(set().union(*found)), name
