@@ -77,6 +77,12 @@ def test_seeds_are_mixed_like_the_noise_of_sampling():
             assert batch_seed(seed, update, 3) == mixed(mixed(expected) + 3) >> 2
 
 
+def test_a_new_run_has_done_nothing():
+    state = TrainingState().to_dict()
+    assert (state.pop("epoch"), state.pop("batches_an_update")) == (1, 1)
+    assert not any(state.values())
+
+
 def test_a_state_comes_back_from_its_file_as_it_was():
     state = TrainingState(update=7, kept=[(1.5, 3), (2.0, 6)], dealt=[(4, 12)], best_scores={"bleu": 3.0})
     assert TrainingState.from_dict(json.loads(json.dumps(state.to_dict() | {"later": 1}))) == state
