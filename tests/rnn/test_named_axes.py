@@ -92,7 +92,7 @@ def whole_state(p, x, s):
 
 
 def flat_results(p, x, s):
-    """An output that is a state with its axes as one, and a gradient that is: that of a captured or given array."""
+    """An output that is a state with its axes as one. The way back reads x @ W only where it computes states again."""
     n = 0.5 * s.n + axes(split(x @ p.W, 2)[0], h=2, v=3)
     return flat(n), State(S=0.9 * s.S + n * axes(p.k, k=2), n=n)
 

@@ -23,7 +23,6 @@ from nmt.rnn.compiler.program import (
     PlaceKind,
     Product,
     Program,
-    RowWork,
     in_block,
     memory_of,
     outlasting,
@@ -261,15 +260,13 @@ def _reads_again(program: Program) -> bool:
 def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[str]:
     """Return names of the arrays of an earlier pass (`before`: places by value) that a pass and its sinks may read."""
     pending = [v for s in sinks for v in (s.sink.left, s.sink.right) if v is not None]
-    for program in one.programs.values():
+    for program in (*one.programs.values(), *([one.again] if one.again else [])):
         for step in program.steps:
             if isinstance(step, Product):
                 pending.append(step.x)
-            else:
-                pending += [e.value for nest in step.nests for e in nest.entries]
-    if one.again:  # what is computed again has a place from then on
-        work = [step for step in one.again.steps if isinstance(step, RowWork)]
-        pending += [v for step in work for nest in step.nests for e in nest.entries for v in e.value.args]
+            else:  # what is computed again has a place from then on
+                values = [e.value for nest in step.nests for e in nest.entries]
+                pending += [a for v in values for a in v.args] if program is one.again else values
     names: set[str] = set()
     seen: set[int] = set()
     while pending:
