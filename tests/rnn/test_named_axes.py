@@ -91,6 +91,27 @@ def whole_state(p, x, s):
     return (flat(n) @ p.U) * g + flat(gate), State(S=0.9 * s.S + n * gate, n=n)
 
 
+def flat_results(p, x, s):
+    """An output that is a state with its axes as one. The way back reads x @ W only where it computes states again."""
+    n = 0.5 * s.n + axes(split(x @ p.W, 2)[0], h=2, v=3)
+    return flat(n), State(S=0.9 * s.S + n * axes(p.k, k=2), n=n)
+
+
+def flat_of_product(p, x, s):
+    """Outputs that are products and sums with their axes as one."""
+    z, g = split(x @ p.W, 2)
+    n = 0.5 * s.n + axes(g @ p.U, h=2, v=3)
+    p.note(sum=flat(total(s.S, "k") + n))
+    return flat(axes(z @ p.U, h=2, v=3)), State(S=0.9 * s.S + n, n=n)
+
+
+def flat_in_parts(p, x, s):
+    """An output that is put together of parts with their axes as one."""
+    n = 0.5 * s.n + axes(split(x @ p.W, 2)[0], h=2, v=3)
+    first = total(n, "h")
+    return concat(flat(first), flat(first * axes(p.a, v=3))), State(S=0.9 * s.S + n, n=n)
+
+
 def close(found, expected, tolerance=1e-9):
     assert set(found) == set(expected)
     for name, value in expected.items():
@@ -102,7 +123,9 @@ def same_bits(found, expected):
         np.testing.assert_array_equal(found[name], value, name)
 
 
-@pytest.mark.parametrize("step", [everything, product_of_state, whole_state])
+@pytest.mark.parametrize(
+    "step", [everything, product_of_state, whole_state, flat_results, flat_of_product, flat_in_parts]
+)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_what_a_step_may_write_is_what_is_computed(step, reverse):
     for lengths in ("full", "mixed", "zeros"):

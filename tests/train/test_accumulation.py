@@ -50,8 +50,8 @@ def pairs(seed, count):
     ]
 
 
-def updater_of(model):
-    return Updater(CONFIG, model, make_optimizer(CONFIG.training, model.params), 1)
+def updater_of(model, config=CONFIG):
+    return Updater(config, model, make_optimizer(config.training, model.params), 1)
 
 
 @pytest.mark.parametrize("tied", ["none", "all"])
@@ -80,6 +80,17 @@ def test_one_batch_by_itself_changes_nothing():
     updater_of(other).update_with(batch, 7, 0.01)
     for name, param in one.params.items():
         np.testing.assert_array_equal(param, other.params[name])
+
+
+def test_what_is_read_twice_counts_once():
+    """R-Drop reads each pair twice; without dropout both times are alike."""
+    twice = CONFIG.model_copy(update={"training": CONFIG.training.model_copy(update={"r_drop": 1.0})})
+    batch = batch_of(pairs(1, 12))
+    found = updater_of(build(20, scale=0.3), twice).update_with(batch, 1, 0.01).stats
+    once = updater_of(build(20, scale=0.3)).update_with(batch, 1, 0.01).stats
+    assert once.correct > 0
+    assert (found.tokens, found.correct) == (once.tokens, once.correct)
+    assert found.nll == pytest.approx(once.nll, rel=1e-5)
 
 
 def test_masks_differ_from_batch_to_batch():
@@ -172,11 +183,35 @@ def trainer_state(trainer: Trainer):
     return read_whole(trainer.folder / "last.safetensors").metadata["state"]
 
 
+def gradients_of(*names):
+    shapes = dict.fromkeys(names, (2,))
+    model = SimpleNamespace(device=cpu(), gradient_group=lambda: cpu().group(shapes, np.float32))
+    return GradientSum(model, "float32", Ranks())
+
+
+def test_an_update_that_was_interrupted_adds_nothing_to_the_next():
+    gradients = gradients_of("encoder.W")
+    gradients.begin([None, None])
+    for done in range(2):
+        gradients.arrays_for(done, is_last=done == 1)["encoder.W"][...] = 5
+    gradients.begin([None])
+    gradients.arrays_for(0, is_last=True)["encoder.W"][...] = 1
+    gradients.ready()
+    assert gradients.arrays["encoder.W"].tolist() == [1, 1]
+
+
+def test_a_process_without_batches_adds_zero():
+    gradients = gradients_of("encoder.W")
+    gradients.arrays["encoder.W"][...] = 5
+    gradients.begin([None])
+    assert gradients.arrays["encoder.W"].tolist() == [5, 5], "its batch overwrites them"
+    gradients.begin([])
+    assert gradients.arrays["encoder.W"].tolist() == [0, 0]
+
+
 def test_a_group_is_ready_without_others_whose_names_begin_alike():
     """Only parameters of the group's name, or below it, are added when it is ready."""
-    shapes = dict.fromkeys(("encoder.W", "encoder2.W", "encoder"), (2,))
-    model = SimpleNamespace(device=cpu(), gradient_group=lambda: cpu().group(shapes, np.float32))
-    gradients = GradientSum(model, "float32", Ranks())
+    gradients = gradients_of("encoder.W", "encoder2.W", "encoder")
     gradients.begin([None, None])
     for done in range(2):
         for array in gradients.arrays_for(done, is_last=done == 1).values():

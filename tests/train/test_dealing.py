@@ -1,12 +1,15 @@
 """Which batches make an update, and who computes them."""
 
+import json
+
 import numpy as np
 import pytest
 
 from nmt.config import TrainingConfig
+from nmt.rnn.kernels.search.search_rules import mix
 from nmt.train.planning.lengths import fixed_training, rate_factor
 from nmt.train.updates.dealing import SOURCE_WORK, Dealing
-from nmt.train.updates.state import TrainingState
+from nmt.train.updates.state import TrainingState, batch_seed, update_seed
 
 
 class Batches:
@@ -41,6 +44,7 @@ def test_one_batch_an_update_is_the_plan_as_it_is():
     groups = list(Dealing(Batches(7)).left(TrainingState(epoch=2, position=3)))
     assert [group.numbers for group in groups] == [[3], [4], [5], [6]]
     assert all(group.own == [0] for group in groups)
+    assert [group.own for group in Dealing(Batches(8), 4).left(TrainingState())] == [[0, 1, 2, 3]] * 2
 
 
 @pytest.mark.parametrize("in_order", [False, True])
@@ -58,6 +62,30 @@ def test_every_batch_once_and_every_rank_its_own(size, ranks, in_order):
     assert sorted(used) == list(range(23))
     if in_order:
         assert used == list(range(23))
+
+
+def test_seeds_are_mixed_like_the_noise_of_sampling():
+    """By SplitMix64, which the search has for arrays of 64 bits."""
+
+    def mixed(value):
+        return int(mix(np.uint64(value % 2**64)))
+
+    with np.errstate(over="ignore"):
+        for seed, update in ((0, 1), (42, 7), (-3, 10**6), (2**63, 99), (1, 2**40)):
+            expected = mixed(mixed(seed) + update) >> 2
+            assert update_seed(seed, update) == batch_seed(seed, update, 0) == expected
+            assert batch_seed(seed, update, 3) == mixed(mixed(expected) + 3) >> 2
+
+
+def test_a_new_run_has_done_nothing():
+    state = TrainingState().to_dict()
+    assert (state.pop("epoch"), state.pop("batches_an_update")) == (1, 1)
+    assert not any(state.values())
+
+
+def test_a_state_comes_back_from_its_file_as_it_was():
+    state = TrainingState(update=7, kept=[(1.5, 3), (2.0, 6)], dealt=[(4, 12)], best_scores={"bleu": 3.0})
+    assert TrainingState.from_dict(json.loads(json.dumps(state.to_dict() | {"later": 1}))) == state
 
 
 def test_ranks_have_like_work():
@@ -123,6 +151,10 @@ def test_updates_have_the_tokens_of_their_epoch_and_window():
     dealing = Dealing(batches, 2)
     for epoch in (1, 3):
         found = list(dealing.left(TrainingState(epoch=epoch)))
+        for done in range(len(found)):  # also within the second window
+            position = sum(map(len, found[:done]))
+            rest = dealing.left(TrainingState(epoch=epoch, position=position))
+            assert [group.numbers for group in rest] == [group.numbers for group in found[done:]]
         assert sorted(number for group in found for number in group.numbers) == list(range(10))
         tokens = np.concatenate([batches.tokens(epoch, window) for window in (0, 1)])
         for group in found:

@@ -11,7 +11,7 @@ from nmt.data.batching.streams import StreamBatches
 from nmt.data.corpora.rows import TokenRows
 from nmt.model.objective import LIKELIHOOD
 from nmt.special_tokens import EOS_ID, UNK_ID
-from nmt.train.updates.methods import Methods
+from nmt.train.updates.methods import Methods, largest_shape
 
 PAIRS = [(list(range(4, 4 + n)), list(range(5, 25 - n))) for n in range(1, 19)]
 
@@ -114,3 +114,16 @@ def test_r_drop_reads_every_pair_twice_side_by_side() -> None:
     segment = StreamBatches(TokenRows.from_lists([[4, 5, 6, 7, 8]]), 2, 2).batch(0, 0)
     np.testing.assert_array_equal(segment.doubled().tgt_in, np.repeat(segment.tgt_in, 2, axis=1))
     assert segment.doubled().num_tgt_tokens == 2 * segment.num_tgt_tokens
+
+
+def test_the_largest_batch_has_room_for_every_candidate() -> None:
+    """Each source has the reference and the sampled translations, the longest of which end with EOS."""
+    data = {"train": "unused", "dev": "unused", "src": {"lang": "de"}, "tgt": {"lang": "en"}}
+    limits = {"max_length_ratio": 1.5, "max_length_extra": 4}
+    shapes = {}
+    for name, training in {"plain": {}, "r_drop": {"r_drop": 1.0}, "risk": {"minimum_risk": 3}}.items():
+        values = {"model_dir": "unused", "data": data, "training": training, "decoding": limits}
+        shapes[name] = [largest_shape(config_from_dict(values), shape) for shape in ((9, 7, 5), (99, 7, 5))]
+    assert shapes["plain"] == [(9, 7, 5), (99, 7, 5)]
+    assert shapes["r_drop"] == [(9, 7, 10), (99, 7, 10)]
+    assert shapes["risk"] == [(10 + 4 + 1, 7, 20), (99, 7, 20)]

@@ -105,9 +105,12 @@ def test_a_run_may_begin_and_end_to_average(make_trainer: Make) -> None:
     np.testing.assert_allclose(tensors[PARAMS_PREFIX + "table"], raw, rtol=0, atol=1e-4)  # a step of the rate
 
 
-def test_parameters_that_are_one_array_are_averaged_and_stay_what_they_are() -> None:
-    """A model's parameters lie in one array, those of the other tests do not."""
+@pytest.mark.parametrize("apart", [False, True])
+def test_parameters_that_are_one_array_are_averaged_and_stay_what_they_are(apart: bool) -> None:
+    """A model's parameters lie in one array unless they come from a file, those of the other tests do not."""
     model = small_models.build(9)
+    if apart:
+        model.adopt({name: param.copy() for name, param in model.params.items()})
     average = MovingAverage(model, 0.5)
     mean = {name: param.astype("f8") for name, param in model.params.items()}
     for number in (1, 2, 3):

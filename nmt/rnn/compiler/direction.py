@@ -135,7 +135,8 @@ def _copies_apart(roots: list[Entry], known: dict[int, Place], carried: Carried)
     read them too."""
     order = topological([e.value for e in roots], stop=set(known))
     leaves = {i for i, place in known.items() if carried.is_apart(place)}
-    copies = [v for v in order if v.op == "expand" and v.args[0].span[0].id in leaves and v.id not in known]
+    there = known.keys() | {e.value.id for e in roots if e.place.kind is PlaceKind.SEQUENCE}
+    copies = [v for v in order if v.op == "expand" and v.args[0].span[0].id in leaves and v.id not in there]
     return [Entry(v, Place(PlaceKind.SEQUENCE, Numbered.CROSSING.of(v.id), False, v.width)) for v in copies]
 
 

@@ -264,8 +264,9 @@ def _read(one: Pass, sinks: list[PlacedSink], before: dict[int, Place]) -> set[s
         for step in program.steps:
             if isinstance(step, Product):
                 pending.append(step.x)
-            else:
-                pending += [e.value for nest in step.nests for e in nest.entries]
+            else:  # what is computed again has a place from then on
+                values = [e.value for nest in step.nests for e in nest.entries]
+                pending += [a for v in values for a in v.args] if program is one.again else values
     names: set[str] = set()
     seen: set[int] = set()
     while pending:

@@ -191,3 +191,11 @@ def test_compiled_rules_are_those_of_python(name):
         call(*given, out)
         with np.errstate(over="ignore"):  # `mix` is modulo 2**64
             assert out[0] == rule(*given)
+
+
+def test_hashed_numbers_are_those_of_splitmix():
+    """The first numbers of SplitMix64 from seed 0, as published with the generator."""
+    published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC, 0x1B39896A51A8749B]
+    with np.errstate(over="ignore"):
+        found = search_rules.mix(np.arange(5, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    assert found.tolist() == published
