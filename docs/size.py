@@ -35,7 +35,7 @@ BUDGET = {
     # are freed, 22 memory that blocks of a search share and probes that are made once
     "precompile": 293,
     "report": 500,
-    "rnn": 28633,  # 160 stacks of Mamba and RWKV-7; 30 levels of Arm, 50 the pointer, 50 for the level wasm, 50 the
+    "rnn": 28634,  # 160 stacks of Mamba and RWKV-7; 30 levels of Arm, 50 the pointer, 50 for the level wasm, 50 the
     # gate of copying and logits by
     # chunks, 50 for edited cells, 700 states with named axes and their checkpoints, 800 twelve recurrences with their
     # blocks, 100 matrix states that a search reads by index, 150 for threads, recordings and dropout on a GPU, 200 for

@@ -107,8 +107,9 @@ class Matrices:
         if not role:
             role = next(role for role, (_, made) in self._kept.items() if made is None or made is not other)
             self._kept[role] = key, make(rows, role, index)
-        self._kept[role] = _, found = self._kept.pop(role)
-        return found
+        used = self._kept.pop(role)  # put back as the last
+        self._kept[role] = used
+        return used[1]
 
     # ------------------------------------------------------------ copies
 
