@@ -153,6 +153,7 @@ for side in ("encoder", "decoder"):
 ELSEWHERE |= {
     "model.decoder.copy_source": "tests/model/test_copying.py",
     "model.decoder.edit_actions": "tests/model/test_edit_actions.py",
+    "model.decoder.stack": "tests/model/test_language.py",
     "model.decoder.init_from": "tests/model/test_gradients.py",
     "model.decoder.bridge_activation": "tests/model/test_gradients.py",
     "decoding.lm": "tests/test_language_fusion.py",
