@@ -239,11 +239,9 @@ class DecoderConfig(_Side):
         if self.stack is None:
             require(self, {"stack_sizes": {}}, "with stack: null")
             return self
-        size, own = (
-            self.embeddings.embedding_dim,
-            {"rnn_type": "lstm", "residual": False, "zoneout": 0, "drop_connect": 0},
-        )
-        require(self, own | {"hidden_size": size}, f"with stack: {self.stack} and embedding_dim: {size}")
+        size = self.embeddings.embedding_dim
+        fixed = {"rnn_type": "lstm", "residual": False, "zoneout": 0, "drop_connect": 0, "hidden_size": size}
+        require(self, fixed, f"with stack: {self.stack} and embedding_dim: {size}")
         return self
 
     @property

@@ -41,15 +41,15 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
     data = {
         "train": _UNKNOWN_TEXT,
         "dev": _UNKNOWN_TEXT,
-        "src": {"lang": src_lang, "normalize": _normalize(imported.src)} | sides.get("src", {}),
         "tgt": {"lang": tgt_lang, "normalize": _normalize(imported.tgt)} | sides.get("tgt", {}),
         "subwords": {"joint": joint},
     }
     settings: dict[str, Any] = {"model_dir": str(out), "task": task, "data": data, "model": given["model"]}
     settings["decoding"] = given.get("decoding", {})
     if task == "lm":
-        del data["src"]
         settings["training"] = {"early_stopping_metric": "ppl"}
+    else:
+        data["src"] = {"lang": src_lang, "normalize": _normalize(imported.src)} | sides.get("src", {})
     config = config_from_dict(settings, str(out))
     model = build_model(config, imported.src.vocab_size, imported.tgt.vocab_size)
     tensors: dict[str, np.ndarray] = {PARAMS_PREFIX + name: array for name, array in imported.params.items()}

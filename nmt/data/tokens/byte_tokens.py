@@ -20,7 +20,6 @@ _KEY = "nmt_byte_tokens"
 _VERSION = 1
 START = b'{"' + _KEY.encode()
 """The first bytes of every such file."""
-_MOST_PIECES = 100_000
 _SHOWN = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _LETTERS = {byte: chr(byte) for byte in _SHOWN}
 _LETTERS |= {byte: chr(256 + n) for n, byte in enumerate(b for b in range(256) if b not in _LETTERS)}
@@ -60,6 +59,8 @@ class ByteTokens(Vocabulary):
     before a text without one. normal: Whether text is normalised to NFC first.
     """
 
+    _most_words = 100_000
+
     def __init__(
         self,
         units: Sequence[str],
@@ -77,8 +78,7 @@ class ByteTokens(Vocabulary):
         # What a longer token begins with.
         self._begins = {unit[:n] for unit in self.units for n in range(1, len(unit))} if self._greedy else set()
         values = {"units": self.units, "merges": None if merges is None else [list(pair) for pair in merges]}
-        options = {"whole": list(whole), "prefixed": prefixed, "normal": normal}
-        content = {_KEY: _VERSION, **values, **options}
+        content = {_KEY: _VERSION, **values, "whole": list(whole), "prefixed": prefixed, "normal": normal}
         self.model_bytes = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
     @override
@@ -104,13 +104,8 @@ class ByteTokens(Vocabulary):
         return [token for a, b in cuts for token in self._pieces(as_letters(text[a:b].encode("utf-8", "replace")))]
 
     @override
-    def _pieces(self, word: str) -> list[str]:
-        found = self._words.get(word)
-        if found is None:
-            found = merged(list(word), self._ranks)
-            if len(self._words) < _MOST_PIECES:
-                self._words[word] = found
-        return found
+    def _cut(self, word: str) -> list[str]:
+        return merged(list(word), self._ranks)
 
     def _longest(self, letters: str) -> list[str]:
         """Return the longest token that the text begins with, the longest one after it, and so on."""
@@ -150,8 +145,7 @@ def read_byte_tokens(content: bytes, where: str) -> ByteTokens:
         values: dict[str, Any] = json.loads(content)
         version, merges, whole = values.pop(_KEY), values["merges"], values["whole"]
         problem = "" if version == _VERSION else f"another version than {_VERSION}"
-        problem = problem or list_problem(values["units"], [] if merges is None else merges)
-        problem = problem or list_problem(whole, [])
+        problem = problem or list_problem(values["units"], [] if merges is None else merges) or list_problem(whole, [])
     except (ValueError, RecursionError, KeyError):
         raise DataError(f"{where}: must be a vocabulary of bytes, got a part of one; restore a copy") from None
     if problem:

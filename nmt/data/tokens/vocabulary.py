@@ -37,6 +37,8 @@ class Vocabulary(Subwords):
     unknown token, or it is dropped.
     """
 
+    _most_words = 1_000_000
+
     def __init__(
         self,
         units: Sequence[str],
@@ -111,15 +113,19 @@ class Vocabulary(Subwords):
         return [piece for word in words for piece in self._pieces(word)] if self._ranks else words
 
     def _pieces(self, word: str) -> list[str]:
-        """Return the pieces of a word, by repeatedly joining the neighbouring pair whose merge was learned first."""
+        """Return the pieces of a word, cached for the first `_most_words` words."""
         found = self._words.get(word)
         if found is None:
-            parts = merged([*word[:-1], word[-1] + "</w>"], self._ranks)
-            parts[-1] = parts[-1].removesuffix("</w>")
-            found = [part + _JOINER for part in parts[:-1]] + parts[-1:]
-            if len(self._words) < 1_000_000:
+            found = self._cut(word)
+            if len(self._words) < self._most_words:
                 self._words[word] = found
         return found
+
+    def _cut(self, word: str) -> list[str]:
+        """Return the pieces of a word, by repeatedly joining the neighbouring pair whose merge was learned first."""
+        parts = merged([*word[:-1], word[-1] + "</w>"], self._ranks)
+        parts[-1] = parts[-1].removesuffix("</w>")
+        return [part + _JOINER for part in parts[:-1]] + parts[-1:]
 
     def _text(self, units: Sequence[str]) -> str:
         """Return the text of tokens."""

@@ -116,13 +116,9 @@ def language_cells(config: ModelConfig) -> list[Cell]:
 
 def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
     """Return stacked cells with residual connections and the dropout between layers."""
-    layers: list[Cell] = []
     if decoder.stack:
-        layers = _stack(decoder)
-        each = len(layers) // decoder.num_layers
-        for n in range(each, len(layers), each) if decoder.dropout else ():
-            layers[n] = DropoutCell(layers[n], decoder.dropout, decoder.variational_dropout)
-        return layers
+        return _stack(decoder)
+    layers: list[Cell] = []
     for layer in range(decoder.num_layers):
         size = decoder.hidden_size if layer else input_size
         cell = _regularized(recurrent_cell(decoder.rnn_type, size, decoder.hidden_size), decoder)
@@ -135,15 +131,19 @@ def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
 
 
 def _stack(decoder: DecoderConfig) -> list[Cell]:
-    """Return the cells of a published stack, of every layer one or several. Raises ConfigError for a size that it does
-    not have."""
+    """Return the cells of a published stack, of every layer one or several, with the dropout between layers. Raises
+    ConfigError for a size that it does not have."""
     make = STACKS_BY_NAME[str(decoder.stack)]
     known = list(signature(make).parameters)[2:]
     if wrong := [name for name in decoder.stack_sizes if name not in known]:
         raise ConfigError(
             f"model.decoder.stack_sizes: must be sizes of {decoder.stack}, {', '.join(known)}, got {wrong[0]!r:.40}"
         )
-    return make(decoder.hidden_size, decoder.num_layers, **decoder.stack_sizes)
+    cells = make(decoder.hidden_size, decoder.num_layers, **decoder.stack_sizes)
+    each = len(cells) // decoder.num_layers
+    for n in range(each, len(cells), each) if decoder.dropout else ():
+        cells[n] = DropoutCell(cells[n], decoder.dropout, decoder.variational_dropout)
+    return cells
 
 
 def _regularized(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:

@@ -1,4 +1,4 @@
-"""Whole stacks as published language models have them: residual blocks of cells, and a norm after the last one."""
+"""Build the stacks of published language models: residual blocks of cells, and a norm after the last one."""
 
 import math
 from collections.abc import Callable

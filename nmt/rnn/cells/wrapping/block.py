@@ -22,11 +22,11 @@ _ACTIVATIONS: dict[str, Callable[[Value], Value]] = {"silu": silu, "gelu": gelu}
 
 
 class NormedCell(Around):
-    """A cell that reads x / sqrt(mean(x^2)) * gain_norm: the first part of a block with a residual connection.
+    """A cell that reads x / sqrt(mean(x^2)) * norm_gain: the first part of a block with a residual connection.
 
-    layer: x is normalised by its mean and variance instead, with a bias (Ba et al. 2016); its gain is `gain_norm`.
-    after: not the input but the output is normalised, as at the end of a stack of such blocks; its gain is
-    `gain_end`.
+    layer: x is normalised by its mean and variance instead, with `gain_norm` and `bias_norm` (Ba et al. 2016).
+    after: not the input but the output is normalised, as at the end of a stack of such blocks, with `gain_end` and, by
+    layer, `bias_end`.
     """
 
     def __init__(self, cell: Cell, *, layer: bool = False, after: bool = False) -> None:
