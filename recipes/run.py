@@ -129,7 +129,7 @@ class Commands:
             return output
         began = time.monotonic()
         if by_lists:
-            lists = [self.candidates(source, model / f"{source.stem}.tsv", model) for model in models]
+            lists = [self.candidates(source, model) for model in models]
             write_bytes(output, "".join(f"{line}\n" for line in likeliest(lists)).encode())
         else:
             words = [word for other in models[1:] for word in ("--ensemble", str(other))]
@@ -137,8 +137,9 @@ class Commands:
         write_bytes(_seconds_file(output), f"{time.monotonic() - began:.3f}\n".encode())
         return output
 
-    def candidates(self, source: Path, output: Path, model: Path) -> list[dict[str, float]]:
-        """The best answers of a model to each line, and their probabilities; found once, and kept in `output`."""
+    def candidates(self, source: Path, model: Path) -> list[dict[str, float]]:
+        """The best answers of a model to each line, and their probabilities; found once, and kept in its folder."""
+        output = model / f"{source.stem}.tsv"
         if not output.is_file():
             words = ["--n-best", str(CANDIDATES), "--threads", str(self.threads)]
             self.run("translate", model, source, "-o", output, *words)
@@ -207,7 +208,8 @@ def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job], t
         source, references = recipe.files(variant, part)
         for models, name, place in systems:
             output = place / f"{part}.{name.replace(' ', '-')}.out"
-            commands.translate(source, output, models, recipe.search, by_lists=len(recipe.methods) > 1)
+            by_lists = len(recipe.methods) > 1 or recipe.is_listed
+            commands.translate(source, output, models, recipe.search, by_lists)
             score = commands.scores(recipe, output, references)
             if recipe.is_timed and len(models) == 1:
                 narrow = commands.translate(source, output.with_suffix(".int8"), models, ("--compute-dtype", "int8"))
@@ -215,7 +217,7 @@ def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job], t
                 score["lines/s"] = line_count(source) / seconds_of(output)
                 score["int8 lines/s"] = line_count(source) / seconds_of(narrow)
             if recipe.is_listed and len(models) == 1:
-                lists = commands.candidates(source, place / f"{part}.{name}.tsv", models[0])
+                lists = commands.candidates(source, models[0])
                 right = references.read_text("utf-8").splitlines()
                 score[LISTED] = 100 * sum(map(operator.contains, lists, right)) / len(right)
             cost = {"minutes": round(sum(minutes_of(model) for model in models), 1)}

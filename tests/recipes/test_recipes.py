@@ -218,7 +218,7 @@ def test_answers_that_a_model_has_twice_are_added(tmp_path):
     source, listed = tmp_path / "dev.lemma", tmp_path / "dev.tsv"
     source.write_text("x\n\ny\n")
     listed.write_text(f"0\t1\t{math.log(0.5)}\ta\n0\t2\t{math.log(0.3)}\tb\n0\t3\t{math.log(0.3)}\tb\n2\t1\t-1\tc\n")
-    lists = run.Commands([], 1, []).candidates(source, listed, tmp_path)
+    lists = run.Commands([], 1, []).candidates(source, tmp_path)
     assert run.likeliest([lists]) == ["b", "", "c"]
 
 
