@@ -112,6 +112,15 @@ def flat_in_parts(p, x, s):
     return concat(flat(first), flat(first * axes(p.a, v=3))), State(S=0.9 * s.S + n, n=n)
 
 
+def other_heads(p, x, s):
+    """Every head reads the matrix that the second one has just got, and a sum over the heads."""
+    z, g = split(x @ p.W, 2)
+    S = 0.9 * s.S + axes(z, h=2, v=3) * axes(p.k, k=2)
+    second = axes(split(flat(S), 2)[1], h=2, v=3)
+    n = 0.5 * s.n + second * sigmoid(total(tanh(second), "h"))
+    return flat(n) * g, State(S=S, n=n)
+
+
 def close(found, expected, tolerance=1e-9):
     assert set(found) == set(expected)
     for name, value in expected.items():
@@ -124,7 +133,7 @@ def same_bits(found, expected):
 
 
 @pytest.mark.parametrize(
-    "step", [everything, product_of_state, whole_state, flat_results, flat_of_product, flat_in_parts]
+    "step", [everything, product_of_state, whole_state, flat_results, flat_of_product, flat_in_parts, other_heads]
 )
 @pytest.mark.parametrize("reverse", [False, True])
 def test_what_a_step_may_write_is_what_is_computed(step, reverse):

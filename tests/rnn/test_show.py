@@ -67,6 +67,15 @@ def computed_by_source(one):
     return {int(i) for i, text in re.findall(r"^ +[vx](\d+) = (.*)$", source, re.M) if not text.startswith("m_")}
 
 
+@pytest.mark.parametrize("name", ["gla", "gated_delta_net"])
+def test_the_work_on_matrices_of_a_head_is_one_loop_over_heads_of_a_constant_size(name):
+    one = make_plan(trace(CELLS[name](), training=False), training=False).forward
+    (loop,) = (function for function in emit(one, F4, "any", F4).functions if function.name.endswith("loop"))
+    heads = dict(CELLS[name]().states()["S"].dims)["h"]
+    _, by_row = loop.source.split("for n in range", 1)
+    assert re.findall(r"for i_h in range\((.*)\)", by_row) == [str(heads)]
+
+
 @pytest.mark.parametrize("name", CELLS)
 @pytest.mark.parametrize("kind", ["inference", "training", "gates"])
 def test_values_of_row_work_are_those_that_the_source_computes(name, kind):

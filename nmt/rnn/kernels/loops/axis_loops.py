@@ -1,4 +1,9 @@
-"""The loops of one row over named axes, one in the other, in the order of the axes in memory."""
+"""The loops of one row over named axes, one in the other, in the order of the axes in memory.
+
+Their sizes are constants in the code: the compiler unrolls the innermost loops, and keeps sums in registers. Nests that
+follow each other share the loop over their first axis where each of its positions is independent of the others: the
+state of one head is then read again while it is in the first cache.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +18,31 @@ from nmt.rnn.kernels.loops.row_writer import Lines, RowWriter, Variable, axis_in
 class AxisLoops(RowWriter):
     """Write nests whose features have named axes."""
 
-    def named_axes(self, nest: Nest) -> None:
-        """Write one nest. Raises ShapeError: it is over source positions as well."""
-        if nest.source_axis:
-            raise ShapeError("step: a value must have source positions or named axes, got both; sum over one first")
-        depth, names = self.row.indent, [axis for axis, _ in nest.dims]
-        self.axis_blocks = {axis: Lines(depth + n) for n, axis in enumerate(names, 1)}
-        self.outside = dict(zip(names, [self.row, *self.axis_blocks.values()], strict=False))
-        """For each axis the block around its loop."""
-        self.axis_ends: dict[str, list[str]] = {axis: [] for axis in names}
-        for entry in nest.entries:
-            self.entry(entry)
-        for axis, size in reversed(nest.dims):
-            outer = self.outside[axis]
-            outer.add(f"for {axis_index(axis)} in range({self.w.dim(size)}):")
-            outer.lines += self.axis_blocks[axis].lines
-            for line in self.axis_ends[axis]:
-                outer.add(line)
+    def named_axes(self, nests: list[Nest]) -> None:
+        """Write nests that share the loop over their first axis. Raises ShapeError: one is over source positions as
+        well."""
+        (first, length), *_ = nests[0].dims
+        shared, after = Lines(self.row.indent + 1), list[str]()
+        for nest in nests:
+            if nest.source_axis:
+                raise ShapeError("step: a value must have source positions or named axes, got both; sum over one first")
+            self.begin(nest)
+            names = [axis for axis, _ in nest.dims]
+            self.axis_blocks = {axis: Lines(shared.indent + n) for n, axis in enumerate(names)} | {first: shared}
+            self.outside = dict(zip(names, [self.row, *self.axis_blocks.values()], strict=False))
+            """For each axis the block around its loop."""
+            self.axis_ends: dict[str, list[str]] = {axis: [] for axis in names} | {first: after}
+            for entry in nest.entries:
+                self.entry(entry)
+            for axis, size in reversed(nest.dims[1:]):
+                self._loop(self.outside[axis], axis, size, self.axis_blocks[axis].lines, self.axis_ends[axis])
+        self._loop(self.row, first, length, shared.lines, after)
+
+    def _loop(self, outer: Lines, axis: str, size: int, body: list[str], after: list[str]) -> None:
+        outer.add(f"for {axis_index(axis)} in range({size}):")
+        outer.lines += body
+        for line in after:
+            outer.add(line)
 
     def total(self, v: Value, place: Place) -> None:
         """Write a sum over a named axis: in a register if that is the innermost, else in memory."""
@@ -42,10 +55,10 @@ class AxisLoops(RowWriter):
         # Loops over further axes lie inside: the sums are in memory, and begin with zero before the loop over `axis`.
         before = "0"
         for name, size in source.dims[: names.index(axis)]:
-            before = axis_index(name) if before == "0" else f"({before} * {self.w.dim(size)} + {axis_index(name)})"
+            before = axis_index(name) if before == "0" else f"({before} * {size} + {axis_index(name)})"
         start = self.at(place, 0, False)
-        first = (*(one for one in start if one != "0"), *([f"{before} * {self.w.dim(inner)}"] if before != "0" else []))
-        self.outside[axis].add(f"for j in range({self.w.dim(inner)}):")
+        first = (*(one for one in start if one != "0"), *([f"{before} * {inner}"] if before != "0" else []))
+        self.outside[axis].add(f"for j in range({inner}):")
         self.outside[axis].add("    " + self.w.store(place, (*first, "j"), "ZERO"))
         at = self.at(place, 0, True, v.dims)
         self.block(source).add(self.w.store(place, at, f"{self.w.load(place, at)} + {self.name(source)}"))

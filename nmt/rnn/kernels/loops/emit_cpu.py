@@ -331,12 +331,10 @@ class _FunctionWriter(Names):
         """Return the work on one row. once: receives the lines that depend on parameters alone, if it is given."""
         work = CPURowWriter(self, indent)
         alone = set() if once is None else parameters_alone(step, self.program)
-        for nest in parts_of(step.nests, alone, inside=True):
-            work.nest(nest)
+        work.nests(parts_of(step.nests, alone, inside=True))
         if once is not None:
             once += work.row.lines
             work.row.lines.clear()
-        for nest in parts_of(step.nests, alone, inside=False):
-            work.nest(nest)
+        work.nests(parts_of(step.nests, alone, inside=False))
         source = ["c = owner[n]", "ls = source_lengths[c]"] if work.uses_captured else []
         return ["    " * indent + line for line in source] + work.row.lines

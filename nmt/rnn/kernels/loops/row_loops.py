@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nmt.rnn.compiler.program import Nest, Place, PlaceKind
 from nmt.rnn.graph import Value
+from nmt.rnn.kernels.loops.axis_groups import groups_of
 from nmt.rnn.kernels.loops.axis_loops import AxisLoops
 from nmt.rnn.kernels.loops.row_writer import Lines, Variable
 
@@ -16,15 +17,20 @@ class CPURowWriter(AxisLoops):
     than in a batch. Therefore these sums are added in order.
     """
 
+    def nests(self, nests: list[Nest]) -> None:
+        """Write nests in order."""
+        for group in groups_of(nests, self.places):
+            if group[0].dims:
+                self.named_axes(group)
+            else:
+                self.nest(group[0])
+
     def nest(self, nest: Nest) -> None:
-        """Write one nest."""
+        """Write one nest without named axes."""
         self.begin(nest)
         first = nest.entries[0].value
         if first.op == "softmax" and self.computes(nest.entries[0]):
             self._softmax(first, nest.entries[0].place)
-            return
-        if nest.dims:
-            self.named_axes(nest)
             return
         depth = self.row.indent
         self.s_block = Lines(depth + 1) if nest.source_axis else self.row

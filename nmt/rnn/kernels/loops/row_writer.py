@@ -219,10 +219,10 @@ class RowWriter:
         if dims not in self.indices:
             text = axis_index(outer[0][0])
             for axis, size in outer[1:]:
-                text = f"({text} * {self.w.dim(size)} + {axis_index(axis)})"
+                text = f"({text} * {size} + {axis_index(axis)})"
             self.indices[dims] = Variable.OFFSET.of(self.offsets)
             self.offsets += 1
-            line = f"{self.indices[dims]} = {text} * {self.w.dim(dims[-1][1])}"
+            line = f"{self.indices[dims]} = {text} * {dims[-1][1]}"
             self.axis_blocks[outer[-1][0]].add(line)
         return self.indices[dims], axis_index(last)
 
