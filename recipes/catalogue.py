@@ -176,6 +176,23 @@ EDITS_OR_ATTENTION_LARGER = {
 }
 """The same for texts of 7,000 forms or more."""
 
+ATTENTION_OR_EDITS = {
+    "attention": {"training.ema_decay": "0.99"},
+    "edits": {
+        "data.subwords.joint": "true",
+        "model.encoder.hidden_size": "256",
+        "model.encoder.num_layers": "1",
+        "model.decoder.attention": "none",
+        "model.decoder.attention_size": "null",
+        "model.decoder.input_feeding": "false",
+        "model.decoder.edit_actions": "true",
+        "training.updates": "4000",
+        "training.validation_freq": "4000",
+        "training.ema_decay": "0.998",
+    },
+}
+"""What sounds are learned by: which is better depends on the language here as well."""
+
 
 Published = dict[str, tuple[float, ...]]
 
@@ -188,13 +205,14 @@ def by_edits(title: str, data: str, folder: str, published: Published, more: dic
     return Recipe(title, "configs/inflection.yaml", f"python data_scripts/{data}", variants, published=known, **others)
 
 
-def pronunciation2021(what: str, published: Published, more: dict[str, str]) -> Recipe:
+def pronunciation2021(what: str, published: Published, more: dict[str, str], **others: Any) -> Recipe:
     """The recipe of one setting of the shared task of 2021."""
     return by_edits(
         f"pronunciations in {what}",
         *("sigmorphon2021_g2p.py", "sigmorphon2021_g2p", published, more),
         metrics=("wer", "per"),
         published_names=("baseline, an ensemble",),
+        **others,
     )
 
 
@@ -231,6 +249,7 @@ RECIPES = {
         variants={name: (f"data/sigmorphon2020_g2p/{name}", "letters", "sounds", {}) for name in SIGMORPHON2020},
         metrics=("wer", "per"),
         published_names=("LSTM baseline", "best submission"),
+        methods=ATTENTION_OR_EDITS,
         published=SIGMORPHON2020,
     ),
     "cmudict": Recipe(
@@ -336,7 +355,9 @@ RECIPES = {
         published_part=("dev",),
     ),
     "pronunciation-2021-low": pronunciation2021("seven languages, 800 words each", PRONUNCIATION_LOW, FEWER),
-    "pronunciation-2021-medium": pronunciation2021("eight languages, 8,000 words each", PRONUNCIATION_MEDIUM, LARGER),
+    "pronunciation-2021-medium": pronunciation2021(
+        "eight languages, 8,000 words each", PRONUNCIATION_MEDIUM, {}, methods=EDITS_OR_ATTENTION_LARGER
+    ),
     "inflection-2022-small": inflection(
         "28 languages, at most 700 each", 2022, INFLECTION_SMALL, {}, methods=EDITS_OR_ATTENTION
     ),
