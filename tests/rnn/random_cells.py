@@ -3,14 +3,17 @@
 import numpy as np
 
 from nmt.rnn import (
+    Axes,
     Captured,
     Cell,
     Param,
     Scan,
     State,
     Weights,
+    axes,
     concat,
     dot,
+    flat,
     interpreter,
     mean,
     sigmoid,
@@ -19,8 +22,10 @@ from nmt.rnn import (
     split,
     sqrt,
     tanh,
+    total,
     weighted_sum,
 )  # fmt: skip
+from nmt.rnn.cell import axes_of
 from nmt.rnn.stepping.stepper import Stepper
 from tests.oracle import compare
 
@@ -122,6 +127,70 @@ def _random_step(rng, p, x, s, widths, states, captured, output):
     return y, State({name: result(states[name]) for name in rng.permutation(list(states)).tolist()})
 
 
+def random_axes_cell(seed):
+    """A cell drawn from a seed whose states have named axes. What it computes is read with the axes it has, summed over
+    any of them, and read again as one axis or in parts, which puts numbers of one head into another."""
+    rng = np.random.default_rng(seed)
+    sizes = dict(zip("hkv", map(int, rng.integers(1, 5, 3)), strict=True))
+    sizes["h"] += 1
+    some = [tuple(names) for names in ("h", "hk", "hv", "hkv", "kv", "v")]
+    states = {"S": sizes, "m": _sizes(some[rng.integers(6)], sizes), "n": _sizes(some[rng.integers(6)], sizes)}
+    states = {name: Axes(**axes_of_state) for name, axes_of_state in states.items()}
+    params = {f"W{''.join(names)}": (3, _count(names, sizes)) for names in some}
+    params |= {f"p{''.join(names)}": (_count(names, sizes),) for names in some}
+    step_seed = int(rng.integers(1 << 40))
+
+    def step(p, x, s):
+        return _random_axes_step(np.random.default_rng(step_seed), p, x, s, sizes, some, states)
+
+    return Made(step, params=params, states=states, output_size=_count("hv", sizes))
+
+
+def _sizes(names, sizes):
+    return {name: sizes[name] for name in sizes if name in names}
+
+
+def _count(names, sizes):
+    return int(np.prod([sizes[name] for name in names]))
+
+
+def _random_axes_step(rng, p, x, s, sizes, some, states):
+    def shaped(v, names):
+        return axes(v, **_sizes(names, sizes))
+
+    def pick(values):
+        return values[int(rng.integers(len(values)))]
+
+    def whole(v, names):
+        """With all of these axes and no others."""
+        for name, _ in v.dims:
+            if name not in names:
+                v = total(v, name)
+        given = shaped(p["p" + "".join(names)], names)
+        return given * v if v.width is None or v.dims else given + v
+
+    found = [shaped(x @ p[f"W{''.join(names)}"], names) for names in (pick(some), pick(some), pick(some))]
+    found += list(s.values())
+    for way in rng.integers(5, size=int(rng.integers(4, 10))):
+        v = pick([one for one in found if one.dims])
+        names = tuple(name for name, _ in v.dims)
+        if way == 0:
+            found.append(pick([sigmoid, tanh, softplus, lambda v: -v])(v))
+        elif way == 1:
+            found.append(pick([v.__add__, v.__sub__, v.__mul__])(pick([one for one in found if one.dims])))
+        elif way == 2:
+            found.append(total(v, pick(names)))
+        elif way == 3 and names in some:
+            found.append(tanh(v) * shaped(p["p" + "".join(names)], names))
+        else:  # a part of its numbers, as other axes: of a head, or across heads
+            fits = [other for other in some if v.width % _count(other, sizes) == 0]
+            if fits:
+                other = pick(fits)
+                found.append(shaped(pick(split(flat(v), v.width // _count(other, sizes))), other))
+    result = State({name: tanh(whole(pick(found[-4:]), [axis for axis, _ in n.dims])) for name, n in states.items()})
+    return flat(whole(pick(found[-4:]), ["h", "v"])), result
+
+
 def check(cell, device=None):
     """Hold training, its gradients, inference and single steps against the interpreter, and rows alone against rows
     among others: on the processor these have the same bits. device: where the programs run, the processor where
@@ -129,7 +198,7 @@ def check(cell, device=None):
     rng = np.random.default_rng(0)
     params = {k: rng.normal(size=q.shape) * 0.5 for k, q in cell.params().items()}
     x, d_y = rng.normal(size=(T, B, cell.input_size)), rng.normal(size=(T, B, cell.output_size))
-    initial, d_final = ({k: rng.normal(size=(B, n)) for k, n in cell.states().items()} for _ in range(2))
+    initial, d_final = ({k: rng.normal(size=(B, *axes_of(n))) for k, n in cell.states().items()} for _ in range(2))
     captured = {k: rng.normal(size=(S,) * c.source_axis + (B, c.width)) for k, c in cell.captured().items()}
     sources = SOURCES if any(c.source_axis for c in cell.captured().values()) else None
     scan, weights = Scan(cell, dtype="float64", threads=1, device=device), Weights(_moved(params, device))
@@ -163,7 +232,7 @@ def check(cell, device=None):
     _same("steps", _stepped(stepper, _moved(dict(enumerate(x)), device), initial, given, device), whole)
     for rows in ([3], [4, 0]) if device is None else ():
         for name, array in _host(_outputs(run(rows)), device).items():
-            among = np.ascontiguousarray(whole[name][..., rows, :])
+            among = np.ascontiguousarray(whole[name][:, rows] if name == "y" else whole[name][rows])
             assert array.tobytes() == among.tobytes(), f"{name}: other bits in another batch"
 
 

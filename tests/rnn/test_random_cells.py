@@ -21,7 +21,7 @@ from nmt.rnn import (
 )  # fmt: skip
 from nmt.rnn.scan.layered import LayeredScan
 from nmt.rnn.stepping.stepper import Stepper
-from tests.rnn.random_cells import Made, check, random_cell
+from tests.rnn.random_cells import Made, check, random_axes_cell, random_cell
 
 FIXED = {"f": Captured(3, source_axis=False)}
 MEMORY = {"memory": Captured(4)}
@@ -103,6 +103,12 @@ def test_a_step_is_computed_as_it_is_written(name):
 @pytest.mark.parametrize("seed", [0, 6, 33, 43, 54])
 def test_random_cells_are_computed_as_they_are_written(seed):
     check(random_cell(seed))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7, 13, 15])
+def test_random_cells_with_named_axes_are_computed_as_they_are_written(seed):
+    """Of these, the loops over heads of all but the second would compute something else as one loop."""
+    check(random_axes_cell(seed))
 
 
 def test_what_would_be_kept_for_every_position_and_step_is_refused():
