@@ -17,7 +17,7 @@ from nmt.rnn.kernels.memory.arrays import release, scratch
 from nmt.rnn.kernels.model.softmax import row_loss
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.products.product import product, sum_rows
-from nmt.rnn.kernels.threads.pool import run_parallel, run_waiting
+from nmt.rnn.kernels.threads.pool import after_waiting, run_parallel, run_waiting
 from nmt.rnn.profile import operation
 
 Array = NDArray[Any]
@@ -203,7 +203,7 @@ def output_loss(
     *,
     transposed: bool = False,
     divergence: float = 0.0,
-) -> tuple[float, float, int]:
+) -> Array:
     """Return the cross entropy of `softmax(h @ W + b)` against `targets`, and its gradients.
 
     Args:
@@ -247,9 +247,13 @@ def output_loss(
             else:
                 run_parallel(_loss_rows, num_threads, *given, output.has_gradients, *sums)
 
+    def add_up() -> None:
+        sums[:] = nll.sum(), smoothed.sum() + divergences.sum(), correct.sum()
+
     output.each_chunk(fill, chunk)
-    run_waiting()
-    return float(nll.sum()), float(smoothed.sum()) + float(divergences.sum()), int(correct.sum())
+    sums = np.empty(3)
+    after_waiting(add_up)
+    return sums
 
 
 def each_logits(

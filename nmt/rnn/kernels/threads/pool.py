@@ -213,14 +213,15 @@ class _Waiting(local):
     def __init__(self) -> None:
         self.calls: list[int] | None = None
         self.kept: list[Any] = []
+        self.after: list[Callable[[], None]] = []
 
 
 _waiting = _Waiting()
 
 
 def in_one_call() -> AbstractContextManager[None]:
-    """Return a context that lets the calls of `run_team` on this thread wait, and at its end runs them in order, without
-    Python in between.
+    """Return a context in which the calls of `run_team` on this thread wait; its end runs them in order, without Python
+    in between.
 
     Python's own code and data then stay in the cache, which compiled code would replace. Until `run_waiting` Python
     must neither read nor write the arrays of a call. After an error none of those that wait runs. A context inside
@@ -236,7 +237,15 @@ def _one_call() -> Iterator[None]:
         yield
         run_waiting()
     finally:
-        _waiting.calls, _waiting.kept = None, []
+        _waiting.calls, _waiting.kept, _waiting.after = None, [], []
+
+
+def after_waiting(function: Callable[[], None]) -> None:
+    """Call a function of Python once the calls that wait on this thread have run; at once if none waits."""
+    if _waiting.calls:
+        _waiting.after.append(function)
+    else:
+        function()
 
 
 def run_waiting() -> None:
@@ -250,9 +259,12 @@ def run_waiting() -> None:
     while True:
         done = run_list.call(pool.address, start_of(calls), done, count)
         if done == count:
-            return
+            break
         _run_now(*calls[3 * done : 3 * done + 3])
         done += 1
+    after, _waiting.after = _waiting.after, []
+    for function in after:
+        function()
 
 
 def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
