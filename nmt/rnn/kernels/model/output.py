@@ -223,9 +223,9 @@ def output_loss(
             gradients; 0 for none. If it is not 0, gradients are required, and R and chunk must be even.
 
     Returns:
-        Sums over the rows, in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
+        Sums over the rows, float64 [3], in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
         number of rows whose target is the first largest logit. They have the same bits for any number of
-        threads.
+        threads. Where calls wait (`pool.in_one_call`), they are there after `run_waiting`.
 
     Raises:
         ShapeError: an array has another shape, dtype or layout, a target is no class, or the rows are not pairs.
