@@ -7,9 +7,8 @@ benchmarks/schedules.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -62,8 +61,7 @@ def single_steps(rows: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
     return ones, split_rows(ones, threads)
 
 
-@dataclass(frozen=True)
-class Sharing:
+class Sharing(NamedTuple):
     """The numbers that decide how threads share the rows of a function."""
 
     threads: int

@@ -19,7 +19,7 @@ from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
 from nmt.rnn.kernels.threads import workers
 from nmt.rnn.kernels.threads.atomics import WORD, atomic_exchange, lock, make_condition, make_lock, unlock, wake
 from nmt.rnn.kernels.threads.barrier import barrier_wait
-from nmt.rnn.kernels.threads.pool import after_waiting, in_one_call, run_parallel, run_team, run_waiting
+from nmt.rnn.kernels.threads.pool import in_one_call, run_parallel, run_team, run_waiting
 from nmt.rnn.kernels.threads.team import TaskSequence, address_of, given_array, task_table
 from nmt.rnn.profile import recording
 from tests.waiting import until
@@ -242,31 +242,6 @@ def test_after_an_error_calls_that_wait_do_not_run(counted):
     with in_one_call():
         run(append, 1, 5, counter, order)
     assert order[:2].tolist() == [5, -1]
-
-
-def test_python_that_waits_for_calls_comes_after_them_once_and_not_after_an_error(counted):
-    counter, order = counted
-    seen = []
-
-    def look():
-        seen.append(counter[0])
-
-    after_waiting(look)
-    assert seen == [0], "nothing waits"
-    with in_one_call():
-        after_waiting(look)
-        run(append, 1, 0, counter, order)
-        after_waiting(look)
-        assert seen == [0, 0], "at first nothing waits"
-        run(append, 1, 1, counter, order)
-    assert seen == [0, 0, 2]
-    with pytest.raises(ZeroDivisionError), in_one_call():
-        run(append, 1, 2, counter, order)
-        after_waiting(look)
-        _ = 1 / 0
-    with in_one_call():
-        run(append, 1, 3, counter, order)
-    assert seen == [0, 0, 2]
 
 
 def test_nothing_waits_while_a_profile_is_recorded_nor_on_other_threads(counted):

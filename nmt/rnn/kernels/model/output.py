@@ -17,7 +17,7 @@ from nmt.rnn.kernels.memory.arrays import release, scratch
 from nmt.rnn.kernels.model.softmax import row_loss
 from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_bf16
 from nmt.rnn.kernels.products.product import product, sum_rows
-from nmt.rnn.kernels.threads.pool import after_waiting, run_parallel, run_waiting
+from nmt.rnn.kernels.threads.pool import run_parallel, run_waiting
 from nmt.rnn.profile import operation
 
 Array = NDArray[Any]
@@ -98,6 +98,18 @@ def _loss_pairs(  # type: ignore[no-untyped-def]
             other[j] = likelihood[1, j] - half * (q[j] * (difference + of_other) + excess)
     release(shares)
     release(likelihood)
+
+
+@kernel
+def _add_up(part, parts, nll, smoothed, divergences, correct, found):  # type: ignore[no-untyped-def]
+    """Set found [3] to the sums that `output_loss` returns, over rows [R] and pairs [R // 2]."""
+    found[:] = 0
+    for r in range(nll.size):
+        found[0] += nll[r]
+        found[1] += smoothed[r]
+        found[2] += correct[r]
+    for pair in range(divergences.size):
+        found[1] += divergences[pair]
 
 
 @kernel
@@ -247,13 +259,10 @@ def output_loss(
             else:
                 run_parallel(_loss_rows, num_threads, *given, output.has_gradients, *sums)
 
-    def add_up() -> None:
-        sums[:] = nll.sum(), smoothed.sum() + divergences.sum(), correct.sum()
-
     output.each_chunk(fill, chunk)
-    sums = np.empty(3)
-    after_waiting(add_up)
-    return sums
+    found = np.empty(3)
+    run_parallel(_add_up, 1, nll, smoothed, divergences, correct, found)
+    return found
 
 
 def each_logits(

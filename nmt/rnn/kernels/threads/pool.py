@@ -213,7 +213,6 @@ class _Waiting(local):
     def __init__(self) -> None:
         self.calls: list[int] | None = None
         self.kept: list[Any] = []
-        self.after: list[Callable[[], None]] = []
 
 
 _waiting = _Waiting()
@@ -237,15 +236,7 @@ def _one_call() -> Iterator[None]:
         yield
         run_waiting()
     finally:
-        _waiting.calls, _waiting.kept, _waiting.after = None, [], []
-
-
-def after_waiting(function: Callable[[], None]) -> None:
-    """Call a function of Python once the calls that wait on this thread have run; at once if none waits."""
-    if _waiting.calls:
-        _waiting.after.append(function)
-    else:
-        function()
+        _waiting.calls, _waiting.kept = None, []
 
 
 def run_waiting() -> None:
@@ -259,12 +250,9 @@ def run_waiting() -> None:
     while True:
         done = run_list.call(pool.address, start_of(calls), done, count)
         if done == count:
-            break
+            return
         _run_now(*calls[3 * done : 3 * done + 3])
         done += 1
-    after, _waiting.after = _waiting.after, []
-    for function in after:
-        function()
 
 
 def run_parallel(function: Callable[..., Any], parts: int, *args: Any) -> None:
