@@ -35,12 +35,12 @@ BUDGET = {
     # are freed, 22 memory that blocks of a search share and probes that are made once
     "precompile": 293,
     "report": 500,
-    "rnn": 28634,  # 160 stacks of Mamba and RWKV-7; 30 levels of Arm, 50 the pointer, 50 for the level wasm, 50 the
+    "rnn": 28672,  # 160 stacks of Mamba and RWKV-7; 30 levels of Arm, 50 the pointer, 50 for the level wasm, 50 the
     # gate of copying and logits by
     # chunks, 50 for edited cells, 700 states with named axes and their checkpoints, 800 twelve recurrences with their
     # blocks, 100 matrix states that a search reads by index, 150 for threads, recordings and dropout on a GPU, 200 for
     # turns at groups of rows and weights in shared memory there, 30 for blocks of K with AMX, 55 for products of one
-    # row, and layers as one cell, 145 that an update costs a GPU's host less,
+    # row, and layers as one cell, 145 that an update costs a GPU's host less, 38 that it costs Python less,
     # 5 folders of cells
     "serve": 5296,  # 350 are learning from corrections, half of them routes; 100 pairs of models and a cache; 10
     # reloads that fail; 30 languages that the detector does not know; 200 for operators;

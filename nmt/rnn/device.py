@@ -237,10 +237,11 @@ class Device:
     ) -> Array:
         """Return the cross entropy of the output layer's distribution against targets, and compute its gradients.
 
-        h [R, H], contiguous; targets int32 [R] of the host. Returns float64 [3], sums over the rows: negative log
-        likelihood, smoothed loss, and the number of rows whose target is the most probable token (the first of equals).
-        `scale` is a factor of the gradients only. `divergence` is the weight of the divergence between rows 2 i and 2 i
-        + 1 in the loss, used where gradients are computed. Raises ShapeError. (See kernels/model/output.py.)
+        h [R, H], contiguous; targets int32 [R] of the host. Returns float64 [3] on the device, sums over the rows:
+        negative log likelihood, smoothed loss, and the number of rows whose target is the most probable token (the
+        first of equals). `scale` is a factor of the gradients only. `divergence` is the weight of the divergence
+        between rows 2 i and 2 i + 1 in the loss, used where gradients are computed. Raises ShapeError. (See
+        kernels/model/output.py.)
         """
         raise NotImplementedError
 

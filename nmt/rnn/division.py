@@ -7,9 +7,8 @@ benchmarks/schedules.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -48,9 +47,7 @@ def split_rows(lengths: np.ndarray, threads: int) -> np.ndarray:
     """
     B = len(lengths)
     if B == 1 or threads == 1:  # the usual case: a single sentence
-        bounds = np.full(threads + 1, B, np.int64)
-        bounds[0] = 0
-        return bounds
+        return np.array([0, *(B,) * threads], np.int64)
     work = np.concatenate([[0], np.cumsum(lengths + 1)])
     inner = np.searchsorted(work, work[-1] * np.arange(1, threads) / threads, side="left")
     return np.maximum.accumulate(np.concatenate([[0], np.clip(inner, 0, B), [B]])).astype(np.int64)
@@ -64,8 +61,7 @@ def single_steps(rows: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
     return ones, split_rows(ones, threads)
 
 
-@dataclass(frozen=True)
-class Sharing:
+class Sharing(NamedTuple):
     """The numbers that decide how threads share the rows of a function."""
 
     threads: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ from nmt.rnn.compiler.program import Place, PlaceKind
 from nmt.rnn.division import Division
 
 
-@dataclass(frozen=True)
-class TimeBlock:
+class TimeBlock(NamedTuple):
     """Steps [start, stop) of a loop, which are steps [low, high) of the sequence, in opposite order if the loop runs
     backwards."""
 
@@ -53,7 +52,7 @@ class Rows:
     label: str = "scan"  # the run's name in a profile
     _derived: dict[Any, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def threads(self) -> int:
         """Return how many threads share the rows."""
         return len(self.bounds) - 1
@@ -68,7 +67,7 @@ class Rows:
         """Return whether the rows still running at any step are always the first ones, so products skip ended rows."""
         return self.whole or bool((self.lengths[:-1] >= self.lengths[1:]).all())
 
-    @property
+    @cached_property
     def block_steps(self) -> int:
         """Return the steps in a block of time; blocks are of nearly equal length."""
         count = -(-self.T * self.B // (self.block_rows or tuning.BLOCK_ROWS))

@@ -15,11 +15,15 @@ class Group(dict[str, Any]):
     def __init__(self, arrays: Iterable[tuple[str, Any]], whole: Any = None) -> None:
         super().__init__(arrays)
         self.whole = whole
+        self._views: dict[str, Group] = {}
 
     def view(self, prefix: str) -> Group:
         """Return the arrays below `prefix.`, named without it; they share memory."""
-        start = f"{prefix}."
-        return Group((name[len(start) :], array) for name, array in self.items() if name.startswith(start))
+        if prefix not in self._views:
+            start = f"{prefix}."
+            below = ((name[len(start) :], array) for name, array in self.items() if name.startswith(start))
+            self._views[prefix] = Group(below)
+        return self._views[prefix]
 
 
 def whole_of(arrays: dict[str, Any]) -> Any:

@@ -56,7 +56,7 @@ class Workspace:
         self._at = 0  # the current chunk
         self._used = 0  # bytes of it
         self._held = 0  # bytes in use
-        self._most = 0  # the most there were since the last reset
+        self._most = 0  # the most there were since the last reset, before the last temporary block ended
 
     def __call__(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an array of stale but finite numbers."""
@@ -70,7 +70,6 @@ class Workspace:
         chunk, start = self._chunks[self._at], self._used
         self._used += step
         self._held += step
-        self._most = max(self._most, self._held)
         if self._xp is np:
             return np.ndarray(shape, dtype, chunk, start)
         key = self._at, start, shape, dtype
@@ -85,12 +84,13 @@ class Workspace:
         """Free at the end of the block what was allocated inside it."""
         before = self._at, self._used, self._held
         yield
+        self._most = self.taken
         self._at, self._used, self._held = before
 
     @property
     def taken(self) -> int:
         """Return the most bytes that were in use at one time since the last reset."""
-        return self._most
+        return max(self._most, self._held)
 
     @property
     def nbytes(self) -> int:
@@ -106,6 +106,6 @@ class Workspace:
     def reset(self) -> None:
         """Free all pieces for reuse. Arrays handed out before must not be used any more."""
         if len(self._chunks) > 1:
-            self._chunks = [zeros_of(self._xp, (self._most * 5 // 4,), np.uint8)]
+            self._chunks = [zeros_of(self._xp, (self.taken * 5 // 4,), np.uint8)]
             self._pieces.clear()
         self._at = self._used = self._held = self._most = 0

@@ -142,7 +142,7 @@ class CPUDevice(Device):
         back = packed_output(layer, threads, transposed=True) if gradients else None
         into = (gradients.h, gradients.matrix, gradients.bias) if gradients else (None, None, None)
         given = h, packed, back, layer.weights[layer.bias], targets, label_smoothing, *into, scale, threads
-        return np.array(output_loss(*given, transposed=layer.tied, divergence=divergence), np.float64)
+        return output_loss(*given, transposed=layer.tied, divergence=divergence)
 
     def row_losses(
         self, h: np.ndarray, layer: OutputLayer, targets: np.ndarray, threads: int

@@ -39,8 +39,10 @@ def joined(gradients: Arrays, masks: Arrays, device: Device) -> Iterator[Arrays]
     """Yield the arrays in which gradients of a pass are summed; at the end add them to `gradients`, without dropped
     entries."""
     dropped = {name: masks[name] * 0 for name in masks if name in gradients}
+    if not dropped:
+        yield gradients
+        return
     yield gradients | dropped
-    if dropped:
-        device.run_waiting()
+    device.run_waiting()
     for name, share in dropped.items():
         gradients[name] += share * masks[name]

@@ -88,7 +88,7 @@ class ForwardPass:
             return slots
         stack = allocate((rows.T + 1, rows.B, width), self.setup.dtype)
         ends = rows.lengths if rows.reverse else rows.lengths + 1
-        first = rows.lengths if rows.reverse else np.zeros_like(rows.lengths)
+        first = rows.lengths if rows.reverse else np.zeros(rows.B, np.int64)
         device.begin_stack(stack, first, ends, self._start.get(name), rows.threads)
         return stack
 
@@ -128,7 +128,8 @@ class ForwardPass:
         rows, device, place = self.rows, self.setup.device, self.plan.outputs["y"]
         array = self.arrays[place.name]
         if place.kind is not PlaceKind.AFTER:
-            device.clear_ended(array, rows.lengths, rows.threads)
+            if not rows.whole:
+                device.clear_ended(array, rows.lengths, rows.threads)
             return array
         y = array[: rows.T] if rows.reverse else array[1:]
         begins = any(place.name == ArrayKind.STATE.of(name) for name in self._start)

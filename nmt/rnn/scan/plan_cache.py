@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,7 @@ class CompiledScan:
         return CompiledScan(self.make(with_operands(self.step.plan)), constant, self.make)
 
 
-@dataclass(frozen=True)
-class RunKind:
+class RunKind(NamedTuple):
     """A kind of run: device, types, and what it must compute. single_step: inference with a T of 1."""
 
     device: Device

@@ -140,7 +140,7 @@ def test_the_number_of_threads_does_not_change_a_bit():
     for threads in (1, 2, 3):
         d_h, dW, db = np.empty_like(h), np.zeros_like(W), np.zeros_like(b)
         losses = output_loss(h, *_packed(W), b, targets, 0.1, d_h, dW, db, 1.0, threads, chunk=32)
-        results.append((losses, d_h.tobytes(), dW.tobytes(), db.tobytes()))
+        results.append([array.tobytes() for array in (losses, d_h, dW, db)])
     assert results[0] == results[1] == results[2]
 
 
@@ -212,7 +212,7 @@ def test_products_in_bfloat16(rows, hidden, vocab, transposed):
         d_h, db = np.full_like(h, np.nan), np.zeros_like(b)
         dW = np.zeros((vocab, hidden) if transposed else (hidden, vocab), "f4")
         losses = output_loss(h, *packed, b, targets, 0.1, d_h, dW, db, 0.5, threads, chunk=50, transposed=transposed)
-        results.append((losses, d_h.tobytes(), dW.tobytes(), db.tobytes()))
+        results.append([array.tobytes() for array in (losses, d_h, dW, db)])
     assert results[0] == results[1]
     near_h, near_W = rounded(h), rounded(W)
     wanted, (want_h, want_W, want_b) = _reference(near_h, near_W, b, targets, 0.1, 0.5)

@@ -176,7 +176,7 @@ from nmt.rnn.kernels.threads.team import TaskSequence, address_of, task_table
 from tests.rnn.kernels.test_team import relay
 seen, written = np.zeros(9, np.int64), np.zeros(9, np.int64)
 new = task_table((5,), (written, seen))
-table, sequence = new.copy(), TaskSequence(1)
+table, sequence = new[:], TaskSequence(1)
 for turn in (1, 2):
     table[:], written[:] = new, 0
     sequence.run([(relay.address, 9, address_of(table))], table)

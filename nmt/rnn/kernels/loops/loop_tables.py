@@ -13,7 +13,8 @@ from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, NUMBERS
 from nmt.rnn.kernels.machine_code.jit import inner_kernel
 from nmt.rnn.kernels.memory.arrays import array_at
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
-from nmt.rnn.kernels.threads.team import address_of
+from nmt.rnn.kernels.threads.atomics import WORD
+from nmt.rnn.kernels.threads.team import address_of, start_of, task_table
 from nmt.rnn.rows import TimeBlock
 
 
@@ -47,15 +48,19 @@ class Table:
         self, numbers: tuple[int, ...], names: list[str], arrays: list[np.ndarray], parts: int, sharing: Sharing
     ) -> None:
         self.names, self.arrays, self.parts, self.sharing = names, arrays, parts, sharing
-        addresses = [address_of(array) for array in arrays]
-        self.numbers = np.array((*(0,) * COUNTER_WORDS, *numbers, *addresses), np.int64)
+        self.numbers = task_table(numbers, arrays)
 
     def of(self, block: TimeBlock) -> Table:
         """Return a copy for one block of time; it shares the arrays."""
-        found, numbers = object.__new__(Table), self.numbers.copy()
-        numbers[_START : _START + 2] = block.start, block.stop
+        found, numbers = object.__new__(Table), self.numbers[:]
+        numbers[_START], numbers[_START + 1] = block.start, block.stop
         found.__dict__ = self.__dict__ | {"numbers": numbers}
         return found
+
+    @property
+    def address(self) -> int:
+        """Return where it is in memory."""
+        return start_of(self.numbers)
 
     def replace_array(self, place: int, array: np.ndarray) -> None:
         """Use another array, of the same element type, as names[place]."""
@@ -65,7 +70,7 @@ class Table:
 
     def word(self, place: int) -> int:
         """Return the address of the word with the address of names[place], for compiled code that changes it."""
-        return address_of(self.numbers[_ADDRESSES + place :])
+        return self.address + WORD * (_ADDRESSES + place)
 
     def restore(self, place: int) -> None:
         """Set the address of names[place] again after compiled code has changed it."""

@@ -22,15 +22,13 @@ def row_segments(rows: Rows, wide: bool, block: TimeBlock, *, exact: bool = Fals
 
 
 def _find(rows: Rows, wide: bool, block: TimeBlock, exact: bool) -> np.ndarray:
-    """Compute `row_segments`; the result is a single run if every row has full length."""
+    """Compute `row_segments`."""
     steps = rows.S if wide else block.high - block.low
     if rows.whole and not wide:
         return np.array([[0, steps * rows.B]], np.int64)
     lengths = rows.source_lengths if wide else rows.lengths - block.low
     if not wide and (block.low or block.high < rows.T):
         lengths = np.minimum(np.maximum(lengths, 0), steps)
-    if len(lengths) and lengths.min() == steps:
-        return np.array([[0, steps * len(lengths)]], np.int64)
     if exact:
         return np.asarray(active_rows(lengths, steps))
     bounds = np.array([0, len(lengths)], np.int64) if wide else rows.bounds

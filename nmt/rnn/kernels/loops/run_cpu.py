@@ -30,7 +30,6 @@ from nmt.rnn.kernels.products.gradients import weight_gradient, weight_gradient_
 from nmt.rnn.kernels.products.packed_weights import packed_weight
 from nmt.rnn.kernels.products.product import product_table, run_product, sum_rows
 from nmt.rnn.kernels.threads.pool import run_parallel, run_team
-from nmt.rnn.kernels.threads.team import address_of
 from nmt.rnn.profile import operation
 from nmt.rnn.rows import Rows, TimeBlock, shape_of_step, steps_of
 
@@ -43,7 +42,7 @@ def clear_ended(array: np.ndarray, lengths: np.ndarray, threads: int) -> None:
             run_parallel(zero_inactive, threads if array.size >= tuning.CLEAR_ALONE_BELOW else 1, array, lengths)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Launch:
     """A compiled function with its arguments; calling it runs the function, as often as wanted."""
 
@@ -252,7 +251,7 @@ class _PassRun:
         is_loop = phase is Phase.LOOP
         work: Any = (lambda: _loop_size(program, rows, block)) if is_loop else 0
         name = (self.label, ": " if is_loop else ": row work ", phase.label)
-        args = (self.side.addresses[step.name], table.parts, address_of(table.numbers), table)
+        args = (self.side.addresses[step.name], table.parts, table.address, table)
         return Launch(name, work, run_team, args)
 
     def _table(self, step: Function, program: Program) -> Table:

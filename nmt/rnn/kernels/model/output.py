@@ -101,6 +101,18 @@ def _loss_pairs(  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _add_up(part, parts, nll, smoothed, divergences, correct, found):  # type: ignore[no-untyped-def]
+    """Set found [3] to the sums that `output_loss` returns, over rows [R] and pairs [R // 2]."""
+    found[:] = 0
+    for r in range(nll.size):
+        found[0] += nll[r]
+        found[1] += smoothed[r]
+        found[2] += correct[r]
+    for pair in range(divergences.size):
+        found[1] += divergences[pair]
+
+
+@kernel
 def _weigh_rows(part, parts, logits, bias, targets, weights):  # type: ignore[no-untyped-def]
     """Turn this part's rows of logits into the derivative described in `weighted_gradients`."""
     number = logits.dtype.type
@@ -203,7 +215,7 @@ def output_loss(
     *,
     transposed: bool = False,
     divergence: float = 0.0,
-) -> tuple[float, float, int]:
+) -> Array:
     """Return the cross entropy of `softmax(h @ W + b)` against `targets`, and its gradients.
 
     Args:
@@ -223,9 +235,9 @@ def output_loss(
             gradients; 0 for none. If it is not 0, gradients are required, and R and chunk must be even.
 
     Returns:
-        Sums over the rows, in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
+        Sums over the rows, float64 [3], in nats: negative log likelihood, smoothed loss (see softmax.row_loss),
         number of rows whose target is the first largest logit. They have the same bits for any number of
-        threads.
+        threads. Where calls wait (`pool.in_one_call`), they are there after `run_waiting`.
 
     Raises:
         ShapeError: an array has another shape, dtype or layout, a target is no class, or the rows are not pairs.
@@ -248,8 +260,9 @@ def output_loss(
                 run_parallel(_loss_rows, num_threads, *given, output.has_gradients, *sums)
 
     output.each_chunk(fill, chunk)
-    run_waiting()
-    return float(nll.sum()), float(smoothed.sum()) + float(divergences.sum()), int(correct.sum())
+    found = np.empty(3)
+    run_parallel(_add_up, 1, nll, smoothed, divergences, correct, found)
+    return found
 
 
 def each_logits(

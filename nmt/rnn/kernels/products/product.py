@@ -7,6 +7,8 @@ with (part, parts, ...) do one thread's share: see pool.run_parallel. Results, i
 bits for any number of parts and any division into segments.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,7 @@ from nmt.rnn.kernels.products.row_products import (
     product_rows_int8,
 )
 from nmt.rnn.kernels.threads.pool import run_team
-from nmt.rnn.kernels.threads.team import address_of, given_array, numbers_of, task_table
+from nmt.rnn.kernels.threads.team import Words, given_array, numbers_of, start_of, task_table
 
 _MAX_ROWS = TARGET.max_rows
 # By the dtype of packed weights, and whether the transpose is packed.
@@ -138,16 +140,16 @@ def product_task(number: np.dtype, packed: np.dtype) -> Any:
 Operands = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def product_table(operands: Operands, a_col: int, c_col: int, K: int, N: int, accumulate: int) -> np.ndarray:
+def product_table(operands: Operands, a_col: int, c_col: int, K: int, N: int, accumulate: int) -> Words[int]:
     """Return the table of a `product` of the operands A, B, C and segments, for `run_product`."""
     A, _, C, segments = operands
     return task_table((a_col, A.shape[1], c_col, C.shape[1], K, N, len(segments), accumulate), operands)
 
 
-def run_product(parts: int, table: np.ndarray, operands: Operands) -> None:
+def run_product(parts: int, table: Words[int], operands: Operands) -> None:
     """Run all parts of a product on a team, which starts sooner than threads that have to be woken."""
     A, B, _, _ = operands
-    run_team(product_task(A.dtype, B.dtype).address, parts, address_of(table), (table, operands))
+    run_team(product_task(A.dtype, B.dtype).address, parts, start_of(table), (table, operands))
 
 
 @kernel

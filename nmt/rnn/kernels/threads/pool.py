@@ -18,7 +18,7 @@ import ctypes
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event, Lock, Thread, local
 from typing import Any
 
@@ -27,7 +27,7 @@ import numpy as np
 from nmt.errors import NMTError
 from nmt.rnn import tuning
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels.machine_code.kernel import Kernel
+from nmt.rnn.kernels.machine_code.kernel import Kernel, Words, start_of
 from nmt.rnn.kernels.threads.atomics import LINE, WORD, make_condition, make_lock
 from nmt.rnn.kernels.threads.workers import (
     HAS_FINISHED,
@@ -218,17 +218,19 @@ class _Waiting(local):
 _waiting = _Waiting()
 
 
-@contextmanager
-def in_one_call() -> Iterator[None]:
-    """Let the calls of `run_team` on this thread wait, and run them in order at the end, without Python in between.
+def in_one_call() -> AbstractContextManager[None]:
+    """Return a context in which the calls of `run_team` on this thread wait; its end runs them in order, without Python
+    in between.
 
     Python's own code and data then stay in the cache, which compiled code would replace. Until `run_waiting` Python
     must neither read nor write the arrays of a call. After an error none of those that wait runs. A context inside
     another is part of it; while a profile is recorded, nothing waits.
     """
-    if _waiting.calls is not None or is_recording():
-        yield
-        return
+    return nullcontext() if _waiting.calls is not None or is_recording() else _one_call()
+
+
+@contextmanager
+def _one_call() -> Iterator[None]:
     _waiting.calls, _waiting.kept = [], []
     try:
         yield
@@ -242,14 +244,14 @@ def run_waiting() -> None:
     `run_team` does."""
     if not _waiting.calls:
         return
-    calls, kept = np.array(_waiting.calls, np.int64), _waiting.kept
+    calls, kept = Words("q", _waiting.calls), _waiting.kept
     _waiting.calls, _waiting.kept = [], []
     pool, done, count = _pool(), 0, len(kept)
     while True:
-        done = run_list.call(pool.address, calls.ctypes.data, done, count)
+        done = run_list.call(pool.address, start_of(calls), done, count)
         if done == count:
             return
-        _run_now(*calls[3 * done : 3 * done + 3].tolist())
+        _run_now(*calls[3 * done : 3 * done + 3])
         done += 1
 
 

@@ -1,6 +1,8 @@
 """Tables of arguments of compiled tasks, and several tasks that one call of the team runs."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from ctypes import c_int64
 from typing import Any
 
@@ -8,7 +10,7 @@ import numpy as np
 
 from nmt.rnn.arrays.aligned import aligned
 from nmt.rnn.kernels.machine_code.jit import inner_kernel, task
-from nmt.rnn.kernels.machine_code.kernel import KernelCall, address_of
+from nmt.rnn.kernels.machine_code.kernel import KernelCall, Words, address_of, start_of
 from nmt.rnn.kernels.memory.active_rows import number_in, pointers_after
 from nmt.rnn.kernels.memory.moves import advance
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
@@ -27,10 +29,10 @@ from nmt.rnn.kernels.threads.workers import call_task
 _COUNT, _FIRST = COUNTER_WORDS, COUNTER_WORDS + 1
 
 
-def task_table(numbers: Sequence[int], arrays: Sequence[Any]) -> np.ndarray:
+def task_table(numbers: Iterable[int], arrays: Iterable[Any]) -> Words[int]:
     """Return a table for a `jit.task`: the cache line of its barrier, numbers, and the addresses of contiguous
     arrays."""
-    return np.array([*(0,) * COUNTER_WORDS, *numbers, *map(address_of, arrays)], np.int64)
+    return Words("q", (*(0,) * COUNTER_WORDS, *numbers, *map(address_of, arrays)))
 
 
 @inner_kernel
@@ -82,7 +84,7 @@ def run_calls(parts: int, calls: Sequence[KernelCall]) -> None:
     """Run kernels in one call of the team. Each thread does its share of every one; none may need another's result."""
     numbers = [number for call in calls for number in (call.native.address, call.table)]
     table = task_table((len(calls), *numbers), ())
-    run_team(_run_calls_task.address, max(1, parts), address_of(table), (table, calls))
+    run_team(_run_calls_task.address, max(1, parts), start_of(table), (table, calls))
 
 
 class TaskSequence:
