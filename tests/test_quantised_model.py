@@ -167,6 +167,24 @@ def test_other_matrices_of_int8_do_not_fit_into_4_bits():
     assert four_bits.pack(numbers) is None
 
 
+def test_small_numbers_are_packed_as_they_are_and_only_if_asked_for(tmp_path):
+    numbers = np.resize(np.arange(-7, 8, dtype=np.int8), (5, 41))
+    codes, factors, axis = four_bits.pack(numbers)
+    assert (factors == 1).all()
+    np.testing.assert_array_equal(four_bits.unpack(codes, factors, numbers.shape, axis), numbers)
+    for odd in ((codes.astype(np.int8), factors), (codes, factors.astype(np.int8)), (codes[1:], factors)):
+        with pytest.raises(ValueError, match="codes of another"):
+            four_bits.unpack(*odd, numbers.shape, axis)
+    assert four_bits.pack(np.where(numbers < 7, numbers, 8)) is None
+    for in_4_bits in (None, False, True):
+        given = {"a": numbers, "row": numbers[0], "floats": numbers + np.float32(0.5)}
+        write_tensors(tmp_path / "x", given, {}, **({} if in_4_bits is None else {"in_4_bits": in_4_bits}))
+        for name, array in map_tensors(tmp_path / "x")[0].items():
+            np.testing.assert_array_equal(array, given[name])
+        stored = read_foreign_tensors(tmp_path / "x")[0]
+        assert stored.keys() - given.keys() == ({"a#factors"} if in_4_bits else set())
+
+
 def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
     sizes = {"encoder": {"hidden_size": 64}, "decoder": {"hidden_size": 64}}
     origin = load_saved_model(write_folder(tmp_path / "model", **sizes))

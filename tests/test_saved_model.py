@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,11 +11,18 @@ import pytest
 from nmt.decode import Shortlist
 from nmt.errors import CheckpointError, NMTError
 from nmt.inference.translator import Translator
-from nmt.storage.model_folder import load_folder_config, subwords_digest
-from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.model_folder import (
+    build_model,
+    checkpoint_names,
+    find_checkpoint,
+    load_folder_config,
+    set_params,
+    subwords_digest,
+)
+from nmt.storage.saved_model import load_saved_model, save_bundle, save_folder
 from nmt.storage.shortlist_file import save_shortlist
 from nmt.storage.tensor_file import map_tensors, write_tensors
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences, write_folder, write_language_folder
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +57,7 @@ def test_two_vocabularies(tmp_path):
     folder = write_folder(tmp_path / "m", joint=False)
     save_bundle(tmp_path / "m.nmt", load_saved_model(folder))
     lines = sentences(9, seed=5)
+    assert map_tensors(tmp_path / "m.nmt")[1]["subwords"] == load_saved_model(folder).content["subwords"]
     found = Translator.load(tmp_path / "m.nmt", threads=1)
     assert found.src_subwords.vocab_size != found.tgt_subwords.vocab_size
     assert found.translate(lines) == Translator.load(folder, threads=1).translate(lines)
@@ -105,6 +115,12 @@ CONFIG = {
     "no such setting": ("model.encoder.colour", "red"),
     "other subwords": ("data.subwords.joint", False),
 }
+TOO_LARGE = {
+    "within what settings allow": ("model.encoder.hidden_size", 60_000),
+    "an attention within that": ("model.decoder.attention_size", 60_000),
+    "layers within that": ("model.decoder.num_layers", 90),
+}
+CONFIG |= TOO_LARGE
 TENSORS = {
     "no subwords": {"subwords/joint": None},
     "broken subwords": {"subwords/joint": np.arange(99, dtype=np.uint8)},
@@ -134,6 +150,7 @@ def test_hostile_bundles_with_right_checksums_are_one_line(case, bundle, tmp_pat
     with pytest.raises(NMTError) as caught:
         Translator.load(path)
     assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value).splitlines()) == 1
+    assert ("got none that large" in str(caught.value)) == (case in TOO_LARGE), "before it costs memory"
 
 
 def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path):
@@ -187,7 +204,112 @@ def test_a_translator_notices_that_its_file_was_written_into_if_it_is_mapped(tmp
             translator.translate(["kara"])
 
 
+def test_a_language_model_has_no_encoder_that_could_be_too_large(folder, tmp_path):
+    write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
+    save_bundle(tmp_path / "lm.nmt", load_saved_model(tmp_path / "lm"))
+    changed = config_with(tmp_path / "lm.nmt", "model.encoder.hidden_size", 60_000)
+    found = load_saved_model(rewritten(tmp_path / "lm.nmt", tmp_path / "other.nmt", content=changed))
+    assert found.load().parameters == load_saved_model(tmp_path / "lm").parameters
+
+
+def test_scores_are_those_of_the_best_validation_whoever_has_kept_them(folder, bundle):
+    saved = load_saved_model(folder)
+    assert saved.scores == load_saved_model(bundle).scores == {"bleu": 1.5, "update": 8}
+    for content, expected in (
+        ({"state": {"update": 9, "best_update": 4, "best_scores": {"ppl": 2.0}}}, {"ppl": 2.0, "update": 4}),
+        ({"state": {"update": 9, "best_update": 0, "best_scores": {}}}, {"update": 9}),
+        ({"state": {"update": 9}, "scores": {"bleu": 3.0, "update": 7}}, {"bleu": 3.0, "update": 9}),
+        ({"scores": None}, {"update": None}),
+        ({}, {"update": None}),
+    ):
+        assert replace(saved, content=content).scores == expected
+
+
+def test_the_digest_is_of_all_that_translations_depend_on(folder, bundle):
+    saved = load_saved_model(folder)
+    cased = {
+        "data": saved.config.data.model_copy(
+            update={"tgt": saved.config.data.tgt.model_copy(update={"lowercase": True})}
+        )
+    }
+    others = [
+        {"shortlist": None},
+        {"shortlist": replace_always(saved.shortlist)},
+        {"lengths": None},
+        {"lengths": replace(saved.lengths, extra=2.0)},
+        {"config": saved.config.model_copy(update=cased)},
+        {"content": {"checksums": saved.content["checksums"] | {"params/output.b": 3}}},
+    ]
+    digests = [replace(saved, **change).digest for change in others]
+    assert len({saved.digest, *digests}) == 1 + len(others)
+    assert load_saved_model(bundle).digest == saved.digest
+    optimizer = {"checksums": saved.content["checksums"] | {"optimizer/m": 3}}
+    assert replace(saved, content=optimizer).digest == saved.digest
+
+
+def replace_always(shortlist):
+    return Shortlist(shortlist.starts, shortlist.tokens, np.arange(4, 31, dtype=np.int32), shortlist.vocab_size)
+
+
+def test_a_model_larger_than_memory_is_one_line(folder, monkeypatch):
+    def build(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr("nmt.storage.saved_model.build_model", build)
+    with pytest.raises(CheckpointError, match="got sizes larger than any memory"):
+        load_saved_model(folder).build()
+
+
+def test_a_folder_that_holds_something_is_left_alone(folder, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="must be a new folder"):
+        save_folder(tmp_path, load_saved_model(folder))
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_model_of_another_task_is_refused_with_what_loads_it(folder, tmp_path):
+    write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
+    assert load_saved_model(folder, task="translation").path == load_saved_model(folder).path
+    with pytest.raises(CheckpointError, match="must contain a language model, got a translator; load it with Transl"):
+        load_saved_model(folder, task="lm")
+    with pytest.raises(CheckpointError, match="must contain a translator, got a language model; load it with Generat"):
+        load_saved_model(tmp_path / "lm", task="translation")
+
+
+def test_parameters_are_copied_unless_a_model_may_have_them(folder):
+    saved = load_saved_model(folder)
+    model = build_model(saved.config, saved.src_subwords.vocab_size, saved.tgt_subwords.vocab_size)
+    set_params(model, saved.params, saved.path)
+    for name, param in model.params.items():
+        stored = saved.params[f"params/{name}"]
+        np.testing.assert_array_equal(param, stored)
+        assert not np.shares_memory(param, stored)
+
+
+def test_numbered_checkpoints_are_found_the_newest_first(tmp_path):
+    for name in ("best", "best-5", "best-40", "best-x", "best-", "last-7", "last", "other-3"):
+        (tmp_path / f"{name}.safetensors").touch()
+    (tmp_path / "best-6.txt").touch()
+    assert checkpoint_names(tmp_path) == ["best", "last", "best-40", "best-5", "last-7"]
+    assert find_checkpoint(tmp_path, "best-5") == tmp_path / "best-5.safetensors"
+    with pytest.raises(CheckpointError, match="got best, last, best-40, best-5, last-7; name one of these"):
+        find_checkpoint(tmp_path, "best-6")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no inodes there")
+@pytest.mark.parametrize("joint", [False, True])
+def test_all_files_of_a_folder_are_on_the_disk_before_it_appears(joint, tmp_path, monkeypatch):
+    saved = load_saved_model(write_folder(tmp_path / "model", joint=joint))
+    vocab_size = saved.tgt_subwords.vocab_size
+    shortlist = Shortlist(*([np.zeros(1, "i8")] + [np.zeros(0, "i4")] * 2), vocab_size)
+    synced, sync = set(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.add(os.fstat(file).st_ino), sync(file)))
+    save_folder(tmp_path / "new", replace(saved, shortlist=shortlist))
+    files = list((tmp_path / "new").iterdir())
+    assert len(files) == (5 if joint else 6) and {file.stat().st_ino for file in files} <= synced
+
+
 def test_settings_of_a_folder_that_is_none_are_refused_as_such(tmp_path):
-    for place in (tmp_path / "missing", tmp_path):
-        with pytest.raises(CheckpointError, match="must be a folder that nmt-train wrote"):
+    for place, got in ((tmp_path / "missing", "nothing there"), (tmp_path, r"one without config\.yaml")):
+        with pytest.raises(CheckpointError, match=f"must be a folder that nmt-train wrote, got {got}"):
             load_folder_config(place)

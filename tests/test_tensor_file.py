@@ -1,5 +1,6 @@
 """The reader of tensor files against the library that others use, and against bytes that nobody should trust."""
 
+import io
 import json
 import struct
 import sys
@@ -45,6 +46,19 @@ def test_files_that_are_read_whole_may_be_overwritten(path):
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(tensors[name], array)
         assert tensors[name].flags.aligned and mapped[name].dtype == array.dtype
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(path, monkeypatch):
+    class Growing(io.FileIO):
+        def readinto(self, buffer):
+            count = super().readinto(buffer)
+            with open(path, "ab") as file:
+                file.write(b"more")
+            return count
+
+    monkeypatch.setattr(Path, "open", lambda self, mode: Growing(self, mode))
+    with reading_whole(), pytest.raises(CheckpointError, match="being written"):
+        map_tensors(path)
 
 
 def test_a_mapped_file_that_was_written_into_is_told(path):
@@ -123,6 +137,7 @@ def tensor(dtype="F32", shape=(2,), offsets=(0, 8)):
 HOSTILE = {
     "endless header": struct.pack("<Q", 2**64 - 1) + b"{}",
     "long header": struct.pack("<Q", 10**9) + b"{}",
+    "header beyond the end": struct.pack("<Q", 50) + b"{}",
     "not utf-8": file_of(b'{"\xff": 1}'),
     "deep": file_of(b"[" * 200_000 + b"]" * 200_000),
     "digits": file_of(b'{"a": ' + b"9" * 5000 + b"}"),
@@ -154,6 +169,14 @@ HOSTILE = {
 }
 
 
+def test_a_file_of_a_later_format_is_called_so(tmp_path):
+    for version in (0, 2):
+        content = json.dumps({"format_version": version, "checksums": {}})
+        (tmp_path / "later").write_bytes(save({}, metadata={"nmt": content}))
+        with pytest.raises(CheckpointError, match=f"must have checkpoint format 1, got {version}; use the version"):
+            map_tensors(tmp_path / "later")
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_are_one_line(name, tmp_path):
     (tmp_path / "h").write_bytes(HOSTILE[name])
@@ -163,7 +186,7 @@ def test_hostile_files_are_one_line(name, tmp_path):
 
 
 WRONG = {
-    "long header": "a header of",
+    **dict.fromkeys(["endless header", "long header", "header beyond the end"], "a header of"),
     "not utf-8": "a header that is not JSON",
     "a list": "a header without tensors",
     "metadata": "a header with other metadata",
