@@ -1,9 +1,12 @@
 """Model folders and the file that nmt-bundle makes of one: the same model, and one line where there is none."""
 
+import errno
 import json
 import os
+import shutil
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from nmt.storage.model_folder import (
     checkpoint_names,
     find_checkpoint,
     load_folder_config,
+    load_subwords,
     set_params,
     subwords_digest,
 )
@@ -153,7 +157,7 @@ def test_hostile_bundles_with_right_checksums_are_one_line(case, bundle, tmp_pat
     assert ("got none that large" in str(caught.value)) == (case in TOO_LARGE), "before it costs memory"
 
 
-def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path):
+def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="give the folder that contains it"):
         Translator.load(folder / "best.safetensors")
     (tmp_path / "text").write_text("hello, this is no model at all\n")
@@ -161,14 +165,31 @@ def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path):
         Translator.load(tmp_path / "text")
     with pytest.raises(CheckpointError, match="leave it out"):
         Translator.load(bundle, checkpoint="last")
+    assert load_saved_model(bundle, checkpoint="best").path == bundle
+    (tmp_path / "cut.nmt").write_bytes(bundle.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match="must be a whole checkpoint, got a damaged or truncated file"):
+        Translator.load(tmp_path / "cut.nmt")
+    monkeypatch.setattr(Path, "open", lambda self, mode: os.open(tmp_path / "missing", os.O_RDONLY))
+    with pytest.raises(CheckpointError, match=f"text: must be readable, got {os.strerror(errno.ENOENT).lower()}"):
+        Translator.load(tmp_path / "text")
 
 
-def test_other_subwords_are_noticed_before_they_are_read(tmp_path):
+def test_other_subwords_are_noticed_before_they_are_read(tmp_path, monkeypatch):
     """sentencepiece interprets bytes in C++: only those that the model was trained with come there."""
     folder = write_folder(tmp_path / "m")
     (folder / "joint.spm").write_bytes(b"\x0a\xff\xff\xff\xff\x0f")
     with pytest.raises(CheckpointError, match=r"restore the \.spm files"):
         Translator.load(folder)
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(CheckpointError, match=r"joint\.spm: must be readable, got permission denied"):
+        load_subwords(folder, joint=True)
+    (folder / "joint.spm").unlink()
+    with pytest.raises(CheckpointError, match="must be the subwords the model was trained with, got no such file"):
+        load_subwords(folder, joint=True)
 
 
 def test_a_shortlist_of_other_subwords_is_refused(tmp_path):
@@ -286,7 +307,23 @@ def test_parameters_are_copied_unless_a_model_may_have_them(folder):
         assert not np.shares_memory(param, stored)
 
 
+def test_a_model_in_use_is_opened_again_with_other_facts_while_its_file_has_its_parameters(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "model")
+    loaded = load_saved_model(tmp_path / "model").load()
+    again = loaded.reopened(lengths=None)
+    assert again.lengths is None and (again.digest != loaded.digest) and again.shortlist is loaded.shortlist
+    for name, param in loaded.network.params.items():
+        np.testing.assert_array_equal(again.params[f"params/{name}"], param)
+    tensors, content = map_tensors(loaded.path)
+    write_tensors(loaded.path, {name: array + 1 for name, array in tensors.items()}, content)
+    with pytest.raises(CheckpointError, match="must have the parameters of the model, got others; load it again"):
+        loaded.reopened()
+
+
 def test_numbered_checkpoints_are_found_the_newest_first(tmp_path):
+    for name in (None, "best-5"):
+        with pytest.raises(CheckpointError, match=r"must contain best\.safetensors or last\.safetensors, got neither"):
+            find_checkpoint(tmp_path, name)
     for name in ("best", "best-5", "best-40", "best-x", "best-", "last-7", "last", "other-3"):
         (tmp_path / f"{name}.safetensors").touch()
     (tmp_path / "best-6.txt").touch()

@@ -203,6 +203,8 @@ def test_a_wrong_header_is_told_by_its_fault(name, tmp_path):
     (tmp_path / "h").write_bytes(HOSTILE[name])
     with pytest.raises(CheckpointError, match=f"got {WRONG[name]}"):
         read_foreign_tensors(tmp_path / "h")
+    with pytest.raises(CheckpointError, match=rf"got a damaged or truncated file \({WRONG[name]}"):
+        map_tensors(tmp_path / "h")
 
 
 def test_what_is_not_aligned_is_copied(tmp_path):

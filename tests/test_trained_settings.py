@@ -210,7 +210,8 @@ def test_what_a_record_holds_is_shown_in_one_line(folder):
 
 
 def test_long_values_are_shown_by_their_beginnings():
-    assert Difference("x", "a" * 60, list(range(3))).shown == ("a" * 60, "[0, 1, 2]")
+    assert Difference("x", "a" * 60, [0, 1, 2]).shown == ("a" * 60, "[0, 1, 2]")
+    assert Difference("x", 10**59, 10**60).shown == (f"1{59 * '0'}", f"1{56 * '0'}...")
     for text, shown in zip(("a" * 61, list(range(99))), Difference("x", "a" * 61, list(range(99))).shown, strict=True):
         assert len(shown) == 60 and shown.endswith("...") and json.dumps(text).startswith(shown[:-3])
 
