@@ -1,5 +1,6 @@
 """The plain search as one computation finds, bit by bit, what it finds step by step."""
 
+import importlib
 import threading
 
 import numpy as np
@@ -13,6 +14,7 @@ from nmt.rnn.profile import recording
 from tests import small_models
 from tests.decode.test_shortlist import SOME, VOCAB
 
+module = importlib.import_module("nmt.decode.search")  # `nmt.decode.search` is the function
 MODELS = {
     "lstm, feeding": {},
     "gru, two layers, dot": {
@@ -162,3 +164,13 @@ def test_a_profile_tells_the_parts(model):
     assert found["step"].seconds > 0 and found["output layer: best tokens"].seconds > 0 and found["search"].seconds > 0
     hidden = model.config.decoder.hidden_size
     assert found["output layer: best tokens"].multiply_adds % (hidden * VOCAB) == 0 < found["step"].multiply_adds
+
+
+def test_searches_at_the_same_time_share_the_threads(monkeypatch):
+    one, other, third = (module._Running() for _ in range(3))
+    monkeypatch.setattr(module, "_running", [])
+    assert [module._share_of(6, one), module._share_of(6, other), module._share_of(6, third)] == [6, 3, 2]
+    del one, other
+    fourth = module._Running()
+    assert module._share_of(6, fourth) == 3
+    assert module._share_of(1, module._Running()) == 1
