@@ -158,6 +158,10 @@ def test_an_ensemble_of_one_is_the_model(model, sentences):
     targets = [[4, EOS_ID]] * len(sentences)
     log_probs, attention = alone.forced_log_probs(sentences, targets)
     assert len(log_probs) == len(sentences) and not attention, "attention is recorded if it is asked for"
+    pair = Ensemble([model, build(2, decoder={"hidden_size": 7})])
+    every = [one.forced_log_probs(sentences, targets, attention=True)[1] for one in (pair, *pair.models)]
+    for mean, one, other in zip(*every, strict=True):
+        assert mean == pytest.approx((one + other) / 2, abs=1e-6)
     assert not Fusion(model, test_language.build(np.float32, 0, VOCAB), 0.5).forced_log_probs(sentences, targets)[1]
 
 
