@@ -84,6 +84,15 @@ def test_what_is_forbidden_is_not_found_and_all_else_is(name, size):
         assert all(h.log_prob == h.score for h in hypotheses)
 
 
+@pytest.mark.parametrize("size", [2, 3])
+def test_what_is_forbidden_may_not_begin_a_translation(size):
+    for n in range(3):
+        phrase = next(ids[:size] for ids, _ in everything(plain(n)) if len(ids) >= size)
+        expected = everything(plain(n), legal=lambda ids, _, p=phrase: not has(ids, p))
+        found = [tuple(h.ids) for h in find(SearchOptions(forbidden=[phrase]), n_best=50)[n] if h.finished]
+        assert len(found) > 20 and found == [ids for ids, _ in expected[: len(found)]]
+
+
 @pytest.mark.parametrize("prefix", [(4,), (5, 5, 6)])
 def test_prefixes(prefix):
     options = SearchOptions(prefixes=[prefix, (), prefix])

@@ -13,6 +13,7 @@ from nmt.rnn.devices import cpu
 from nmt.train.distributed.ranks import Ranks
 from nmt.train.run.trainer import Trainer
 from nmt.train.updates.optimizer import make_optimizer
+from nmt.train.updates.state import batch_seed
 from nmt.train.updates.update import GradientSum, Updater
 from tests.model.test_language import build as build_language_model
 from tests.small_models import batch_of, build
@@ -181,6 +182,29 @@ def trainer_state(trainer: Trainer):
     from nmt.train.checkpoints.checkpoint import read_whole
 
     return read_whole(trainer.folder / "last.safetensors").metadata["state"]
+
+
+def test_the_seed_of_masks_is_of_the_run_the_update_and_the_place(monkeypatch):
+    model, seeds = build(20), []
+    compute = model.loss_and_gradients
+    monkeypatch.setattr(model, "loss_and_gradients", lambda *a, **k: (seeds.append(k["seed"]), compute(*a, **k))[1])
+    updater_of(model).update(Group([batch_of(pairs(seed, 2)) for seed in (1, 2, 3)]), 7, 0.01)
+    assert seeds == [batch_seed(CONFIG.seed, 7, place) for place in range(3)]
+
+
+@pytest.mark.parametrize("targets", [[], [5, 6, 7]])
+def test_a_spike_is_told_by_the_loss_of_a_token_and_changes_nothing(targets):
+    model, losses = build(20, scale=0.3), []
+    before = {name: param.copy() for name, param in model.params.items()}
+    optimizer = make_optimizer(CONFIG.training, model.params)
+    updater = Updater(CONFIG, model, optimizer, 1, is_spike=lambda loss: losses.append(loss) or True)
+    batch = batch_of([([4, 5], targets)])
+    outcome = updater.update_with(batch, 1, 0.01)
+    nll = model.loss(batch, threads=1).nll
+    assert outcome.is_spike and outcome.is_finite and outcome.stats.tokens == len(targets) + 1
+    assert losses == [outcome.stats.loss / (len(targets) + 1)]
+    assert outcome.stats.nll == pytest.approx(nll) and outcome.stats.loss != pytest.approx(nll), "smoothed labels"
+    assert all((model.params[name] == param).all() for name, param in before.items()) and optimizer.steps == 0
 
 
 def gradients_of(*names):

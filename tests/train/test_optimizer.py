@@ -159,6 +159,22 @@ def test_adafactor_follows_the_paper(weight_decay: float, scale: float) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_scale_of_each_step_is_one_of_its_gradients(name: str) -> None:
+    momentum = {"momentum": 0.5} if name == "sgd" else {}
+    settings = TrainingConfig.model_validate({"optimizer": name, "weight_decay": 0.1, **momentum})
+    generator = np.random.default_rng(4)
+    params = {"w": generator.normal(size=(5, 3)).astype("f4"), "b": generator.normal(size=4).astype("f4")}
+    twin = {name: param.copy() for name, param in params.items()}
+    one, other = make_optimizer(settings, params), make_optimizer(settings, twin)
+    for scale in (1.0, 0.125, 2.0, 0.5):  # powers of 2 change no bit of a gradient
+        grads = {name: generator.normal(size=param.shape).astype("f4") for name, param in params.items()}
+        other.step(twin, {name: grad * np.float32(scale) for name, grad in grads.items()}, RATE)
+        one.step(params, grads, RATE, scale)
+    for name, param in params.items():
+        np.testing.assert_allclose(param, twin[name], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_what_is_frozen_neither_changes_nor_has_state(name: str) -> None:
     settings = TrainingConfig.model_validate({"optimizer": name, "weight_decay": 0.1, "freeze": ["encoder.*"]})
     generator = np.random.default_rng(2)
