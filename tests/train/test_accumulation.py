@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -205,6 +206,24 @@ def test_a_spike_is_told_by_the_loss_of_a_token_and_changes_nothing(targets):
     assert losses == [outcome.stats.loss / (len(targets) + 1)]
     assert outcome.stats.nll == pytest.approx(nll) and outcome.stats.loss != pytest.approx(nll), "smoothed labels"
     assert all((model.params[name] == param).all() for name, param in before.items()) and optimizer.steps == 0
+
+
+@pytest.mark.parametrize("broken", [None, "loss", "gradient", "both"])
+def test_an_update_whose_loss_or_gradient_is_not_finite_changes_nothing(broken, monkeypatch):
+    model = build(20, scale=0.3)
+    before = {name: param.copy() for name, param in model.params.items()}
+    compute = model.loss_and_gradients
+
+    def breaking(*arguments, into, **options):
+        stats, gradients = compute(*arguments, into=into, **options)
+        if broken in ("gradient", "both"):
+            into["output.b"][3] = np.inf
+        return (replace(stats, loss=np.nan) if broken in ("loss", "both") else stats), gradients
+
+    monkeypatch.setattr(model, "loss_and_gradients", breaking)
+    outcome = updater_of(model).update_with(batch_of(pairs(1, 3)), 1, 0.01)
+    assert outcome.is_finite == (broken is None) and not outcome.is_spike
+    assert all((model.params[name] == param).all() == (broken is not None) for name, param in before.items())
 
 
 def gradients_of(*names):

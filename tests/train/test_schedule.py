@@ -44,12 +44,14 @@ def test_plateau_without_patience_falls_after_each_validation_without_improvemen
     for improved in (False, True, False):
         schedule.validated(improved=improved)
         rates.append(schedule.learning_rate(1))
+        assert not schedule.finished
     assert rates == pytest.approx([0.4, 0.4, 0.2])
 
 
 def test_a_warm_up_below_the_minimum_does_not_end_the_run() -> None:
     schedule = make_schedule(TrainingConfig(learning_rate=0.8, learning_rate_min=0.1, learning_rate_warmup=100))
     assert schedule.learning_rate(1) < 0.1
+    assert schedule.learning_rate(50, 2) == pytest.approx(0.4)
     assert not schedule.finished
 
 
