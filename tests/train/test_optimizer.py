@@ -7,6 +7,7 @@ import pytest
 
 from nmt.config import TrainingConfig
 from nmt.rnn.arrays.flat_arrays import Group
+from nmt.rnn.profile import recording
 from nmt.train.updates.optimizer import OPTIMIZERS, clip_scale, gradient_norm, make_optimizer
 
 RATE, STEPS = 0.01, 5
@@ -169,7 +170,9 @@ def test_a_scale_of_each_step_is_one_of_its_gradients(name: str) -> None:
     for scale in (1.0, 0.125, 2.0, 0.5):  # powers of 2 change no bit of a gradient
         grads = {name: generator.normal(size=param.shape).astype("f4") for name, param in params.items()}
         other.step(twin, {name: grad * np.float32(scale) for name, grad in grads.items()}, RATE)
-        one.step(params, grads, RATE, scale)
+        with recording() as profile:
+            one.step(params, grads, RATE, scale)
+        assert profile.operations.keys() == {f"optimizer: {settings.optimizer}"}
     for name, param in params.items():
         np.testing.assert_allclose(param, twin[name], rtol=1e-6)
 
