@@ -159,6 +159,20 @@ def test_adafactor_follows_the_paper(weight_decay: float, scale: float) -> None:
         np.testing.assert_allclose(param, params[name], rtol=TOLERANCE, atol=TOLERANCE)
 
 
+def test_the_state_has_the_names_of_the_paper() -> None:
+    """A checkpoint is read by these names: both moments are zero at first, and would not mind."""
+    grad = np.array([[2.0, -3.0]], "f4")
+    for name in ("adam", "adamw", "lamb"):
+        optimizer = make_optimizer(TrainingConfig.model_validate({"optimizer": name}), {"w": np.ones((1, 2), "f4")})
+        optimizer.step({"w": np.ones((1, 2), "f4")}, {"w": grad.copy()}, RATE)
+        arrays, numbers = optimizer.state_dict()
+        beta1, beta2 = optimizer.settings.adam_betas
+        assert arrays["w/m"] == pytest.approx((1 - beta1) * grad) and arrays["w/v"] == pytest.approx(
+            (1 - beta2) * grad**2
+        )
+        assert numbers == {"steps": 1}
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_scale_of_each_step_is_one_of_its_gradients(name: str) -> None:
     momentum = {"momentum": 0.5} if name == "sgd" else {}
