@@ -20,6 +20,7 @@ from nmt.storage.model_folder import (
     find_checkpoint,
     load_folder_config,
     load_subwords,
+    model_files,
     set_params,
     subwords_digest,
 )
@@ -27,6 +28,7 @@ from nmt.storage.saved_model import load_saved_model, save_bundle, save_folder
 from nmt.storage.shortlist_file import save_shortlist
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.small_models import batch_of
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,14 @@ def test_two_vocabularies(tmp_path):
     folder = write_folder(tmp_path / "m", joint=False)
     save_bundle(tmp_path / "m.nmt", load_saved_model(folder))
     lines = sentences(9, seed=5)
-    assert map_tensors(tmp_path / "m.nmt")[1]["subwords"] == load_saved_model(folder).content["subwords"]
+    content = map_tensors(tmp_path / "m.nmt")[1]
+    assert content["subwords"] == load_saved_model(folder).content["subwords"]
+    assert content["scores"] == load_saved_model(folder).scores == {"bleu": 1.5, "update": 8}
+    with pytest.raises(CheckpointError, match="must be a new file, got one that is there"):
+        save_bundle(tmp_path / "m.nmt", load_saved_model(folder))
+    assert model_files(tmp_path / "m.nmt") == [tmp_path / "m.nmt"] and model_files(tmp_path / "other") == []
+    names = {"best.safetensors", "config.yaml", "lengths.json", "src.spm", "tgt.spm"}
+    assert {path.name for path in model_files(folder)} == names
     found = Translator.load(tmp_path / "m.nmt", threads=1)
     assert found.src_subwords.vocab_size != found.tgt_subwords.vocab_size
     assert found.translate(lines) == Translator.load(folder, threads=1).translate(lines)
@@ -300,7 +309,10 @@ def test_a_model_of_another_task_is_refused_with_what_loads_it(folder, tmp_path)
 def test_parameters_are_copied_unless_a_model_may_have_them(folder):
     saved = load_saved_model(folder)
     model = build_model(saved.config, saved.src_subwords.vocab_size, saved.tgt_subwords.vocab_size)
+    batch = batch_of([([4, 5], [6])])
+    before = model.loss(batch, threads=1).nll
     set_params(model, saved.params, saved.path)
+    assert before != model.loss(batch, threads=1).nll == saved.build().loss(batch, threads=1).nll
     for name, param in model.params.items():
         stored = saved.params[f"params/{name}"]
         np.testing.assert_array_equal(param, stored)

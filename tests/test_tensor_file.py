@@ -169,6 +169,17 @@ HOSTILE = {
 }
 
 
+def test_numbers_of_others_in_bfloat16_are_widened_and_a_missing_file_is_called_so(tmp_path):
+    numbers = np.array([[1.5, -2.0, 3.0e38]], np.float32)  # the last one is rounded towards zero
+    halves = (numbers.view("<u4") >> 16).astype("<u2")
+    (tmp_path / "b").write_bytes(file_of({"a": tensor("BF16", (1, 3), (0, 6))}, halves.tobytes()))
+    found = read_foreign_tensors(tmp_path / "b")[0]["a"]
+    assert found.dtype == np.float32 and found.shape == (1, 3)
+    np.testing.assert_array_equal(found, (numbers.view("<u4") & 0xFFFF0000).view("<f4"))
+    with pytest.raises(CheckpointError, match="must be a checkpoint that nmt-train wrote, got no such file"):
+        map_tensors(tmp_path / "missing")
+
+
 def test_a_file_of_a_later_format_is_called_so(tmp_path):
     for version in (0, 2):
         content = json.dumps({"format_version": version, "checksums": {}})

@@ -224,10 +224,13 @@ def test_an_update_whose_loss_or_gradient_is_not_finite_changes_nothing(broken, 
             into["output.b"][3] = np.inf
         return (replace(stats, loss=np.nan) if broken in ("loss", "both") else stats), gradients
 
+    carried = []
+    monkeypatch.setattr(model, "carry", carried.append)
     monkeypatch.setattr(model, "loss_and_gradients", breaking)
     outcome = updater_of(model).update_with(batch_of(pairs(1, 3)), 1, 0.01)
     assert outcome.is_finite == (broken is None) and not outcome.is_spike
     assert all((model.params[name] == param).all() == (broken is not None) for name, param in before.items())
+    assert carried == ([] if broken is None else [{}]), "nor is a state of such a batch carried to the next"
 
 
 def gradients_of(*names):

@@ -159,3 +159,12 @@ def test_updates_have_the_tokens_of_their_epoch_and_window():
         tokens = np.concatenate([batches.tokens(epoch, window) for window in (0, 1)])
         for group in found:
             assert (group.num_src_tokens, group.num_tgt_tokens) == tuple(tokens[group.numbers].sum(axis=0))
+
+
+def test_ranks_take_turns_forward_and_back():
+    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(9) for rank in range(3)] == [
+        [0, 5, 6],
+        [1, 4, 7],
+        [2, 3, 8],
+    ]
+    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(8) for rank in range(3)] == [[0, 5, 6], [1, 4, 7], [2, 3]]
