@@ -193,6 +193,7 @@ def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
     sizes = [(tmp_path / bits / "best.safetensors").stat().st_size for bits in ("8", "4")]
     assert sizes[1] < sizes[0] / 1.5
     saved = load_saved_model(tmp_path / "4")
+    assert saved.content["quantization"] == {"numbers": "int4", "layout": 1}, "by which older files are known"
     assert saved.parameters == origin.parameters
     save_bundle(tmp_path / "model.nmt", saved)
     assert (tmp_path / "model.nmt").stat().st_size < sizes[0]

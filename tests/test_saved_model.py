@@ -24,7 +24,7 @@ from nmt.storage.model_folder import (
     set_params,
     subwords_digest,
 )
-from nmt.storage.saved_model import load_saved_model, save_bundle, save_folder
+from nmt.storage.saved_model import load_language_model, load_saved_model, save_bundle, save_folder
 from nmt.storage.shortlist_file import save_shortlist
 from nmt.storage.tensor_file import map_tensors, write_tensors
 from tests.saved_models import sentences, write_folder, write_language_folder
@@ -304,6 +304,16 @@ def test_a_model_of_another_task_is_refused_with_what_loads_it(folder, tmp_path)
         load_saved_model(folder, task="lm")
     with pytest.raises(CheckpointError, match="must contain a translator, got a language model; load it with Generat"):
         load_saved_model(tmp_path / "lm", task="translation")
+
+
+def test_a_language_model_has_the_target_subwords_of_its_translator(folder, tmp_path):
+    saved = load_saved_model(folder)
+    other = load_saved_model(write_folder(tmp_path / "other", vocab_size=40))
+    for name, one in (("ours", saved), ("theirs", other)):
+        write_language_folder(tmp_path / name, one.tgt_subwords)
+    assert load_language_model(tmp_path / "ours", saved).config.task == "lm"
+    with pytest.raises(CheckpointError, match=r"with the target subwords of .*, 48 of them, got 40 other ones"):
+        load_language_model(tmp_path / "theirs", saved)
 
 
 def test_parameters_are_copied_unless_a_model_may_have_them(folder):

@@ -12,7 +12,14 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from nmt.errors import CheckpointError
-from nmt.storage.tensor_file import MappedFile, map_tensors, read_foreign_tensors, reading_whole, write_tensors
+from nmt.storage.tensor_file import (
+    MappedFile,
+    map_tensors,
+    mapped_file,
+    read_foreign_tensors,
+    reading_whole,
+    write_tensors,
+)
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -39,7 +46,9 @@ def path(tmp_path):
 def test_files_that_are_read_whole_may_be_overwritten(path):
     with reading_whole():
         tensors, content = map_tensors(path)
+        assert mapped_file(path) is None
     mapped, _ = map_tensors(path)
+    assert mapped_file(path) is not None, "as before the block"
     with path.open("r+b") as file:
         file.truncate(10)  # a map would now kill the process that looks
     assert content["a"] == [1, "é", None]
