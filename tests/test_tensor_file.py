@@ -144,6 +144,8 @@ def tensor(dtype="F32", shape=(2,), offsets=(0, 8)):
 
 
 HOSTILE = {
+    "empty": b"",
+    "no header": b"\0" * 8,
     "endless header": struct.pack("<Q", 2**64 - 1) + b"{}",
     "long header": struct.pack("<Q", 10**9) + b"{}",
     "header beyond the end": struct.pack("<Q", 50) + b"{}",
@@ -206,6 +208,8 @@ def test_hostile_files_are_one_line(name, tmp_path):
 
 
 WRONG = {
+    "empty": "0 bytes",
+    "no header": "8 bytes",
     **dict.fromkeys(["endless header", "long header", "header beyond the end"], "a header of"),
     "not utf-8": "a header that is not JSON",
     "a list": "a header without tensors",
