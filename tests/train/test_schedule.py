@@ -64,6 +64,9 @@ def test_plateau_goes_on_from_its_state() -> None:
     again.load_state_dict(schedule.state_dict())
     again.validated(improved=False)
     assert again.learning_rate(1) == pytest.approx(0.2)
+    again.load_state_dict({})  # of a run with another schedule
+    again.validated(improved=False)
+    assert again.learning_rate(1) == pytest.approx(0.8) and again.waited == 1
 
 
 def test_linear_rises_then_falls_in_a_straight_line_to_zero():
