@@ -150,6 +150,12 @@ def test_cosine_rises_then_falls_to_zero() -> None:
     assert found[22:] == pytest.approx([0.5 * (1 + math.cos(math.pi * 19 / 20)), 0.0])
 
 
+@pytest.mark.parametrize("scheduling", ["linear", "cosine"])
+def test_after_the_last_update_the_rate_stays_zero(scheduling: str) -> None:
+    found = rates(60, scheduling=scheduling, learning_rate=1.0, learning_rate_warmup=4, updates=23)
+    assert found[22] > 0 and found[23:] == [0.0] * 37
+
+
 def test_decay_by_epochs_and_by_updates() -> None:
     by_epoch = rates(12, scheduling="exponential", learning_rate=0.4, decrease_factor=0.5)
     assert by_epoch == pytest.approx([0.4] * 4 + [0.2] * 4 + [0.1] * 4)
