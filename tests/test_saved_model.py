@@ -21,6 +21,7 @@ from nmt.storage.model_folder import (
     load_folder_config,
     load_subwords,
     model_files,
+    numbered_checkpoint,
     set_params,
     subwords_digest,
 )
@@ -350,7 +351,8 @@ def test_numbered_checkpoints_are_found_the_newest_first(tmp_path):
         (tmp_path / f"{name}.safetensors").touch()
     (tmp_path / "best-6.txt").touch()
     assert checkpoint_names(tmp_path) == ["best", "last", "best-40", "best-5", "last-7"]
-    assert find_checkpoint(tmp_path, "best-5") == tmp_path / "best-5.safetensors"
+    assert find_checkpoint(tmp_path, "best-5") == numbered_checkpoint(tmp_path, "best", 5)
+    assert numbered_checkpoint(tmp_path, "best", 5) == tmp_path / "best-5.safetensors"
     with pytest.raises(CheckpointError, match="got best, last, best-40, best-5, last-7; name one of these"):
         find_checkpoint(tmp_path, "best-6")
 
