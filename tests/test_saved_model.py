@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nmt.decode import Shortlist
-from nmt.errors import CheckpointError, NMTError
+from nmt.errors import CheckpointError, NMTError, NMTWarning
 from nmt.inference.translator import Translator
 from nmt.storage.model_folder import (
     build_model,
@@ -280,6 +280,12 @@ def test_the_digest_is_of_all_that_translations_depend_on(folder, bundle):
 
 def replace_always(shortlist):
     return Shortlist(shortlist.starts, shortlist.tokens, np.arange(4, 31, dtype=np.int32), shortlist.vocab_size)
+
+
+def test_a_cell_that_was_edited_since_the_training_is_told(folder, monkeypatch):
+    monkeypatch.setattr("nmt.storage.saved_model.edited_cells", lambda config, cells: ["my_cells.MyCell"])
+    with pytest.warns(NMTWarning, match=r"safetensors: my_cells\.MyCell has been edited since the training; what was"):
+        load_saved_model(folder).build()
 
 
 def test_a_model_larger_than_memory_is_one_line(folder, monkeypatch):
