@@ -209,6 +209,17 @@ def test_what_a_record_holds_is_shown_in_one_line(folder):
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
 
 
+def test_all_settings_that_differ_are_named(folder):
+    edit(folder, "model.encoder.hidden_size", 7)
+    with pytest.raises(CheckpointError, match=r"encoder\.hidden_size must be .*; set it back, or train .* with it$"):
+        Translator.load(folder)
+    edit(folder, "model.encoder.rnn_type", "gru")
+    edit(folder, "data.src.lowercase", True)
+    keys = r"src\.lowercase must be .*, and model\.encoder\.hidden_size .*, and model\.encoder\.rnn_type lstm, got gru"
+    with pytest.raises(CheckpointError, match=rf"{keys}; set them back, or train a new model with them$"):
+        Translator.load(folder)
+
+
 def test_long_values_are_shown_by_their_beginnings():
     assert Difference("x", "a" * 60, [0, 1, 2]).shown == ("a" * 60, "[0, 1, 2]")
     assert Difference("x", 10**59, 10**60).shown == (f"1{59 * '0'}", f"1{56 * '0'}...")
