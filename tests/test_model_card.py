@@ -47,6 +47,7 @@ def test_a_card_is_written_beside_the_file(folder, tmp_path):
     saved = load_saved_model(path)
     assert f"{path.stat().st_size:,} bytes" in page and saved.digest in page
     assert "nmt-translate small.nmt" in page and "**Licence**" in page
+    assert "- vocabulary: 48 and 48 units (unigram)" in page
     settings = json.loads(page.split("```json\n")[1].split("```")[0])
     assert settings["model"] == saved.config.model.to_dict()
     assert str(folder.parent) not in page
@@ -90,6 +91,7 @@ def test_a_language_model_has_a_card_of_its_own(folder, tmp_path):
     front, page = front_matter((tmp_path / "lm.md").read_text("utf-8"))
     assert front["pipeline_tag"] == "text-generation" and front["language"] == ["yy"]
     assert "A recurrent language model of `yy`." in page and "nmt-generate lm.nmt" in page
+    assert "- vocabulary: 48 units (" in page
 
 
 def test_a_card_that_is_there_is_kept_and_nothing_is_written(folder, tmp_path):

@@ -190,6 +190,10 @@ def test_other_subwords_are_noticed_before_they_are_read(tmp_path, monkeypatch):
     (folder / "joint.spm").write_bytes(b"\x0a\xff\xff\xff\xff\x0f")
     with pytest.raises(CheckpointError, match=r"restore the \.spm files"):
         Translator.load(folder)
+    with pytest.raises(
+        CheckpointError, match=r"joint\.spm: must be a subword model, got a damaged file \(.*; restore a"
+    ):
+        load_subwords(folder, joint=True)
 
     def refuse(path):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
