@@ -17,6 +17,10 @@ def test_the_line_of_least_squares():
     exact = LengthModel.learn(src, 2 * src + 5)
     assert exact.expected([[4] * n for n in (0, 3, 10)]) == pytest.approx([6, 12, 26])
     assert exact.deviation == pytest.approx(0, abs=1e-9) and exact.pairs == 500
+    slow = LengthModel.learn(4 * src, 2 * src + 5 + np.resize([3, -3], 500))  # as many too long as too short, by 3
+    fitted = np.polyfit(4 * src + 1.0, 2 * src + 6.0 + np.resize([3, -3], 500), 1, full=True)
+    assert 0 < slow.ratio < 1 and (slow.ratio, slow.extra) == pytest.approx(tuple(fitted[0]))
+    assert slow.deviation == pytest.approx(np.sqrt(fitted[1][0] / 500))
 
 
 def test_one_length_and_falling_lines_go_through_the_origin():

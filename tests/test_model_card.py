@@ -4,13 +4,15 @@ machine that made it."""
 import errno
 import json
 import os
+from dataclasses import replace
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from nmt.cli.commands.bundle import bundle
-from nmt.storage.model_card import model_card
+from nmt.errors import CheckpointError
+from nmt.storage.model_card import model_card, write_card
 from nmt.storage.saved_model import load_saved_model
 from tests.saved_models import write_folder, write_language_folder
 
@@ -45,6 +47,7 @@ def test_a_card_is_written_beside_the_file(folder, tmp_path):
     saved = load_saved_model(path)
     assert f"{path.stat().st_size:,} bytes" in page and saved.digest in page
     assert "nmt-translate small.nmt" in page and "**Licence**" in page
+    assert "- vocabulary: 48 and 48 units (unigram)" in page
     settings = json.loads(page.split("```json\n")[1].split("```")[0])
     assert settings["model"] == saved.config.model.to_dict()
     assert str(folder.parent) not in page
@@ -88,6 +91,7 @@ def test_a_language_model_has_a_card_of_its_own(folder, tmp_path):
     front, page = front_matter((tmp_path / "lm.md").read_text("utf-8"))
     assert front["pipeline_tag"] == "text-generation" and front["language"] == ["yy"]
     assert "A recurrent language model of `yy`." in page and "nmt-generate lm.nmt" in page
+    assert "- vocabulary: 48 units (" in page
 
 
 def test_a_card_that_is_there_is_kept_and_nothing_is_written(folder, tmp_path):
@@ -95,6 +99,18 @@ def test_a_card_that_is_there_is_kept_and_nothing_is_written(folder, tmp_path):
     result = call(folder, tmp_path / "m.nmt", "--card")
     assert result.exit_code == 1 and "must be a new file" in result.output
     assert (tmp_path / "m.md").read_text() == "mine" and not (tmp_path / "m.nmt").exists()
+
+
+def test_a_card_has_no_place_of_the_machine_and_replaces_no_other(folder, tmp_path):
+    saved = load_saved_model(folder)
+    training = saved.config.training.model_copy(update={"load_model": "/home/me/model"})
+    saved = replace(saved, config=saved.config.model_copy(update={"training": training}))
+    (tmp_path / "m.nmt").write_bytes(b"12345")
+    write_card(tmp_path / "m.md", saved, tmp_path / "m.nmt")
+    text = (tmp_path / "m.md").read_text("utf-8")
+    assert "/home/me" not in text and '"learning_rate"' in text
+    with pytest.raises(CheckpointError, match="must be a new file, got one that is there"):
+        write_card(tmp_path / "m.md", saved, tmp_path / "m.nmt")
 
 
 def test_a_card_that_cannot_be_written_leaves_no_bundle(folder, tmp_path, monkeypatch):

@@ -167,6 +167,24 @@ def test_other_matrices_of_int8_do_not_fit_into_4_bits():
     assert four_bits.pack(numbers) is None
 
 
+def test_small_numbers_are_packed_as_they_are_and_only_if_asked_for(tmp_path):
+    numbers = np.resize(np.arange(-7, 8, dtype=np.int8), (5, 41))
+    codes, factors, axis = four_bits.pack(numbers)
+    assert (factors == 1).all()
+    np.testing.assert_array_equal(four_bits.unpack(codes, factors, numbers.shape, axis), numbers)
+    for odd in ((codes.astype(np.int8), factors), (codes, factors.astype(np.int8)), (codes[1:], factors)):
+        with pytest.raises(ValueError, match="codes of another"):
+            four_bits.unpack(*odd, numbers.shape, axis)
+    assert four_bits.pack(np.where(numbers < 7, numbers, 8)) is None
+    for in_4_bits in (None, False, True):
+        given = {"a": numbers, "row": numbers[0], "floats": numbers + np.float32(0.5)}
+        write_tensors(tmp_path / "x", given, {}, **({} if in_4_bits is None else {"in_4_bits": in_4_bits}))
+        for name, array in map_tensors(tmp_path / "x")[0].items():
+            np.testing.assert_array_equal(array, given[name])
+        stored = read_foreign_tensors(tmp_path / "x")[0]
+        assert stored.keys() - given.keys() == ({"a#factors"} if in_4_bits else set())
+
+
 def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
     sizes = {"encoder": {"hidden_size": 64}, "decoder": {"hidden_size": 64}}
     origin = load_saved_model(write_folder(tmp_path / "model", **sizes))
@@ -175,6 +193,7 @@ def test_a_folder_in_4_bits_is_half_as_large_and_survives_bundles(tmp_path):
     sizes = [(tmp_path / bits / "best.safetensors").stat().st_size for bits in ("8", "4")]
     assert sizes[1] < sizes[0] / 1.5
     saved = load_saved_model(tmp_path / "4")
+    assert saved.content["quantization"] == {"numbers": "int4", "layout": 1}, "by which older files are known"
     assert saved.parameters == origin.parameters
     save_bundle(tmp_path / "model.nmt", saved)
     assert (tmp_path / "model.nmt").stat().st_size < sizes[0]
@@ -201,8 +220,8 @@ def test_sizes_of_4_bits_that_do_not_fit_are_one_line(tmp_path, value):
     text = json.dumps(content)
     checksum = str(zlib.crc32(text.encode()))
     path.write_bytes(save({name: tensors[name] for name in tensors}, {"nmt": text, "nmt_crc32": checksum}))
-    with pytest.raises(CheckpointError, match="restore a copy") as caught:
-        load_saved_model(tmp_path / "4").build()
+    with pytest.raises(CheckpointError, match="must have matrices of 4 bits in the sizes that it states") as caught:
+        load_saved_model(tmp_path / "4")
     assert "\n" not in str(caught.value)
 
 

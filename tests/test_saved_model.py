@@ -1,19 +1,35 @@
 """Model folders and the file that nmt-bundle makes of one: the same model, and one line where there is none."""
 
+import errno
 import json
 import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nmt.decode import Shortlist
-from nmt.errors import CheckpointError, NMTError
+from nmt.errors import CheckpointError, NMTError, NMTWarning
 from nmt.inference.translator import Translator
-from nmt.storage.model_folder import load_folder_config, subwords_digest
-from nmt.storage.saved_model import load_saved_model, save_bundle
+from nmt.storage.model_folder import (
+    build_model,
+    checkpoint_names,
+    find_checkpoint,
+    load_folder_config,
+    load_subwords,
+    model_files,
+    numbered_checkpoint,
+    set_params,
+    subwords_digest,
+)
+from nmt.storage.saved_model import load_language_model, load_saved_model, save_bundle, save_folder
 from nmt.storage.shortlist_file import save_shortlist
 from nmt.storage.tensor_file import map_tensors, write_tensors
-from tests.saved_models import sentences, write_folder
+from tests.saved_models import sentences, write_folder, write_language_folder
+from tests.small_models import batch_of
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +64,14 @@ def test_two_vocabularies(tmp_path):
     folder = write_folder(tmp_path / "m", joint=False)
     save_bundle(tmp_path / "m.nmt", load_saved_model(folder))
     lines = sentences(9, seed=5)
+    content = map_tensors(tmp_path / "m.nmt")[1]
+    assert content["subwords"] == load_saved_model(folder).content["subwords"]
+    assert content["scores"] == load_saved_model(folder).scores == {"bleu": 1.5, "update": 8}
+    with pytest.raises(CheckpointError, match="must be a new file, got one that is there"):
+        save_bundle(tmp_path / "m.nmt", load_saved_model(folder))
+    assert model_files(tmp_path / "m.nmt") == [tmp_path / "m.nmt"] and model_files(tmp_path / "other") == []
+    names = {"best.safetensors", "config.yaml", "lengths.json", "src.spm", "tgt.spm"}
+    assert {path.name for path in model_files(folder)} == names
     found = Translator.load(tmp_path / "m.nmt", threads=1)
     assert found.src_subwords.vocab_size != found.tgt_subwords.vocab_size
     assert found.translate(lines) == Translator.load(folder, threads=1).translate(lines)
@@ -105,6 +129,12 @@ CONFIG = {
     "no such setting": ("model.encoder.colour", "red"),
     "other subwords": ("data.subwords.joint", False),
 }
+TOO_LARGE = {
+    "within what settings allow": ("model.encoder.hidden_size", 60_000),
+    "an attention within that": ("model.decoder.attention_size", 60_000),
+    "layers within that": ("model.decoder.num_layers", 90),
+}
+CONFIG |= TOO_LARGE
 TENSORS = {
     "no subwords": {"subwords/joint": None},
     "broken subwords": {"subwords/joint": np.arange(99, dtype=np.uint8)},
@@ -134,9 +164,10 @@ def test_hostile_bundles_with_right_checksums_are_one_line(case, bundle, tmp_pat
     with pytest.raises(NMTError) as caught:
         Translator.load(path)
     assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value).splitlines()) == 1
+    assert ("got none that large" in str(caught.value)) == (case in TOO_LARGE), "before it costs memory"
 
 
-def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path):
+def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match="give the folder that contains it"):
         Translator.load(folder / "best.safetensors")
     (tmp_path / "text").write_text("hello, this is no model at all\n")
@@ -144,14 +175,35 @@ def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path):
         Translator.load(tmp_path / "text")
     with pytest.raises(CheckpointError, match="leave it out"):
         Translator.load(bundle, checkpoint="last")
+    assert load_saved_model(bundle, checkpoint="best").path == bundle
+    (tmp_path / "cut.nmt").write_bytes(bundle.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match="must be a whole checkpoint, got a damaged or truncated file"):
+        Translator.load(tmp_path / "cut.nmt")
+    monkeypatch.setattr(Path, "open", lambda self, mode: os.open(tmp_path / "missing", os.O_RDONLY))
+    with pytest.raises(CheckpointError, match=f"text: must be readable, got {os.strerror(errno.ENOENT).lower()}"):
+        Translator.load(tmp_path / "text")
 
 
-def test_other_subwords_are_noticed_before_they_are_read(tmp_path):
+def test_other_subwords_are_noticed_before_they_are_read(tmp_path, monkeypatch):
     """sentencepiece interprets bytes in C++: only those that the model was trained with come there."""
     folder = write_folder(tmp_path / "m")
     (folder / "joint.spm").write_bytes(b"\x0a\xff\xff\xff\xff\x0f")
     with pytest.raises(CheckpointError, match=r"restore the \.spm files"):
         Translator.load(folder)
+    with pytest.raises(
+        CheckpointError, match=r"joint\.spm: must be a subword model, got a damaged file \(.*; restore a"
+    ):
+        load_subwords(folder, joint=True)
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(CheckpointError, match=r"joint\.spm: must be readable, got permission denied"):
+        load_subwords(folder, joint=True)
+    (folder / "joint.spm").unlink()
+    with pytest.raises(CheckpointError, match="must be the subwords the model was trained with, got no such file"):
+        load_subwords(folder, joint=True)
 
 
 def test_a_shortlist_of_other_subwords_is_refused(tmp_path):
@@ -187,7 +239,148 @@ def test_a_translator_notices_that_its_file_was_written_into_if_it_is_mapped(tmp
             translator.translate(["kara"])
 
 
+def test_a_language_model_has_no_encoder_that_could_be_too_large(folder, tmp_path):
+    write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
+    save_bundle(tmp_path / "lm.nmt", load_saved_model(tmp_path / "lm"))
+    changed = config_with(tmp_path / "lm.nmt", "model.encoder.hidden_size", 60_000)
+    found = load_saved_model(rewritten(tmp_path / "lm.nmt", tmp_path / "other.nmt", content=changed))
+    assert found.load().parameters == load_saved_model(tmp_path / "lm").parameters
+
+
+def test_scores_are_those_of_the_best_validation_whoever_has_kept_them(folder, bundle):
+    saved = load_saved_model(folder)
+    assert saved.scores == load_saved_model(bundle).scores == {"bleu": 1.5, "update": 8}
+    for content, expected in (
+        ({"state": {"update": 9, "best_update": 4, "best_scores": {"ppl": 2.0}}}, {"ppl": 2.0, "update": 4}),
+        ({"state": {"update": 9, "best_update": 0, "best_scores": {}}}, {"update": 9}),
+        ({"state": {"update": 9}, "scores": {"bleu": 3.0, "update": 7}}, {"bleu": 3.0, "update": 9}),
+        ({"scores": None}, {"update": None}),
+        ({}, {"update": None}),
+    ):
+        assert replace(saved, content=content).scores == expected
+
+
+def test_the_digest_is_of_all_that_translations_depend_on(folder, bundle):
+    saved = load_saved_model(folder)
+    cased = {
+        "data": saved.config.data.model_copy(
+            update={"tgt": saved.config.data.tgt.model_copy(update={"lowercase": True})}
+        )
+    }
+    others = [
+        {"shortlist": None},
+        {"shortlist": replace_always(saved.shortlist)},
+        {"lengths": None},
+        {"lengths": replace(saved.lengths, extra=2.0)},
+        {"config": saved.config.model_copy(update=cased)},
+        {"content": {"checksums": saved.content["checksums"] | {"params/output.b": 3}}},
+    ]
+    digests = [replace(saved, **change).digest for change in others]
+    assert len({saved.digest, *digests}) == 1 + len(others)
+    assert load_saved_model(bundle).digest == saved.digest
+    optimizer = {"checksums": saved.content["checksums"] | {"optimizer/m": 3}}
+    assert replace(saved, content=optimizer).digest == saved.digest
+
+
+def replace_always(shortlist):
+    return Shortlist(shortlist.starts, shortlist.tokens, np.arange(4, 31, dtype=np.int32), shortlist.vocab_size)
+
+
+def test_a_cell_that_was_edited_since_the_training_is_told(folder, monkeypatch):
+    monkeypatch.setattr("nmt.storage.saved_model.edited_cells", lambda config, cells: ["my_cells.MyCell"])
+    with pytest.warns(NMTWarning, match=r"safetensors: my_cells\.MyCell has been edited since the training; what was"):
+        load_saved_model(folder).build()
+
+
+def test_a_model_larger_than_memory_is_one_line(folder, monkeypatch):
+    def build(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr("nmt.storage.saved_model.build_model", build)
+    with pytest.raises(CheckpointError, match="got sizes larger than any memory"):
+        load_saved_model(folder).build()
+
+
+def test_a_folder_that_holds_something_is_left_alone(folder, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="must be a new folder"):
+        save_folder(tmp_path, load_saved_model(folder))
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_model_of_another_task_is_refused_with_what_loads_it(folder, tmp_path):
+    write_language_folder(tmp_path / "lm", load_saved_model(folder).tgt_subwords)
+    assert load_saved_model(folder, task="translation").path == load_saved_model(folder).path
+    with pytest.raises(CheckpointError, match="must contain a language model, got a translator; load it with Transl"):
+        load_saved_model(folder, task="lm")
+    with pytest.raises(CheckpointError, match="must contain a translator, got a language model; load it with Generat"):
+        load_saved_model(tmp_path / "lm", task="translation")
+
+
+def test_a_language_model_has_the_target_subwords_of_its_translator(folder, tmp_path):
+    saved = load_saved_model(folder)
+    other = load_saved_model(write_folder(tmp_path / "other", vocab_size=40))
+    for name, one in (("ours", saved), ("theirs", other)):
+        write_language_folder(tmp_path / name, one.tgt_subwords)
+    assert load_language_model(tmp_path / "ours", saved).config.task == "lm"
+    with pytest.raises(CheckpointError, match=r"with the target subwords of .*, 48 of them, got 40 other ones"):
+        load_language_model(tmp_path / "theirs", saved)
+
+
+def test_parameters_are_copied_unless_a_model_may_have_them(folder):
+    saved = load_saved_model(folder)
+    model = build_model(saved.config, saved.src_subwords.vocab_size, saved.tgt_subwords.vocab_size)
+    batch = batch_of([([4, 5], [6])])
+    before = model.loss(batch, threads=1).nll
+    set_params(model, saved.params, saved.path)
+    assert before != model.loss(batch, threads=1).nll == saved.build().loss(batch, threads=1).nll
+    for name, param in model.params.items():
+        stored = saved.params[f"params/{name}"]
+        np.testing.assert_array_equal(param, stored)
+        assert not np.shares_memory(param, stored)
+
+
+def test_a_model_in_use_is_opened_again_with_other_facts_while_its_file_has_its_parameters(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "model")
+    loaded = load_saved_model(tmp_path / "model").load()
+    again = loaded.reopened(lengths=None)
+    assert again.lengths is None and (again.digest != loaded.digest) and again.shortlist is loaded.shortlist
+    for name, param in loaded.network.params.items():
+        np.testing.assert_array_equal(again.params[f"params/{name}"], param)
+    tensors, content = map_tensors(loaded.path)
+    write_tensors(loaded.path, {name: array + 1 for name, array in tensors.items()}, content)
+    with pytest.raises(CheckpointError, match="must have the parameters of the model, got others; load it again"):
+        loaded.reopened()
+
+
+def test_numbered_checkpoints_are_found_the_newest_first(tmp_path):
+    for name in (None, "best-5"):
+        with pytest.raises(CheckpointError, match=r"must contain best\.safetensors or last\.safetensors, got neither"):
+            find_checkpoint(tmp_path, name)
+    for name in ("best", "best-5", "best-40", "best-x", "best-", "last-7", "last", "other-3"):
+        (tmp_path / f"{name}.safetensors").touch()
+    (tmp_path / "best-6.txt").touch()
+    assert checkpoint_names(tmp_path) == ["best", "last", "best-40", "best-5", "last-7"]
+    assert find_checkpoint(tmp_path, "best-5") == numbered_checkpoint(tmp_path, "best", 5)
+    assert numbered_checkpoint(tmp_path, "best", 5) == tmp_path / "best-5.safetensors"
+    with pytest.raises(CheckpointError, match="got best, last, best-40, best-5, last-7; name one of these"):
+        find_checkpoint(tmp_path, "best-6")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files have no inodes there")
+@pytest.mark.parametrize("joint", [False, True])
+def test_all_files_of_a_folder_are_on_the_disk_before_it_appears(joint, tmp_path, monkeypatch):
+    saved = load_saved_model(write_folder(tmp_path / "model", joint=joint))
+    vocab_size = saved.tgt_subwords.vocab_size
+    shortlist = Shortlist(*([np.zeros(1, "i8")] + [np.zeros(0, "i4")] * 2), vocab_size)
+    synced, sync = set(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.add(os.fstat(file).st_ino), sync(file)))
+    save_folder(tmp_path / "new", replace(saved, shortlist=shortlist))
+    files = list((tmp_path / "new").iterdir())
+    assert len(files) == (5 if joint else 6) and {file.stat().st_ino for file in files} <= synced
+
+
 def test_settings_of_a_folder_that_is_none_are_refused_as_such(tmp_path):
-    for place in (tmp_path / "missing", tmp_path):
-        with pytest.raises(CheckpointError, match="must be a folder that nmt-train wrote"):
+    for place, got in ((tmp_path / "missing", "nothing there"), (tmp_path, r"one without config\.yaml")):
+        with pytest.raises(CheckpointError, match=f"must be a folder that nmt-train wrote, got {got}"):
             load_folder_config(place)

@@ -1,5 +1,6 @@
 """The reader of tensor files against the library that others use, and against bytes that nobody should trust."""
 
+import io
 import json
 import struct
 import sys
@@ -11,7 +12,14 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 from nmt.errors import CheckpointError
-from nmt.storage.tensor_file import MappedFile, map_tensors, read_foreign_tensors, reading_whole, write_tensors
+from nmt.storage.tensor_file import (
+    MappedFile,
+    map_tensors,
+    mapped_file,
+    read_foreign_tensors,
+    reading_whole,
+    write_tensors,
+)
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -38,13 +46,28 @@ def path(tmp_path):
 def test_files_that_are_read_whole_may_be_overwritten(path):
     with reading_whole():
         tensors, content = map_tensors(path)
+        assert mapped_file(path) is None
     mapped, _ = map_tensors(path)
+    assert mapped_file(path) is not None, "as before the block"
     with path.open("r+b") as file:
         file.truncate(10)  # a map would now kill the process that looks
     assert content["a"] == [1, "é", None]
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(tensors[name], array)
         assert tensors[name].flags.aligned and mapped[name].dtype == array.dtype
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(path, monkeypatch):
+    class Growing(io.FileIO):
+        def readinto(self, buffer):
+            count = super().readinto(buffer)
+            with open(path, "ab") as file:
+                file.write(b"more")
+            return count
+
+    monkeypatch.setattr(Path, "open", lambda self, mode: Growing(self, mode))
+    with reading_whole(), pytest.raises(CheckpointError, match="being written"):
+        map_tensors(path)
 
 
 def test_a_mapped_file_that_was_written_into_is_told(path):
@@ -121,8 +144,11 @@ def tensor(dtype="F32", shape=(2,), offsets=(0, 8)):
 
 
 HOSTILE = {
+    "empty": b"",
+    "no header": b"\0" * 8,
     "endless header": struct.pack("<Q", 2**64 - 1) + b"{}",
     "long header": struct.pack("<Q", 10**9) + b"{}",
+    "header beyond the end": struct.pack("<Q", 50) + b"{}",
     "not utf-8": file_of(b'{"\xff": 1}'),
     "deep": file_of(b"[" * 200_000 + b"]" * 200_000),
     "digits": file_of(b'{"a": ' + b"9" * 5000 + b"}"),
@@ -154,6 +180,25 @@ HOSTILE = {
 }
 
 
+def test_numbers_of_others_in_bfloat16_are_widened_and_a_missing_file_is_called_so(tmp_path):
+    numbers = np.array([[1.5, -2.0, 3.0e38]], np.float32)  # the last one is rounded towards zero
+    halves = (numbers.view("<u4") >> 16).astype("<u2")
+    (tmp_path / "b").write_bytes(file_of({"a": tensor("BF16", (1, 3), (0, 6))}, halves.tobytes()))
+    found = read_foreign_tensors(tmp_path / "b")[0]["a"]
+    assert found.dtype == np.float32 and found.shape == (1, 3)
+    np.testing.assert_array_equal(found, (numbers.view("<u4") & 0xFFFF0000).view("<f4"))
+    with pytest.raises(CheckpointError, match="must be a checkpoint that nmt-train wrote, got no such file"):
+        map_tensors(tmp_path / "missing")
+
+
+def test_a_file_of_a_later_format_is_called_so(tmp_path):
+    for version in (0, 2):
+        content = json.dumps({"format_version": version, "checksums": {}})
+        (tmp_path / "later").write_bytes(save({}, metadata={"nmt": content}))
+        with pytest.raises(CheckpointError, match=f"must have checkpoint format 1, got {version}; use the version"):
+            map_tensors(tmp_path / "later")
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_are_one_line(name, tmp_path):
     (tmp_path / "h").write_bytes(HOSTILE[name])
@@ -163,7 +208,9 @@ def test_hostile_files_are_one_line(name, tmp_path):
 
 
 WRONG = {
-    "long header": "a header of",
+    "empty": "0 bytes",
+    "no header": "8 bytes",
+    **dict.fromkeys(["endless header", "long header", "header beyond the end"], "a header of"),
     "not utf-8": "a header that is not JSON",
     "a list": "a header without tensors",
     "metadata": "a header with other metadata",
@@ -180,6 +227,8 @@ def test_a_wrong_header_is_told_by_its_fault(name, tmp_path):
     (tmp_path / "h").write_bytes(HOSTILE[name])
     with pytest.raises(CheckpointError, match=f"got {WRONG[name]}"):
         read_foreign_tensors(tmp_path / "h")
+    with pytest.raises(CheckpointError, match=rf"got a damaged or truncated file \({WRONG[name]}"):
+        map_tensors(tmp_path / "h")
 
 
 def test_what_is_not_aligned_is_copied(tmp_path):

@@ -18,7 +18,7 @@ from nmt.storage.model_folder import build_model, load_folder_config, read_check
 from nmt.storage.quantised_model import save_quantised
 from nmt.storage.saved_model import load_saved_model, save_bundle
 from nmt.storage.tensor_file import write_tensors
-from nmt.storage.trained_settings import differences
+from nmt.storage.trained_settings import Difference, differences
 from nmt.train.checkpoints.average import save_average
 from nmt.train.checkpoints.resume import compare_settings
 from tests.saved_models import sentences, write_folder, write_language_folder
@@ -207,6 +207,24 @@ def test_what_a_record_holds_is_shown_in_one_line(folder):
     with pytest.raises(CheckpointError) as caught:
         Translator.load(folder)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+def test_all_settings_that_differ_are_named(folder):
+    edit(folder, "model.encoder.hidden_size", 7)
+    with pytest.raises(CheckpointError, match=r"encoder\.hidden_size must be .*; set it back, or train .* with it$"):
+        Translator.load(folder)
+    edit(folder, "model.encoder.rnn_type", "gru")
+    edit(folder, "data.src.lowercase", True)
+    keys = r"src\.lowercase must be .*, and model\.encoder\.hidden_size .*, and model\.encoder\.rnn_type lstm, got gru"
+    with pytest.raises(CheckpointError, match=rf"{keys}; set them back, or train a new model with them$"):
+        Translator.load(folder)
+
+
+def test_long_values_are_shown_by_their_beginnings():
+    assert Difference("x", "a" * 60, [0, 1, 2]).shown == ("a" * 60, "[0, 1, 2]")
+    assert Difference("x", 10**59, 10**60).shown == (f"1{59 * '0'}", f"1{56 * '0'}...")
+    for text, shown in zip(("a" * 61, list(range(99))), Difference("x", "a" * 61, list(range(99))).shown, strict=True):
+        assert len(shown) == 60 and shown.endswith("...") and json.dumps(text).startswith(shown[:-3])
 
 
 @pytest.mark.parametrize(

@@ -141,10 +141,9 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
             f"{path}: must be readable, got {explain(error)}; let it be read and run again"
         ) from error
     except (_MalformedError, ValueError) as error:
-        fact = str(error) if isinstance(error, _MalformedError) else explain(error)
         raise CheckpointError(
-            f"{path}: must be a whole checkpoint, got a damaged or truncated file ({fact}); restore a copy, or remove "
-            "it"
+            f"{path}: must be a whole checkpoint, got a damaged or truncated file ({explain(error)}); restore a copy, "
+            "or remove it"
         ) from error
     content = _parse_content(path, metadata)
     tensors = {name: _view(mapped, start, e) for name, e in entries.items() if name.startswith(prefix)}
@@ -166,8 +165,9 @@ def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, s
     try:
         mapped, start, entries, metadata = _open(path)
     except (_MalformedError, OSError, ValueError) as error:
-        fact = str(error) if isinstance(error, _MalformedError) else explain(error)
-        raise CheckpointError(f"{path}: must be a whole safetensors file, got {fact}; restore a copy") from error
+        raise CheckpointError(
+            f"{path}: must be a whole safetensors file, got {explain(error)}; restore a copy"
+        ) from error
     return {name: _widened(_view(mapped, start, entry)) for name, entry in entries.items()}, metadata
 
 

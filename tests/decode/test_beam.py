@@ -6,7 +6,7 @@ import pytest
 from nmt.decode import Hypothesis
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
-from nmt.decode.rules.penalty import length_divisor
+from nmt.decode.rules.penalty import best_possible, final_scores, length_divisor, nth_best
 
 EOS = 3
 
@@ -147,3 +147,51 @@ def test_divisors_are_the_published_ones():
     assert length_divisor("none", lengths).tolist() == [1, 1, 1]
     assert length_divisor("average", lengths).tolist() == [1, 7, 25]
     assert length_divisor(0.5, lengths) == pytest.approx([1, 2**0.5, 5**0.5])
+
+
+def test_final_scores_are_the_published_ones():
+    """Wu et al. 2016, equation 14, with coverage [R, S] that is -1 at padding, and a word reward."""
+    sums, lengths = np.array([-3.0, -8.0, 2.0]), np.array([2, 5, 7])
+    coverage = np.array([[0.5, 1.7, 0.0], [1.0, 0.25, -1.0], [0.9, -1.0, -1.0]], np.float32)
+    expected = np.array([1.5, np.inf, 7.0])
+    for seen, bound in ((None, None), (coverage, None), (None, expected), (coverage, expected)):
+        found = final_scores(0.8, sums, lengths, 0.3, 0.4, seen, bound)
+        for r in range(3):
+            want = sums[r] / ((5 + lengths[r]) / 6) ** 0.8
+            want += 0.3 * min(lengths[r], np.inf if bound is None else bound[r])
+            if seen is not None:
+                want += 0.4 * sum(np.log(min(max(c, 1e-10), 1)) for c in seen[r].tolist() if c >= 0)
+            assert found[r] == pytest.approx(want)
+    assert (final_scores(0.8, sums, lengths, 0.0, 0.0, coverage) == final_scores(0.8, sums, lengths)).all()
+
+
+@pytest.mark.parametrize("penalty", ["none", "average", 0.7, 2.0])
+def test_nothing_that_a_hypothesis_becomes_is_better_than_the_bound(penalty):
+    rng = np.random.default_rng(0)
+    for reward in (0.0, 0.4, -0.4):
+        for bounded in (False, True):
+            sums = np.concatenate([rng.uniform(-9, 2, 20), rng.uniform(0, 1, 20)])
+            lengths, more = rng.integers(1, 9, 40), rng.integers(1, 9, 40)
+            expected = rng.uniform(0, 20, 40) if bounded else None
+            for rows in (slice(0, 20), slice(20, 40), *(slice(r, r + 1) for r in range(40))):
+                some = None if expected is None else expected[rows]
+                limits = lengths[rows] + more[rows]
+                bound = best_possible(penalty, sums[rows], lengths[rows], limits, reward, some)
+                tight = np.full_like(bound, -np.inf)
+                for later in range(1, 9):
+                    length = np.minimum(lengths[rows] + later, limits)
+                    score = final_scores(penalty, sums[rows], length, reward, expected=some)
+                    assert (score <= bound + 1e-12).all()
+                    tight = np.maximum(tight, score)
+                if reward == 0 and rows.stop - rows.start == 1:
+                    assert tight == pytest.approx(bound), "a bound that is reached ends the search soonest"
+
+
+def test_the_nth_best_score_is_that_of_the_nth_or_the_former():
+    assert [nth_best([3.0, 1.0, 2.0], n, -9.0) for n in (1, 2, 3, 4)] == [3.0, 2.0, 1.0, -9.0]
+    assert nth_best([], 1, -9.0) == -9.0
+
+
+def test_the_end_is_a_token_of_the_length():
+    assert Hypothesis([4, 5], -1.0, -1.0, finished=True).length == 3
+    assert Hypothesis([4, 5], -1.0, -1.0, finished=False).length == 2

@@ -225,3 +225,62 @@ def test_after_an_error_everyone_in_work_knows(model):
         live(model).run(Broken(asked))
     assert all((one.hypotheses is None) == isinstance(one.error, MemoryError) for one in asked[:3])
     assert all(one.error is None for one in asked[3:])
+
+
+class Lane:
+    """Sentences whose steps take a given time; what it spends is counted."""
+
+    def __init__(self, seconds, taken):
+        self.seconds, self.taken, self.spent, self.last, self.room = seconds, taken, 0.0, 0.0, 50
+
+    def admit(self, came):
+        self.taken += len(came)
+        self.spent += self.seconds * len(came)
+        return self.seconds * len(came)
+
+    def run_steps(self):
+        self.spent += self.seconds
+        self.last = self.seconds
+        return self.seconds
+
+
+@pytest.mark.parametrize(("quick", "slow"), [(1.0, 1.0), (1.0, 7.0), (3.0, 2.0)])
+def test_a_long_text_has_its_share_of_the_time_and_all_of_it_alone(quick, slow):
+    single, bulk = Lane(quick, 1), Lane(slow, 1)
+    turns = live_search._Turns(single, bulk)
+    for _ in range(3000):
+        turns.run_steps()
+    assert bulk.spent / (single.spent + bulk.spent) == pytest.approx(live_search.BULK_SHARE, abs=0.01)
+    single.taken, before = 0, bulk.spent
+    for _ in range(10):
+        turns.run_steps()
+    assert bulk.spent == before + 10 * slow
+    single.taken, bulk.taken = 1, 0
+    for _ in range(100):
+        turns.run_steps()
+    bulk.taken, before = 1, bulk.spent
+    turns.run_steps()
+    assert bulk.spent <= before + slow, "an idle lane saves nothing up"
+
+
+def test_what_a_long_text_took_to_be_encoded_is_paid_before_more_is_admitted():
+    single, bulk = Lane(1.0, 1), Lane(2.0, 0)
+    turns = live_search._Turns(single, bulk)
+    assert turns.bulk_room == 8
+    turns.admit([Sentence([4], is_bulk=True)] * 5 + [Sentence([5])])
+    assert (single.taken, bulk.taken, single.spent, bulk.spent) == (2, 5, 1.0, 10.0)
+    rounds = 0
+    while not turns.bulk_room:
+        turns.run_steps()
+        rounds += 1
+    assert 20 <= rounds <= 26, "at a third of the time two seconds for each, of its own steps too"
+    bulk.room = 3
+    assert turns.bulk_room == 3
+
+
+def test_a_search_that_ends_leaves_its_steps_to_the_next(model):
+    model.idle_steppers.clear()
+    for _ in range(2):
+        asked = [Sentence(ids, is_bulk=n % 2 > 0) for n, ids in enumerate(SOURCES)]
+        live(model).run(Queue(asked))
+        assert len(model.idle_steppers[1]) == 2, "those of both lanes"

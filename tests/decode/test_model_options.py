@@ -4,9 +4,10 @@ neither batches nor threads change anything."""
 import numpy as np
 import pytest
 
-from nmt.decode import Ensemble, SearchOptions, force, search
+from nmt.decode import Ensemble, Fusion, SearchOptions, force, search
 from nmt.special_tokens import EOS_ID
 from tests import small_models
+from tests.model import test_language
 
 VOCAB = 12
 
@@ -148,6 +149,30 @@ def test_ensembles(average, model, sentences):
         assert h.log_prob == pytest.approx(mean.sum(), abs=1e-4)
         assert forced[n].log_probs == pytest.approx(mean, abs=1e-5)
     assert [h.ids for some in found for h in some] != [h.ids for some in find(model, sentences) for h in some]
+
+
+def test_an_ensemble_of_one_is_the_model(model, sentences):
+    alone = Ensemble([model])
+    assert find(alone, sentences, coverage_penalty=0.4) == find(model, sentences, coverage_penalty=0.4)
+    assert alone.device is model.device and alone.written([4, 5]) == [4, 5]
+    targets = [[4, EOS_ID]] * len(sentences)
+    log_probs, attention = alone.forced_log_probs(sentences, targets)
+    assert len(log_probs) == len(sentences) and not attention, "attention is recorded if it is asked for"
+    pair = Ensemble([model, build(2, decoder={"hidden_size": 7})])
+    every = [one.forced_log_probs(sentences, targets, attention=True)[1] for one in (pair, *pair.models)]
+    for mean, one, other in zip(*every, strict=True):
+        assert mean == pytest.approx((one + other) / 2, abs=1e-6)
+    assert not Fusion(model, test_language.build(np.float32, 0, VOCAB), 0.5).forced_log_probs(sentences, targets)[1]
+
+
+def test_nothing_to_score_is_an_empty_array_in_its_place(model):
+    sources, targets = [[4, 5], [6], [7, 8, 9]], [[], [7, EOS_ID], []]
+    found = force(model, sources, targets, attention=True)
+    assert [one.log_probs.shape for one in found] == [(0,), (2,), (0,)]
+    assert [one.attention.shape for one in found] == [(0, 3), (2, 2), (0, 4)]
+    (alone,) = force(model, sources[1:2], targets[1:2])
+    assert alone.log_probs.tolist() == found[1].log_probs.tolist() and alone.attention is None
+    assert [one.attention for one in force(model, sources, targets)] == [None] * 3
 
 
 def test_coverage_in_an_ensemble(model, sentences):

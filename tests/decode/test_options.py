@@ -1,13 +1,16 @@
 """Every option of the search against trying everything, on tables of probabilities that know the last token alone."""
 
+import hashlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from nmt.decode.beam import BeamCell, run
 from nmt.decode.hypotheses import Block
-from nmt.decode.rules.constraints import Progress
+from nmt.decode.rules import constraints, sampling
+from nmt.decode.rules.constraints import Glossary, Progress, advance
 from nmt.decode.rules.options import SearchOptions
 from nmt.decode.rules.score_rules import Rule
 from tests.decode.test_beam import EOS, TableDecoder
@@ -79,6 +82,15 @@ def test_what_is_forbidden_is_not_found_and_all_else_is(name, size):
         for (ids, score), (want_ids, want) in zip(found, expected, strict=False):
             assert ids == want_ids and score == pytest.approx(want, abs=1e-9)
         assert all(h.log_prob == h.score for h in hypotheses)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_what_is_forbidden_may_not_begin_a_translation(size):
+    for n in range(3):
+        phrase = next(ids[:size] for ids, _ in everything(plain(n)) if len(ids) >= size)
+        expected = everything(plain(n), legal=lambda ids, _, p=phrase: not has(ids, p))
+        found = [tuple(h.ids) for h in find(SearchOptions(forbidden=[phrase]), n_best=50)[n] if h.finished]
+        assert len(found) > 20 and found == [ids for ids, _ in expected[: len(found)]]
 
 
 @pytest.mark.parametrize("prefix", [(4,), (5, 5, 6)])
@@ -264,6 +276,38 @@ def test_a_prefix_earns_of_the_glossary_what_other_tokens_earn(prefix):
             assert h.log_prob == pytest.approx(true_log_prob(n, ids))
 
 
+def test_places_of_the_beam_are_dealt_out_evenly_to_what_was_said():
+    """Post and Vilar 2018, section 3.2: what a bank does not fill goes to those that have said most."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        total, room = int(rng.integers(1, 5)), int(rng.integers(1, 9))
+        banks = [int(rng.integers(0, 7)) for _ in range(total + 1)]  # candidates by tokens said
+        candidates = [
+            (float(rng.normal()), n, 10 * met + n, met) for met, count in enumerate(banks) for n in range(count)
+        ]
+        chosen = constraints._allocate(sorted(candidates, key=lambda c: -c[0]), room, total)
+        assert len(set(chosen)) == len(chosen) == min(room, len(candidates))
+        share = room // (total + 1)
+        left = room - sum(min(share, count) for count in banks)
+        for met in range(total, -1, -1):
+            here = min(share, banks[met]) + min(left, banks[met] - min(share, banks[met]))
+            left -= here - min(share, banks[met])
+            best = sorted((c for c in candidates if c[3] == met), key=lambda c: -c[0])[:here]
+            assert {(row, token) for row, token in chosen if token // 10 == met} == {(c[1], c[2]) for c in best}
+        order = {(c[1], c[2]): -c[0] for c in candidates}
+        assert [order[one] for one in chosen] == sorted(order[one] for one in chosen)
+
+
+def test_a_glossary_can_still_add_the_bonus_of_what_was_not_said():
+    rule = Glossary([[[5, 6], [4], [4, 4, 4]]], 2.5)
+    extra = rule.start(np.zeros(3, np.int64))
+    for token in (5, 6):
+        progress = extra["glossary"][1:]
+        advance(progress, np.array([token, 4]))
+    beam = SimpleNamespace(extra=extra)
+    assert rule.most_to_gain(beam, np.array([2, 0, 1])).tolist() == pytest.approx([2.5 * (3 - 1 - 2 / 3), 7.5, 5.0])
+
+
 def test_one_group_is_the_plain_beam_and_groups_differ():
     same = SearchOptions(beam_groups=2, diversity_strength=0.0)
     plain_beam = find(SearchOptions(), beam_size=3, n_best=3, limit=8)
@@ -281,6 +325,30 @@ def test_one_group_is_the_plain_beam_and_groups_differ():
 def sampled(size=9, order=(0, 1, 2), count=400, **settings):
     options = SearchOptions(sampling=True, **{f"sampling_{name}": value for name, value in settings.items()})
     return find(options, beam_size=count, n_best=count, limit=3, size=size, order=order)
+
+
+def test_the_numbers_of_samples_are_hashes_of_seed_source_sample_and_step(monkeypatch):
+    """The same ones in each version, on each device: SplitMix64 in plain integers."""
+
+    def mix(x):
+        x = (x + 0x9E3779B97F4A7C15) % 2**64
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+        x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+        return x ^ x >> 31
+
+    drawn, draw = [], sampling.draw_tokens
+    monkeypatch.setattr(
+        sampling,
+        "draw_tokens",
+        lambda rows, uniforms, **more: (drawn.append(uniforms), draw(rows, uniforms, **more))[1],
+    )
+    sampled(count=4, seed=-3, order=(1,), size=1)
+    digest = hashlib.blake2b((1).to_bytes(4, "little"), digest_size=8).digest()
+    key = mix(int.from_bytes(digest, "little") ^ 2**64 - 3)
+    for step, uniforms in enumerate(drawn):
+        every = [(mix(mix((key + sample) % 2**64) + step) >> 11) / 2**53 for sample in range(4)]
+        assert set(uniforms.tolist()) <= set(every) and (step or uniforms.tolist() == every)
+    assert len(drawn) > 1
 
 
 def test_samples_do_not_depend_on_batch_or_order():

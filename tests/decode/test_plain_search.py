@@ -1,11 +1,13 @@
 """The plain search as one computation finds, bit by bit, what it finds step by step."""
 
+import importlib
 import threading
 
 import numpy as np
 import pytest
 
-from nmt.decode import SearchOptions, search
+from nmt.decode import Ensemble, SearchOptions, search
+from nmt.model.decoders import ModelDecoder
 from nmt.model.language import LanguageModel
 from nmt.rnn import tuning
 from nmt.rnn.kernels.search import candidates
@@ -13,6 +15,7 @@ from nmt.rnn.profile import recording
 from tests import small_models
 from tests.decode.test_shortlist import SOME, VOCAB
 
+module = importlib.import_module("nmt.decode.search")  # `nmt.decode.search` is the function
 MODELS = {
     "lstm, feeding": {},
     "gru, two layers, dot": {
@@ -162,3 +165,51 @@ def test_a_profile_tells_the_parts(model):
     assert found["step"].seconds > 0 and found["output layer: best tokens"].seconds > 0 and found["search"].seconds > 0
     hidden = model.config.decoder.hidden_size
     assert found["output layer: best tokens"].multiply_adds % (hidden * VOCAB) == 0 < found["step"].multiply_adds
+
+
+def test_searches_at_the_same_time_share_the_threads(monkeypatch):
+    one, other, third = (module._Running() for _ in range(3))
+    monkeypatch.setattr(module, "_running", [])
+    assert [module._share_of(6, one), module._share_of(6, other), module._share_of(6, third)] == [6, 3, 2]
+    del one, other
+    fourth = module._Running()
+    assert module._share_of(6, fourth) == 3
+    assert module._share_of(1, module._Running()) == 1
+
+
+def test_an_error_in_one_thread_is_told_to_the_others():
+    queue = module._Queue([[4]], iter([]), SearchOptions())
+    with queue:
+        pass
+    assert not queue.failed
+    with pytest.raises(KeyError), queue:
+        raise KeyError
+    with queue:
+        assert queue.failed
+    assert queue.failed
+
+
+def test_every_sentence_that_was_admitted_is_released_once(monkeypatch):
+    """Those whose translation may have no token, too."""
+    model, admitted, released = small_models.build(VOCAB, scale=0.7), [], []
+    admit, release = ModelDecoder.admit, ModelDecoder.release
+
+    def admitting(self, *arguments):
+        found = admit(self, *arguments)
+        admitted.extend(found[0].tolist())
+        return found
+
+    def releasing(self, sentence_ids):
+        released.extend(sentence_ids.tolist())
+        release(self, sentence_ids)
+
+    monkeypatch.setattr(ModelDecoder, "admit", admitting)
+    monkeypatch.setattr(ModelDecoder, "release", releasing)
+    settings = {"beam_size": 2, "batch_size": 4, "max_length_ratio": 0.3, "max_length_extra": 0, "threads": 1}
+    found = search(model, SOURCES, **settings)
+    assert any(len(source) < 4 for source in SOURCES) and any(one[0].ids for one in found)
+    assert len(set(admitted)) == len(SOURCES) and sorted(released) == sorted(admitted)
+    assert step_by_step(monkeypatch, model, SOURCES, **settings) == found
+    assert len(admitted) == 2 * len(SOURCES) and sorted(released) == sorted(admitted)
+    search(Ensemble([model, model]), SOURCES, **settings)
+    assert len(admitted) == 4 * len(SOURCES) and sorted(released) == sorted(admitted)

@@ -42,6 +42,9 @@ def test_candidates_are_those_of_the_source_the_frequent_and_the_needed():
     assert SOME.candidates([6, 99]).tolist() == [UNK_ID, EOS_ID, 8], "a source token that it does not know adds none"
     with pytest.raises(ShapeError):
         shortlist_of([[12]])
+    for starts in ([], [1, 2], [0, 1], [0, 3], [0, 3, 2]):
+        with pytest.raises(ShapeError, match="rising starts up to 2"):
+            Shortlist(np.array(starts, np.int64), np.array([4, 5], np.int32), np.array([8], np.int32), VOCAB)
 
 
 def narrow(H, V, dtype, tied, compute_dtype=None, seed=0):

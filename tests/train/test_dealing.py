@@ -88,6 +88,13 @@ def test_a_state_comes_back_from_its_file_as_it_was():
     assert TrainingState.from_dict(json.loads(json.dumps(state.to_dict() | {"later": 1}))) == state
 
 
+def test_a_state_forgets_its_best_validation_and_nothing_else():
+    state = TrainingState(7, 2, 5, best_update=6, best_scores={"bleu": 1.0}, without_improvement=3, validated_update=6)
+    state.stalled, state.best_by_metric, state.kept = {"bleu": 3}, {"bleu": 1.0}, [(1.0, 6)]
+    state.forget_best()
+    assert state == TrainingState(7, 2, 5)
+
+
 def test_ranks_have_like_work():
     batches = Batches(400)
     work = batches.tokens() @ [SOURCE_WORK, 1.0]
@@ -159,3 +166,12 @@ def test_updates_have_the_tokens_of_their_epoch_and_window():
         tokens = np.concatenate([batches.tokens(epoch, window) for window in (0, 1)])
         for group in found:
             assert (group.num_src_tokens, group.num_tgt_tokens) == tuple(tokens[group.numbers].sum(axis=0))
+
+
+def test_ranks_take_turns_forward_and_back():
+    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(9) for rank in range(3)] == [
+        [0, 5, 6],
+        [1, 4, 7],
+        [2, 3, 8],
+    ]
+    assert [Dealing(Batches(9), 9, rank=rank, ranks=3)._own(8) for rank in range(3)] == [[0, 5, 6], [1, 4, 7], [2, 3]]

@@ -78,6 +78,17 @@ def test_some_words_are_what_the_model_says_after_those_before(update: int, rate
     np.testing.assert_array_equal(found.tgt_out, given.tgt_out)
 
 
+def test_the_first_word_of_a_segment_stays_since_no_prediction_is_before_it() -> None:
+    given = StreamBatches(TokenRows.from_lists([list(range(4, 40))]), 2, 6).batch(0, 1)
+    assert (given.tgt_in[0] > EOS_ID).all(), "the segment before it ended within a text"
+    settings = {"scheduled_sampling": 1.0, "scheduled_sampling_updates": 1}
+    found = methods(Guesses(), **settings).prepare(given, 1, 3).batch
+    np.testing.assert_array_equal(found.tgt_in[0], given.tgt_in[0])
+    words = given.tgt_in > EOS_ID
+    steps = np.broadcast_to(np.arange(len(words))[:, None], words.shape)
+    np.testing.assert_array_equal(found.tgt_in[1:], np.where(words, 99 + steps, given.tgt_in)[1:])
+
+
 class Aligned:
     """Aligns the first token of each row with its first source token, if both are words."""
 

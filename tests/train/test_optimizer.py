@@ -7,6 +7,7 @@ import pytest
 
 from nmt.config import TrainingConfig
 from nmt.rnn.arrays.flat_arrays import Group
+from nmt.rnn.profile import recording
 from nmt.train.updates.optimizer import OPTIMIZERS, clip_scale, gradient_norm, make_optimizer
 
 RATE, STEPS = 0.01, 5
@@ -156,6 +157,38 @@ def test_adafactor_follows_the_paper(weight_decay: float, scale: float) -> None:
     settings = TrainingConfig.model_validate({"optimizer": "adafactor", "weight_decay": weight_decay})
     for name, param in run(settings, scale).items():
         np.testing.assert_allclose(param, params[name], rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_the_state_has_the_names_of_the_paper() -> None:
+    """A checkpoint is read by these names: both moments are zero at first, and would not mind."""
+    grad = np.array([[2.0, -3.0]], "f4")
+    for name in ("adam", "adamw", "lamb"):
+        optimizer = make_optimizer(TrainingConfig.model_validate({"optimizer": name}), {"w": np.ones((1, 2), "f4")})
+        optimizer.step({"w": np.ones((1, 2), "f4")}, {"w": grad.copy()}, RATE)
+        arrays, numbers = optimizer.state_dict()
+        beta1, beta2 = optimizer.settings.adam_betas
+        assert arrays["w/m"] == pytest.approx((1 - beta1) * grad) and arrays["w/v"] == pytest.approx(
+            (1 - beta2) * grad**2
+        )
+        assert numbers == {"steps": 1}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_scale_of_each_step_is_one_of_its_gradients(name: str) -> None:
+    momentum = {"momentum": 0.5} if name == "sgd" else {}
+    settings = TrainingConfig.model_validate({"optimizer": name, "weight_decay": 0.1, **momentum})
+    generator = np.random.default_rng(4)
+    params = {"w": generator.normal(size=(5, 3)).astype("f4"), "b": generator.normal(size=4).astype("f4")}
+    twin = {name: param.copy() for name, param in params.items()}
+    one, other = make_optimizer(settings, params), make_optimizer(settings, twin)
+    for scale in (1.0, 0.125, 2.0, 0.5):  # powers of 2 change no bit of a gradient
+        grads = {name: generator.normal(size=param.shape).astype("f4") for name, param in params.items()}
+        other.step(twin, {name: grad * np.float32(scale) for name, grad in grads.items()}, RATE)
+        with recording() as profile:
+            one.step(params, grads, RATE, scale)
+        assert profile.operations.keys() == {f"optimizer: {settings.optimizer}"}
+    for name, param in params.items():
+        np.testing.assert_allclose(param, twin[name], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

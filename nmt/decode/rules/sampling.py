@@ -28,10 +28,10 @@ class SamplingSelector(RuledSelector):
         count: int,
         rules: Sequence[Rule] = (),
         *,
-        seed: int = 0,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
+        seed: int,
+        temperature: float,
+        top_k: int,
+        top_p: float,
     ) -> None:
         super().__init__(rules)
         self.count, self.temperature, self.top_k, self.top_p = count, temperature, top_k, top_p

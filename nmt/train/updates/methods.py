@@ -147,7 +147,7 @@ class Methods:
         before, after = boundary_ids(config.model.encoder.boundaries)
         self._objective = Objective(
             r_drop=settings.r_drop,
-            guided_alignment=settings.guided_alignment if alignments is not None else 0.0,
+            guided_alignment=settings.guided_alignment,
             coverage=settings.coverage_loss,
             widest_source=source.max_length + len(before) + len(after),
         )

@@ -28,7 +28,6 @@ class MovingAverage:
     def __init__(self, model: Network, decay: float) -> None:
         self._model, self._decay = model, decay
         self.arrays = model.gradient_group()
-        self.steps = 0
         self.restart()
 
     def restart(self) -> None:
