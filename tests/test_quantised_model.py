@@ -170,7 +170,9 @@ def test_a_block_gets_the_factor_of_the_least_squared_error(shape, by_rows):
     matrix[0] = 0
     made = quantise_to_4_bits(matrix, by_rows=by_rows)
     for threads in (2, 3):
-        np.testing.assert_array_equal(quantise_to_4_bits(matrix, by_rows=by_rows, threads=threads).numbers, made.numbers)
+        np.testing.assert_array_equal(
+            quantise_to_4_bits(matrix, by_rows=by_rows, threads=threads).numbers, made.numbers
+        )
     channels, numbers = (m.astype(np.float64) if by_rows else m.T.astype(np.float64) for m in (matrix, made.numbers))
     scales = np.where(made.scales > 0, made.scales, 1).astype(np.float64)
     np.testing.assert_allclose(made.scales * 126, np.abs(channels).max(1), rtol=1e-6)
