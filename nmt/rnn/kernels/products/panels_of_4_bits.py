@@ -46,7 +46,7 @@ def _factor(numbers, k, channel, transposed):  # type: ignore[no-untyped-def]
     """Return the factor of the block at input k of a channel; 0 if it does not fit."""
     found, largest = 0, 0
     for i in range(k, k + BLOCK):
-        one = abs(np.int64(numbers[channel, i] if transposed else numbers[i, channel]))
+        one = abs(int(numbers[channel, i] if transposed else numbers[i, channel]))
         largest = max(largest, one)
         while one:
             found, one = one, found % one
