@@ -14,7 +14,8 @@ from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.inference.pipeline import source_ids
 from nmt.inference.translator import Translator
 from nmt.model.candidates import narrowed
-from nmt.rnn.arrays.quantised import quantise, quantise_to_4_bits
+from nmt.rnn.arrays.quantised import blocks_of, quantise
+from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
 from nmt.special_tokens import EOS_ID
 from nmt.storage import four_bits
 from nmt.storage.quantised_model import save_quantised
@@ -160,6 +161,24 @@ def test_the_error_of_4_bits_is_below_that_of_scaling_by_the_largest(by_rows):
     assert np.square(error).mean() < np.square(largest / 7).mean() / 12
     odd = quantise_to_4_bits(np.array([[np.nan, 1.0], [np.inf, 2.0], [1e-42, 0.0]], np.float32), by_rows=True)
     assert np.isnan(odd.scales[:2]).all() and odd.scales[2] == 0 and not odd.numbers[2].any()
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (70, 33), (33, 200), (300, 130)])
+def test_a_block_gets_the_factor_of_the_least_squared_error(shape, by_rows):
+    matrix = np.random.default_rng(2).standard_t(3, shape).astype(np.float32)
+    matrix[0] = 0
+    made = quantise_to_4_bits(matrix, by_rows=by_rows)
+    for threads in (2, 3):
+        np.testing.assert_array_equal(
+            quantise_to_4_bits(matrix, by_rows=by_rows, threads=threads).numbers, made.numbers
+        )
+    channels, numbers = (m.astype(np.float64) if by_rows else m.T.astype(np.float64) for m in (matrix, made.numbers))
+    scales = np.where(made.scales > 0, made.scales, 1).astype(np.float64)
+    np.testing.assert_allclose(made.scales * 126, np.abs(channels).max(1), rtol=1e-6)
+    blocks, found = blocks_of(channels / scales[:, None]), blocks_of(numbers)
+    errors = [np.square(np.rint(blocks / n).clip(-7, 7) * n - blocks).sum(2) for n in range(1, 19)]
+    np.testing.assert_allclose(np.square(found - blocks).sum(2), np.min(errors, 0), rtol=1e-5)
 
 
 def test_other_matrices_of_int8_do_not_fit_into_4_bits():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.rnn.arrays.quantised import quantise_to_4_bits
+from nmt.rnn.kernels.products.four_bits import quantise_to_4_bits
 from nmt.storage.model_folder import PARAMS_PREFIX, quantised_tensors
 from nmt.storage.saved_model import QUANTIZATION, SavedModel, save_folder
 from nmt.system.paths import check_new_folder

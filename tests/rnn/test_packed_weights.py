@@ -52,6 +52,16 @@ def test_after_a_change_all_that_was_used_is_packed_in_one_launch(packings, dtyp
     assert not np.array_equal(found[0], first[0])
 
 
+def test_two_changes_in_a_row_count_as_one(packings):
+    weights = store()
+    forms(weights, "abc", None)
+    weights.changed()
+    write(weights, 1)
+    for got, want in zip(forms(weights, "abc", None), forms(store(1), "abc", None), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert packings == [6]
+
+
 def test_what_was_not_used_since_the_change_before_waits_until_it_is(packings):
     weights = store()
     forms(weights, "abc", None)

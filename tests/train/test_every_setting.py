@@ -138,6 +138,7 @@ ELSEWHERE = {
     "training.guided_alignment": "tests/test_methods.py",
     "training.coverage_loss": "tests/test_methods.py",
     "training.minimum_risk": "tests/test_minimum_risk.py",
+    "training.quantization_aware": "tests/test_methods.py",
     "training.minimum_risk_metric": "tests/test_minimum_risk.py",
     "training.minimum_risk_alpha": "tests/test_minimum_risk.py",
     "training.minimum_risk_likelihood": "tests/test_minimum_risk.py",

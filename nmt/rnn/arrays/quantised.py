@@ -51,32 +51,15 @@ def quantise(matrix: np.ndarray, *, by_rows: bool) -> Quantised:
 BLOCK = 32
 """The numbers along the input of a channel that share a factor in 4 bits."""
 LARGEST_OF_4_BITS = 7
-_MOST_FACTOR = LARGEST // LARGEST_OF_4_BITS
+MOST_FACTOR = LARGEST // LARGEST_OF_4_BITS
 
 
-def quantise_to_4_bits(matrix: np.ndarray, *, by_rows: bool) -> Quantised:
-    """Quantise a float32 matrix [K, N] to integers from -7 to 7 times a factor from 1 to 18 for each block of 32 inputs
-    of a channel, times the scale of the channel.
-
-    The products of integer and factor are int8, so a matrix in 4 bits is one in int8 with fewer values. A block gets
-    the factor that brings it nearest to the matrix (least squares). That scales of blocks are quantised too follows
-    Dettmers et al. 2023, section 3.
-    """
-    channels = blocks_of(matrix if by_rows else matrix.T)
-    largest = np.abs(channels).max((1, 2), initial=0)
-    scales = quantise(largest[:, None], by_rows=True).scales * np.float32(LARGEST / (LARGEST_OF_4_BITS * _MOST_FACTOR))
-    divisors = np.where(scales > 0, scales, np.float32(1))
-    channels = np.where(scales > 0, (channels.T / divisors), np.float32(0)).T
-    best = np.full(channels.shape[:2], np.inf, np.float32)
-    numbers = np.zeros(channels.shape, np.int8)
-    for factor in range(1, _MOST_FACTOR + 1):
-        rounded = np.rint(channels / np.float32(factor)).clip(-LARGEST_OF_4_BITS, LARGEST_OF_4_BITS) * factor
-        error = np.square(rounded - channels).sum(2)
-        is_better = error < best
-        best[is_better], numbers[is_better] = error[is_better], rounded[is_better].astype(np.int8)
-    inputs = matrix.shape[1 if by_rows else 0]
-    flat = numbers.reshape(len(numbers), -1)[:, :inputs]
-    return Quantised(np.ascontiguousarray(flat if by_rows else flat.T), scales, by_rows)
+def scales_of_4_bits(matrix: np.ndarray, *, by_rows: bool) -> np.ndarray:
+    """Return the scales of a matrix in 4 bits: the largest magnitude in a channel becomes 126, the largest integer
+    times the largest factor."""
+    largest = np.abs(matrix).max(1 if by_rows else 0, initial=0)
+    scales = quantise(largest[:, None], by_rows=True).scales
+    return scales * np.float32(LARGEST / (LARGEST_OF_4_BITS * MOST_FACTOR))
 
 
 def blocks_of(channels: np.ndarray) -> np.ndarray:

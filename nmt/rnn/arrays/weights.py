@@ -85,7 +85,7 @@ class Weights(MutableMapping[str, np.ndarray]):
         self._packed: dict[_Key, Packed] = {}
         self._stale: set[_Key] = set()
         self._jobs: dict[_Key, Any] = {}
-        self._used: list[set[_Key]] = [set(), set()]  # used between the last two changes, and since then
+        self._used: list[set[_Key]] = [set(), set()]  # used before the last change, and since then
         self._version: list[object] = [object()]
         self._prefix = ""
         self._lock = forkable(RLock())  # several threads may share a model
@@ -159,7 +159,8 @@ class Weights(MutableMapping[str, np.ndarray]):
         """Report that numbers have changed: packed forms are made again at their next use."""
         with self._lock:
             self._stale.update(self._packed)
-            self._used[:] = [self._used[1], set()]
+            if self._used[1]:
+                self._used[:] = [self._used[1], set()]
             self._version[0] = object()  # last: a thread that sees the new version finds stale forms marked
 
     @property

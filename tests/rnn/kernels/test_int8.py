@@ -128,7 +128,7 @@ def test_weights_become_the_nearest_whole_numbers_by_channel(K, by_rows):
 
 @pytest.mark.parametrize(("K", "N"), SIZES)
 @pytest.mark.parametrize("parts", [1, 3])
-def test_packing_is_panels_of_quads_with_starts_and_scales(K, N, parts):
+def test_packing_is_panels_of_quads_with_starts_scales_and_no_distance(K, N, parts):
     weights = normal(np.random.default_rng(K), K + 2, N)
     q, scales = in_whole_numbers(weights, 0)
     words, panels = (K + 3) // 4, -(-N // WIDTH)
@@ -138,7 +138,12 @@ def test_packing_is_panels_of_quads_with_starts_and_scales(K, N, parts):
     starts = -int8.OFFSET * padded.sum(0, dtype="i4")
     ends = np.zeros(panels * WIDTH, "f4")
     ends[:N] = scales
-    expected = np.vstack([quads, starts, ends.view("i4")]).reshape(-1, panels, WIDTH).transpose(1, 0, 2).ravel()
+    expected = (
+        np.vstack([quads, starts, ends.view("i4"), np.zeros_like(starts)])
+        .reshape(-1, panels, WIDTH)
+        .transpose(1, 0, 2)
+        .ravel()
+    )
     np.testing.assert_array_equal(packed_of(weights, 1, K + 1, parts), expected)
 
 

@@ -10,7 +10,8 @@ effect on translation.)
 A quad is four adjacent numbers along k as bytes of one int32, the first one lowest; the last quad is padded with zeros.
 The bytes of a row contain q + OFFSET, because x86 multiplies unsigned by signed bytes; a product starts at minus OFFSET
 times the sum of its column, which cancels the offset. The quads are followed by a tail of TAIL words: in a row its
-scale and one unused word, in a panel (see packing.py) a row of those start values and a row of scales.
+scale and unused words, in a panel (see packing.py) a row of those start values, a row of scales, and a row that begins
+with the distance in bytes to the same panel in 4 bits (see panels_of_4_bits.py), an int64, 0 if there is none.
 
 A row with an infinity or NaN gives NaN everywhere. A row whose largest magnitude is below 2**-119 counts as zero.
 """
@@ -24,7 +25,7 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.jit import cgutils, external, holds, instruction
 from nmt.rnn.kernels.memory.moves import advance
 
-TAIL = 2
+TAIL = 3
 OFFSET = 0 if TARGET.byte_sums == "sdot" else 128
 
 _INT64, _INT32, _INT16, _INT8 = (ir.IntType(n) for n in (64, 32, 16, 8))
@@ -131,8 +132,9 @@ def _write_row(b: ir.IRBuilder, target: ir.Value, source: ir.Value, count: ir.Va
     _each(b, count, body)
     tail = b.mul(quads, ir.Constant(_INT64, 4))
     b.store(scale, _at(b, target, tail, _FLOAT)).align = 4
-    unread = b.add(tail, ir.Constant(_INT64, 4))
-    b.store(ir.Constant(_INT32, 0), _at(b, target, unread, _INT32)).align = 4
+    for n in range(1, TAIL):
+        unread = b.add(tail, ir.Constant(_INT64, 4 * n))
+        b.store(ir.Constant(_INT32, 0), _at(b, target, unread, _INT32)).align = 4
 
 
 def _to_quads(a, lda, M, K, out):  # type: ignore[no-untyped-def]

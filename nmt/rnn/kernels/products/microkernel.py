@@ -18,6 +18,7 @@ from nmt.rnn.kernels.machine_code.jit import cgutils, external, instruction
 from nmt.rnn.kernels.memory.moves import prefetch
 from nmt.rnn.kernels.products.bfloat16 import add_products
 from nmt.rnn.kernels.products.int8 import TAIL, byte_sums
+from nmt.rnn.kernels.products.panels_of_4_bits import BLOCK_QUADS, BLOCK_ROWS, MOST_ROWS
 
 _INT64, _INT32, _BIT = ir.IntType(64), ir.IntType(32), ir.IntType(1)
 _BYTES = ir.IntType(8).as_pointer()
@@ -236,9 +237,11 @@ class _PairTile(_Tile):
             halves = [half(column) for column in columns]
             self.each_row(a, row_offsets, halves, lambda x, y, z, half=half: self.fma(half(x), y, z))
 
-    def each_row(self, a: ir.Value, row_offsets: list[ir.Value], columns: list[ir.Value], add: Any) -> None:
+    def each_row(
+        self, a: ir.Value, row_offsets: list[ir.Value], columns: list[ir.Value], add: Any, sums: Any = None
+    ) -> None:
         b = self.b
-        for offset, row in zip(row_offsets, self.sums, strict=True):
+        for offset, row in zip(row_offsets, self.sums if sums is None else sums, strict=True):
             operand = self.broadcast(b.gep(a, [offset]), self.words)
             for slot, column in zip(row, columns, strict=True):
                 b.store(add(operand, column, b.load(slot)), slot)
@@ -262,6 +265,8 @@ class _QuadTile(_PairTile):
         self.tail = b.mul(self.k, self.number(self.bytes))  # the offset of the tail in a row of A
         self.starts = b.gep(self.panel, [b.mul(self.tail, self.number(self.lanes * self.vectors))])
 
+        self.of_block = [[b.alloca(self.words) for _ in range(self.vectors)] for _ in range(rows)]
+
     def start_sums(self) -> None:
         b = self.b
         for j in range(self.vectors):
@@ -273,12 +278,59 @@ class _QuadTile(_PairTile):
         """Return vector j of the two rows after the panel's quads: start values, then scales."""
         return self.load(self.b.gep(self.starts, [self.number(j * self.lanes * self.bytes)]))
 
-    def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
+    def loop(self, row_offsets: list[ir.Value]) -> None:
+        if self.rows > MOST_ROWS:
+            super().loop(row_offsets)
+            return
         b = self.b
-        columns = self.columns_at(panel)
+        place = b.gep(self.starts, [self.number(2 * self.lanes * self.vectors * self.bytes)])
+        distance = b.load(b.bitcast(place, _INT64.as_pointer()))
+        distance.align = self.bytes
+        with b.if_else(b.icmp_signed("==", distance, self.number(0))) as (of_8_bits, of_4_bits):
+            with of_8_bits:
+                super().loop(row_offsets)
+            with of_4_bits:
+                self.loop_over_blocks(b.gep(self.panel, [distance]), row_offsets)
+
+    def loop_over_blocks(self, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
+        """Write the loop over a panel in 4 bits, which is at `panel` (see panels_of_4_bits.py): the sums of a block's
+        products, shifted, times its factors."""
+        b, width = self.b, self.lanes * self.vectors
+        blocks = b.sdiv(self.k, self.number(BLOCK_QUADS))
+        factors = b.gep(panel, [b.mul(blocks, self.number(BLOCK_ROWS * width * self.bytes))])
+        with cgutils.for_range(b, blocks) as block:
+            a = b.gep(self.a, [b.mul(block.index, self.number(BLOCK_QUADS * self.bytes))])
+            at = b.gep(panel, [b.mul(block.index, self.number(BLOCK_ROWS * width * self.bytes))])
+            for slot in (slot for row in self.of_block for slot in row):
+                b.store(ir.Constant(self.words, None), slot)
+            for n in range(BLOCK_QUADS):
+                columns = self.columns_at(b.gep(at, [self.number(n // 2 * width * self.bytes)]))
+                if n % 2 == 0:
+                    columns = [b.shl(column, ir.Constant(self.words, [4] * self.lanes)) for column in columns]
+                upper = ir.Constant(self.words, [0xF0F0F0F0] * self.lanes)
+                columns = [b.and_(column, upper) for column in columns]
+                self.add_quads(b.gep(a, [self.number(n * self.bytes)]), row_offsets, columns, self.of_block)
+            for j in range(self.vectors):
+                place = b.gep(factors, [b.add(b.mul(block.index, self.number(width)), self.number(j * self.lanes))])
+                bytes_of_4 = b.load(b.bitcast(place, ir.VectorType(ir.IntType(8), self.lanes).as_pointer()))
+                bytes_of_4.align = 1
+                factor = b.zext(bytes_of_4, self.words)
+                for total, row in zip(self.sums, self.of_block, strict=True):
+                    whole = b.ashr(b.load(row[j]), ir.Constant(self.words, [4] * self.lanes))
+                    b.store(b.add(b.load(total[j]), b.mul(whole, factor)), total[j])
+
+    def multiply_add(self, a: ir.Value, panel: ir.Value, row_offsets: list[ir.Value]) -> None:
+        self.add_quads(a, row_offsets, self.columns_at(panel), self.sums)
+
+    def add_quads(
+        self, a: ir.Value, row_offsets: list[ir.Value], columns: list[ir.Value], sums: list[list[ir.Value]]
+    ) -> None:
+        """Add the products of one quad of each row to sums."""
+        b = self.b
         for step in byte_sums():
             weights = [step.of_weights(b, column) for column in columns]
-            self.each_row(a, row_offsets, weights, lambda x, y, z, step=step: step.add(b, z, step.of_rows(b, x), y))
+            add = lambda x, y, z, step=step: step.add(b, z, step.of_rows(b, x), y)  # noqa: E731
+            self.each_row(a, row_offsets, weights, add, sums)
 
     def finish_sums(self, row_offsets: list[ir.Value]) -> None:
         b = self.b

@@ -9,6 +9,7 @@ from nmt.rnn.arrays.quantised import quantise
 from nmt.rnn.arrays.weights import QUADS, Again, Packed, Weights
 from nmt.rnn.device import OutputLayer
 from nmt.rnn.kernels.machine_code.kernel import Kernel, KernelCall
+from nmt.rnn.kernels.products import panels_of_4_bits
 from nmt.rnn.kernels.products import product as products
 from nmt.rnn.kernels.products.packing import packed_size
 from nmt.rnn.kernels.threads.pool import run_parallel, run_waiting
@@ -40,10 +41,16 @@ def packed_weight(
     def pack(out: Packed | None) -> Packed:
         columns = weights.shape(name)[1]
         K, N = (columns, rows) if transposed else (rows, columns)
-        out = aligned((packed_size(K, N, elements),), elements) if out is None else out
         with operation("packing"):
-            source = _to_pack(weights, name, transposed, elements)
+            source, size = _to_pack(weights, name, transposed, elements), packed_size(K, N, elements)
+            in_4_bits = elements == QUADS and panels_of_4_bits.fits(source[0], start, start + rows, transposed)
+            if in_4_bits:
+                size += panels_of_4_bits.size_of_4_bits(K, N)
+            out = aligned((size,), elements) if out is None or out.size != size else out
             run_parallel(products.PACKING[elements, transposed], threads, *source, start, start + rows, out)
+            if in_4_bits:
+                more = source[0], start, start + rows, transposed, out
+                run_parallel(panels_of_4_bits.pack_4_bits, threads, *more)
             run_waiting()  # before another thread may read it
         return out
 
