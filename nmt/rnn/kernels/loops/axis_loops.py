@@ -1,8 +1,9 @@
 """The loops of one row over named axes, one in the other, in the order of the axes in memory.
 
-Their sizes are constants in the code: the compiler unrolls the innermost loops, and keeps sums in registers. Nests that
-follow each other share the loop over their first axis where each of its positions is independent of the others: the
-state of one head is then read again while it is in the first cache.
+Their sizes are constants in the code: the compiler unrolls the innermost loops, and keeps rows of sums in registers.
+Such sums are added in order, so that every program gives the same bits. Nests that follow each other share the loop
+over their first axis where each of its positions is independent of the others: the state of one head is then read
+again while it is in the first cache.
 """
 
 from __future__ import annotations
@@ -23,10 +24,13 @@ class AxisLoops(RowWriter):
         well."""
         (first, length), *_ = nests[0].dims
         shared, after = Lines(self.row.indent + 1), list[str]()
+        self.summed: set[str] = set()
+        """Axes whose loops have a sum in a register; `first` for all nests, others for one."""
         for nest in nests:
             if nest.source_axis:
                 raise ShapeError("step: a value must have source positions or named axes, got both; sum over one first")
             self.begin(nest)
+            self.summed &= {first}
             names = [axis for axis, _ in nest.dims]
             self.axis_blocks = {axis: Lines(shared.indent + n) for n, axis in enumerate(names)} | {first: shared}
             self.outside = dict(zip(names, [self.row, *self.axis_blocks.values()], strict=False))
@@ -39,7 +43,8 @@ class AxisLoops(RowWriter):
         self._loop(self.row, first, length, shared.lines, after)
 
     def _loop(self, outer: Lines, axis: str, size: int, body: list[str], after: list[str]) -> None:
-        outer.add(f"for {axis_index(axis)} in range({size}):")
+        # A sum in a register has the same bits in every program only if the compiler does not know how long it is.
+        outer.add(f"for {axis_index(axis)} in range({self.w.dim(size) if axis in self.summed else size}):")
         outer.lines += body
         for line in after:
             outer.add(line)
@@ -61,11 +66,12 @@ class AxisLoops(RowWriter):
         self.outside[axis].add(f"for j in range({inner}):")
         self.outside[axis].add("    " + self.w.store(place, (*first, "j"), "ZERO"))
         at = self.at(place, 0, True, v.dims)
-        self.block(source).add(self.w.store(place, at, f"{self.w.load(place, at)} + {self.name(source)}"))
+        self.block(source).add(self.w.store(place, at, f"in_turn({self.w.load(place, at)}, {self.name(source)})"))
 
     def _in_register(self, v: Value, place: Place, axis: str) -> None:
         """Write a sum over the innermost axis."""
         total = Variable.SUM.of(v.id)
+        self.summed.add(axis)
         self.outside[axis].add(f"{total} = ZERO")
         self.block(v.args[0]).add(f"{total} += {self.name(v.args[0])}")
         if place.kind is PlaceKind.LOCAL:
