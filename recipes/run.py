@@ -1,7 +1,7 @@
 """Trains all models of a recipe, each language with each seed, scores them alone and as ensembles, and writes a table.
 
     python recipes/run.py                                     list the recipes
-    python recipes/run.py letters-to-sounds --seeds 5         ten languages, five models each, and their ensembles
+    python recipes/run.py letters-to-sounds --seeds 4         ten languages, five models each, and their ensembles
     python recipes/run.py letters-to-sounds --only fre kor    two of them
     python recipes/run.py --all --hours 12 --jobs 2           all recipes whose texts are there, and a page
 
