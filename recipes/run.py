@@ -204,11 +204,11 @@ def rows_of(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job], t
     if len(every) > 1:
         seeds = "+".join(job.name for job in every)
         systems.append(([job.folder for job in every], f"{TOGETHER} {seeds}", jobs[0].folder.parent))
+    by_lists = len(recipe.methods) > 1 or recipe.is_listed
     for part in recipe.parts:
         source, references = recipe.files(variant, part)
         for models, name, place in systems:
             output = place / f"{part}.{name.replace(' ', '-')}.out"
-            by_lists = len(recipe.methods) > 1 or recipe.is_listed
             commands.translate(source, output, models, recipe.search, by_lists)
             score = commands.scores(recipe, output, references)
             if recipe.is_timed and len(models) == 1:

@@ -6,7 +6,7 @@ A program runs over all rows of one step (inside the time loop) or of all steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import cached_property
@@ -129,6 +129,19 @@ def memory_of(v: Value, places: Mapping[int, Place]) -> tuple[Value, int]:
         if one.id in places:
             found = one, start
     return found
+
+
+def memory_read(values: Iterable[Value], places: Mapping[int, Place]) -> Iterator[tuple[Value, Value, int]]:
+    """Yield what is read from memory to compute values: each with the value in whose memory it lies, and its first
+    column there (see `memory_of`). What is in no memory is computed from its arguments."""
+    pending = list(values)
+    while pending:
+        v = pending.pop()
+        base, start = memory_of(v, places)
+        if base.id in places:
+            yield v, base, start
+        else:
+            pending += v.args
 
 
 def in_block(place: Place, names: Collection[str]) -> Place:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from nmt.rnn.compiler.program import Entry, Nest, Place, PlaceKind, memory_of
+from nmt.rnn.compiler.program import Nest, Place, PlaceKind, memory_read
 from nmt.rnn.graph import Value
 from nmt.rnn.named_axes import Dims
 
@@ -55,20 +55,9 @@ def groups_of(nests: Iterable[Nest], places: Mapping[int, Place]) -> list[list[N
 def _accesses(nest: Nest, places: Mapping[int, Place]) -> Iterator[_Access]:
     for entry in nest.entries:
         yield _access(entry.value, entry.place, entry.offset, is_write=True)
-        yield from _reads(entry, places)
-
-
-def _reads(entry: Entry, places: Mapping[int, Place]) -> Iterator[_Access]:
-    """Yield what an entry reads; a value that is in no place is computed from others."""
-    computes = not entry.add and places.get(entry.value.id) == entry.place
-    pending = list(entry.value.args) if computes else [entry.value]
-    while pending:
-        v = pending.pop()
-        base, offset = memory_of(v, places)
-        if base.id in places:
-            yield _access(v, places[base.id], offset, is_write=False)
-        else:
-            pending += v.args
+        computes = not entry.add and places.get(entry.value.id) == entry.place
+        for v, base, start in memory_read(entry.value.args if computes else [entry.value], places):
+            yield _access(v, places[base.id], start, is_write=False)
 
 
 def _access(v: Value, place: Place, start: int, *, is_write: bool) -> _Access:

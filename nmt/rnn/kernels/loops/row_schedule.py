@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nmt.rnn import tuning
-from nmt.rnn.compiler.program import Nest, PlaceKind, Program, RowWork, memory_of
+from nmt.rnn.compiler.program import Nest, PlaceKind, Program, RowWork, memory_read
 
 _ENDED = ["if lengths[n] <= t:", "    continue"]
 EVERY = tuning.CHECKPOINT_STEPS
@@ -71,13 +71,7 @@ def parameters_alone(step: RowWork, program: Program) -> set[int]:
     for entry in (entry for nest in step.nests for entry in nest.entries):
         if entry.value.axes or entry.add or entry.place.kind not in (PlaceKind.ROW, PlaceKind.LOCAL):
             continue
-        pending, reads = list(entry.value.args), set[int]()
-        while pending:
-            base, _ = memory_of(pending.pop(), program.places)
-            if base.id in program.places:
-                reads.add(base.id)
-            else:
-                pending.extend(base.args)
+        reads = (base.id for _, base, _ in memory_read(entry.value.args, program.places))
         if all(i in found or program.places[i].kind is PlaceKind.PARAMETER for i in reads):
             found.add(entry.value.id)
     return found

@@ -329,8 +329,9 @@ class _QuadTile(_PairTile):
         b = self.b
         for step in byte_sums():
             weights = [step.of_weights(b, column) for column in columns]
-            add = lambda x, y, z, step=step: step.add(b, z, step.of_rows(b, x), y)  # noqa: E731
-            self.each_row(a, row_offsets, weights, add, sums)
+            self.each_row(
+                a, row_offsets, weights, lambda x, y, z, step=step: step.add(b, z, step.of_rows(b, x), y), sums
+            )
 
     def finish_sums(self, row_offsets: list[ir.Value]) -> None:
         b = self.b
