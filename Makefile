@@ -156,10 +156,12 @@ test-gpu:
 	NMT_TEST_DEVICE=cuda timeout $(GPU_LIMIT) env $(GPU_PATH) $(GPU_PYTHON) -m pytest -q -rs -p no:cacheprovider $(GPU_TESTS) $(GPU_MANY) $(PYTEST_ARGS) > $(OUT)/tests.txt 2>&1; \
 	  status=$$?; tail -n 40 $(OUT)/tests.txt; exit $$status
 	@if command -v compute-sanitizer > /dev/null; then \
-	  for tool in memcheck racecheck; do \
+	  sanitized() { tool=$$1; shift; \
 	    NMT_TEST_DEVICE=cuda timeout $(GPU_LIMIT) env $(GPU_PATH) compute-sanitizer --tool $$tool --report-api-errors no --error-exitcode 9 \
-	      --log-file $(OUT)/$$tool.txt $(GPU_PYTHON) -m pytest -q -p no:cacheprovider tests/cuda/test_persistent.py -k test_layer || exit 1; \
-	    tail -n 1 $(OUT)/$$tool.txt; done; \
+	      --log-file $(OUT)/$$tool.txt $(GPU_PYTHON) -m pytest -q -p no:cacheprovider tests/cuda/test_persistent.py "$$@"; \
+	    status=$$?; tail -n 1 $(OUT)/$$tool.txt; return $$status; }; \
+	  sanitized racecheck -k test_layer && \
+	  sanitized memcheck tests/model/test_gradients.py tests/rows/test_device_rows.py -k 'test_layer or on_a_gpu or device_rows'; \
 	else echo 'compute-sanitizer is not installed: races on the GPU were not looked for'; fi
 
 # CARD_ARGS: --dry-run without a GPU, --only STEP ..., --wheels FOLDER with packages that the machine lacks.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.devices import ON_GPU, wait_for_gpu
 from tests.long import is_long
 
 # Tests start hundreds of processes. Without stored byte code each of them would compile all modules from source, which
@@ -58,3 +59,12 @@ if side := os.environ.get("NMT_FENCE"):
     from tests.witness.fence import Side, raise_fences
 
     raise_fences(Side(side))
+
+
+if ON_GPU:
+
+    @pytest.fixture(autouse=True)
+    def ends_on_the_gpu() -> Iterator[None]:
+        """A test ends when its work on the GPU has ended."""
+        yield
+        wait_for_gpu()

@@ -22,6 +22,13 @@ def _first_gpu():
     return CupyRuntime()
 
 
+def wait_for_gpu():
+    """Wait for the work of this machine's GPU, if any test has used it: what fails there is then the fault of the test
+    that launched it. Does nothing for the stand-in, which computes at once."""
+    if _first_gpu.cache_info().currsize:
+        _first_gpu().synchronize()
+
+
 def runtime_with(multiprocessors=None, seed=None):
     """A runtime; the stand-in with this many multiprocessors, its threads in the order of `seed`."""
     if ON_GPU:

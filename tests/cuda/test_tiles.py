@@ -54,7 +54,8 @@ def test_the_table_is_of_these_kernels(gpu_tiles, request):
     found = {}
     for one in gpu_tiles.chosen((256,)).values():
         found.setdefault(one[0], one)
-    same = TABLE["compilers"] == {name: metadata.version(name) for name in TABLE["compilers"]}
+    installed = {found.metadata["Name"]: found.version for found in metadata.distributions()}
+    same = TABLE["compilers"] == {name: installed.get(name) for name in TABLE["compilers"]}
     for one in found.values():
         made, expected = gpu_tiles.compiled(*one), TABLE["tiles"][gpu_tiles.name(*one)]
         assert made == expected if same else made["spills"] <= SPILLS, gpu_tiles.name(*one)

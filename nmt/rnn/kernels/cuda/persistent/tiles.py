@@ -196,14 +196,14 @@ def choose_tile(
     Weights in shared memory were timed on a GPU of 9.0; on older ones they lie there only where no division has them in
     registers.
     """
-    tiles = _tiles(hidden, gates, backward, exact)
+    tiles = tiles_of(hidden, gates, backward, exact)
     fitting = [tile for tile in tiles if tile.fits(capability) and tile.blocks <= multiprocessors]
     if capability < (9, 0):
         fitting = [tile for tile in fitting if not tile.in_shared] or fitting
     return min(fitting, key=lambda tile: (tile.cycles(batch, multiprocessors), tile.threads), default=None)
 
 
-def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Tile]:
+def tiles_of(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Tile]:
     for units in (8, 16, 32, 48, 64):
         if hidden % units or units * (1 if backward else gates) % 16:
             continue
