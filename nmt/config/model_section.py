@@ -177,12 +177,13 @@ class DecoderConfig(_Side):
     """Share of the values set to 0 in training in the output layer's input."""
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
-    stack: Literal["mamba", "rwkv7"] | None = None
+    stack: Literal["mamba", "rwkv7", "gla", "gated_delta_net"] | None = None
     """With task: lm, num_layers as a published language model has them, in place of cells of rnn_type: residual blocks
     with norms, mixing of channels, and a last norm (docs/recurrences.md); null for none."""
     stack_sizes: dict[str, Width] = Field(default={})
     """Sizes of the stack by name, where they are not those that its authors take: mamba has inner, size, rank and
-    window; rwkv7 inner, heads, decay_rank, rate_rank, gate_rank and value_rank."""
+    window; rwkv7 inner, heads, decay_rank, rate_rank, gate_rank and value_rank; gla inner, heads, key_size, value_size
+    and rank; gated_delta_net window in place of rank."""
     kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(": its own and those before"))
     max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
     input_feeding: bool = True

@@ -1,5 +1,5 @@
 """Language models in the layouts of transformers and fla: folders with numbers drawn, and NumPy after their code
-(models/mamba of transformers 5, models/rwkv7 of flash-linear-attention 0.6), in float64."""
+(models/mamba of transformers 5, models/rwkv7, gla and gated_deltanet of flash-linear-attention 0.6), in float64."""
 
 import json
 
@@ -12,10 +12,10 @@ from tests.importing.witness import drawn, log_prob, sigmoid
 H, ROWS, LAYERS = 6, 300, 2
 
 
-def norm(x, w, prefix, *, mean=False):
+def norm(x, w, prefix, *, mean=False, epsilon=1e-5):
     """The root mean square norm, or that of mean and variance."""
     x = x - x.mean() if mean else x
-    x = x / np.sqrt((x * x).mean() + 1e-5) * w[f"{prefix}.weight"]
+    x = x / np.sqrt((x * x).mean() + epsilon) * w[f"{prefix}.weight"]
     return x + w[f"{prefix}.bias"] if mean else x
 
 
@@ -132,6 +132,75 @@ def rwkv7(w, tokens):
     return found
 
 
+# ------------------------------------------------------------ linear attention
+
+KEYS, VALUES, UNITS, LOW = 4, 10, 7, 3
+"""Of both heads together, of the gated units, and the rank of GLA's decay."""
+
+
+def attention_shapes(kind):
+    found = {"model.embeddings.weight": (ROWS, H), "model.norm.weight": (H,), "lm_head.weight": (ROWS, H)}
+    for n in range(LAYERS):
+        one = {"q_proj.weight": (KEYS, H), "k_proj.weight": (KEYS, H), "v_proj.weight": (VALUES, H)}
+        one |= {"g_proj.weight": (VALUES, H), "o_proj.weight": (H, VALUES)}
+        if kind == "gla":
+            one |= {"gk_proj.0.weight": (LOW, H), "gk_proj.1.weight": (KEYS, LOW), "gk_proj.1.bias": (KEYS,)}
+            one["g_norm_swish_gate.weight"] = (VALUES // HEADS,)
+        else:
+            one |= {"a_proj.weight": (HEADS, H), "b_proj.weight": (HEADS, H), "A_log": (HEADS,), "dt_bias": (HEADS,)}
+            one |= {
+                f"{name}_conv1d.weight": (size, 1, WINDOW)
+                for name, size in zip("qkv", (KEYS, KEYS, VALUES), strict=True)
+            }
+            one["o_norm.weight"] = (VALUES // HEADS,)
+        found |= {f"model.layers.{n}.attn.{name}": shape for name, shape in one.items()}
+        found |= {f"model.layers.{n}.{name}_norm.weight": (H,) for name in ("attn", "mlp")}
+        found |= {f"model.layers.{n}.mlp.{name}_proj.weight": (UNITS, H) for name in ("gate", "up")}
+        found[f"model.layers.{n}.mlp.down_proj.weight"] = (H, UNITS)
+    return found
+
+
+def silu(x):
+    return x * sigmoid(x)
+
+
+def attention(w, tokens):
+    """The log-probabilities of tokens, each after those before it and the end."""
+    before = [np.zeros((LAYERS, 2 * KEYS + VALUES)) for _ in range(WINDOW - 1)]
+    states, found = np.zeros((LAYERS, HEADS, KEYS // HEADS, VALUES // HEADS)), []
+    for read, said in zip([0, *tokens][:-1], tokens, strict=True):
+        x, inputs = w["model.embeddings.weight"][read], np.zeros_like(before[0])
+        for n in range(LAYERS):
+            own = {k.removeprefix(f"model.layers.{n}.attn."): v for k, v in w.items()}
+            now = norm(x, w, f"model.layers.{n}.attn_norm", epsilon=1e-6)
+            u = inputs[n] = np.concatenate([own[f"{name}_proj.weight"] @ now for name in "qkv"])
+            if "A_log" in own:
+                filters = np.concatenate([own[f"{name}_conv1d.weight"][:, 0] for name in "qkv"])
+                u = silu((np.stack([*(one[n] for one in before), u], -1) * filters).sum(-1))
+            q, k, v = np.split(u, [KEYS, 2 * KEYS])
+            q, k, v = (one.reshape(HEADS, -1) for one in (q, k, v))
+            if "A_log" in own:
+                q, k = (one / np.sqrt((one * one).sum(-1, keepdims=True) + 1e-6) for one in (q, k))
+                decay = np.exp(-np.exp(own["A_log"]) * softplus(own["a_proj.weight"] @ now + own["dt_bias"]))
+                states[n] *= decay[:, None, None]
+                held = np.einsum("hk,hkv->hv", k, states[n])
+                v = sigmoid(own["b_proj.weight"] @ now)[:, None] * (v - held)
+            else:
+                gate = own["gk_proj.1.weight"] @ (own["gk_proj.0.weight"] @ now) + own["gk_proj.1.bias"]
+                states[n] *= (sigmoid(gate) ** (1 / 16)).reshape(HEADS, -1, 1)
+            states[n] += np.einsum("hk,hv->hkv", k, v)
+            y = np.einsum("hk,hkv->hv", q * q.shape[-1] ** -0.5, states[n])
+            gain = "o_norm" if "A_log" in own else "g_norm_swish_gate"
+            y = np.stack([norm(one, own, gain, epsilon=1e-6) for one in y]).reshape(-1)
+            x = x + own["o_proj.weight"] @ (y * silu(own["g_proj.weight"] @ now))
+            now, at = norm(x, w, f"model.layers.{n}.mlp_norm", epsilon=1e-6), f"model.layers.{n}.mlp."
+            units = silu(w[f"{at}gate_proj.weight"] @ now) * (w[f"{at}up_proj.weight"] @ now)
+            x = x + w[f"{at}down_proj.weight"] @ units
+        before = [*before[1:], inputs]
+        found.append(log_prob(w["lm_head.weight"] @ norm(x, w, "model.norm", epsilon=1e-6), said))
+    return found
+
+
 # ------------------------------------------------------------ folders
 
 MERGES = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("c", "a"), ("ca", "t"), ("Ġ", "cat"), ("1", "2"), ("Ã", "¯")]
@@ -181,4 +250,6 @@ MODELS = {
     "mamba with an output layer": lambda: Model("mamba", mamba_shapes(tied=False), mamba, tie_word_embeddings=False),
     "rwkv7": lambda: Model("rwkv7", rwkv7_shapes(), rwkv7, head_dim=H // HEADS, value_dim=[H, H]),
     "rwkv7 of one layer": lambda: Model("rwkv7", rwkv7_shapes(1), rwkv7),
+    "gla": lambda: Model("gla", attention_shapes("gla"), attention, num_heads=HEADS, norm_eps=1e-6),
+    "gated deltanet": lambda: Model("gated_deltanet", attention_shapes("gated_deltanet"), attention, expand_v=2.5),
 }

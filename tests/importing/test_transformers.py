@@ -46,7 +46,7 @@ def test_every_token_has_the_probability_that_their_equations_give(tmp_path, nam
     np.testing.assert_allclose(carried, model.log_probs_of(w, tokens), atol=2e-5, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["mamba", "rwkv7"])
+@pytest.mark.parametrize("name", ["mamba", "rwkv7", "gated deltanet"])
 def test_a_search_takes_the_best_tokens_and_bundles_and_int8_are_the_same_model(tmp_path, name):
     model = MODELS[name]()
     got = generator(model.save(tmp_path / "theirs"), tmp_path / "ours")
@@ -100,8 +100,11 @@ def with_setting(**values):
 
 MIXER = "backbone.layers.1.mixer"
 ERRORS = {
-    "another architecture": (with_setting(model_type="xlstm"), r"model_type must be one of mamba, rwkv7, got 'xlstm'"),
-    "no architecture": (with_setting(model_type=["a"]), r"config.json: model_type must be one of mamba, rwkv7, got \["),
+    "another architecture": (
+        with_setting(model_type="xlstm"),
+        r"model_type must be one of mamba, .*, gated_deltanet, got 'xlstm'",
+    ),
+    "no architecture": (with_setting(model_type=["a"]), r"config.json: model_type must be one of mamba, .*, got \["),
     "an unknown setting": (with_setting(twist=1), r"config.json: must have only settings of mamba .*got 'twist'"),
     "another activation": (with_setting(hidden_act="relu"), r"config.json: hidden_act must be silu, got 'relu'"),
     "several ends": (

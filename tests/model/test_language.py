@@ -56,6 +56,14 @@ KINDS = {
         **{"stack": "mamba", "stack_sizes": {"inner": 7, "size": 3, "rank": 2, "window": 3}},
         **{"hidden_size": 5, "num_layers": 3, "tied": "softmax", "dropout": 0.3},
     },
+    "stack of gla": {
+        **{"stack": "gla", "stack_sizes": {"inner": 7, "heads": 2, "key_size": 3, "value_size": 4, "rank": 2}},
+        **{"hidden_size": 5, "num_layers": 2},
+    },
+    "stack of gated_delta_net, dropout": {
+        **{"stack": "gated_delta_net", "stack_sizes": {"inner": 7, "heads": 2, "key_size": 2, "window": 3}},
+        **{"hidden_size": 6, "embeddings": {"embedding_dim": 6}, "num_layers": 2, "dropout": 0.3},
+    },
     "stack of rwkv7": {
         **{"stack": "rwkv7", "hidden_size": 6, "embeddings": {"embedding_dim": 6}, "num_layers": 3},
         "stack_sizes": {"heads": 2, "inner": 7, "decay_rank": 2, "rate_rank": 1, "gate_rank": 3, "value_rank": 2},

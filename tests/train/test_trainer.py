@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.errors import CheckpointError, NMTError
+from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.inference.translator import Translator
 from nmt.storage.model_folder import read_checkpoint
 from nmt.train.log.progress import Stopwatch
@@ -108,7 +108,6 @@ def test_the_best_checkpoint_is_the_one_that_scored_best(make_trainer: Make) -> 
     [
         ({"updates": 5}, "5 updates", 5),
         ({"epochs": 1}, "1 epochs", None),
-        ({"max_minutes": 1e-6}, "minutes", 0),
         ({**WORSE, "early_stopping_patience": 2}, "no better loss in 2 validations", 24),
         ({**WORSE, "scheduling": "plateau"}, "learning rate below 9", 16),
     ],
@@ -117,6 +116,15 @@ def test_limits(make_trainer: Make, limits: dict[str, Any], reason: str, update:
     result = make_trainer(**limits).run()
     assert reason in result.reason
     assert update is None or result.update == update
+
+
+def test_a_time_that_is_over_before_the_first_update_is_an_error(make_trainer: Make) -> None:
+    """Nothing was learned, and there is no model."""
+    with pytest.raises(
+        ConfigError, match=r"^training.max_minutes: must be enough for one update, got 0s are over .*give"
+    ) as e:
+        make_trainer(max_minutes=1e-6).run()
+    assert "\n" not in str(e.value)
 
 
 @pytest.mark.parametrize("limits", [{"updates": 20}, {"epochs": 2}])

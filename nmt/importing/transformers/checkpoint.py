@@ -12,12 +12,13 @@ from nmt.errors import CheckpointError
 from nmt.importing.imported import NEVER, Imported, Params, Tensors, our_order, rows_of
 from nmt.importing.settings_text import check_settings, read_settings
 from nmt.importing.transformers import mamba, rwkv7
+from nmt.importing.transformers.linear_attention import GLA, GatedDeltaNet
 from nmt.importing.transformers.tokenizer import read_tokens
 from nmt.system.paths import is_file
 
 KIND = "transformers"
-_LAYOUTS: dict[str, Any] = {"mamba": mamba, "rwkv7": rwkv7}
-"""The modules of the kinds of models, by the names that transformers and fla give to them."""
+_LAYOUTS: dict[str, Any] = {"mamba": mamba, "rwkv7": rwkv7, "gla": GLA(), "gated_deltanet": GatedDeltaNet()}
+"""The layouts of the kinds of models, by the names that transformers and fla give to them."""
 _SETTINGS = "config.json"
 _OUTPUT = "lm_head.weight"
 _WITHOUT_MEANING = set(
@@ -62,7 +63,7 @@ def read(path: Path, values: Mapping[str, Any]) -> Imported:
     tensors.finish()
     subwords = tokens.subwords(units)
     decoder = {
-        "stack": kind,
+        "stack": layout.STACK,
         "stack_sizes": sizes,
         "num_layers": layers,
         "hidden_size": hidden,

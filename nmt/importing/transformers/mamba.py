@@ -6,6 +6,7 @@ import numpy as np
 
 from nmt.importing.imported import Params
 
+STACK = "mamba"
 TABLE, LAYER = "backbone.embeddings.weight", "backbone.layers.{}.norm.weight"
 MUST = {
     "hidden_act": ("silu",),

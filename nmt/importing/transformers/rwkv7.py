@@ -7,6 +7,7 @@ import numpy as np
 
 from nmt.importing.imported import Params
 
+STACK = "rwkv7"
 TABLE, LAYER = "model.embeddings.weight", "model.layers.{}.attn_norm.weight"
 MUST = {
     "hidden_act": ("sqrelu",),

@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from nmt.rnn.cell import Cell
+from nmt.rnn.cells.matrix_states.linear_attention import LinearAttentionCell
 from nmt.rnn.cells.matrix_states.mamba import S6Cell
 from nmt.rnn.cells.matrix_states.rwkv7 import PassingCell, RWKV7ChannelCell, RWKV7TimeCell
-from nmt.rnn.cells.wrapping.block import BlockCell, NormedCell
+from nmt.rnn.cells.wrapping.block import BlockCell, GatedUnitsCell, NormedCell
 from nmt.rnn.cells.wrapping.wrappers import ResidualCell
 
 
@@ -50,5 +53,62 @@ def rwkv7_stack(
     return cells
 
 
-STACKS_BY_NAME: dict[str, Callable[..., list[Cell]]] = {"mamba": mamba_stack, "rwkv7": rwkv7_stack}
+def gla_stack(
+    hidden_size: int,
+    layers: int,
+    *,
+    inner: int = 0,
+    heads: int = 0,
+    key_size: int = 0,
+    value_size: int = 0,
+    rank: int = 16,
+) -> list[Cell]:
+    """Return GLA (Yang et al. 2024, section 4.4): linear attention and gated units, two cells a layer. inner: gated
+    units, 8/3 of the hidden size rounded up to a multiple of 256 where 0; heads, key_size, value_size: see
+    `LinearAttentionCell`, with as many units as the hidden size has where 0; rank: of the decay."""
+    options = {"decay": "key", "rank": rank}
+    return _linear_attention(hidden_size, layers, inner, heads, key_size, value_size, options)
+
+
+def gated_delta_net_stack(
+    hidden_size: int,
+    layers: int,
+    *,
+    inner: int = 0,
+    heads: int = 0,
+    key_size: int = 0,
+    value_size: int = 0,
+    window: int = 4,
+) -> list[Cell]:
+    """Return gated DeltaNet (Yang et al. 2025, section 3.4), with the sizes of `gla_stack`; window: of the short
+    convolution."""
+    options = {"decay": "head", "delta": True, "window": window}
+    return _linear_attention(hidden_size, layers, inner, heads, key_size, value_size, options)
+
+
+def _linear_attention(
+    H: int, layers: int, inner: int, heads: int, key_size: int, value_size: int, options: dict[str, Any]
+) -> list[Cell]:
+    heads = heads or max(1, H // 64)
+    units = heads * value_size or H
+    inner = inner or 256 * -(-8 * H // (3 * 256))
+    block = partial(NormedCell, epsilon=_EPSILON)
+    cells: list[Cell] = []
+    for _ in range(layers):
+        mixing = LinearAttentionCell(
+            H, units, heads=heads, key_size=key_size or None, output_size=H, epsilon=_EPSILON, **options
+        )
+        cells += [ResidualCell(block(mixing)), ResidualCell(block(GatedUnitsCell(H, inner)))]
+    return [*cells[:-1], block(cells[-1], after=True)]
+
+
+_EPSILON = 1e-6
+"""The epsilon of all norms of these two stacks, as published."""
+
+STACKS_BY_NAME: dict[str, Callable[..., list[Cell]]] = {
+    "mamba": mamba_stack,
+    "rwkv7": rwkv7_stack,
+    "gla": gla_stack,
+    "gated_delta_net": gated_delta_net_stack,
+}
 """Functions of (hidden_size, layers) and of sizes by name; the input has hidden_size numbers, and so has the output."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from nmt.config.presets import settings_of_preset
 from nmt.data.corpora.sources import name_of
-from nmt.errors import CheckpointError, NMTError
+from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.inference.generator import Generator
 from nmt.inference.loading import resolve_threads
 from nmt.inference.translator import Translator
@@ -277,6 +277,11 @@ class Trainer:
         log.event("start", **self._facts)
         try:
             reason = loop.run()
+            if not state.update:
+                raise ConfigError(
+                    f"training.max_minutes: must be enough for one update, got {reason} before the first, "
+                    f"{loop.parts.watch.summary()}; give more"
+                )
             keys = [name for name in changed if name not in reason and not name.startswith(_OF_USE)]
             if state.update == begun_at > 0:
                 if keys:

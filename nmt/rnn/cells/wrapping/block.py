@@ -8,6 +8,7 @@ from nmt.errors import ShapeError
 from nmt.rnn.cell import Cell, Param, Scope, State, under
 from nmt.rnn.cells.layer_norm import norm_params, normalised
 from nmt.rnn.cells.parts import (
+    EPSILON,
     gelu,
     rms_norm,
     short_convolution,
@@ -26,12 +27,12 @@ class NormedCell(Around):
 
     layer: x is normalised by its mean and variance instead, with `gain_norm` and `bias_norm` (Ba et al. 2016).
     after: not the input but the output is normalised, as at the end of a stack of such blocks, with `gain_end` and, by
-    layer, `bias_end`.
+    layer, `bias_end`. epsilon: added to the mean of squares, but not by layer.
     """
 
-    def __init__(self, cell: Cell, *, layer: bool = False, after: bool = False) -> None:
+    def __init__(self, cell: Cell, *, layer: bool = False, after: bool = False, epsilon: float = EPSILON) -> None:
         super().__init__(cell)
-        self.layer, self.after = layer, after
+        self.layer, self.after, self.epsilon = layer, after, epsilon
         self._name = "end" if after else "norm"
         self._gain = "gain_end" if after else "norm_gain"
 
@@ -47,7 +48,7 @@ class NormedCell(Around):
         return self._normed(p, y), new
 
     def _normed(self, p: Scope, x: Value) -> Value:
-        return normalised(p, self._name, x) if self.layer else rms_norm(x, p[self._gain])
+        return normalised(p, self._name, x) if self.layer else rms_norm(x, p[self._gain], self.epsilon)
 
 
 class BlockCell(Cell):
@@ -96,3 +97,18 @@ class BlockCell(Cell):
             u = silu(u) if self.convolved else u
         y, inner = self.cell.step(p.sub("cell"), u, s.sub("cell"))
         return (y * _ACTIVATIONS[self.gate](x @ p.W_gate)) @ p.W_out, State(under("cell", inner), **past)
+
+
+class GatedUnitsCell(Cell):
+    """(silu(x W_gate) * x W_in) W_out with `inner` units: a mixing of channels without a state (SwiGLU, Shazeer 2020,
+    equation 6)."""
+
+    def __init__(self, size: int, inner: int) -> None:
+        self.input_size, self.output_size, self.inner = size, size, inner
+
+    def params(self) -> dict[str, Param]:
+        D, n = self.input_size, self.inner
+        return {"W_gate": Param((D, n)), "W_in": Param((D, n)), "W_out": Param((n, D))}
+
+    def step(self, p: Scope, x: Value, s: State) -> tuple[Value, State]:
+        return (silu(x @ p.W_gate) * (x @ p.W_in)) @ p.W_out, State()

@@ -204,6 +204,7 @@ def choose_tile(
 
 
 def tiles_of(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Tile]:
+    """Yield every division of a layer whose sizes divide; some do not fit a GPU."""
     for units in (8, 16, 32, 48, 64):
         if hidden % units or units * (1 if backward else gates) % 16:
             continue
