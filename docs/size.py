@@ -35,7 +35,8 @@ BUDGET = {
     # are freed, 22 memory that blocks of a search share and probes that are made once
     "precompile": 293,
     "report": 500,
-    "rnn": 29062,  # 240 stacks of Mamba, RWKV-7, GLA and gated DeltaNet; 30 levels of Arm, 50 the pointer, 50 for the level wasm, 50 the
+    "rnn": 29062,  # 240 stacks of Mamba, RWKV-7, GLA and gated DeltaNet;
+    # 30 levels of Arm, 50 the pointer, 50 for the level wasm, 50 the
     # gate of copying and logits by
     # chunks, 50 for edited cells, 700 states with named axes and their checkpoints, 800 twelve recurrences with their
     # blocks, 100 matrix states that a search reads by index, 150 for threads, recordings and dropout on a GPU, 200 for
@@ -49,7 +50,8 @@ BUDGET = {
     "storage": 1472,  # 20 bfloat16 in files of others; 90 for matrices in 4 bits
     "system": 1309,  # 10 for help(nmt.train), 3 for folders that Windows does not flush
     "torch": 770,  # the core as modules of PyTorch: LSTM, GRU, RNN and own cells
-    "train": 7703,  # 4 no update in the time; 190 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other
+    "train": 7703,  # 4 no update in the time;
+    # 190 for nmt.train, texts without a config and the loggers, 150 for folders and texts of other
     # runs, 15 for edits as targets, 70 for short validations and budgets, 80 to keep the validation text of a run, 30
     # for several grids in one folder and texts that moved, 50 updates aware of quantization
     "(top)": 650,  # the table of search settings, which config, decode, inference and cli shared out before
