@@ -108,7 +108,7 @@ def test_a_worker_that_has_grown_is_not_given_another_job(box):
             assert await box.run(job("grows"), "a") == [96 * 2**20]
             assert await box.run(job("plain", 1), "a")
 
-    asyncio.run(asyncio.wait_for(run(), 60))
+    asyncio.run(asyncio.wait_for(run(), 600))  # eight workers, with as much memory to fill, on any machine
     box._idle.clear()  # of the loop that is over
 
 
