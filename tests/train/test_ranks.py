@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -363,6 +364,27 @@ def test_a_text_that_has_no_room_is_a_line_of_error(tmp_path):
     )
     assert done.returncode != 0 and not list(tmp_path.iterdir())
     assert done.stderr.count("Error: ") == 1 and "must have room for 16 KiB of the training text" in done.stderr
+
+
+@needs_mpi
+def test_ranks_end_after_their_error_is_read(monkeypatch):
+    """A launcher under load reads late; whoever reads nothing is not waited for without end."""
+    from nmt.train.distributed import mpi_ranks
+
+    reader, writer = os.pipe()
+    os.write(writer, b"Error: x")
+    read = threading.Timer(0.2, lambda: os.read(reader, 100))
+    read.start()
+    began = time.monotonic()
+    mpi_ranks.await_reader(writer)
+    assert time.monotonic() - began >= 0.15
+    read.join()
+    monkeypatch.setattr(mpi_ranks, "_READ_SECONDS", 0.1)
+    os.write(writer, b"more")
+    mpi_ranks.await_reader(writer)
+    assert os.read(reader, 100) == b"more"
+    os.close(reader)
+    os.close(writer)
 
 
 @needs_mpi

@@ -6,6 +6,7 @@ import contextlib
 import mmap
 import os
 import socket
+import stat
 import tempfile
 import time
 import traceback
@@ -31,6 +32,7 @@ T = TypeVar("T")
 
 _TURN_SECONDS, _MOST_TURNS_SECONDS = 0.1, 5.0
 _DEAD_SECONDS = 10.0
+_READ_SECONDS = 2.0
 _TYPES = {np.dtype(np.float32): MPI.FLOAT, np.dtype(np.uint16): MPI.UINT16_T}
 
 
@@ -161,11 +163,26 @@ class MPIRanks(Ranks):
 
     def _abort(self, text: str) -> None:
         """Report the reason and end all ranks at once."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ImportError):
             os.write(2, text.encode())
+            await_reader(2)
         self.leave()
         self._world.Abort(1)
         os._exit(1)  # some libraries return from Abort
+
+
+def await_reader(handle: int) -> None:
+    """Wait until what was written to a pipe is read, _READ_SECONDS at most: a launcher that ends all ranks does not
+    read the rest."""
+    import fcntl
+    import termios
+
+    unread, until = bytearray(4), time.monotonic() + _READ_SECONDS
+    while stat.S_ISFIFO(os.fstat(handle).st_mode) and time.monotonic() < until:
+        fcntl.ioctl(handle, termios.FIONREAD, unread)
+        if not any(unread):
+            return
+        time.sleep(0.01)
 
 
 class MPIWire:
