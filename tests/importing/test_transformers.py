@@ -133,6 +133,14 @@ def test_what_cannot_be_represented_is_an_error_of_one_line_and_nothing_is_writt
     assert not out.exists()
 
 
+@pytest.mark.parametrize("shape", [(3,), (0,), (2, 5), (), (20,)])
+def test_heads_that_keys_and_values_do_not_consist_of_are_an_error(tmp_path, shape):
+    model = MODELS["gla"]()
+    with_array("model.layers.0.attn.g_norm_swish_gate.weight", *shape)(model)
+    with pytest.raises(CheckpointError, match=r"gate.weight must have the size of a head, which 4 keys and 10 values"):
+        import_model(model.save(tmp_path / "theirs"))
+
+
 BPE = byte_level()["model"]
 SPACES = {"id": 1, "content": "x", "special": True, "lstrip": True, "rstrip": False, "single_word": False}
 TOKENIZERS = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.errors import CheckpointError
 from nmt.importing.imported import Params
 
 _COMMON: dict[str, tuple[Any, ...]] = {
@@ -48,8 +49,8 @@ class GLA:
         """Add the parameters of all layers, and return the sizes of the stack."""
         shape = params.tensors.matrix_shape
         keys, values = (shape(f"model.layers.0.attn.{name}_proj.weight")[0] for name in "qv")
-        (size,) = params.tensors.shape(f"model.layers.0.attn.{self.NORM}.weight") or (0,)
-        heads, inner = max(1, values // max(1, size)), shape("model.layers.0.mlp.gate_proj.weight")[0]
+        size, heads = self._heads(params, keys, values)
+        inner = shape("model.layers.0.mlp.gate_proj.weight")[0]
         more: dict[str, int] = {}
         for n in range(layers):
             theirs, ours = f"model.layers.{n}.", f"decoder.{2 * n}."
@@ -69,6 +70,18 @@ class GLA:
             params.matrix(f"{ours}W_out", f"{theirs}mlp.down_proj.weight", hidden, inner)
         params.vector(f"decoder.{2 * layers - 1}.gain_end", "model.norm.weight", hidden)
         return {"inner": inner, "heads": heads, "key_size": keys // heads, "value_size": size} | more
+
+    def _heads(self, params: Params, keys: int, values: int) -> tuple[int, int]:
+        """Return the units and the number of heads. Raises CheckpointError if keys and values have no such number."""
+        name = f"model.layers.0.attn.{self.NORM}.weight"
+        size = params.tensors.shape(name)
+        heads = values // size[0] if len(size) == 1 and 0 < size[0] <= values else 0
+        if not heads or values % heads or keys % heads:
+            raise CheckpointError(
+                f"{params.tensors.place}: {name} must have the size of a head, which {keys} keys and {values} values "
+                f"consist of, got {list(size)}; this is another kind of model"
+            )
+        return values // heads, heads
 
     def _decay(
         self, params: Params, ours: str, theirs: str, hidden: int, keys: int, values: int, heads: int
