@@ -97,6 +97,7 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "described": _described,
     "mamba": lambda folder: _hub("mamba", folder),
     "rwkv7": lambda folder: _hub("rwkv7", folder),
+    "gated-deltanet": lambda folder: _hub("gated deltanet", folder),
 }
 """What writes a model of a kind into a folder, and says which of its files is to be imported."""
 
