@@ -22,7 +22,7 @@ from nmt.rnn.kernels.cuda.machine_code.compile import compile_kernel
 from nmt.rnn.kernels.cuda.machine_code.runtime import CupyRuntime
 from nmt.rnn.kernels.cuda.persistent.cell_steps import CELLS
 from nmt.rnn.kernels.cuda.persistent.layer import PersistentLayer
-from nmt.rnn.kernels.cuda.persistent.tiles import Tile, tiles_of
+from nmt.rnn.kernels.cuda.persistent.tiles import Tile, fitting_tiles, shortest
 from nmt.rnn.kernels.cuda.persistent.time_loop import backward_kernel, forward_kernel
 
 HIDDEN, ROWS = (256, 384, 512, 640, 800, 1024), (20, 64, 128)
@@ -46,14 +46,8 @@ class Question:
 
     def best(self, gpu: tuple[int, tuple[int, int]], *, backward: bool, in_shared: bool) -> Tile | None:
         """Return the division of a kind with the shortest estimated step, or None if none fits."""
-        multiprocessors, capability = gpu
-        found = tiles_of(self.hidden, CELLS[self.cell], backward, self.exact)
-        fitting = [
-            tile
-            for tile in found
-            if tile.in_shared == in_shared and tile.fits(capability) and tile.blocks <= multiprocessors
-        ]
-        return min(fitting, key=lambda tile: (tile.cycles(self.rows, multiprocessors), tile.threads), default=None)
+        tiles = fitting_tiles(self.hidden, CELLS[self.cell], *gpu, backward=backward, exact=self.exact)
+        return shortest([tile for tile in tiles if tile.in_shared == in_shared], self.rows, gpu[0])
 
 
 def compiled(cell: str, tile: Tile, turns: int, capability: tuple[int, int]) -> None:

@@ -196,15 +196,26 @@ def choose_tile(
     Weights in shared memory were timed on a GPU of 9.0; on older ones they lie there only where no division has them in
     registers.
     """
-    tiles = tiles_of(hidden, gates, backward, exact)
-    fitting = [tile for tile in tiles if tile.fits(capability) and tile.blocks <= multiprocessors]
+    fitting = fitting_tiles(hidden, gates, multiprocessors, capability, backward=backward, exact=exact)
     if capability < (9, 0):
         fitting = [tile for tile in fitting if not tile.in_shared] or fitting
-    return min(fitting, key=lambda tile: (tile.cycles(batch, multiprocessors), tile.threads), default=None)
+    return shortest(fitting, batch, multiprocessors)
 
 
-def tiles_of(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Tile]:
-    """Yield every division of a layer whose sizes divide; some do not fit a GPU."""
+def fitting_tiles(
+    hidden: int, gates: int, multiprocessors: int, capability: Capability, *, backward: bool, exact: bool
+) -> list[Tile]:
+    """Return every division of a layer that fits the GPU."""
+    tiles = _tiles(hidden, gates, backward, exact)
+    return [tile for tile in tiles if tile.fits(capability) and tile.blocks <= multiprocessors]
+
+
+def shortest(tiles: list[Tile], batch: int, multiprocessors: int) -> Tile | None:
+    """Return the division with the shortest estimated step, or None if there is none."""
+    return min(tiles, key=lambda tile: (tile.cycles(batch, multiprocessors), tile.threads), default=None)
+
+
+def _tiles(hidden: int, gates: int, backward: bool, exact: bool) -> Iterator[Tile]:
     for units in (8, 16, 32, 48, 64):
         if hidden % units or units * (1 if backward else gates) % 16:
             continue
