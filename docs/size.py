@@ -35,7 +35,8 @@ BUDGET = {
     # are freed, 22 memory that blocks of a search share and probes that are made once
     "precompile": 293,
     "report": 500,
-    "rnn": 29073,  # 11 divisions of layers as their benchmark chooses them; 240 stacks of Mamba, RWKV-7, GLA and gated DeltaNet;
+    "rnn": 29073,  # 11 divisions of layers as their benchmark chooses them;
+    # 240 stacks of Mamba, RWKV-7, GLA and gated DeltaNet;
     # 30 levels of Arm, 50 the pointer, 50 for the level wasm, 50 the
     # gate of copying and logits by
     # chunks, 50 for edited cells, 700 states with named axes and their checkpoints, 800 twelve recurrences with their
