@@ -42,6 +42,8 @@ DONE = "trained.tsv"
 
 TOGETHER = "ensemble"
 SMALLER_IS_BETTER = {"wer", "per"}
+SHORTEST = 0.5
+"""Minutes of the shortest training that is worth its start."""
 CANDIDATES = 5
 """Answers to a line by each of several models that decide together by lists."""
 _COSTS = ("minutes", "megabytes")
@@ -358,7 +360,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hours", type=float, help="with --all: the time that they share (default: what they take)")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="languages or corpora (default: all of the recipe)")
     parser.add_argument("--seeds", type=int, default=1, help="models of each, seeds 1 to this (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=1, help="trainings side by side (default: %(default)s)")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="trainings and translations side by side (default: %(default)s)"
+    )
     parser.add_argument("--threads", type=int, default=1, help="cores of each training (default: %(default)s)")
     parser.add_argument("--parts", nargs="+", metavar="PART", help="what to score: dev, test (default: the recipe's)")
     parser.add_argument("--set", dest="extra", action="append", default=[], metavar="KEY=VALUE", help="as of nmt-train")
@@ -430,17 +434,20 @@ def trained_and_scored(name: str, recipe: Recipe, options: argparse.Namespace, c
             )
         return jobs
 
-    first = train_all(first_jobs(recipe, place))
-    kept = []
-    for variant in recipe.variants:
+    def best_of(variant: str) -> list[Job]:
         tried = [job for job in first if job.variant == variant]
         method = best_method(commands, RECIPES[name], variant, tried)
-        kept += [job for job in tried if job.method == method]
-    jobs = kept + train_all([replace(job, seed=seed) for seed in range(2, options.seeds + 1) for job in kept])
-    rows = []
-    for variant in recipe.variants:
+        return [job for job in tried if job.method == method]
+
+    def score(variant: str) -> list[Row]:
         own, tried = ([job for job in some if job.variant == variant] for some in (jobs, first))
-        rows += rows_of(commands, recipe, variant, own, tried)
+        return rows_of(commands, recipe, variant, own, tried)
+
+    first = train_all(first_jobs(recipe, place))
+    with ThreadPoolExecutor(1 if recipe.is_timed else options.jobs) as pool:
+        kept = [job for some in pool.map(best_of, recipe.variants) for job in some]
+        jobs = kept + train_all([replace(job, seed=seed) for seed in range(2, options.seeds + 1) for job in kept])
+        rows = [row for some in pool.map(score, recipe.variants) for row in some]
     write_bytes(place / "results.tsv", columns(rows).encode())
     return rows
 
@@ -461,8 +468,8 @@ def everything(options: argparse.Namespace, commands: Commands) -> int:
         budget = ""
         if end is not None:
             left = max(0.0, end - time.monotonic()) / 60 * options.jobs
-            share = left / max(1.0, sum(minutes_left(one, options) for one in names[at:]))
-            budget = f"{max(0.5, MINUTES[name] * share):.1f}m" if share < 1 else ""
+            share = share_of(left, [minutes for one in names[at:] for minutes in minutes_waiting(one, options)])
+            budget = f"{max(SHORTEST, MINUTES[name] * share):.1f}m" if share < 1 else ""
         if missing_texts(recipe):
             pages.append((recipe, f"not run: its texts are missing; {recipe.data}"))
         else:
@@ -478,14 +485,26 @@ def everything(options: argparse.Namespace, commands: Commands) -> int:
     return failed
 
 
-def minutes_left(name: str, options: argparse.Namespace) -> float:
-    """Minutes of one core that the models of a recipe take which are not trained yet, about; 0 without its texts."""
+def minutes_waiting(name: str, options: argparse.Namespace) -> list[float]:
+    """The minutes of one core that each model of a recipe takes which is not trained yet, about; none without texts."""
     recipe = RECIPES[name]
     if missing_texts(recipe):
-        return 0.0
+        return []
     first = first_jobs(recipe, options.output / name)
     waiting = sum(not (job.folder / DONE).is_file() for job in first)
-    return MINUTES[name] * (waiting + (options.seeds - 1) * len(recipe.variants))
+    return [MINUTES[name]] * (waiting + (options.seeds - 1) * len(recipe.variants))
+
+
+def share_of(left: float, waiting: list[float]) -> float:
+    """The share of their minutes that trainings get, each of them at least `SHORTEST`, so that `left` suffices for all;
+    0 where it does not suffice for that."""
+    short = 0
+    for minutes in sorted(waiting):
+        share = max(0.0, left - short * SHORTEST) / sum(sorted(waiting)[short:])
+        if share * minutes >= SHORTEST:
+            return share
+        short += 1
+    return 0.0 if waiting else 1.0
 
 
 def page(found: list[tuple[Recipe, str]], hours: float, folder: Path) -> str:

@@ -293,6 +293,15 @@ def test_all_recipes_share_the_hours(tmp_path, monkeypatch):
     assert page.count("<table>") == 1
 
 
+def test_short_trainings_leave_time_for_long_ones():
+    """Ten minutes for eight models of a minute, one of 20 and one of 10: with a third of what each takes the small ones
+    would have less than half a minute, so that six minutes are left for the others, 20 % of theirs."""
+    assert run.share_of(10.0, [20.0, *[1.0] * 8, 10.0]) == pytest.approx(0.2)
+    assert run.share_of(38.0, [20.0, *[1.0] * 8, 10.0]) == pytest.approx(1.0)
+    assert run.share_of(1.0, [20.0, 1.0, 10.0]) == 0.0
+    assert run.share_of(1.0, []) == 1.0
+
+
 def test_mistakes_are_one_line(tmp_path):
     for words, message in (
         (["run.py", "--all", "cmudict"], "--all must be without a recipe"),
