@@ -279,6 +279,19 @@ def test_a_vocabulary_of_words_is_refused_in_one_line():
         Edits(8000)
 
 
+def test_rounding_does_not_decide_between_equally_probable_edits():
+    """A doubled letter that becomes a single one is replaced and then deleted, in whatever order pairs are summed."""
+    rng = np.random.default_rng(0)
+    words = [rng.permutation(np.arange(4, 12))[: rng.integers(2, 9)].tolist() for _ in range(300)]
+    src = TokenRows.from_lists([[letter for letter in word for _ in range(1 + letter % 2)] for word in words])
+    tgt = TokenRows.from_lists([[letter + 4 for letter in word] for word in words])
+    for order in (rng.permutation(300) for _ in range(4)):
+        written, _ = Edits.learn(src.taken(order), tgt.taken(order), 17).best(src, tgt)
+        for source, target, row in zip(src, tgt, written, strict=True):
+            expected = [[letter, PAD_ID] if letter % 2 else [letter] for letter in target.tolist()]
+            assert row.tolist() == sum(expected, []), source
+
+
 def test_suffixes_come_last():
     """Of equally probable edits insertions come last: `work` to `worked` keeps its letters first."""
     sides = TokenRows.from_lists([[4, 5, 6], [5, 6, 4]]), TokenRows.from_lists([[4, 5, 6, 7, 8], [5, 6, 4, 7, 8]])

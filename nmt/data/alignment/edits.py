@@ -22,6 +22,8 @@ _KEPT, _OTHER = 1.0, 0.05
 """Weights of the first round: of a symbol that is kept, and of every other edit."""
 _LEAST = 1e-3
 """The count that every edit has in addition to what was seen."""
+_EQUAL = 1e-9
+"""Edits whose logarithms differ by less are equally probable, so that rounding does not decide."""
 _PAIRS = 1024
 """Pairs that are aligned at a time."""
 _MOST_LEARNED = 10_000
@@ -53,6 +55,8 @@ class Edits:
         from _MOST_LEARNED of them."""
         found = cls(vocab_size)
         src, tgt = src.evenly(_MOST_LEARNED), tgt.evenly(_MOST_LEARNED)
+        by_length = np.lexsort((tgt.lengths, src.lengths))  # little is padded
+        src, tgt = src.taken(by_length), tgt.taken(by_length)
         for _ in range(rounds):
             found._learn_once(src, tgt)
         return found
@@ -77,7 +81,8 @@ class Edits:
             i, j, b = *(np.zeros(pairs.count, np.int64) for _ in range(2)), np.arange(pairs.count)
             steps: list[np.ndarray] = []
             while (goes := (i < pairs.n) | (j < pairs.m)).any():
-                way = np.stack(self._ways(pairs, after, i, j)).argmax(axis=0)
+                ways = np.stack(self._ways(pairs, after, i, j))
+                way = (ways >= ways.max(axis=0) - _EQUAL).argmax(axis=0)
                 writes, moved = goes & (way != _DELETE), goes & (way != _INSERT)
                 symbols = np.where(writes, pairs.tgt[np.minimum(j, len(pairs.tgt) - 1), b], PAD_ID)
                 steps.append(np.stack([symbols, moved, goes]))
@@ -93,21 +98,15 @@ class Edits:
         replaced, deleted, inserted = (np.full_like(a, _LEAST) for a in (self._replace, self._delete, self._insert))
         for pairs in _chunks(src, tgt):
             after = self._weights_after(pairs, np.logaddexp)
-            before = self._weights_after(pairs.reversed(), np.logaddexp)
-            b = np.arange(pairs.count)
-            total = after[0, 0]
-            for i in range(len(pairs.src) + 1):
-                for j in range(len(pairs.tgt) + 1):
-                    here = np.flatnonzero((i <= pairs.n) & (j <= pairs.m))
-                    came = before[pairs.n - i, pairs.m - j, b] - total
-                    ways = self._ways(pairs, after, np.full(pairs.count, i), np.full(pairs.count, j))
-                    shares = [np.exp(came + way)[here] for way in ways]
-                    if i < len(pairs.src) and j < len(pairs.tgt):
-                        np.add.at(replaced, (pairs.src[i, here], pairs.tgt[j, here]), shares[0])
-                    if i < len(pairs.src):
-                        np.add.at(deleted, pairs.src[i, here], shares[1])
-                    if j < len(pairs.tgt):
-                        np.add.at(inserted, pairs.tgt[j, here], shares[2])
+            came = self._weights_after(pairs.reversed(), np.logaddexp)[pairs.turned_places()] - after[0, 0]
+            a, c = pairs.src[:, None], pairs.tgt[None]
+            for counts, symbols, weights in (
+                (replaced, a * len(self._insert) + c, came[:-1, :-1] + self._replace[a, c] + after[1:, 1:]),
+                (deleted, a, came[:-1] + self._delete[a] + after[1:]),
+                (inserted, c, came[:, :-1] + self._insert[c] + after[:, 1:]),
+            ):
+                every = np.broadcast_to(symbols, weights.shape).ravel()
+                counts += np.bincount(every, np.exp(weights).ravel(), counts.size).reshape(counts.shape)
         whole = np.log(replaced.sum() + deleted.sum() + inserted.sum())
         self._replace, self._delete, self._insert = (np.log(a) - whole for a in (replaced, deleted, inserted))
 
@@ -177,6 +176,12 @@ class _Pairs:
     def reversed(self) -> _Pairs:
         """Return the pairs with both sides read from their ends."""
         return _Pairs(_turned(self.src, self.n), self.n, _turned(self.tgt, self.m), self.m)
+
+    def turned_places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return where each position, [S + 1, T + 1, B], is in an array of the reversed pairs. A position after the end
+        of a pair is at another one after its end."""
+        i, j = np.arange(len(self.src) + 1)[:, None, None], np.arange(len(self.tgt) + 1)[None, :, None]
+        return (self.n - i) % (len(self.src) + 1), (self.m - j) % (len(self.tgt) + 1), np.arange(self.count)
 
 
 def _turned(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
