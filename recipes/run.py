@@ -62,10 +62,6 @@ class CommandError(Exception):
     """A command has failed; the text is its last line."""
 
 
-class RecipeError(Exception):
-    """Trainings of a recipe have failed; the text says how many."""
-
-
 @dataclass(frozen=True)
 class Job:
     """One model: of a recipe, for a language (or whatever its variants are), by a method, from one seed; `place` is the
@@ -248,8 +244,9 @@ def table(recipe: Recipe, rows: list[Row]) -> str:
     header += [*more_columns(recipe), *recipe.published_names]
     lines = ["\t".join(header)]
     every: list[Summary] = []
+    scored = dict.fromkeys(str(row["variant"]) for row in rows)
     for part in recipe.parts:
-        summaries = [Summary.of(recipe, variant, part, rows) for variant in recipe.variants]
+        summaries = [Summary.of(recipe, variant, part, rows) for variant in scored]
         lines += [one.line() for one in summaries]
         if len(summaries) > 1:
             lines.append(Summary.mean(summaries).line())
@@ -317,7 +314,7 @@ class Summary:
     def mean(cls, summaries: list["Summary"]) -> "Summary":
         """The means over languages, or over all their items; of seeds, too, before their deviation is taken."""
         weights = [one.weight for one in summaries]
-        runs = [statistics.fmean(scores, weights) for scores in zip(*(one.single for one in summaries), strict=True)]
+        runs = [statistics.fmean(scores, weights) for scores in zip(*(one.single for one in summaries), strict=False)]
         joint = [one.joint for one in summaries if one.joint is not None]
         together = statistics.fmean(joint, weights) if len(joint) == len(summaries) else None
         published = [one.published for one in summaries if one.published]
@@ -409,30 +406,26 @@ def first_jobs(recipe: Recipe, place: Path) -> list[Job]:
     return [Job(recipe, name, method, 1, place) for name in recipe.variants for method in recipe.methods]
 
 
-def trained_and_scored(name: str, recipe: Recipe, options: argparse.Namespace, commands: Commands) -> list[Row]:
-    """Trains all models of a recipe and scores them. A training that fails does not stop the others.
-
-    Raises RecipeError, after these, if any has failed, and CommandError if a model cannot be scored.
-    """
+def trained_and_scored(
+    name: str, recipe: Recipe, options: argparse.Namespace, commands: Commands
+) -> tuple[list[Row], int]:
+    """Trains all models of a recipe and scores them; returns the scores and how many trainings have failed, which stop
+    no others. Raises CommandError if a model cannot be scored."""
     place, failed = options.output / name, list[Job]()
 
-    def train(job: Job) -> None:
+    def train(job: Job) -> bool:
         try:
             minutes = commands.train(job)
         except CommandError as error:
             failed.append(job)
             print(f"{job.folder}: {error}", file=sys.stderr, flush=True)
-            return
+            return False
         print(f"{job.folder}: trained in {minutes:.1f} min", file=sys.stderr, flush=True)
+        return True
 
-    def train_all(jobs: list[Job]) -> list[Job]:
+    def trained(jobs: list[Job]) -> list[Job]:
         with ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(train, jobs))
-        if failed:
-            raise RecipeError(
-                f"{len(failed)} of {len(jobs)} trainings failed, see above; the same command tries them again"
-            )
-        return jobs
+            return [job for job, is_trained in zip(jobs, pool.map(train, jobs), strict=True) if is_trained]
 
     def best_of(variant: str) -> list[Job]:
         tried = [job for job in first if job.variant == variant]
@@ -443,13 +436,20 @@ def trained_and_scored(name: str, recipe: Recipe, options: argparse.Namespace, c
         own, tried = ([job for job in some if job.variant == variant] for some in (jobs, first))
         return rows_of(commands, recipe, variant, own, tried)
 
-    first = train_all(first_jobs(recipe, place))
+    first = trained(first_jobs(recipe, place))
+    variants = [variant for variant in recipe.variants if any(job.variant == variant for job in first)]
     with ThreadPoolExecutor(1 if recipe.is_timed else options.jobs) as pool:
-        kept = [job for some in pool.map(best_of, recipe.variants) for job in some]
-        jobs = kept + train_all([replace(job, seed=seed) for seed in range(2, options.seeds + 1) for job in kept])
-        rows = [row for some in pool.map(score, recipe.variants) for row in some]
-    write_bytes(place / "results.tsv", columns(rows).encode())
-    return rows
+        kept = [job for some in pool.map(best_of, variants) for job in some]
+        jobs = kept + trained([replace(job, seed=seed) for seed in range(2, options.seeds + 1) for job in kept])
+        rows = [row for some in pool.map(score, variants) for row in some]
+    if rows:
+        write_bytes(place / "results.tsv", columns(rows).encode())
+    return rows, len(failed)
+
+
+def failures(failed: int) -> str:
+    """A line that says how many trainings have failed."""
+    return f"failed: {failed} of its trainings, see above; the same command tries them again"
 
 
 def everything(options: argparse.Namespace, commands: Commands) -> int:
@@ -461,7 +461,7 @@ def everything(options: argparse.Namespace, commands: Commands) -> int:
     """
     began = time.monotonic()
     end = None if options.hours is None else began + 3600 * options.hours
-    pages, failed = list[tuple[Recipe, str]](), 0
+    pages, failed = list[tuple[Recipe, str, str]](), 0
     names = sorted(RECIPES, key=lambda name: MINUTES[name])
     for at, name in enumerate(names):
         recipe = RECIPES[name]
@@ -470,16 +470,19 @@ def everything(options: argparse.Namespace, commands: Commands) -> int:
             left = max(0.0, end - time.monotonic()) / 60 * options.jobs
             share = share_of(left, [minutes for one in names[at:] for minutes in minutes_waiting(one, options)])
             budget = f"{max(SHORTEST, MINUTES[name] * share):.1f}m" if share < 1 else ""
+        note, lines = "", ""
         if missing_texts(recipe):
-            pages.append((recipe, f"not run: its texts are missing; {recipe.data}"))
+            note = f"not run: its texts are missing; {recipe.data}"
         else:
             try:
-                rows = trained_and_scored(name, recipe, options, replace(commands, budget=budget))
-                pages.append((recipe, table(recipe, rows)))
-            except (RecipeError, CommandError) as error:
+                rows, bad = trained_and_scored(name, recipe, options, replace(commands, budget=budget))
+                note, lines = failures(bad) if bad else "", table(recipe, rows) if rows else ""
+            except CommandError as error:
+                note = f"failed: {error}"
+            if note:
                 failed += 1
-                print(f"run.py: {name}: {error}", file=sys.stderr, flush=True)
-                pages.append((recipe, f"failed: {error}"))
+                print(f"run.py: {name}: {note}", file=sys.stderr, flush=True)
+        pages.append((recipe, note, lines))
         text = page(pages, (time.monotonic() - began) / 3600, options.output)
         write_bytes(options.output / "index.html", text.encode())
     return failed
@@ -507,20 +510,19 @@ def share_of(left: float, waiting: list[float]) -> float:
     return 0.0 if waiting else 1.0
 
 
-def page(found: list[tuple[Recipe, str]], hours: float, folder: Path) -> str:
-    """A page with a table for each recipe, or a line that says why it has none; and what all of it took."""
+def page(found: list[tuple[Recipe, str, str]], hours: float, folder: Path) -> str:
+    """A page with a table for each recipe, and a line for each that has none or has failed; and what all of it took."""
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
-    run, failed = (sum(text.startswith(start) for _, text in found) for start in ("\t", "failed"))
+    run, failed = sum(bool(lines) for *_, lines in found), sum(note.startswith("failed") for _, note, _ in found)
     parts = [f"<p>{hours:.1f} hours, {size:,.0f} MB on disk; {run} of {len(found)} recipes run, {failed} failed.</p>"]
-    for recipe, text in found:
+    for recipe, note, text in found:
         parts.append(f"<h2>{escape(recipe.title)}</h2>")
-        head, *lines = ([escape(cell) for cell in line.split("\t")] for line in text.splitlines())
-        if not lines:
-            parts.append(f"<p>{escape(text)}</p>")
-            continue
-        cells = ["".join(f"<td>{cell}</td>" for cell in line) for line in lines]
-        top = "".join(f"<th>{cell}</th>" for cell in head)
-        parts.append(f"<div><table><tr>{top}</tr><tr>{'</tr><tr>'.join(cells)}</tr></table></div>")
+        parts += [f"<p>{escape(note)}</p>"] if note else []
+        if text:
+            head, *lines = ([escape(cell) for cell in line.split("\t")] for line in text.splitlines())
+            cells = ["".join(f"<td>{cell}</td>" for cell in line) for line in lines]
+            top = "".join(f"<th>{cell}</th>" for cell in head)
+            parts.append(f"<div><table><tr>{top}</tr><tr>{'</tr><tr>'.join(cells)}</tr></table></div>")
     return PAGE.replace("PARTS", "\n".join(parts))
 
 
@@ -554,13 +556,13 @@ def main() -> None:
             print(f"{name}\t{recipe.title}\t{recipe.data}")
         return
     recipe, started = chosen(options), time.monotonic()
-    try:
-        rows = trained_and_scored(options.recipe, recipe, options, commands)
-    except RecipeError as error:
-        sys.exit(f"run.py: {error}")
-    print(table(recipe, rows))
+    rows, failed = trained_and_scored(options.recipe, recipe, options, commands)
+    if rows:
+        print(table(recipe, rows))
     models = len({(row["variant"], row["system"]) for row in rows if not str(row["system"]).startswith(TOGETHER)})
     print(f"{models} models in {(time.monotonic() - started) / 60:.1f} min", file=sys.stderr)
+    if failed:
+        sys.exit(f"run.py: {failures(failed)}")
 
 
 if __name__ == "__main__":

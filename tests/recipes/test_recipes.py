@@ -272,14 +272,14 @@ def test_all_recipes_share_the_hours(tmp_path, monkeypatch):
     def scored(name, recipe, options, commands):
         budgets.append((name, commands.budget))
         if name == "travel":
-            raise run.RecipeError("1 of 1 trainings failed")
+            return [], 1
         for job in run.first_jobs(recipe, options.output / name):
             job.folder.mkdir(parents=True)
             (job.folder / run.DONE).write_text("")
         return [
             {"variant": one, "part": part, "system": "1", "wer": 12.5, "per": 3.0, "minutes": 1.0, "MB": 200}
             for one, part in product(recipe.variants, recipe.parts)
-        ]
+        ], 0
 
     monkeypatch.setattr(run, "trained_and_scored", scored)
     monkeypatch.setattr(sys, "argv", "run.py --all --hours 0.0333334 --jobs 2 -o out".split())
@@ -288,7 +288,7 @@ def test_all_recipes_share_the_hours(tmp_path, monkeypatch):
     assert ended.value.code == 1
     assert budgets == [("pronunciation-2021-low", "0.5m"), ("travel", "")]
     page = (tmp_path / "out/index.html").read_text()
-    assert "1 of 3 recipes run, 1 failed" in page and "failed: 1 of 1 trainings failed" in page
+    assert "1 of 3 recipes run, 1 failed" in page and "failed: 1 of its trainings, see above" in page
     assert page.count("<td>12.50</td>") == 14 and "python data_scripts/names.py" in page
     assert page.count("<table>") == 1
 
@@ -317,6 +317,39 @@ def test_mistakes_are_one_line(tmp_path):
     assert [line.split("\t")[0] for line in listed.splitlines()] == list(RECIPES)
 
 
+def test_a_training_that_fails_does_not_keep_others_from_their_table(tmp_path, monkeypatch, capsys):
+    """Of two methods the one that was trained is kept, and of two languages the one that has a model."""
+    monkeypatch.chdir(tmp_path)
+    failing = {"fre/edits-1", "kor/attention-1", "kor/edits-1"}
+
+    class Fake(run.Commands):
+        def train(self, job):
+            if f"{job.variant}/{job.name}" in failing:
+                raise run.CommandError("no memory")
+            job.folder.mkdir(parents=True)
+            (job.folder / "metrics.jsonl").write_text('{"elapsed": 60, "peak_memory": 2e8}')
+            return 1.0
+
+        def translate(self, source, output, models, search=(), by_lists=False):
+            return output
+
+        def scores(self, recipe, hypotheses, references):
+            return {"wer": 20.0, "per": 5.0}
+
+    monkeypatch.setattr(run, "Commands", Fake)
+    for language in ("fre", "kor"):
+        (tmp_path / f"data/sigmorphon2020_g2p/{language}").mkdir(parents=True)
+        for side in ("letters", "sounds"):
+            (tmp_path / f"data/sigmorphon2020_g2p/{language}/train.{side}").write_text("a\n")
+    monkeypatch.setattr(sys, "argv", "run.py letters-to-sounds --only fre kor --seeds 2".split())
+    with pytest.raises(SystemExit, match="run.py: failed: 3 of its trainings, see above"):
+        run.main()
+    printed = capsys.readouterr()
+    lines = [line.split("\t") for line in printed.out.splitlines()[1:]]
+    assert [line[:4] for line in lines] == [["fre", part, "20.00", "0.00"] for part in ("dev", "test")]
+    assert printed.err.count("no memory") == 3
+
+
 def test_a_training_that_fails_is_told_and_tried_again(tmp_path):
     for part in ("train", "dev", "test"):
         for side in ("letters", "sounds"):
@@ -325,5 +358,5 @@ def test_a_training_that_fails_is_told_and_tried_again(tmp_path):
             path.write_text("a b\n" if side == "letters" else "a\nb\n")
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     done = script("run.py", "letters-to-sounds", "--only", "fre", cwd=tmp_path)
-    assert done.returncode == 1 and "2 of 2 trainings failed" in done.stderr
+    assert done.returncode == 1 and "failed: 2 of its trainings" in done.stderr
     assert re.search(r"^runs/recipes/letters-to-sounds/fre/edits-1: nmt train: Error: .+must", done.stderr, re.M)
