@@ -121,7 +121,7 @@ def test_limits(make_trainer: Make, limits: dict[str, Any], reason: str, update:
 def test_a_time_that_is_over_before_the_first_update_is_an_error(make_trainer: Make) -> None:
     """Nothing was learned, and there is no model."""
     with pytest.raises(
-        ConfigError, match=r"^training.max_minutes: must be enough for one update, got 0s are over .*give"
+        ConfigError, match=r"^training.max_minutes: must be enough for one update, got 0s .*texts were read; give more"
     ) as e:
         make_trainer(max_minutes=1e-6).run()
     assert "\n" not in str(e.value)

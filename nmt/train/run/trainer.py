@@ -40,6 +40,7 @@ from nmt.train.log.memory import format_bytes, peak_bytes
 from nmt.train.log.progress import Stopwatch, TrainingLog
 from nmt.train.planning.lengths import doubts, validation_pairs
 from nmt.train.planning.plan import make_plan
+from nmt.train.run.limits import OVER
 from nmt.train.run.loop import Loop
 from nmt.train.run.parts import Parts
 from nmt.train.run.report import Reporter, format_scores
@@ -279,8 +280,8 @@ class Trainer:
             reason = loop.run()
             if not state.update:
                 raise ConfigError(
-                    f"training.max_minutes: must be enough for one update, got {reason} before the first, "
-                    f"{loop.parts.watch.summary()}; give more"
+                    f"training.max_minutes: must be enough for one update, got {reason.removesuffix(OVER)} (with "
+                    "--budget, what timing left of it), which was over when the texts were read; give more time"
                 )
             keys = [name for name in changed if name not in reason and not name.startswith(_OF_USE)]
             if state.update == begun_at > 0:
