@@ -42,8 +42,8 @@ DONE = "trained.tsv"
 
 TOGETHER = "ensemble"
 SMALLER_IS_BETTER = {"wer", "per"}
-SHORTEST = 0.5
-"""Minutes of the shortest training that is worth its start."""
+SHORTEST, LEAST_SHARE = 0.5, 0.1
+"""Minutes of the shortest training that is worth its start, and the least share of what a recipe takes."""
 CANDIDATES = 5
 """Answers to a line by each of several models that decide together by lists."""
 _COSTS = ("minutes", "megabytes")
@@ -465,19 +465,27 @@ def everything(options: argparse.Namespace, commands: Commands) -> int:
     each. Returns how many have failed.
 
     With `--hours`, a recipe has its share of what is left of that time. If that is less than it takes by `MINUTES`,
-    each of its trainings gets a budget. The same command goes on where it was stopped.
+    each of its trainings gets a budget. The same command goes on where it was stopped. Ends the script if the hours do
+    not suffice for the shortest trainings.
     """
     began = time.monotonic()
     end = None if options.hours is None else began + 3600 * options.hours
     pages, failed = list[tuple[Recipe, str, str]](), 0
     names = sorted(RECIPES, key=lambda name: MINUTES[name])
+    waiting = [minutes for name in names for minutes in minutes_waiting(name, options)]
+    least = sum(map(shortest, waiting)) / 60 / options.jobs
+    if options.hours is not None and options.hours < least:
+        sys.exit(
+            f"run.py: --hours must be at least {math.ceil(10 * least) / 10} for {len(waiting)} trainings with --jobs {options.jobs}, got "
+            f"{options.hours:g}; give more, or run single recipes"
+        )
     for at, name in enumerate(names):
         recipe = RECIPES[name]
         budget = ""
         if end is not None:
             left = max(0.0, end - time.monotonic()) / 60 * options.jobs
             share = share_of(left, [minutes for one in names[at:] for minutes in minutes_waiting(one, options)])
-            budget = f"{max(SHORTEST, MINUTES[name] * share):.1f}m" if share < 1 else ""
+            budget = f"{max(shortest(MINUTES[name]), MINUTES[name] * share):.1f}m" if share < 1 else ""
         note, lines = "", ""
         if missing_texts(recipe):
             note = f"not run: its texts are missing; {recipe.data}"
@@ -506,15 +514,19 @@ def minutes_waiting(name: str, options: argparse.Namespace) -> list[float]:
     return [MINUTES[name]] * (waiting + (options.seeds - 1) * len(recipe.variants))
 
 
+def shortest(minutes: float) -> float:
+    """The minutes that a training gets at least which should have so many."""
+    return max(SHORTEST, LEAST_SHARE * minutes)
+
+
 def share_of(left: float, waiting: list[float]) -> float:
-    """The share of their minutes that trainings get, each of them at least `SHORTEST`, so that `left` suffices for all;
-    0 where it does not suffice for that."""
-    short = 0
-    for minutes in sorted(waiting):
-        share = max(0.0, left - short * SHORTEST) / sum(sorted(waiting)[short:])
-        if share * minutes >= SHORTEST:
+    """The share of their minutes that trainings get, each of them at least its `shortest`, so that `left` suffices for
+    all; 0 where it does not suffice for that."""
+    waiting = sorted(waiting)
+    for number, minutes in enumerate(waiting):
+        share = (left - sum(map(shortest, waiting[:number]))) / sum(waiting[number:])
+        if share * minutes >= shortest(minutes):
             return share
-        short += 1
     return 0.0 if waiting else 1.0
 
 

@@ -282,6 +282,9 @@ def test_all_recipes_share_the_hours(tmp_path, monkeypatch):
         ], 0
 
     monkeypatch.setattr(run, "trained_and_scored", scored)
+    monkeypatch.setattr(sys, "argv", "run.py --all --hours 0.01 --jobs 1 -o out".split())
+    with pytest.raises(SystemExit, match="--hours must be at least 0.1 for 7 trainings with --jobs 1, got 0.01; give"):
+        run.main()
     monkeypatch.setattr(sys, "argv", "run.py --all --hours 0.0333334 --jobs 2 -o out".split())
     with pytest.raises(SystemExit) as ended:
         run.main()
@@ -295,11 +298,13 @@ def test_all_recipes_share_the_hours(tmp_path, monkeypatch):
 
 def test_short_trainings_leave_time_for_long_ones():
     """Ten minutes for eight models of a minute, one of 20 and one of 10: with a third of what each takes the small ones
-    would have less than half a minute, so that six minutes are left for the others, 20 % of theirs."""
+    would have less than half a minute, so that six minutes are left for the others, 20 % of theirs. With less than a
+    tenth of what they take these would learn nothing."""
     assert run.share_of(10.0, [20.0, *[1.0] * 8, 10.0]) == pytest.approx(0.2)
     assert run.share_of(38.0, [20.0, *[1.0] * 8, 10.0]) == pytest.approx(1.0)
-    assert run.share_of(1.0, [20.0, 1.0, 10.0]) == 0.0
+    assert run.share_of(6.9, [20.0, *[1.0] * 8, 10.0]) == run.share_of(-1.0, [1.0]) == 0.0
     assert run.share_of(1.0, []) == 1.0
+    assert [run.shortest(minutes) for minutes in (1.0, 5.0, 20.0)] == [0.5, 0.5, 2.0]
 
 
 def test_mistakes_are_one_line(tmp_path):
