@@ -476,8 +476,8 @@ def everything(options: argparse.Namespace, commands: Commands) -> int:
     least = sum(map(shortest, waiting)) / 60 / options.jobs
     if options.hours is not None and options.hours < least:
         sys.exit(
-            f"run.py: --hours must be at least {math.ceil(10 * least) / 10} for {len(waiting)} trainings with --jobs {options.jobs}, got "
-            f"{options.hours:g}; give more, or run single recipes"
+            f"run.py: --hours must be at least {math.ceil(10 * least) / 10} for {len(waiting)} trainings with --jobs "
+            f"{options.jobs}, got {options.hours:g}; give more, or run single recipes"
         )
     for at, name in enumerate(names):
         recipe = RECIPES[name]
