@@ -30,7 +30,8 @@ class Recipe:
         search: Options of nmt-translate.
         by_item: Whether means over variants count every line of their texts once, instead of every variant.
         is_timed: Whether single models are also scored in int8, and their translations timed.
-        is_listed: Whether single models' five best answers are also searched for the correct one.
+        is_listed: Whether several models decide together by their five best answers, among which the correct one is
+            also searched. So do those of a recipe with several methods.
     """
 
     title: str
@@ -354,7 +355,9 @@ RECIPES = {
         published={"de-en": (15.87, 16.57)},
         published_part=("dev",),
     ),
-    "pronunciation-2021-low": pronunciation2021("seven languages, 800 words each", PRONUNCIATION_LOW, FEWER),
+    "pronunciation-2021-low": pronunciation2021(
+        "seven languages, 800 words each", PRONUNCIATION_LOW, FEWER, is_listed=True
+    ),
     "pronunciation-2021-medium": pronunciation2021(
         "eight languages, 8,000 words each", PRONUNCIATION_MEDIUM, {}, methods=EDITS_OR_ATTENTION_LARGER
     ),

@@ -235,7 +235,7 @@ def test_a_recipe_from_texts_to_files_and_once_only(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     assert [line[:2] for line in lines[1:]] == [["ice", "dev"], ["ice", "test"]]
-    assert lines[2][-1] == "12.00" and len(lines[1]) == 7 and float(lines[1][6]) > 50
+    assert lines[2][-1] == "12.00" and len(lines[1]) == 8 and float(lines[1][6]) > 50
     table = tmp_path / "runs/recipes/pronunciation-2021-low/results.tsv"
     rows = list(csv.DictReader(table.open(encoding="utf-8"), delimiter="\t"))
     assert [row["system"] for row in rows] == ["1", "2", "ensemble 1+2"] * 2
@@ -277,7 +277,16 @@ def test_all_recipes_share_the_hours(tmp_path, monkeypatch):
             job.folder.mkdir(parents=True)
             (job.folder / run.DONE).write_text("")
         return [
-            {"variant": one, "part": part, "system": "1", "wer": 12.5, "per": 3.0, "minutes": 1.0, "MB": 200}
+            {
+                "variant": one,
+                "part": part,
+                "system": "1",
+                "wer": 12.5,
+                "per": 3.0,
+                "minutes": 1.0,
+                "MB": 200,
+                run.LISTED: 80.0,
+            }
             for one, part in product(recipe.variants, recipe.parts)
         ], 0
 
