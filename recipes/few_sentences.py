@@ -20,6 +20,8 @@ TOGETHER = {
     "data.subwords.vocab_size": "4000",
     "data.src.max_length": "80",  # sentences of dev are short, and long ones take most of the time
     "data.tgt.max_length": "80",
+    "model.encoder.rnn_type": "lstm",  # the preset's cell was not tried here
+    "model.decoder.rnn_type": "lstm",
     "model.encoder.embeddings.embedding_dim": "384",
     "model.encoder.hidden_size": "384",
     "model.encoder.embeddings.dropout": "0.2",

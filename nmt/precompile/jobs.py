@@ -44,6 +44,7 @@ def standard_jobs() -> Iterator[Job]:
             yield from _typed(f"{cell}, {name}", merge(_translation(cell), {"model": change}))
     for cell in _OTHERS:
         yield from _typed(cell, _translation(cell))
+    yield from _typed("few sentences", merge(_translation("deep_transition_gru"), {"model": _FEW_SENTENCES}))
     for layers in (1, 2):
         yield from _typed(f"language model of {layers}", _language_model(layers))
 
@@ -68,6 +69,8 @@ _DROPOUT = {
     "decoder": {"embeddings": {"dropout": 0.2}, "hidden_dropout": 0.2},
 }
 _LAYERS = {"num_layers": 2, "dropout": 0.2}
+_FEW_SENTENCES = merge(_DROPOUT, {"decoder": {"lexical": True}})
+"""As in the preset low-resource."""
 _CHANGES: dict[str, dict[str, Any]] = {
     "dropout": _DROPOUT,
     "deep": merge(_DROPOUT, {"encoder": _LAYERS, "decoder": _LAYERS}),
