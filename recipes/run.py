@@ -150,15 +150,8 @@ class Commands:
 
     def scores(self, recipe: Recipe, hypotheses: Path, references: Path) -> dict[str, float]:
         """Metric to score of a translated file."""
-        words: list[str | Path] = [
-            "--hyp",
-            hypotheses,
-            "--ref",
-            references,
-            "--metric",
-            ",".join(recipe.metrics),
-            "--json",
-        ]
+        words: list[str | Path] = ["--hyp", hypotheses, "--ref", references]
+        words += ["--metric", ",".join(recipe.metrics), "--json"]
         words += ["--ref-separator", recipe.separator] if recipe.separator else []
         words += ["--lowercase"] if recipe.lowercase else []
         words += ["--tokenize", recipe.tokenize] if recipe.tokenize else []
