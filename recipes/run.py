@@ -465,7 +465,7 @@ def everything(options: argparse.Namespace, commands: Commands) -> int:
     end = None if options.hours is None else began + 3600 * options.hours
     pages, failed = list[tuple[Recipe, str, str]](), 0
     names = sorted(RECIPES, key=lambda name: MINUTES[name])
-    waiting = [minutes for name in names for minutes in minutes_waiting(name, options)]
+    waiting = minutes_waiting(names, options)
     least = sum(map(shortest, waiting)) / 60 / options.jobs
     if options.hours is not None and options.hours < least:
         sys.exit(
@@ -477,7 +477,7 @@ def everything(options: argparse.Namespace, commands: Commands) -> int:
         budget = ""
         if end is not None:
             left = max(0.0, end - time.monotonic()) / 60 * options.jobs
-            share = share_of(left, [minutes for one in names[at:] for minutes in minutes_waiting(one, options)])
+            share = share_of(left, minutes_waiting(names[at:], options))
             budget = f"{max(shortest(MINUTES[name]), MINUTES[name] * share):.1f}m" if share < 1 else ""
         note, lines = "", ""
         if missing_texts(recipe):
@@ -492,19 +492,21 @@ def everything(options: argparse.Namespace, commands: Commands) -> int:
                 failed += 1
                 print(f"run.py: {name}: {note}", file=sys.stderr, flush=True)
         pages.append((recipe, note, lines))
-        text = page(pages, (time.monotonic() - began) / 3600, options.output)
+        text = page(pages, failed, (time.monotonic() - began) / 3600, options.output)
         write_bytes(options.output / "index.html", text.encode())
     return failed
 
 
-def minutes_waiting(name: str, options: argparse.Namespace) -> list[float]:
-    """The minutes of one core that each model of a recipe takes which is not trained yet, about; none without texts."""
-    recipe = RECIPES[name]
-    if missing_texts(recipe):
-        return []
-    first = first_jobs(recipe, options.output / name)
-    waiting = sum(not (job.folder / DONE).is_file() for job in first)
-    return [MINUTES[name]] * (waiting + (options.seeds - 1) * len(recipe.variants))
+def minutes_waiting(names: list[str], options: argparse.Namespace) -> list[float]:
+    """The minutes of one core, about, of each model of some recipes whose texts are there that is not trained yet."""
+    found: list[float] = []
+    for name in names:
+        recipe = RECIPES[name]
+        if not missing_texts(recipe):
+            first = first_jobs(recipe, options.output / name)
+            waiting = sum(not (job.folder / DONE).is_file() for job in first)
+            found += [MINUTES[name]] * (waiting + (options.seeds - 1) * len(recipe.variants))
+    return found
 
 
 def shortest(minutes: float) -> float:
@@ -523,10 +525,10 @@ def share_of(left: float, waiting: list[float]) -> float:
     return 0.0 if waiting else 1.0
 
 
-def page(found: list[tuple[Recipe, str, str]], hours: float, folder: Path) -> str:
+def page(found: list[tuple[Recipe, str, str]], failed: int, hours: float, folder: Path) -> str:
     """A page with a table for each recipe, and a line for each that has none or has failed; and what all of it took."""
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
-    run, failed = sum(bool(lines) for *_, lines in found), sum(note.startswith("failed") for _, note, _ in found)
+    run = sum(bool(lines) for *_, lines in found)
     parts = [f"<p>{hours:.1f} hours, {size:,.0f} MB on disk; {run} of {len(found)} recipes run, {failed} failed.</p>"]
     for recipe, note, text in found:
         parts.append(f"<h2>{escape(recipe.title)}</h2>")

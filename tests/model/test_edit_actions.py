@@ -258,6 +258,16 @@ def test_edits_of_many_pairs_are_learned_from_some(monkeypatch):
     assert found.log_prob(4, 4) == expected.log_prob(4, 4) != Edits(V).log_prob(4, 4)
 
 
+def test_few_long_pairs_are_aligned_at_a_time(monkeypatch):
+    sides = [TokenRows.from_lists([pair[k] for pair in PAIRS]) for k in range(2)]
+    expected = Edits.learn(*sides, V)
+    monkeypatch.setattr(edits_module, "_PLACES", 3)
+    found = Edits.learn(*sides, V)
+    assert max(some.count for some in edits_module._chunks(*sides)) < len(PAIRS)
+    assert found.log_prob(4, 4) == pytest.approx(expected.log_prob(4, 4), abs=1e-12)
+    assert [a.tolist() for a in found.best(*sides)[0]] == [a.tolist() for a in expected.best(*sides)[0]]
+
+
 def test_the_gain_of_edits_is_that_of_all_paths():
     pairs = [("abc", "abd"), ("b", "ab"), ("cab", "a")]
     numbers = {letter: number for number, letter in enumerate("abcd", start=1)}
