@@ -273,12 +273,21 @@ class _Layout:
             node.begin += self._outside(node, at_end=False)
         if not self._ends_there(node.high - 1, 1, node.end):
             node.stop -= self._outside(node, at_end=True)
+        # White space at its edge stays in it: of `<b>see <code>x</code></b>, then` the comma follows the code.
+        if self._source[node.start].isspace() and self._borders(node.low - 1, 1, node.start):
+            node.begin = self._words[node.low - 1][1]
+        if self._source[node.end - 1].isspace() and self._borders(node.high, 0, node.end):
+            node.stop = self._words[node.high][0]
         node.begin, node.stop = max(node.begin, parent.begin), min(node.stop, parent.stop)
 
+    def _borders(self, t: int, side: int, at: int) -> bool:
+        """Return whether piece t is of a source piece that begins (side 0) or ends (side 1) at a character."""
+        n = self._sources[t] if 0 <= t < len(self._sources) else NOWHERE
+        return 0 <= n < len(self._spans) and self._spans[n][side] == at
+
     def _ends_there(self, t: int, side: int, at: int) -> bool:
-        """Return whether piece t copies a source piece that begins (side 0) or ends (side 1) at a character."""
-        n = self._sources[t]
-        return 0 <= n < len(self._spans) and self._spans[n][side] == at and self._is_copy(t, n)
+        """Return whether piece t is also a copy of that source piece."""
+        return self._borders(t, side, at) and self._is_copy(t, self._sources[t])
 
     def _outside(self, node: _Node, *, at_end: bool) -> int:
         """Return how many characters of the first or last target word stay outside an element that begins or ends

@@ -12,6 +12,7 @@ import nmt
 from nmt.documents.document import read_document
 from nmt.documents.limits import Limits
 from nmt.documents.placeholders import placeholders_of
+from nmt.documents.tagged_text import html_passage
 from nmt.errors import DataError, NMTError
 from nmt.inference.translation import Translation
 from tests.documents.growth import grows_in_line
@@ -100,6 +101,24 @@ def test_pages_of_this_project_come_back_byte_for_byte_and_render_the_same(path)
     assert same(content) == content == same(content, by_stops)
     found = translated(content.decode(), forward, other_case)
     assert rendered(found) == rendered(content.decode()) and (found != content.decode() or len(content) < 100)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a **b with `x`**, c\n", "A **B WITH `x`**, C\n"),
+        ("a, **b `x`**; c\n", "A, **B `x`**; C\n"),
+        ("**b `x`** c\n", "**B `x`** C\n"),
+    ],
+)
+def test_space_before_code_at_the_end_of_emphasis_stays_there(text, expected):
+    assert translated(text, forward, other_case) == expected
+
+
+def test_space_after_code_at_the_beginning_of_an_element_stays_there():
+    passage = html_passage("(see<b><code>x</code> here</b>) now")
+    found = passage.joined([by_words(one.asked, forward, other_case) for one in passage.sentences])
+    assert found == "(SEE<b><code>x</code> HERE</b>) NOW"
 
 
 @pytest.mark.parametrize(
