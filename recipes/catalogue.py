@@ -394,7 +394,7 @@ RECIPES = {
 
 MINUTES = {
     "letters-to-sounds": 3, "cmudict": 60, "old-spelling": 20, "captions": 60, "travel": 4, "japanese": 12,
-    "cherokee": 35, "americas": 30, "americas-together": 80, "africa": 20, "iwslt14-sample": 30,
+    "cherokee": 40, "americas": 30, "americas-together": 80, "africa": 20, "iwslt14-sample": 30,
     "pronunciation-2021-low": 1, "pronunciation-2021-medium": 3, "inflection-2022-small": 1,
     "inflection-2022-large": 3, "inflection-2023": 3, "names": 6, "cells-captions": 10, "cells-cherokee": 8,
     "cells-inflection": 2,

@@ -63,14 +63,14 @@ def _sizes(units: int) -> dict[str, str]:
 
 def iwslt14_sample() -> Variants:
     """About 30 minutes of a core; chosen on dev."""
-    training = {"training.batch_size": "1024", "training.updates": "4000", "training.validation_pairs": "500"}
+    training = {"training.batch_size": "1024", "training.updates": "5500", "training.validation_pairs": "500"}
     more = _sizes(384) | WORD_DROPOUT | training | {"training.r_drop": "5"}
     return {"de-en": ("data/iwslt14-sample", "de", "en", more)}
 
 
 def cherokee() -> Variants:
-    """Both directions, each for about 30 minutes of a core."""
-    training = {"training.batch_size": "1024", "training.updates": "8000", "training.validation_freq": "2000"}
+    """Both directions, each for about 40 minutes of a core."""
+    training = {"training.batch_size": "1024", "training.updates": "11000", "training.validation_freq": "2000"}
     more = _sizes(384) | WORD_DROPOUT | training
     pairs = [name.split("-") for name in CHEROKEE]
     return {f"{src}-{tgt}": ("data/cherokee", src, tgt, more) for src, tgt in pairs}
