@@ -84,7 +84,7 @@ class LearnedAlignment:
         for _, places in self._blocks(src, tgt):
             agreed = self._agreement(places) ** power
             prior = places.prior_of_tgt
-            distances += [agreed @ places.far, prior @ places.far, agreed.sum(), prior.sum()]
+            distances += [(agreed * places.far).sum(), (prior * places.far).sum(), agreed.sum(), prior.sum()]
             counts += np.bincount(places.source * of_tgt + places.target, agreed, len(counts))
             for empty, tokens, at in ((empty_src, places.src, places.at_src), (empty_tgt, places.tgt, places.at_tgt)):
                 rest = np.maximum(0.0, 1.0 - np.bincount(at, agreed, len(tokens)))

@@ -21,6 +21,7 @@ from nmt.train.planning.lengths import VALIDATIONS, WARMUP_SHARE, usual_updates
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.alignment.word_alignment import WordAlignments
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _LEAST_SECONDS = 30.0
@@ -74,7 +75,7 @@ def fit_to_budget(
 
     Args:
         budget: The duration (see `seconds_of`) of training and validation; scoring data.test is extra.
-        measure: Times updates with the settings for about the given number of seconds (see `measured_pace`).
+        measure: Times updates with the settings for about the given number of seconds (see `Measurement`).
     """
     seconds = seconds_of(budget)
     timed: dict[str, Any] = {
@@ -135,20 +136,25 @@ def _doubt(config: Config, budget: str, pace: Pace, updates: int) -> str | None:
     )
 
 
-def measured_pace(
-    threads: int | None, device: str | None, notify: Callable[[str], None]
-) -> Callable[[Config, float], Pace]:
-    """Return a function that times updates of a fresh model, which is discarded; its subwords are those of the run."""
+@dataclass
+class Measurement:
+    """Times updates of a fresh model, which is discarded; its subwords and word alignments are those of the run. A
+    DryRun takes the other arguments."""
 
-    def measure(config: Config, seconds: float) -> Pace:
+    threads: int | None
+    device: str | None
+    notify: Callable[[str], None]
+    alignments: WordAlignments | None = None
+
+    def __call__(self, config: Config, seconds: float) -> Pace:
+        """Return the pace of updates that are timed for about so many seconds."""
         from nmt.train.planning.dry_run import DryRun
 
         began = time.monotonic()
-        run = DryRun(config, threads, notify, device, keep=True)
+        run = DryRun(config, self.threads, self.notify, self.device, keep=True)
+        self.alignments = run.alignments
         timing = run.measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
         return Pace(timing.median, time.monotonic() - began, run.dealing.num_updates(1))
-
-    return measure
 
 
 def _kept_minutes(wanted: float, before: float) -> float:

@@ -57,6 +57,7 @@ from nmt.train.updates.state import TrainingState
 
 if TYPE_CHECKING:
     from nmt.config import Config
+    from nmt.data.alignment.word_alignment import WordAlignments
     from nmt.evaluate import Score
     from nmt.model.network import Network
     from nmt.rnn.device import Device
@@ -135,9 +136,13 @@ class Trainer:
         self._stop = StopRequest(self._ranks, exits=exits)
         self._facts: dict[str, Any] = {}
 
-    def run(self) -> TrainingResult:
-        """Train until a limit, early stopping or a signal ends it. Raises NMTError: A file, a setting or the folder is
-        not usable, the disk is full, or the loss has exploded. The last good checkpoint is kept."""
+    def run(self, alignments: WordAlignments | None = None) -> TrainingResult:
+        """Train until a limit, early stopping or a signal ends it. `alignments` are those of the training pairs where
+        they are known; otherwise they are read or learned.
+
+        Raises NMTError: A file, a setting or the folder is not usable, the disk is full, or the loss has exploded. The
+        last good checkpoint is kept.
+        """
         watch, ranks = Stopwatch(), self._ranks
         with contextlib.ExitStack() as stack:
             log = ranks.first_then_others(lambda: self._open(stack))
@@ -153,7 +158,9 @@ class Trainer:
                 task = load_task(self.config, self.folder, log, ranks)
                 if saved is not None:
                     check_same_text(saved, task)
-                parts = self._set_up(task, saved, log, watch)
+                if alignments is None:
+                    alignments = task.alignments(log.line)
+                parts = self._set_up(task, alignments, saved, log, watch)
                 self._check_same_inputs(parts, task)
                 if ranks.rank == 0:
                     save_config(self.folder, self.config)
@@ -198,7 +205,14 @@ class Trainer:
                         "files"
                     )
 
-    def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
+    def _set_up(
+        self,
+        task: Task,
+        alignments: WordAlignments | None,
+        saved: SavedRun | None,
+        log: TrainingLog,
+        watch: Stopwatch,
+    ) -> Parts:
         """Make or restore all parts of the run, and describe them in the log."""
         config, threads = self.config, self._num_threads
         digest = subwords_digest(*task.subwords)
@@ -223,7 +237,7 @@ class Trainer:
             checkpoints=CheckpointManager(self.folder, digest, trained, self._ranks),
             reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
             loss_limit=LossLimit(task.subwords[1].vocab_size),
-            alignments=task.alignments(log.line),
+            alignments=alignments,
             stop=self._stop,
             watch=watch,
             ranks=self._ranks,

@@ -166,13 +166,17 @@ def run_training(
     exits: bool = True,
 ) -> TrainingResult:
     """Train with these settings, fitted to the time budget if there is one; see `Trainer`. Called by all ranks."""
+    alignments = None
     if budget is not None:
-        from nmt.train.planning.budget import fit_to_budget, measured_pace
+        from nmt.train.planning.budget import Measurement, fit_to_budget
 
         if ranks.size > 1:
             raise ConfigError("budget: must be omitted with several ranks, got one; set training.updates")
-        config = fit_to_budget(config, budget, measured_pace(threads, device, tell), tell)
-    result = Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits).run()
+        measure = Measurement(threads, device, tell)
+        config = fit_to_budget(config, budget, measure, tell)
+        alignments = measure.alignments
+    trainer = Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits)
+    result = trainer.run(alignments)
     if budget is not None and result.reason.endswith(OVER):
         left = f"{result.reason.removesuffix(OVER)} of it after the timing of updates"
         result = replace(result, reason=f"the budget of {budget} is over, {left} (training.max_minutes)")
