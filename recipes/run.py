@@ -234,7 +234,7 @@ def best_method(commands: Commands, recipe: Recipe, variant: str, jobs: list[Job
     rows = [row for job in jobs for row in rows_of(commands, dev, variant, [job])]
     scores = {job.method: float(row[recipe.metrics[0]]) for job, row in zip(jobs, rows, strict=True)}
     for method, score in scores.items():
-        print(f"{variant}, {recipe.parts[0]}: {score:.2f} by {method}", file=sys.stderr, flush=True)
+        _say(f"{variant}, {recipe.parts[0]}: {score:.2f} by {method}")
     return (min if recipe.metrics[0] in SMALLER_IS_BETTER else max)(scores, key=lambda method: scores[method])
 
 
@@ -334,6 +334,12 @@ class Summary:
         return "\t".join([*cells, *(f"{value:.2f}" for value in self.published)])
 
 
+def _say(line: str) -> None:
+    """Writes a line of progress whole, among those of others that work side by side."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
 def line_count(path: Path) -> int:
     """The number of lines of a text, each ended."""
     return path.read_bytes().count(b"\n")
@@ -419,9 +425,9 @@ def trained_and_scored(
             minutes = commands.train(job)
         except CommandError as error:
             failed.append(job)
-            print(f"{job.folder}: {error}", file=sys.stderr, flush=True)
+            _say(f"{job.folder}: {error}")
             return False
-        print(f"{job.folder}: trained in {minutes:.1f} min", file=sys.stderr, flush=True)
+        _say(f"{job.folder}: trained in {minutes:.1f} min")
         return True
 
     def trained(jobs: list[Job]) -> list[Job]:
@@ -490,7 +496,7 @@ def everything(options: argparse.Namespace, commands: Commands) -> int:
                 note = f"failed: {error}"
             if note:
                 failed += 1
-                print(f"run.py: {name}: {note}", file=sys.stderr, flush=True)
+                _say(f"run.py: {name}: {note}")
         pages.append((recipe, note, lines))
         text = page(pages, failed, (time.monotonic() - began) / 3600, options.output)
         write_bytes(options.output / "index.html", text.encode())

@@ -1,6 +1,9 @@
 """Alignments learned from the pairs themselves: beside a plain loop, on a made language, and of many subwords."""
 
 import math
+import os
+import subprocess
+import sys
 from random import Random
 
 import numpy as np
@@ -54,6 +57,27 @@ def test_links_of_a_made_language():
     right = sum(len(one & two) for one, two in zip(found, links, strict=True))
     assert right / sum(map(len, found)) > 0.98
     assert right / sum(map(len, links)) > 0.98
+
+
+def test_probabilities_do_not_depend_on_the_cores():
+    code = (
+        "from nmt.data.alignment.learned import LearnedAlignment; from nmt.data.corpora.rows import TokenRows;"
+        "from tests.data.test_learned_alignment import SIZES, made_pairs;"
+        "src, tgt, _ = made_pairs(8000);"
+        "found = LearnedAlignment.learn(TokenRows.from_lists(src), TokenRows.from_lists(tgt), SIZES);"
+        "print(found._diagonal.hex())"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"OPENBLAS_NUM_THREADS": count},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for count in ("1", "2", "3")
+    }
+    assert len(found) == 1 and found != {""}
 
 
 def agreement(tables, source, target):

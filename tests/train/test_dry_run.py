@@ -1,5 +1,6 @@
 """--plan, --profile and batch_size: auto, with the real model: only it has plans and operations."""
 
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -7,11 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import nmt
 from nmt.cli.commands.train import train
 from nmt.config import Config, config_from_dict, dump_config
 from nmt.errors import ConfigError
 from nmt.rnn.kernels.machine_code.features import TARGET
-from nmt.train.planning import batch_size
+from nmt.train.planning import batch_size, budget
 from nmt.train.planning.batch_size import SIZES, choose_batch_size, forecast
 from nmt.train.planning.cost_report import OTHER, cost_report, profile_page
 from nmt.train.planning.dry_run import DryRun
@@ -176,6 +178,13 @@ def test_a_trial_reads_a_run_and_leaves_it_as_it_is(tmp_path: Path) -> None:
     DryRun(settings(tmp_path), 1, said.append).measure(1, warm_up=0)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert not any("subwords" in line for line in said), "those of the folder are used"
+
+
+def test_a_run_with_a_budget_learns_word_alignments_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "_LEAST_SECONDS", 0.5)
+    shown = io.StringIO()
+    nmt.train(settings(tmp_path, guided_alignment=0.5), budget="5s", progress=shown)
+    assert shown.getvalue().count("alignment: learned") == 1
 
 
 def test_a_plan_for_ranks_is_bounded_by_compute_and_by_the_network(tmp_path: Path) -> None:

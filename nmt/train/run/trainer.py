@@ -109,6 +109,7 @@ class Trainer:
         ranks: The processes that train this model together; None for this one alone. Each makes a Trainer and calls
             `run`; rank 0 writes files and shows progress.
         exits: Whether a second signal ends the process; see `StopRequest`.
+        alignments: Word alignments of the training pairs; None to read or learn them as the settings say.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Trainer:
         stop_after: int | None = None,
         ranks: Ranks | None = None,
         exits: bool = True,
+        alignments: WordAlignments | None = None,
     ) -> None:
         config = with_model_of_start(config)
         check_trainable(config)
@@ -134,15 +136,12 @@ class Trainer:
         self._num_threads = resolve_threads(threads, config)
         self._terminal, self._stop_after = terminal, stop_after
         self._stop = StopRequest(self._ranks, exits=exits)
+        self._alignments = alignments
         self._facts: dict[str, Any] = {}
 
-    def run(self, alignments: WordAlignments | None = None) -> TrainingResult:
-        """Train until a limit, early stopping or a signal ends it. `alignments` are those of the training pairs where
-        they are known; otherwise they are read or learned.
-
-        Raises NMTError: A file, a setting or the folder is not usable, the disk is full, or the loss has exploded. The
-        last good checkpoint is kept.
-        """
+    def run(self) -> TrainingResult:
+        """Train until a limit, early stopping or a signal ends it. Raises NMTError: A file, a setting or the folder is
+        not usable, the disk is full, or the loss has exploded. The last good checkpoint is kept."""
         watch, ranks = Stopwatch(), self._ranks
         with contextlib.ExitStack() as stack:
             log = ranks.first_then_others(lambda: self._open(stack))
@@ -158,9 +157,7 @@ class Trainer:
                 task = load_task(self.config, self.folder, log, ranks)
                 if saved is not None:
                     check_same_text(saved, task)
-                if alignments is None:
-                    alignments = task.alignments(log.line)
-                parts = self._set_up(task, alignments, saved, log, watch)
+                parts = self._set_up(task, saved, log, watch)
                 self._check_same_inputs(parts, task)
                 if ranks.rank == 0:
                     save_config(self.folder, self.config)
@@ -205,14 +202,7 @@ class Trainer:
                         "files"
                     )
 
-    def _set_up(
-        self,
-        task: Task,
-        alignments: WordAlignments | None,
-        saved: SavedRun | None,
-        log: TrainingLog,
-        watch: Stopwatch,
-    ) -> Parts:
+    def _set_up(self, task: Task, saved: SavedRun | None, log: TrainingLog, watch: Stopwatch) -> Parts:
         """Make or restore all parts of the run, and describe them in the log."""
         config, threads = self.config, self._num_threads
         digest = subwords_digest(*task.subwords)
@@ -237,7 +227,7 @@ class Trainer:
             checkpoints=CheckpointManager(self.folder, digest, trained, self._ranks),
             reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
             loss_limit=LossLimit(task.subwords[1].vocab_size),
-            alignments=alignments,
+            alignments=self._alignments or task.alignments(log.line),
             stop=self._stop,
             watch=watch,
             ranks=self._ranks,

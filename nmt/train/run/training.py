@@ -175,8 +175,9 @@ def run_training(
         measure = Measurement(threads, device, tell)
         config = fit_to_budget(config, budget, measure, tell)
         alignments = measure.alignments
-    trainer = Trainer(config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits)
-    result = trainer.run(alignments)
+    result = Trainer(
+        config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits, alignments=alignments
+    ).run()
     if budget is not None and result.reason.endswith(OVER):
         left = f"{result.reason.removesuffix(OVER)} of it after the timing of updates"
         result = replace(result, reason=f"the budget of {budget} is over, {left} (training.max_minutes)")
