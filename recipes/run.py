@@ -439,16 +439,17 @@ def trained_and_scored(
         method = best_method(commands, RECIPES[name], variant, tried)
         return [job for job in tried if job.method == method]
 
-    def score(variant: str) -> list[Row]:
+    def score(variant: str, part: str) -> list[Row]:
         own, tried = ([job for job in some if job.variant == variant] for some in (jobs, first))
-        return rows_of(commands, recipe, variant, own, tried)
+        return rows_of(commands, recipe.cut_to(None, [part]), variant, own, tried)
 
     first = trained(first_jobs(recipe, place))
     variants = [variant for variant in recipe.variants if any(job.variant == variant for job in first)]
     with ThreadPoolExecutor(1 if recipe.is_timed else options.jobs) as pool:
         kept = [job for some in pool.map(best_of, variants) for job in some]
         jobs = kept + trained([replace(job, seed=seed) for seed in range(2, options.seeds + 1) for job in kept])
-        rows = [row for some in pool.map(score, variants) for row in some]
+        texts = [(variant, part) for variant in variants for part in recipe.parts]
+        rows = [row for some in pool.map(score, *zip(*texts, strict=True)) for row in some] if texts else []
     if rows:
         write_bytes(place / "results.tsv", columns(rows).encode())
     return rows, len(failed)

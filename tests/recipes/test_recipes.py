@@ -1,11 +1,13 @@
 """recipes/run.py and zoo.py, with a recipe of the smallest models: trained once, scored alone and together, bundled."""
 
+import argparse
 import csv
 import json
 import math
 import re
 import subprocess
 import sys
+import threading
 from itertools import product
 from pathlib import Path
 
@@ -205,6 +207,30 @@ def test_each_language_keeps_the_method_that_is_better_on_dev(tmp_path, monkeypa
         ("hsi_small", "test", "ensemble edits-1+attention-1"),
     ]
     assert Path("elsewhere/inflection-2022-small/hsi_small/edits-1/test.edits-1.out").read_text() == "a b\n"
+
+
+def test_the_texts_of_one_model_are_translated_side_by_side(tmp_path, monkeypatch):
+    """Two commands at a time, each of which waits for the other."""
+    monkeypatch.chdir(tmp_path)
+    both = threading.Barrier(2, timeout=10)
+
+    def command(self, name, *words):
+        if name == "train":
+            folder = Path(next(word for word in words if str(word).startswith("model_dir=")).removeprefix("model_dir="))
+            folder.mkdir(parents=True)
+            (folder / "metrics.jsonl").write_text(json.dumps({"elapsed": 60, "peak_memory": 1e6}) + "\n")
+        elif name == "translate":
+            both.wait()
+            Path(words[3]).write_text("a b\n")
+        else:
+            return json.dumps({"metrics": {metric: {"score": 12.0} for metric in ("bleu", "chrf")}})
+        return ""
+
+    monkeypatch.setattr(run.Commands, "run", command)
+    recipe = RECIPES["travel"]
+    options = argparse.Namespace(output=tmp_path, jobs=2, seeds=1)
+    rows, failed = run.trained_and_scored("travel", recipe, options, run.Commands([], 1, []))
+    assert ([row["part"] for row in rows], failed) == (["dev", "test"], 0)
 
 
 def test_models_of_several_methods_decide_by_the_sum_of_probabilities():
