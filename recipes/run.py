@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from html import escape
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -439,7 +440,8 @@ def trained_and_scored(
         method = best_method(commands, RECIPES[name], variant, tried)
         return [job for job in tried if job.method == method]
 
-    def score(variant: str, part: str) -> list[Row]:
+    def score(text: tuple[str, str]) -> list[Row]:
+        variant, part = text
         own, tried = ([job for job in some if job.variant == variant] for some in (jobs, first))
         return rows_of(commands, recipe.cut_to(None, [part]), variant, own, tried)
 
@@ -448,8 +450,7 @@ def trained_and_scored(
     with ThreadPoolExecutor(1 if recipe.is_timed else options.jobs) as pool:
         kept = [job for some in pool.map(best_of, variants) for job in some]
         jobs = kept + trained([replace(job, seed=seed) for seed in range(2, options.seeds + 1) for job in kept])
-        texts = [(variant, part) for variant in variants for part in recipe.parts]
-        rows = [row for some in pool.map(score, *zip(*texts, strict=True)) for row in some] if texts else []
+        rows = [row for some in pool.map(score, product(variants, recipe.parts)) for row in some]
     if rows:
         write_bytes(place / "results.tsv", columns(rows).encode())
     return rows, len(failed)

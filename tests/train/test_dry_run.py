@@ -13,12 +13,14 @@ from nmt.cli.commands.train import train
 from nmt.config import Config, config_from_dict, dump_config
 from nmt.errors import ConfigError
 from nmt.rnn.kernels.machine_code.features import TARGET
+from nmt.storage.model_folder import LAST_NAME, read_checkpoint
 from nmt.train.planning import batch_size, budget
 from nmt.train.planning.batch_size import SIZES, choose_batch_size, forecast
 from nmt.train.planning.cost_report import OTHER, cost_report, profile_page
 from nmt.train.planning.dry_run import DryRun
 from nmt.train.planning.ranks_plan import Bytes, bytes_of, update_seconds
 from nmt.train.run.trainer import Trainer
+from nmt.train.tasks import translation_task
 from nmt.train.updates.dealing import Dealing
 from nmt.train.updates.state import TrainingState
 from tests.small_models import DECODER, ENCODER
@@ -180,11 +182,31 @@ def test_a_trial_reads_a_run_and_leaves_it_as_it_is(tmp_path: Path) -> None:
     assert not any("subwords" in line for line in said), "those of the folder are used"
 
 
-def test_a_run_with_a_budget_learns_word_alignments_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_a_budget_reads_the_text_and_learns_from_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(budget, "_LEAST_SECONDS", 0.5)
+    read: list[str] = []
+    load = translation_task.load_parallel
+    monkeypatch.setattr(
+        translation_task, "load_parallel", lambda train, *a, **b: (read.append(str(train)), load(train, *a, **b))[1]
+    )
     shown = io.StringIO()
     nmt.train(settings(tmp_path, guided_alignment=0.5), budget="5s", progress=shown)
     assert shown.getvalue().count("alignment: learned") == 1
+    assert len(read) == len(set(read)) == 2, "train and dev"
+
+
+def test_a_run_after_a_trial_gets_the_same_weights(tmp_path: Path) -> None:
+    changes = {"updates": 12, "guided_alignment": 0.5}
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    Trainer(settings(tmp_path / "a", **changes)).run()
+    tried = DryRun(settings(tmp_path / "b", **changes), 1, lambda text: None, keep=True)
+    tried.measure(3, warm_up=1)
+    Trainer(settings(tmp_path / "b", **changes), tried=tried.task).run()
+    one, other = (read_checkpoint(tmp_path / name / "model" / LAST_NAME)[0] for name in "ab")
+    assert one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
 
 
 def test_a_plan_for_ranks_is_bounded_by_compute_and_by_the_network(tmp_path: Path) -> None:

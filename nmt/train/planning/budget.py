@@ -21,7 +21,7 @@ from nmt.train.planning.lengths import VALIDATIONS, WARMUP_SHARE, usual_updates
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.alignment.word_alignment import WordAlignments
+    from nmt.train.tasks.task import Task
 
 _UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _LEAST_SECONDS = 30.0
@@ -138,13 +138,13 @@ def _doubt(config: Config, budget: str, pace: Pace, updates: int) -> str | None:
 
 @dataclass
 class Measurement:
-    """Times updates of a fresh model, which is discarded; its subwords and word alignments are those of the run. A
+    """Times updates of a fresh model, which is discarded; its `task`, the text as it was read, is that of the run. A
     DryRun takes the other arguments."""
 
     threads: int | None
     device: str | None
     notify: Callable[[str], None]
-    alignments: WordAlignments | None = None
+    task: Task | None = None
 
     def __call__(self, config: Config, seconds: float) -> Pace:
         """Return the pace of updates that are timed for about so many seconds."""
@@ -152,7 +152,7 @@ class Measurement:
 
         began = time.monotonic()
         run = DryRun(config, self.threads, self.notify, self.device, keep=True)
-        self.alignments = run.alignments
+        self.task = run.task
         timing = run.measure(_UPDATES, warm_up=_WARM_UP, seconds=seconds)
         return Pace(timing.median, time.monotonic() - began, run.dealing.num_updates(1))
 

@@ -84,13 +84,12 @@ class DryRun:
         )
         self.batch_size, self.dealing, self.settings, self.schedule = plan
         self.batches = self.dealing.batches
-        self.alignments = self.task.alignments(notify)
         self._updater = Updater(
             config,
             self.model,
             self.optimizer,
             self.num_threads,
-            alignments=self.alignments,
+            alignments=self.task.alignments(notify),
             tgt_subwords=self.task.subwords[1],
         )
         self._number = 0

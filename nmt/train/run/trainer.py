@@ -57,7 +57,6 @@ from nmt.train.updates.state import TrainingState
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.data.alignment.word_alignment import WordAlignments
     from nmt.evaluate import Score
     from nmt.model.network import Network
     from nmt.rnn.device import Device
@@ -109,7 +108,7 @@ class Trainer:
         ranks: The processes that train this model together; None for this one alone. Each makes a Trainer and calls
             `run`; rank 0 writes files and shows progress.
         exits: Whether a second signal ends the process; see `StopRequest`.
-        alignments: Word alignments of the training pairs; None to read or learn them as the settings say.
+        tried: The task of a dry run of these settings, whose training text is not read again.
     """
 
     def __init__(
@@ -122,7 +121,7 @@ class Trainer:
         stop_after: int | None = None,
         ranks: Ranks | None = None,
         exits: bool = True,
-        alignments: WordAlignments | None = None,
+        tried: Task | None = None,
     ) -> None:
         config = with_model_of_start(config)
         check_trainable(config)
@@ -136,7 +135,7 @@ class Trainer:
         self._num_threads = resolve_threads(threads, config)
         self._terminal, self._stop_after = terminal, stop_after
         self._stop = StopRequest(self._ranks, exits=exits)
-        self._alignments = alignments
+        self._tried = tried
         self._facts: dict[str, Any] = {}
 
     def run(self) -> TrainingResult:
@@ -154,7 +153,7 @@ class Trainer:
                     ranks.first_then_others(
                         lambda: check_before_training(self.config, self.folder, log) if ranks.rank == 0 else None
                     )
-                task = load_task(self.config, self.folder, log, ranks)
+                task = load_task(self.config, self.folder, log, ranks, self._tried)
                 if saved is not None:
                     check_same_text(saved, task)
                 parts = self._set_up(task, saved, log, watch)
@@ -227,7 +226,7 @@ class Trainer:
             checkpoints=CheckpointManager(self.folder, digest, trained, self._ranks),
             reporter=Reporter(log, config.training.label_smoothing, adds=config.training.adds_to_loss),
             loss_limit=LossLimit(task.subwords[1].vocab_size),
-            alignments=self._alignments or task.alignments(log.line),
+            alignments=task.alignments(log.line),
             stop=self._stop,
             watch=watch,
             ranks=self._ranks,

@@ -166,7 +166,7 @@ def run_training(
     exits: bool = True,
 ) -> TrainingResult:
     """Train with these settings, fitted to the time budget if there is one; see `Trainer`. Called by all ranks."""
-    alignments = None
+    tried = None
     if budget is not None:
         from nmt.train.planning.budget import Measurement, fit_to_budget
 
@@ -174,9 +174,9 @@ def run_training(
             raise ConfigError("budget: must be omitted with several ranks, got one; set training.updates")
         measure = Measurement(threads, device, tell)
         config = fit_to_budget(config, budget, measure, tell)
-        alignments = measure.alignments
+        tried = measure.task
     result = Trainer(
-        config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits, alignments=alignments
+        config, threads=threads, device=device, terminal=terminal, ranks=ranks, exits=exits, tried=tried
     ).run()
     if budget is not None and result.reason.endswith(OVER):
         left = f"{result.reason.removesuffix(OVER)} of it after the timing of updates"

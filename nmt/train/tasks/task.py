@@ -58,6 +58,9 @@ class Task(Protocol):
     def dev_fingerprint(self) -> list[int]:
         """Return numbers that identify the validation text, to notice when it changes."""
 
+    def held_out(self, notify: Callable[[str], None]) -> Task:
+        """Load the texts of data.dev and data.test as well; return the task itself."""
+
     def alignments(self, notify: Callable[[str], None]) -> WordAlignments | None:
         """Return the word alignments of the pairs, if configured; `notify` is called with a line when they have been
         learned. Raises DataError if they do not fit."""
@@ -88,7 +91,7 @@ class Task(Protocol):
         """Return scores on data.test; empty if that is not configured. Called by all ranks."""
 
 
-def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> Task:
+def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks, tried: Task | None = None) -> Task:
     """Read all texts and split them into subwords, which are trained or copied into the folder first if needed. Raises
     DataError if a text or subword model is missing, damaged or does not fit its partner, and CheckpointError if the
     folder cannot be written, or lost its subwords.
@@ -97,6 +100,7 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
         log: Receives the sizes of the texts and the numbers of filtered lines.
         ranks: Rank 0 trains the subwords and the others read them; each tokenizes a share of the training text. Called
             by all.
+        tried: A task whose training text has been read by the same settings of text and model.
     """
     from nmt.train.tasks.prepare import sides_of_run
 
@@ -106,7 +110,9 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks) -> T
 
         if (indexing := indexing_of(config, *sides)) is not None:
             ranks.first_then_others(lambda: indexing.make(log.live, log.line))
-    task: Task = _kind(config)(config, *sides, ranks).held_out(log.line)
+    if tried is not None:
+        tried.config = config
+    task: Task = (tried or _kind(config)(config, *sides, ranks)).held_out(log.line)
     if ranks.size > 1:
         log.line(
             f"training text: {format_bytes(task.corpus.nbytes)} on each machine; each of {ranks.size} ranks has "

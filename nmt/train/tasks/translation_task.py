@@ -55,6 +55,7 @@ class TranslationTask:
             self.corpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
         _check_weights(self.corpus)
         self._edits: Edits | None = None
+        self._alignments: WordAlignments | None = None
         if config.model.decoder.edit_actions:
             pairs = cast(ParallelCorpus, self.corpus)
             self._edits = Edits.learn(pairs.src, pairs.tgt, tgt.subwords.vocab_size)
@@ -108,10 +109,11 @@ class TranslationTask:
         path, around = self.config.data.alignment, self.config.model.encoder.boundaries
         corpus = cast(ParallelCorpus, self.corpus)
         if path is None:
-            began = time.monotonic()
-            learned = WordAlignments.learn(corpus, self.subwords, around)
-            notify(f"alignment: learned from the training pairs in {time.monotonic() - began:.0f} s")
-            return learned
+            if self._alignments is None:
+                began = time.monotonic()
+                self._alignments = WordAlignments.learn(corpus, self.subwords, around)
+                notify(f"alignment: learned from the training pairs in {time.monotonic() - began:.0f} s")
+            return self._alignments
         return WordAlignments.read(path, corpus, self.subwords, around)
 
     def save_statistics(self, folder: Path) -> None:
