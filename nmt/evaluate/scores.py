@@ -184,11 +184,12 @@ def _mean_chrf(texts: Sequence[str], counts: Sequence[int], metric: Any) -> dict
     precision, recall, effective = (np.zeros((len(texts), len(texts))) for _ in range(3))
     for rows in zip(*ngrams, strict=True):  # of an order
         columns = {ngram: column for column, ngram in enumerate(dict.fromkeys(ngram for row in rows for ngram in row))}
-        table = np.zeros((len(texts), len(columns)), np.int32)
-        for row, found in zip(table, rows, strict=True):
-            row[[columns[ngram] for ngram in found]] = list(found.values())
-        matches = np.array([np.minimum(row, table).sum(1) for row in table])
-        lengths = table.sum(1)
+        table = np.zeros((len(columns), len(texts)), np.int32)
+        places = [[columns[ngram] for ngram in found] for found in rows]
+        for number, (found, here) in enumerate(zip(rows, places, strict=True)):
+            table[here, number] = list(found.values())
+        own = (np.minimum(table[here, number, None], table[here]) for number, here in enumerate(places))
+        matches, lengths = np.array([found.sum(0) for found in own]), table.sum(0)
         both = (lengths[:, None] > 0) & (lengths[None] > 0)
         precision += np.where(both, matches / np.maximum(lengths[:, None], 1), 0.0)
         recall += np.where(both, matches / np.maximum(lengths[None], 1), 0.0)

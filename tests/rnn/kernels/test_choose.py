@@ -43,12 +43,28 @@ def test_drawn_tokens_are_those_of_the_inverse_distribution(temperature, top_k, 
     rows = np.log(rng.dirichlet(np.full(150, 0.5), 60))
     rows[rng.random(rows.shape) < 0.2] = -np.inf
     uniforms = rng.random(60)
+    assert_drawn(rows, uniforms, temperature, top_k, top_p)
+
+
+@pytest.mark.parametrize("top_k", [0, 300])
+@pytest.mark.parametrize("spread", [0.0, 0.001, 1.0, 50.0])
+def test_tokens_are_drawn_from_flat_and_from_wide_distributions(spread, top_k):
+    """All equal, all within a bucket, and scores of which many are too far from the best one for a bucket."""
+    rng = np.random.default_rng(2)
+    rows, uniforms = spread * rng.standard_normal((20, 500)), rng.random(20)
+    for temperature in (1.0, 40.0):
+        for top_p in (0.5, 0.99, 1 - 1e-12):
+            assert_drawn(rows, uniforms, temperature, top_k, top_p)
+
+
+def assert_drawn(rows, uniforms, temperature, top_k, top_p):
+    """The tokens are those of NumPy's sums over sorted probabilities."""
     found = draw_tokens(rows, uniforms, temperature=temperature, top_k=top_k, top_p=top_p)
     for row, u, token in zip(rows, uniforms, found.tolist(), strict=True):
         chances = np.exp((row - row.max()) / temperature)
-        order = np.argsort(-chances, kind="stable")
+        order = np.argsort(-row, kind="stable")
         plain = top_k == 0 and top_p == 1.0
-        kept = np.arange(150) if plain else order[: top_k or 150]
+        kept = np.arange(len(row)) if plain else order[: top_k or len(row)]
         weights = chances[kept]
         if not plain:
             before = (np.cumsum(weights) - weights) / weights.sum()

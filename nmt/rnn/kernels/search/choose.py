@@ -9,8 +9,11 @@ from nmt.rnn.kernels.memory.arrays import release, scratch
 from nmt.rnn.kernels.model.softmax import row_max
 from nmt.rnn.kernels.search.best_tokens import _insert
 
-_FIRST_PLACES = 32
-"""The number of best tokens first tried for a nucleus; it is multiplied by four as long as it is too small."""
+_BUCKETS, _A_NAT = 2048, 64
+"""Scores are sorted by their distance from the best one: so many buckets, so many of them a nat; the last one has all
+others."""
+_FEW = 128
+"""The most tokens that are found by inserting each into the best so far."""
 
 
 @inner_kernel
@@ -61,8 +64,49 @@ def _sum(scores, top, temperature):  # type: ignore[no-untyped-def]
     return total
 
 
+@inner_kernel
+def _bucket(score, top):  # type: ignore[no-untyped-def]
+    return np.int64(min((top - score) * _A_NAT, _BUCKETS - 1.0))
+
+
+@inner_kernel
+def _sorted_tokens(row, top, temperature, least, spare, ends, tokens, scores):  # type: ignore[no-untyped-def]
+    """Fill `tokens` and `scores` with the best entries above -inf, best first, equal ones by token; return their
+    number. They are at least `least`, and the sum of exp((score - top) / temperature) over the others is at most
+    `spare`. `ends` is memory for _BUCKETS numbers."""
+    ends[:] = 0
+    for v in range(row.shape[0]):
+        if row[v] > -math.inf:
+            ends[_bucket(row[v], top)] += 1
+    last, rest = np.int64(_BUCKETS - 1), 0.0
+    while last > 0:
+        if ends[last] > 0:
+            rest += ends[last] * math.exp(-last / _A_NAT / temperature)  # or less
+            if rest > spare:
+                break
+        last -= 1
+    count = np.int64(0)
+    for b in range(_BUCKETS):
+        if b <= last or count < least:
+            ends[b], count, last = count, count + ends[b], max(np.int64(b), last)
+    for v in range(row.shape[0]):
+        if row[v] > -math.inf and _bucket(row[v], top) <= last:
+            place = ends[_bucket(row[v], top)]
+            ends[_bucket(row[v], top)] = place + 1
+            scores[place], tokens[place] = row[v], v
+    for k in range(1, count):  # within a bucket
+        score, token, place = scores[k], tokens[k], k
+        while place > 0 and score > scores[place - 1]:
+            scores[place], tokens[place] = scores[place - 1], tokens[place - 1]
+            place -= 1
+        scores[place], tokens[place] = score, token
+    return count
+
+
 @kernel
 def _draw_rows(rows, temperature, top_k, top_p, uniforms, everything, chosen):  # type: ignore[no-untyped-def]
+    ends = scratch(_BUCKETS, np.int64)
+    tokens, scores = scratch(rows.shape[1], np.int32), scratch(rows.shape[1], rows.dtype)
     for r in range(rows.shape[0]):
         row = rows[r]
         top = float(row_max(row))
@@ -73,25 +117,25 @@ def _draw_rows(rows, temperature, top_k, top_p, uniforms, everything, chosen):  
             total = _sum(row, top, temperature)
             chosen[r] = _draw_from(everything, row, row.shape[0], top, temperature, total, uniforms[r])
             continue
-        whole = 0.0 if top_k else _sum(row, top, temperature)
-        places = min(row.shape[0], top_k if top_k else _FIRST_PLACES)
-        while True:
-            tokens, scores = scratch(places, np.int32), scratch(places, rows.dtype)
-            count = _best_of_row(row, tokens, scores)
-            total = _sum(scores[:count], top, temperature)
-            enough = top_p * (total if top_k else whole)
-            if top_k or total >= enough or count < places or places == row.shape[0]:
-                break
-            release(tokens)
-            release(scores)
-            places = min(row.shape[0], 4 * places)
+        if top_k:
+            if top_k <= _FEW:
+                count = _best_of_row(row, tokens[:top_k], scores[:top_k])
+            else:
+                count = _sorted_tokens(row, top, temperature, top_k, math.inf, ends, tokens, scores)
+                count = min(count, np.int64(top_k))
+            enough = top_p * _sum(scores[:count], top, temperature)
+        else:
+            whole = _sum(row, top, temperature)
+            enough = top_p * whole
+            count = _sorted_tokens(row, top, temperature, 1, whole - enough, ends, tokens, scores)
         kept, nucleus = 0, 0.0
         while kept < count and (kept == 0 or nucleus < enough):
             nucleus += math.exp((scores[kept] - top) / temperature)
             kept += 1
         chosen[r] = _draw_from(tokens, scores, kept, top, temperature, nucleus, uniforms[r])
-        release(tokens)
-        release(scores)
+    release(ends)
+    release(tokens)
+    release(scores)
 
 
 def draw_tokens(rows: np.ndarray, uniforms: np.ndarray, *, temperature: float, top_k: int, top_p: float) -> np.ndarray:
