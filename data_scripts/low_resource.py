@@ -10,8 +10,9 @@ FOLDER is a copy, plain or .gz, or a clone of the public home:
 - cherokee: Cherokee and English (Zhang, Frey and Bansal 2020), https://github.com/ZhangShiyue/ChrEn, its data/parallel.
   For research; the copyright stays with the books.
 - americas: Spanish to nine languages (Mager et al. 2021), https://github.com/AmericasNLP/americasnlp2021, its data.
-  All of them together, each source with a tag of its target language, are in data/americas/together. The training text
-  is brought closer to the writing of dev, which differs: see SPELLING; --as-it-is leaves it.
+  All of them together, each source with a tag of its target language, are in data/americas/together, and the training
+  texts of each without the tag, for corpora with a `tag` (docs/data.md). The training text is brought closer to the
+  writing of dev, which differs: see SPELLING; --as-it-is leaves it.
 - africa: English or French to languages of Africa, news (Adelani et al. 2022),
   https://github.com/masakhane-io/lafand-mt, its data/text_files; CC BY-NC.
 - iwslt14-sample: a sample of IWSLT14, German to English, of the size of the smallest one of Sennrich and Zhang (2019):
@@ -176,17 +177,16 @@ def respelled(language: str, corpus: Corpus) -> Corpus:
 
 
 def together(corpora: dict[str, Corpus]) -> Corpus:
-    """Returns texts of several corpora as one, with a tag of the target language before each source: train and dev, and
-    those of each, `train_CODE` and `dev_CODE`."""
+    """Returns texts of several corpora as one, `train` and `dev`, and those of each, `train_CODE` and `dev_CODE`. A tag
+    of the target language is before each source but those of `train_CODE`: `tag` of a corpus puts it there."""
     joined: Corpus = {part: {"es": b"", "xx": b""} for part in ("train", "dev")}
     for code, corpus in corpora.items():
         for part in ("train", "dev"):
-            lines = corpus[part]["es"].removesuffix(b"\n").split(b"\n")
-            source = b"".join(b"<2%s> %s\n" % (code.encode(), line) for line in lines)
-            target = corpus[part][code].removesuffix(b"\n") + b"\n"
+            plain, target = (corpus[part][lang].removesuffix(b"\n") + b"\n" for lang in ("es", code))
+            source = b"".join(b"<2%s> %s\n" % (code.encode(), line) for line in plain.split(b"\n")[:-1])
             joined[part]["es"] += source
             joined[part]["xx"] += target
-            joined[f"{part}_{code}"] = {"es": source, "xx": target}
+            joined[f"{part}_{code}"] = {"es": source if part == "dev" else plain, "xx": target}
     return joined
 
 

@@ -39,6 +39,7 @@ def test_names_of_a_copy_and_of_a_clone(tmp_path):
     assert (tmp_path / "out/hch/train.hch").read_text() == "eins.\nzwei.\n"
     together = tmp_path / "out/together"
     assert (together / "train.es").read_text() == "<2gn> eins\n<2gn> zwei\n<2hch> Eins.\n<2hch> Zwei.\n"
+    assert (together / "train_hch.es").read_text() == "Eins.\nZwei.\n"
     assert (together / "train_hch.xx").read_text() == "eins.\nzwei.\n"
     assert (together / "dev_hch.es").read_text() == "<2hch> eins\n<2hch> zwei\n"
     assert (together / "dev.xx").read_text() == "eins\nzwei\n" * 2
