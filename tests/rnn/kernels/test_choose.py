@@ -79,6 +79,17 @@ def test_a_row_without_tokens_gives_none():
         assert draw_tokens(rows, np.array([0.5, 0.999]), temperature=1.0, **options).tolist() == [-1, 4]
 
 
+@pytest.mark.parametrize("top_k", [0, 300])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_scores_that_are_no_numbers_are_survived(bad, top_k):
+    """A model that has diverged."""
+    rows = np.random.default_rng(0).standard_normal((3, 500)).astype("f4")
+    rows[0, ::3], rows[1] = bad, bad
+    found = draw_tokens(rows, np.full(3, 0.5), temperature=1.0, top_k=top_k, top_p=0.9)
+    assert ((found >= -1) & (found < 500)).all()
+    assert found[2] == draw_tokens(rows[2:], np.full(1, 0.5), temperature=1.0, top_k=top_k, top_p=0.9)
+
+
 def test_rows_may_be_a_part_of_an_array():
     """A chooser of one's own may hand over some columns, or what it has transposed."""
     rng = np.random.default_rng(0)

@@ -66,7 +66,8 @@ def _sum(scores, top, temperature):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _bucket(score, top):  # type: ignore[no-untyped-def]
-    return np.int64(min((top - score) * _A_NAT, _BUCKETS - 1.0))
+    distance = (top - score) * _A_NAT
+    return np.int64(distance) if distance < _BUCKETS - 1 else np.int64(_BUCKETS - 1)  # also what is no number
 
 
 @inner_kernel
