@@ -188,8 +188,8 @@ def _mean_chrf(texts: Sequence[str], counts: Sequence[int], metric: Any) -> dict
         places = [[columns[ngram] for ngram in found] for found in rows]
         for number, (found, here) in enumerate(zip(rows, places, strict=True)):
             table[here, number] = list(found.values())
-        own = (np.minimum(table[here, number, None], table[here]) for number, here in enumerate(places))
-        matches, lengths = np.array([found.sum(0) for found in own]), table.sum(0)
+        matches = np.array([np.minimum(table[here, n, None], table[here]).sum(0) for n, here in enumerate(places)])
+        lengths = table.sum(0)
         both = (lengths[:, None] > 0) & (lengths[None] > 0)
         precision += np.where(both, matches / np.maximum(lengths[:, None], 1), 0.0)
         recall += np.where(both, matches / np.maximum(lengths[None], 1), 0.0)

@@ -82,7 +82,7 @@ def _sorted_tokens(row, top, temperature, least, spare, ends, tokens, scores):  
     last, rest = np.int64(_BUCKETS - 1), 0.0
     while last > 0:
         if ends[last] > 0:
-            rest += ends[last] * math.exp(-last / _A_NAT / temperature)  # or less
+            rest += ends[last] * math.exp(-last / _A_NAT / temperature)  # at most
             if rest > spare:
                 break
         last -= 1
@@ -95,12 +95,8 @@ def _sorted_tokens(row, top, temperature, least, spare, ends, tokens, scores):  
             place = ends[_bucket(row[v], top)]
             ends[_bucket(row[v], top)] = place + 1
             scores[place], tokens[place] = row[v], v
-    for k in range(1, count):  # within a bucket
-        score, token, place = scores[k], tokens[k], k
-        while place > 0 and score > scores[place - 1]:
-            scores[place], tokens[place] = scores[place - 1], tokens[place - 1]
-            place -= 1
-        scores[place], tokens[place] = score, token
+    for k in range(1, count):  # which moves it within its bucket
+        _insert(scores[k], np.int64(tokens[k]), k, tokens, scores)
     return count
 
 
