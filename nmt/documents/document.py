@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from nmt.documents.encodings import Encoding, declared_text, utf8_text
 from nmt.documents.limits import Limits
-from nmt.documents.passage import Passage, text_passage
+from nmt.documents.passage import Passage, Rules, text_passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.xml_files import xml_file_passage
 from nmt.errors import DataError
@@ -106,12 +106,16 @@ def read_document(
     splitter: Splitter | None = None,
     languages: tuple[str, str] | None = None,
     limits: Limits | None = None,
+    *,
+    numbers: bool = True,
 ) -> Document:
     """Read a document. Raises DataError if the file is not of this format, or exceeds the limits, and NMTError if a
     library that the format needs is not installed. `content`, `name`, `splitter`, `languages`, `limits`: see `File`;
-    `form`: one of FORMATS."""
+    `form`: one of FORMATS; `numbers`: whether numbers of its translation that are provably wrong are mended."""
     file, reader = File(content, name, splitter, languages, limits or Limits(), form), _FORMATS[form].reader
     if not _FORMATS[form].is_packed:
         file.limits.check_content(len(content), name)
     found: Document = import_module(reader).read(file) if isinstance(reader, str) else reader(file)
+    source, target = languages or ("", "")
+    found.passages[:] = [passage.ruled(Rules(source, target, numbers)) for passage in found.passages]
     return found

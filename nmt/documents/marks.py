@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from nmt.documents.words import NOWHERE, TargetWord, TargetWords
+from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
 """Scores of a target word in the span of an element: aligned to it, to other words, to none. Tried by
@@ -21,6 +21,7 @@ benchmarks/markup.py, not fitted to it."""
 _MOST_MARKS = 200
 """The maximum number of marks that are placed by alignment: time grows with their square, and recursion with depth."""
 
+_BLANK = re.compile(r"\s")
 _CLOSING = ".,;:!?…)]}»”’\"'"
 
 
@@ -57,35 +58,50 @@ class _Node:
 
 
 def with_marks(
-    text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str], glued: Set[int] = frozenset()
+    text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str], glued: Mapping[int, str]
 ) -> str:
     """Return the translation of `text` with its marks. escape: how characters of the translation are written; glued:
-    indices of source words that are joined to the previous one by a no-break space."""
+    indices of source words that are joined to the previous one by a no-break space, and that space."""
+    if not marks:
+        return _put_together(found.words, glued)[0].translate(escape)
     if len(marks) > _MOST_MARKS:
         return _in_order(text, marks, found, escape)
     return _Layout(text, marks, found, glued).written(escape)
 
 
-def _put_together(words: Sequence[TargetWord], glued: Set[int]) -> str:
-    """Return the words as a text; no-break spaces of the source are kept between words that are still adjacent."""
-    parts = [words[0].text] if words else []
-    for one, other in pairwise(words):
-        parts.append("\xa0" if other.source in glued and one.source == other.source - 1 else " ")
-        parts.append(other.text)
-    return "".join(parts)
+def _put_together(words: Sequence[TargetWord], glued: Mapping[int, str]) -> tuple[str, list[Span]]:
+    """Return the words as a text, and where they are in it; no-break spaces of the source are kept between words that
+    are still adjacent."""
+    parts: list[str] = []
+    spans = []
+    at, before = 0, NOWHERE
+    for word in words:
+        gap = word.gap if parts else ""
+        if gap == " " and word.source in glued and before == word.source - 1:
+            gap = glued[word.source]
+        parts += [gap, word.text]
+        spans.append((at + len(gap), at + len(gap) + len(word.text)))
+        at, before = spans[-1][1], word.source
+    return "".join(parts), spans
 
 
 def _in_order(text: str, marks: Sequence[Mark], found: TargetWords, escape: dict[int, str]) -> str:
     """Return the translation with marks placed only by their relative position in the source; their order is kept."""
-    words = [word.text.translate(escape) for word in found.words]
+    words = [word.text.translate(escape) + " " for word in found.words]
+    words = [text[:-1] + other.gap for text, other in zip(words, found.words[1:], strict=False)] + words[-1:]
     parts: list[str] = []
     done = 0
     for mark in marks:
         upto = round(mark.at / max(1, len(text)) * len(words))
-        parts += [word + " " for word in words[done:upto]]
+        parts += words[done:upto]
         done = max(done, upto)
         parts.append(mark.raw)
-    return "".join([*parts, " ".join(words[done:])]).rstrip(" ")
+    return "".join([*parts, *words[done:]]).rstrip(" ")
+
+
+def _last_word(text: str) -> str:
+    """Return what a text has after its last white space."""
+    return "" if not text or text[-1].isspace() else text.split()[-1]
 
 
 def _pieces(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
@@ -97,12 +113,12 @@ def _pieces(start: int, end: int, cuts: list[int]) -> list[tuple[int, int]]:
 class _Layout:
     """The placement of marks in a translation."""
 
-    def __init__(self, text: str, marks: Sequence[Mark], found: TargetWords, glued: Set[int]) -> None:
+    def __init__(self, text: str, marks: Sequence[Mark], found: TargetWords, glued: Mapping[int, str]) -> None:
         self._source, self._marks, self._found = text, marks, found
-        self._spans = [m.span() for m in re.finditer(r"\S+", text)]
-        self._target = _put_together(found.words, glued)
-        self._words = [m.span() for m in re.finditer(r"\S+", self._target)] if self._target else []
-        self._sources = self._sources_of_spans()
+        self._spans = found.spans
+        self._target, self._words = _put_together(found.words, glued)
+        self._sources = [word.source for word in found.words]
+        self._numbers = {word: n for n, word in enumerate(found.words)}
         self._cut_copies()
         # A mark whose partner is in another sentence, or missing, divides the sentence: the other marks stay on their
         # side, and the order of such marks is kept.
@@ -145,13 +161,6 @@ class _Layout:
         wanted = at / max(1, len(self._source)) * len(self._words)
         return max(range(len(self._words) + 1), key=lambda t: (scores[t], -abs(t - wanted)))
 
-    def _sources_of_spans(self) -> list[int]:
-        """Return the source word of each whitespace-separated target word; a placeholder may contain spaces."""
-        found = []
-        for word in self._found.words:
-            found += [word.source] * max(1, len(word.text.split()))
-        return found
-
     def _cut_copies(self) -> None:
         """Split words that contain marks and were copied unchanged at their marks: `[<b>1</b>]`."""
         ats = sorted({mark.at for mark in self._marks})
@@ -184,8 +193,9 @@ class _Layout:
 
     def _best_of(self, piece: int) -> int:
         """Return the target word that attends most to the word of a source piece."""
-        t = self._found.of_source(self._whole[piece])[0]
-        return self._first_target[min(t, len(self._first_target) - 1)]
+        best = self._found.best[self._whole[piece]]
+        t = self._numbers.get(best, len(self._numbers) - 1) if best is not None else 0
+        return self._first_target[t]
 
     def _tree(self, first: int, last: int) -> list[_Node]:
         """Return the nodes of marks first ... last - 1: whole elements and single marks."""
@@ -293,16 +303,16 @@ class _Layout:
         """Return how many characters of the first or last target word stay outside an element that begins or ends
         inside a source word: a copy of the characters there, or what remains of the word without the element's part."""
         inner = self._source[node.start : node.end]
-        edge = self._source[: node.start].rpartition(" ")[2]
+        edge = _last_word(self._source[: node.start])
         word = self._target[node.begin : self._words[node.low][1]]
         if at_end:  # the same, read from the end
             word = self._target[max(node.begin, self._words[node.high - 1][0]) : node.stop][::-1]
-            edge, inner = self._source[node.end :].partition(" ")[0][::-1], inner[::-1]
+            edge, inner = _last_word(self._source[: node.end - 1 : -1]), inner[::-1]
         if not edge or inner[:1].isspace():
             return 0
         if len(edge) < len(word) and word[: len(edge)].casefold() == edge.casefold():
             return len(edge)
-        if " " not in inner and len(inner) < len(word) and word[-len(inner) :].casefold() == inner.casefold():
+        if not _BLANK.search(inner) and len(inner) < len(word) and word[-len(inner) :].casefold() == inner.casefold():
             return len(word) - len(inner)
         sign = edge[-1]
         if at_end:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered
+from nmt.data.tokens.letter_case import capitals_of, is_in_capitals, lowered, titled
 from nmt.documents.marks import Mark, with_marks
-from nmt.documents.placeholders import Placeholder, placeholders_of
+from nmt.documents.placeholders import Placeholder, has_words, scanned
 from nmt.documents.sentences import Splitter, pieces
-from nmt.documents.words import TargetWord, TargetWords, keep_placeholders, target_words, word_at
+from nmt.documents.words import keep_placeholders, target_words, word_at
 from nmt.inference.translation import Translation
 
 Markup = Literal["text", "html", "xml"]
@@ -21,12 +21,33 @@ NOTHING: dict[int, str] = {}
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
+MENDED = "a number that was provably wrong is the source's now"
+"""The warning about a sentence with changes."""
+NO_BREAK = "\u00a0\u2007\u202f"
+"""Spaces that do not break a line: the model reads plain ones, and they stay between words that stay neighbours."""
+SOFT_HYPHEN = "\u00ad"
+_PLAIN_SPACES = str.maketrans(dict.fromkeys(NO_BREAK, " "))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for all sentences of a text. source, target: codes of the languages, whose letters have cases of their
+    own; numbers: whether numbers that are provably wrong are mended."""
+
+    source: str = ""
+    target: str = ""
+    numbers: bool = True
+
+
+RULES = Rules()
+
+
 @dataclass(frozen=True)
 class Sentence:
     """One sentence of a passage. text: what the model reads; before, after: white space and marks that stay where they
     are; raw: text and marks as written; marks: those within the text; escape: how characters of the translation are
     written; head, tail: white space of raw before and after all words; glued: positions of no-break spaces in the
-    text."""
+    text, and the spaces."""
 
     text: str
     before: str = ""
@@ -36,66 +57,96 @@ class Sentence:
     escape: dict[int, str] = field(default_factory=dict)
     head: str = ""
     tail: str = ""
-    glued: tuple[int, ...] = ()
+    glued: tuple[tuple[int, str], ...] = ()
+    rules: Rules = RULES
 
     @cached_property
+    def written(self) -> str:
+        """Return the text with its no-break spaces."""
+        signs = list(self.text)
+        for at, space in self.glued:
+            signs[at] = space
+        return "".join(signs)
+
+    @cached_property
+    def scanned(self) -> list[Placeholder]:
+        """Return the placeholders of the text, in order, numbers within words included."""
+        found = scanned(self.written)
+        return found if self.rules.numbers else [one for one in found if not one.is_number]
+
+    @property
     def placeholders(self) -> list[Placeholder]:
         """Return the placeholders of the text, in order."""
-        return placeholders_of(self.text)
+        return [one for one in self.scanned if not one.is_inside]
 
     @cached_property
     def is_capitals(self) -> bool:
         """Return whether it is written in capitals, ignoring placeholders."""
-        bounds = [0, *(at for one in self.placeholders for at in (one.start, one.end)), len(self.text)]
-        return is_in_capitals("".join(self.text[a:b] for a, b in zip(bounds[::2], bounds[1::2], strict=True)))
+        return is_in_capitals("".join(part for part, is_kept in _divided(self.text, self.placeholders) if not is_kept))
 
     @property
     def asked(self) -> str:
         """Return the text to translate: in lower case except for the first letter if the sentence is all capitals."""
         if not self.is_capitals:
             return self.text
-        parts, at = [], 0
-        for one in self.placeholders:
-            parts += [lowered(self.text[at : one.start]), one.text]
-            at = one.end
-        text = "".join([*parts, lowered(self.text[at:])])
-        first = next((n for n, c in enumerate(text) if c.isalpha()), 0)
-        inside = any(one.start <= first < one.end for one in self.placeholders)
-        return text if inside else text[:first] + text[first : first + 1].title() + text[first + 1 :]
+        found = []
+        has_begun = False
+        for part, is_kept in _divided(self.text, self.placeholders):
+            text = part if is_kept else lowered(part, self.rules.source)
+            if not has_begun and any(map(str.isalpha, text)):
+                has_begun = True
+                if not is_kept:
+                    first = next(n for n, c in enumerate(text) if c.isalpha())
+                    text = text[:first] + titled(text[first], self.rules.source) + text[first + 1 :]
+            found.append(text)
+        return "".join(found)
 
     @property
     def needs_detail(self) -> bool:
         """Return whether the translation needs a word alignment."""
-        return bool(self.marks or self.placeholders or self.glued)
+        return bool(self.marks or self.glued or self.placeholders)
 
     def translated(self, translation: Translation) -> str:
         """Return the translated sentence with its marks and white space; as written if nothing has changed."""
-        text = self.asked
-        if translation.text == text:
+        if translation.text == self.asked:
             return self.before + self.raw + self.after
         if not self.needs_detail:
-            found = translation.text
-            body = (capitals_of(found) if self.is_capitals else found).translate(self.escape)
+            body = self._in_case(translation.text).translate(self.escape)
         else:
-            body = self._with_details(translation)
+            body = self._with_details(translation)[0]
         return self.before + self.head + body + self.tail + self.after
 
-    def _with_details(self, translation: Translation) -> str:
-        """Return the translation with marks, placeholders and no-break spaces."""
-        spans = [m.span() for m in re.finditer(r"\S+", self.text)]
-        words = self._words(translation, len(spans))
-        keep_placeholders(words, self.text, spans, self.placeholders)
-        if self.is_capitals:
-            words.words = [w if w.is_kept else replace(w, text=capitals_of(w.text)) for w in words.words]
-        glued = {word_at(spans, at) for at in self.glued}
-        return with_marks(self.text, self.marks, words, self.escape, glued)
+    def changes(self, translation: Translation) -> list[tuple[str, str]]:
+        """Return the numbers that `translated` mends: as the model wrote them, and as they are now."""
+        has_numbers = any(one.is_number for one in self.placeholders)
+        return self._with_details(translation)[1] if has_numbers and translation.text != self.asked else []
 
-    def _words(self, translation: Translation, count: int) -> TargetWords:
-        """Return the words of the translation; without a detail they have no alignment."""
-        if translation.detail is not None:
-            return target_words(translation, count)
-        texts = translation.text.split()
-        return TargetWords([TargetWord(text, min(n, count - 1)) for n, text in enumerate(texts)], list(range(count)))
+    def _with_details(self, translation: Translation) -> tuple[str, list[tuple[str, str]]]:
+        """Return the translation with marks, placeholders and no-break spaces, and the changes of numbers."""
+        text = self.written
+        words = target_words(text, self.scanned, translation)
+        keep_placeholders(words, text, translation.text, self.scanned, numbers=self.rules.numbers)
+        for word in words.words:
+            word.text = self._in_case(word.text, is_kept=word.kept)
+        after = {word_at(words.spans, at): (at, space) for at, space in self.glued}
+        glued = {n: space for n, (at, space) in after.items() if n < len(words.spans) and at < words.spans[n][0]}
+        return with_marks(text, self.marks, words, self.escape, glued), words.changes
+
+    def _in_case(self, text: str, *, is_kept: bool = False) -> str:
+        """Return a translation, or words of it, in capitals if the sentence is; is_kept: but for placeholders."""
+        if not self.is_capitals:
+            return text
+        parts = _divided(text, scanned(text)) if is_kept else [(text, False)]
+        return "".join(part if kept else capitals_of(part, self.rules.target) for part, kept in parts)
+
+
+def _divided(text: str, placeholders: Sequence[Placeholder]) -> list[tuple[str, bool]]:
+    """Return the parts of a text, and whether each is a placeholder."""
+    found, at = [], 0
+    for one in placeholders:
+        found += [(text[at : one.start], False), (one.text, True)]
+        at = one.end
+    return [*found, (text[at:], False)]
 
 
 @dataclass(frozen=True)
@@ -114,6 +165,10 @@ class Passage:
         """Return the passage as written."""
         return "".join(p if isinstance(p, str) else p.before + p.raw + p.after for p in self.parts)
 
+    def ruled(self, rules: Rules) -> Passage:
+        """Return the passage with rules for all of its sentences."""
+        return Passage(tuple(part if isinstance(part, str) else replace(part, rules=rules) for part in self.parts))
+
     def joined(self, translations: Sequence[Translation]) -> str:
         """Return the translated passage, given a translation of each of its `sentences`."""
         rest = iter(translations)
@@ -121,17 +176,20 @@ class Passage:
 
 
 def text_passage(text: str, splitter: Splitter | None = None) -> Passage:
-    """Return the passage of a plain text; each line is a paragraph."""
+    """Return the passage of a plain text; each line, and each part of it between tabs, is a paragraph."""
     parts: list[str | Sentence] = []
-    for line in re.split(r"(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])", text):
+    for line in re.split(r"(\r\n|[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029])", text):
         if not line.strip():
             parts += [line] if line else []
             continue
         for piece in pieces(line, splitter):
             bare = piece.strip()
-            if not bare:
+            read = bare.replace(SOFT_HYPHEN, "")
+            if not has_words(read, scanned(read)):
                 parts.append(piece)
                 continue
             start = len(piece) - len(piece.lstrip())
-            parts.append(Sentence(bare, piece[:start], piece[start + len(bare) :], bare))
+            glued = tuple((at, c) for at, c in enumerate(read) if c in NO_BREAK) if not read.isascii() else ()
+            read = read.translate(_PLAIN_SPACES) if glued else read
+            parts.append(Sentence(read, piece[:start], piece[start + len(bare) :], bare, glued=glued))
     return Passage(tuple(parts))

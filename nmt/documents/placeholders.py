@@ -1,47 +1,138 @@
-"""Placeholders: parts of a text that must be copied unchanged, such as `%1$s`, `{name}`, addresses and numbers."""
+"""Placeholders: parts of a text that are no words, such as `%1$s`, `{name}`, addresses, emoji and numbers."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 
-_KINDS = (
-    r"[a-z][a-z0-9+.-]{1,15}://[^\s<>\"]*[^\s<>\".,;:!?)\]}']",  # URL, RFC 3986 section 3, without final punctuation
-    r"(?<![\w.])www\.[\w-]+(?:\.[\w-]+)+(?:/[^\s<>\"]*[^\s<>\".,;:!?)\]}'])?",
-    r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",  # e-mail address
-    r"\$\{[^{}\s]{1,80}\}|\{\{[^{}]{1,80}\}\}|\{[\w.:!,\[\]-]{0,80}\}",  # ${x}, {{ x }}, {x}, {}
-    r"%\([\w.-]{1,80}+\)[#0 +-]*+\d*+(?:\.\d++)?+[a-zA-Z]",  # %(name)s
-    r"%(?:\d{1,2}\$)?[#0+-]*+\d*+(?:\.\d++)?+(?:hh|h|ll|l|z|t)?[sdiufFeEgGxXoc@](?![\w])",  # %s, %1$s, %.2f, %@
-    r"%[1-9](?![\w%])",  # Qt's %1
-    r"(?<![\w.,])\d[\d.,:/-]*\d(?!\w)|(?<![\w.,])\d(?!\w)",  # numbers
+UNSPACED = (
+    "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\u2e80-\u2fff\u3005-\u3007\u3021-\u312f\u3190-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9ff\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_PATTERN = re.compile("|".join(f"(?:{kind})" for kind in _KINDS), re.IGNORECASE)
-_MAY_HOLD = re.compile(r"[\d%{@/]|www\.", re.IGNORECASE)
+"""Letters of scripts that write no spaces between words, as ranges of a regular expression: Thai, Lao, Tibetan,
+Burmese, Khmer, kana, bopomofo, Han."""
+_ENDING = f"{UNSPACED}\u1100-\u11ff\u3130-\u318f\uac00-\ud7ff"
+"""Letters that may follow a placeholder without a space: these, and the particles of Korean."""
+_LETTER = rf"[^\W{_ENDING}]"
+"""A letter, digit or underscore that would be part of the same word."""
+_SIGNS = "\u3000-\u303f\uff00-\uff65\u2018-\u201f\u2026\u00ab\u00bb\u2039\u203a"
+"""Punctuation that ends an address."""
+_ADDRESS = rf"[^\s<>\"{_ENDING}{_SIGNS}]"
+_ADDRESS_END = rf"[^\s<>\".,;:!?)\]}}'{_ENDING}{_SIGNS}]"
+_LABEL = rf"(?:{_LETTER}|-)++"
+
+_ADDRESSES = (
+    rf"(?<![a-z0-9])[a-z][a-z0-9+.-]{{1,15}}+://{_ADDRESS}*{_ADDRESS_END}",  # URL, RFC 3986 section 3
+    rf"(?<![\w.])www\.{_LABEL}(?:\.{_LABEL})+(?:/(?:{_ADDRESS}*{_ADDRESS_END})?)?",
+    rf"(?<!{_LETTER})(?<![.+-])(?:{_LETTER}|[.+-])++@{_LABEL}(?:\.{_LABEL})+",  # e-mail address
+)
+_ARGUMENTS = (
+    # A message of ICU with cases, nested twice at most.
+    r"\{\s*+\w++\s*+,\s*+(?:plural|select(?:ordinal)?)\s*+,(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\}",
+    r"\{\{\{[^{}]{1,200}+\}\}\}|\{\{(?:[^{}]|\{[^{}]{0,80}+\}){1,200}+\}\}",  # {{ x }}: Jinja, Angular, Vue, Hugo
+    r"\{%(?:[^%{}]|%(?!\})){1,200}+%\}|\{#(?:[^#{}]|#(?!\})){1,200}+#\}|<%(?:[^%]|%(?!>)){1,200}+%>",  # Jinja, ERB
+    r"[$#%@]\{[^{}\n]{1,80}+\}",  # ${x}, #{x}, %{x}
+    r"\{ ?[\w.$@\[\]!:,-]{0,80}+ ?\}",  # {x}, {}, {0}, { $x }
+    r"\{\d++ ?[:,][^{}\n]{0,80}+\}",  # .NET, Java: {0:#,##0.00}, {0,number,#.##}
+    r"\{[\w.\[\]]{0,60}+(?:![rsa])?+:(?:[^{}\s%]|\{\w*+\}){0,40}+\}",  # Python: {x:>10}, {x:{width}}
+    r"\{[\w.\[\]]{0,60}+:[^{}\n%]{0,40}+%[^{}\n]{0,60}+\}",  # {d:%Y-%m-%d %H:%M}
+    r"%\([\w.-]{1,80}+\)[#0 +-]*+\d*+(?:\.\d++)?+[a-zA-Z]|%<\w{1,60}+>[#0 +-]*+\d*+(?:\.\d++)?+[a-zA-Z]",  # %(name)s
+    r"%(?:\d{1,2}+\$)?+#@\w{1,60}+@",  # %#@files@
+    r"%%",
+    # printf: %s, %1$s, %-5.2f, %'d, %*d, %lld, %@; strftime: %Y
+    r"(?<!\d)%(?:\d{1,2}\$)?[#0+'-]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+(?:hh|ll|I64|[hlLzjtq])?[sdiufFeEgGxXocpn@]"
+    rf"(?!{_LETTER})|(?<!{_LETTER})%[a-zA-Z](?!{_LETTER})",
+    rf"(?<![\d%])%L?[1-9](?!{_LETTER}|%)",  # Qt's %1
+    rf"%[A-Z][A-Z0-9_]{{1,40}}+%|\$t\([^()\n]{{1,80}}+\)|(?<!{_LETTER})\$[A-Za-z_]\w{{0,60}}+",  # %PATH%, $t(x), $HOME
+    rf"(?<!{_LETTER})__[A-Za-z](?:(?!__)\w){{0,40}}+__(?!{_LETTER})",  # __count__
+    r"(?<![\w:]):[a-z][a-z0-9_+-]{1,40}+:(?![\w:])",  # :smile:
+)
+_PICTURES = "\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2900-\u297f\u2b00-\u2bff\U0001f000-\U0001faff"
+_SYMBOLS = (
+    "[0-9#*]\ufe0f?\u20e3",  # keycaps
+    f"(?:[{_PICTURES}][\ufe0e\ufe0f\u200d\u20e3\U000e0020-\U000e007f]*+(?:[\u2640\u2642]\ufe0f?+)?+)++",
+)
+_FRACTIONS = "\u00bc-\u00be\u2150-\u215e"
+_NUMBERS = (
+    rf"\d++ \d{{1,2}}[/\u2044]\d{{1,2}}(?![\d/\u2044])|\d*+[{_FRACTIONS}]"  # 2 1/2, 2½
+    r"|\d{1,3}(?:[\u00a0\u2007\u2009\u202f]\d{3})++(?:[.,]\d++)?+(?!\d)"
+    r"|\d++(?:[.,:/'\u2019\u066b\u066c\u2044\u2013-]\d++)*+"
+)
+_PATTERN = re.compile(
+    "|".join(
+        (
+            f"(?P<argument>{'|'.join(_ARGUMENTS)})",
+            f"(?P<address>(?i:{'|'.join(_ADDRESSES)}))",
+            f"(?P<symbol>{'|'.join(_SYMBOLS)})",
+            rf"(?P<number>(?<!\S)[-\u2212\u2013](?=\d)(?:{_NUMBERS})|(?<=[(\[])[-\u2212](?=\d)(?:{_NUMBERS})|{_NUMBERS})",
+        )
+    )
+)
+_FIGURES = re.compile(_NUMBERS)
+_MAY_HOLD = re.compile(rf"[\d%{{@/$_:#{_FRACTIONS}{_PICTURES}\u20e3]|www\.|<%", re.IGNORECASE)
 """Every placeholder contains one of these; most sentences contain none, and are scanned once."""
-_DIGITS = re.compile(r"[\d.,:/\s\u00a0\u202f-]+")
+_INSIDE = re.compile(_LETTER)
+_BRACKETS = re.compile(r"\)*")
+
+
+class Kind(Enum):
+    """What a placeholder is. ARGUMENT: replaced by a program; ADDRESS: of a page or of mail; SYMBOL: emoji and
+    pictures; NUMBER: written in figures."""
+
+    ARGUMENT = "argument"
+    ADDRESS = "address"
+    SYMBOL = "symbol"
+    NUMBER = "number"
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A placeholder at [start, end) of a text."""
+    """A placeholder at [start, end) of a text. is_inside: whether it is a number beside letters, such as `v1`."""
 
     start: int
     end: int
     text: str
+    kind: Kind = Kind.ARGUMENT
+    is_inside: bool = False
 
     @property
     def is_number(self) -> bool:
-        """Return whether it consists of digits and separators, which languages write differently."""
-        return _DIGITS.fullmatch(self.text) is not None
+        """Return whether it is a number, which languages write differently."""
+        return self.kind is Kind.NUMBER
+
+
+def scanned(text: str) -> list[Placeholder]:
+    """Return all placeholders of a text, in order, numbers within words included."""
+    if _MAY_HOLD.search(text) is None:
+        return []
+    found = []
+    for one in _PATTERN.finditer(text):
+        kind, (start, end) = Kind(one.lastgroup), one.span()
+        if kind is Kind.ADDRESS:  # a bracket that the address opened belongs to it
+            opened = text.count("(", start, end) - text.count(")", start, end)
+            end += len(_BRACKETS.match(text, end, end + max(0, opened))[0])  # type: ignore[index]
+        beside = _INSIDE.match(text, end) or (start and _INSIDE.match(text, start - 1))
+        inside = kind is Kind.NUMBER and bool(beside)
+        found.append(Placeholder(start, end, text[start:end], kind, inside))
+    return found
+
+
+def figures_of(text: str) -> list[Placeholder]:
+    """Return all numbers of a text in figures, whatever they are parts of."""
+    return [Placeholder(*one.span(), one[0], Kind.NUMBER) for one in _FIGURES.finditer(text)]
 
 
 def placeholders_of(text: str) -> list[Placeholder]:
     """Return all placeholders of a text, in order."""
-    if _MAY_HOLD.search(text) is None:
-        return []
-    return [Placeholder(found.start(), found.end(), found[0]) for found in _PATTERN.finditer(text)]
+    return [one for one in scanned(text) if not one.is_inside]
 
 
-def digits_of(text: str) -> str:
-    """Return only the digits of a text: 1,000.5 and 1.000,5 have the same."""
-    return "".join(filter(str.isdigit, text))
+def has_words(text: str, placeholders: list[Placeholder]) -> bool:
+    """Return whether a text has a letter outside of its placeholders."""
+    at = 0
+    for one in placeholders:
+        if any(map(str.isalpha, text[at : one.start])):
+            return True
+        at = one.end
+    return any(map(str.isalpha, text[at:]))

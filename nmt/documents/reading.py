@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from nmt.documents.passage import Markup, Passage, text_passage
+from nmt.documents.passage import RULES, Markup, Passage, Rules, text_passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import html_passage, xml_passage
 from nmt.inference.translation import Translation
 
 
 def read_passage(
-    text: str, markup: Markup = "text", splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()
+    text: str,
+    markup: Markup = "text",
+    splitter: Splitter | None = None,
+    ignored: frozenset[str] = frozenset(),
+    rules: Rules = RULES,
 ) -> Passage:
     """Split a text into sentences. markup: the kind of tags and entities in it; splitter: splits paragraphs into
-    sentences, if None each paragraph is one sentence; ignored: names of elements whose content is not translated."""
+    sentences, if None each paragraph is one sentence; ignored: names of elements whose content is not translated;
+    rules: of all sentences."""
     if markup == "text":
-        return text_passage(text, splitter)
-    return (html_passage if markup == "html" else xml_passage)(text, splitter, ignored)
+        return text_passage(text, splitter).ruled(rules)
+    return (html_passage if markup == "html" else xml_passage)(text, splitter, ignored).ruled(rules)
 
 
 def translate_passages(

@@ -9,7 +9,8 @@ from html.entities import html5
 from typing import Literal, NamedTuple
 
 from nmt.documents.marks import Mark
-from nmt.documents.passage import Sentence
+from nmt.documents.passage import NO_BREAK, SOFT_HYPHEN, Sentence
+from nmt.documents.placeholders import has_words, scanned
 from nmt.documents.sentences import Splitter, pieces
 
 _SEEN = re.compile(
@@ -17,6 +18,7 @@ _SEEN = re.compile(
     r"|(?P<entity>&(?:#[0-9]{1,7}+(?:;|(?![0-9]))|#[xX][0-9a-fA-F]{1,6}+(?:;|(?![0-9a-fA-F]))|[A-Za-z][A-Za-z0-9]{1,31};))"
     r"|(?P<old>&[A-Za-z][A-Za-z0-9]{1,5})|&"
 )
+_SPECIAL = re.compile(f"([{NO_BREAK}{SOFT_HYPHEN}])")
 _BLANK = "blank"
 """The kind of items of white space at an edge of a sentence."""
 
@@ -45,7 +47,7 @@ class Paragraph:
         self._tags: dict[int, list[_Item]] = {}
         self._partners: list[int | None] = []
         self._open: list[tuple[int, str]] = []  # indices and names of start tags without a partner so far
-        self._glued: list[int] = []  # positions of no-break spaces
+        self._glued: list[tuple[int, str]] = []  # positions of no-break spaces, and the spaces
 
     def add_text(self, raw: str) -> None:
         """Add text as written. A run of white space counts as one space, as on the screen."""
@@ -67,14 +69,35 @@ class Paragraph:
     def add_read(self, text: str, raw: str | None = None) -> None:
         """Add text as the model reads it; raw: how it is written if that differs."""
         if raw is not None and raw != text:
-            if "\xa0" in (text, raw):
-                self._glued.append(self._length)
-            text = " " if text.isspace() else text
+            self._add(text, raw)
+        elif text.isascii():
+            self._add(text, text)
+        else:
+            for part in _SPECIAL.split(text):
+                self._add(part, part)
+
+    def _add(self, text: str, raw: str) -> None:
+        """Add text: as the model reads it, but for soft hyphens and no-break spaces, and as it is written."""
+        if space := next((c for c in (text, raw) if len(c) == 1 and c in NO_BREAK), ""):
+            self._glued.append((self._length, space))
+        text = " " if text.isspace() else text.replace(SOFT_HYPHEN, "")
+        if raw and not text:
+            self._add_unread(raw)
+        elif raw != text:
             self._raws[self._length] = raw
             for n in range(self._length + 1, self._length + len(text)):
                 self._raws[n] = ""
         self._texts.append(text)
         self._length += len(text)
+
+    def _add_unread(self, raw: str) -> None:
+        """Add what the model does not read: it is written behind the character before it, or is a mark."""
+        last = self._length - 1
+        if last < 0 or self._length in self._tags:
+            self.add_tag(raw, "alone", "")
+        else:
+            text = next(text for text in reversed(self._texts) if text)
+            self._raws[last] = self._raws.get(last, text[-1]) + raw
 
     def add_tag(self, raw: str, kind: Literal["open", "close", "alone"], name: str) -> None:
         """Add a tag. An end tag closes the innermost open element only if its name matches."""
@@ -99,7 +122,7 @@ class Paragraph:
         for piece in pieces(text, splitter):
             end = at + len(piece)
             bare = piece.strip()
-            if bare:
+            if has_words(bare, scanned(bare)):
                 first = at + len(piece) - len(piece.lstrip())
                 bounds = (at, first, first + len(bare), end)
                 parts.append(self._sentence(text, bounds, special))
@@ -161,18 +184,18 @@ class Paragraph:
             Mark(one.raw, min(max(one.at, first), last) - first, one.kind, numbers.get(within.get(one.number, -1)))  # type: ignore[arg-type]
             for one in tags
         ]
-        spaces = self._glued[bisect_left(self._glued, first) : bisect_left(self._glued, last)]
-        glued = tuple(at - first for at in spaces)
+        spaces = self._glued[bisect_left(self._glued, (first, "")) : bisect_left(self._glued, (last, ""))]
+        escape = {ord(space): self._raws.get(at, space) for at, space in reversed(spaces)}  # as in the source
         return Sentence(
             text[first:last],
             _joined(items[:low]),
             _joined(items[high:]),
             _joined(inner),
             tuple(marks),
-            {**self._escape, 0xA0: self._raws[first + glued[0]]} if glued else self._escape,  # as in the source
+            self._escape | escape if escape else self._escape,
             head=_joined([one for one in inner if one.kind == _BLANK and one.at < first]),
             tail=_joined([one for one in inner if one.kind == _BLANK and one.at >= last]),
-            glued=glued,
+            glued=tuple((at - first, space) for at, space in spaces),
         )
 
 

@@ -1,228 +1,384 @@
-"""Translations as words that are aligned to words of the source."""
+"""Translations as words that are aligned to words of the source, with the source's placeholders and numbers in them."""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
-from itertools import accumulate, groupby
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+from unicodedata import normalize
 
-from nmt.documents.placeholders import Placeholder, digits_of, placeholders_of
+from nmt.documents.numbers import Figure, compared, priced
+from nmt.documents.placeholders import UNSPACED, Kind, Placeholder, figures_of, scanned
 from nmt.inference.translation import Translation
+from nmt.special_tokens import SPACE
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NOWHERE = -1
+Span = tuple[int, int]
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_CLAUSE_END = ".,;:!?…。、，！？；：।؟،"
 
 
-@dataclass
+def spans_of(text: str, placeholders: Sequence[Placeholder], cuts: Sequence[int] = ()) -> list[Span]:
+    """Return the words of a text as ranges of characters: what white space divides, with placeholders whole. In scripts
+    without spaces a placeholder is a word by itself, and words end at `cuts`, where subwords end; so does a symbol."""
+    masked, at = [], 0
+    for one in placeholders:
+        masked += [text[at : one.start], "x" * (one.end - one.start)]
+        at = one.end
+    whole = "".join([*masked, text[at:]])
+    borders = {at for one in placeholders for at in (one.start, one.end)}
+    symbols = {at for one in placeholders if one.kind is Kind.SYMBOL for at in (one.start, one.end)}
+    inside = {at for one in placeholders for at in range(one.start + 1, one.end)}
+    ends = sorted((borders | set(cuts)) - inside)
+    found: list[Span] = []
+    for word in re.finditer(r"\S+", whole):
+        start, end = word.span()
+        for cut in ends[bisect_right(ends, start) : bisect_left(ends, end)]:
+            if cut in symbols or _UNSPACED.match(whole, cut - 1) or _UNSPACED.match(whole, cut):
+                found.append((start, cut))
+                start = cut
+        found.append((start, end))
+    return found
+
+
+@dataclass(eq=False)
 class TargetWord:
-    """A word of a translation; `source`: the source word that it attends to most, NOWHERE if that is the end of the
-    sentence. kept: the placeholders that it contains."""
+    """A word of a translation, at [start, end) of it. source: the source word that it attends to most, NOWHERE if that
+    is the end of the sentence. gap: the white space before it. kept: whether it contains a placeholder."""
 
     text: str
     source: int
-    kept: tuple[str, ...] = ()
+    gap: str = " "
+    start: int = 0
+    end: int = 0
+    kept: bool = False
     is_gone: bool = False
-
-    @property
-    def is_kept(self) -> bool:
-        """Return whether it contains a placeholder; then its letters are not changed."""
-        return bool(self.kept)
 
 
 @dataclass
 class TargetWords:
-    """The words of a translation; best: for each source word the target word that attends to it most, before any words
-    were added or removed."""
+    """The words of a translation. spans: the words of the source; best: for each of them the word of the translation
+    that attends to it most, None if there is none; is_aligned: whether by attention, not by their order;
+    scanned: the placeholders of the translation; changes: pairs
+    (as the model wrote it, as it is now) of numbers."""
 
     words: list[TargetWord]
-    best: list[int]
+    spans: list[Span]
+    best: list[TargetWord | None]
+    is_aligned: bool
+    scanned: list[Placeholder]
+    changes: list[tuple[str, str]] = field(default_factory=list)
 
-    def of_source(self, word: int) -> list[int]:
-        """Return the indices of the words aligned to a source word; of its best one if there are none."""
-        found = [t for t, one in enumerate(self.words) if one.source == word]
-        if not found and word < len(self.best) and self.words:
-            found = [min(self.best[word], len(self.words) - 1)]
+
+def target_words(source: str, placeholders: list[Placeholder], translation: Translation) -> TargetWords:
+    """Return the words of a translation, aligned to those of a source, whose placeholders are given. Without details
+    they are aligned by their order."""
+    text, detail = translation.text, translation.detail
+    found = _scanned_target(text, placeholders)
+    is_aligned = detail is not None and bool(detail.attention.any())
+    if detail is None or not is_aligned:
+        spans, own = spans_of(source, placeholders), spans_of(text, found)
+        count = len(spans)
+        sources = [min(n, count - 1) if count else NOWHERE for n in range(len(own))]
+        best: list[int | None] = [n if n < len(own) else None for n in range(count)]
+    else:
+        tokens = detail.tokens[: len(detail.tokens) - (detail.tokens[-1:] == ["</s>"])]
+        pieces, read = _places(text, tokens), _places(source, detail.src_tokens)
+        spans = spans_of(source, placeholders, [end for _, end in read])
+        own = spans_of(text, found, [end for _, end in pieces])
+        sources, best = _aligned(detail.attention, (own, pieces), (spans, read))
+    words, at = [], 0
+    for (start, end), number in zip(own, sources, strict=True):
+        words.append(TargetWord(text[start:end], number, text[at:start], start, end))
+        at = end
+    return TargetWords(words, spans, [None if n is None else words[n] for n in best], is_aligned, found)
+
+
+def _scanned_target(text: str, known: Sequence[Placeholder]) -> list[Placeholder]:
+    """Return the placeholders of a translation. One with spaces is none unless it is like one of the source: words may
+    have come between its brackets."""
+    likes = {_folded(one.text)[0] for one in known}
+    found = []
+    for one in scanned(text):
+        if one.kind is Kind.ARGUMENT and len(one.text.split()) > 1 and _folded(one.text)[0] not in likes:
+            found += [
+                replace(other, start=one.start + other.start, end=one.start + other.end)
+                for other in figures_of(one.text)
+            ]
+        else:
+            found.append(one)
+    return found
+
+
+def _folded(text: str) -> tuple[str, list[int]]:
+    """Return the letters and signs of a text without case and white space, and the character that each comes from."""
+    if text.isascii():
+        places = [n for n, c in enumerate(text) if not c.isspace()]
+        return "".join(text.split()).lower(), places
+    signs = [(sign, n) for n, c in enumerate(text) for sign in normalize("NFKD", c).casefold() if not sign.isspace()]
+    return "".join(sign for sign, _ in signs), [n for _, n in signs]
+
+
+def _places(text: str, tokens: Sequence[str]) -> list[Span]:
+    """Return the range of characters of each subword of a text, which subwords may spell otherwise. Where they differ,
+    the characters are divided evenly."""
+    whole, places = _folded(text)
+    cores = [_folded(token.replace(SPACE, " "))[0] for token in tokens]
+    ends = list(accumulate(map(len, cores)))
+    spelt = "".join(cores)
+    if spelt != whole:
+        most = min(len(spelt), len(whole))
+        head = next((n for n in range(most) if spelt[n] != whole[n]), most)
+        tail = next((n for n in range(most - head) if spelt[-1 - n] != whole[-1 - n]), most - head)
+        inner, other = len(spelt) - head - tail, len(whole) - head - tail
+        ends = [
+            end if end <= head else head + (end - head) * other // inner if end < head + inner else end - inner + other
+            for end in ends
+        ]
+    places.append(len(text))
+    found = []
+    for start, end in pairwise([0, *ends]):
+        first = places[start]
+        found.append((first, max(first, places[end - 1] + 1 if end > start else first)))
+    return found
+
+
+def _aligned(
+    attention: np.ndarray, target: tuple[list[Span], list[Span]], source: tuple[list[Span], list[Span]]
+) -> tuple[list[int], list[int | None]]:
+    """Return the source word of each word of the translation, and the best word of the translation for each of the
+    source. target, source: words and subwords, as ranges of characters."""
+    import numpy as np  # not on top: reading documents needs no arrays
+
+    def pooled(spans: list[Span], pieces: list[Span]) -> np.ndarray:
+        """Return the share of each subword in each word, [words, subwords]."""
+        found = np.zeros((len(spans), len(pieces)))
+        ends = [end for _, end in spans]
+        for n, (start, end) in enumerate(pieces):
+            word = bisect_right(ends, start)
+            if start == end and word < len(spans):  # a lone space belongs to the word behind it
+                found[word, n] = 1.0
+            while start < end and word < len(spans) and spans[word][0] < end:
+                found[word, n] = (min(end, ends[word]) - max(start, spans[word][0])) / (end - start)
+                word += 1
         return found
 
-
-def target_words(translation: Translation, num_source: int) -> TargetWords:
-    """Return the words of a translation with a detail; num_source: the number of words of its source."""
-    import numpy as np
-
-    from nmt.data.alignment.attention_alignment import (  # not on top: reading documents needs no arrays
-        soft_alignment,
-        words_of,
-    )
-
-    texts = translation.text.split()
-    detail = translation.detail
-    if detail is None:
-        raise ValueError("target_words: translation must have a detail, got none; ask for details")
-    ended = bool(detail.tokens) and detail.tokens[-1] == "</s>"
-    numbers = words_of(detail.tokens[: len(detail.tokens) - ended])
-    if not texts or not numbers or not num_source or not detail.src_tokens:
-        return TargetWords([TargetWord(text, NOWHERE) for text in texts], [0] * num_source)
-    weights = soft_alignment(detail.attention, words_of(detail.src_tokens), numbers)
-    # Words split at spaces match words of subwords unless cleaning has changed the text: then the last row is repeated.
-    rows = weights[np.minimum(np.arange(len(texts)), len(weights) - 1)]
-    count = min(num_source, rows.shape[1] - 1)
-    sources = rows.argmax(axis=1).tolist()
-    words = [TargetWord(t, s if s < count else NOWHERE) for t, s in zip(texts, sources, strict=True)]
-    best = rows[:, :count].argmax(axis=0).tolist() if count else []
-    return TargetWords(words, best + [len(texts) - 1] * (num_source - len(best)))
+    (words, pieces), (spans, read) = target, source
+    rows, columns = pooled(words, pieces), pooled(spans, read)
+    weights = attention[: len(pieces), : len(read)]
+    by_word = rows @ weights @ columns.T
+    to_end = rows @ attention[: len(pieces), len(read)]
+    counts = rows.sum(axis=1)
+    best: list[int | None] = [None] * len(spans)
+    sources = [NOWHERE] * len(words)
+    if not words or not spans:
+        return sources, best
+    most = by_word.argmax(axis=1)
+    for n in range(len(words)):
+        if counts[n] and by_word[n, most[n]] >= to_end[n] and by_word[n, most[n]] > 0:
+            sources[n] = int(most[n])
+    means = by_word / np.maximum(counts, 1e-9)[:, None]
+    return sources, [int(n) for n in means.argmax(axis=0)]
 
 
-def word_at(spans: list[tuple[int, int]], at: int) -> int:
+def word_at(spans: Sequence[Span], at: int) -> int:
     """Return the index of the word that contains a character; of the next word if none does."""
     return bisect_right(spans, at, key=lambda span: span[1])
 
 
 def keep_placeholders(
-    found: TargetWords, text: str, spans: list[tuple[int, int]], placeholders: list[Placeholder]
+    found: TargetWords, source: str, translation: str, placeholders: Sequence[Placeholder], *, numbers: bool = True
 ) -> None:
-    """Put each placeholder of a source text, whose words are at `spans`, into the translation once.
+    """Put each placeholder of a source into the words of its translation once; with `numbers` mend those that are
+    provably wrong.
 
-    A placeholder that the model has copied stays where it is. Otherwise it replaces the words aligned to it, together
-    with other placeholders of its word (`%d/%d`); if there are none, it follows the translation of the word before it.
+    A placeholder that the model has copied stays where it is, and so do numbers that denote the same. Otherwise the
+    source word with its placeholders replaces the words aligned to it; if there are none, it is put beside the
+    translation of its neighbour. Of a wrong number only the figures are replaced.
     """
-    if not placeholders:
-        return
-    copies, changes = _Copies(found.words), _Changes(found.words)
-    for number, group in groupby(placeholders, key=lambda one: word_at(spans, one.start)):
-        own = list(group)
-        words = copies.take(own, number)
-        if words is None:
-            start, end = own[0].start, own[-1].end
-            upto = max(end, spans[number][1])
-            changes.put(
-                number,
-                TargetWord(text[start:end], number, tuple(one.text for one in own)),
-                (text[spans[number][0] : start], text[end:upto]),
-            )
-            continue
-        for word, one in zip(words, own, strict=True):
-            word.kept += (one.text,)
-    found.words = changes.words()
-    _drop_doubles(found, placeholders)
+    _Keeper(found, source, translation).run(placeholders, numbers)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Copy:
-    """A placeholder in a word of the translation; is_taken: whether it is matched to one of the source."""
+    """A placeholder of the source at [start, end) of the translation, and the word with its beginning."""
 
+    start: int
+    end: int
     word: TargetWord
     is_taken: bool = False
 
 
-class _Copies:
-    """The placeholders in the words of a translation; each word is scanned once."""
+class _Keeper:
+    def __init__(self, found: TargetWords, source: str, translation: str) -> None:
+        self._found, self._source, self._text = found, source, translation
+        self._ends = [word.end for word in found.words]
+        self._numbers = {word: n for n, word in enumerate(found.words)}
+        self._of_source: dict[int, list[TargetWord]] = {}
+        for word in found.words:
+            self._of_source.setdefault(word.source, []).append(word)
+        self._edits: list[tuple[int, int, str]] = []  # ranges of the translation, and their new text
+        self._new: dict[TargetWord, TargetWord] = {}
+        self._before: dict[TargetWord | None, list[TargetWord]] = {}
+        self._behind: dict[TargetWord | None, list[TargetWord]] = {}
 
-    def __init__(self, words: list[TargetWord]) -> None:
-        self._words = words
-        self._whole = " ".join(word.text for word in words)
-        self._found: dict[str, tuple[list[_Copy], dict[int, list[_Copy]]]] = {}
-        self._numbers: dict[str, list[TargetWord]] = {}  # words by the digits of their numbers, in order
-        self._others: list[TargetWord] = []  # words that have digits, but no number
-        for word in words:
-            numbers = [one for one in placeholders_of(word.text) if one.is_number]
-            for one in numbers:
-                self._numbers.setdefault(digits_of(one.text), []).append(word)
-            if not numbers and any(c.isdigit() for c in word.text):
-                self._others.append(word)
+    def run(self, placeholders: Sequence[Placeholder], numbers: bool) -> None:
+        """Change the words."""
+        groups: dict[int, list[Placeholder]] = {}
+        for one in placeholders:
+            if not one.is_number:
+                groups.setdefault(word_at(self._found.spans, one.start), []).append(one)
+        copies = self._copies({one.text for group in groups.values() for one in group}) if groups else {}
+        lost = [number for number, group in groups.items() if not self._take(group, copies, number)]
+        lost = [number for number in lost if not self._take(groups[number], copies, None)]
+        if numbers:
+            self._keep_numbers([one for one in placeholders if one.is_number])
+        for number in lost:
+            self._put(number, groups[number])
+        for text in {one.text for group in groups.values() for one in group if one.kind is not Kind.SYMBOL}:
+            self._edits += [(copy.start, copy.end, "") for copy in copies[text] if not copy.is_taken]
+        self._apply()
 
-    def take(self, group: list[Placeholder], number: int) -> list[TargetWord] | None:
-        """Return the words that contain a source word's placeholders, aligned ones first; None if one is missing."""
-        taken: list[tuple[_Copy, list[_Copy]]] = []
-        for one in group:
-            every, of_source = self._of(one)
-            for copies in (of_source.get(number, []), every):
-                while copies and (copies[-1].is_taken or copies[-1].word.is_gone):
-                    copies.pop()
-                if copies:
-                    break
-            else:
-                for copy, left in taken:  # undo
-                    copy.is_taken = False
-                    left.append(copy)
-                return None
-            copies[-1].is_taken = True
-            taken.append((copies[-1], copies))
-            copies.pop()
-        return [copy.word for copy, _ in taken]
+    def _word(self, at: int) -> TargetWord:
+        """Return the word of the translation with a character."""
+        return self._found.words[bisect_right(self._ends, at)]
 
-    def _of(self, one: Placeholder) -> tuple[list[_Copy], dict[int, list[_Copy]]]:
-        """Return the copies of a placeholder, in reverse order, and the same by aligned source word."""
-        key = digits_of(one.text) if one.is_number else one.text
-        if key not in self._found:
-            words = self._holding(one, key)
-            copies = [_Copy(word) for word in reversed(words)]
-            of_source: dict[int, list[_Copy]] = {}
-            for copy in copies:
-                of_source.setdefault(copy.word.source, []).append(copy)
-            self._found[key] = copies, of_source
-        return self._found[key]
-
-    def _holding(self, one: Placeholder, key: str) -> list[TargetWord]:
-        """Return the words with a placeholder, once per occurrence: literally, or with other separators."""
-        words = self._others if one.is_number else self._words
-        as_it_is = [w for w in words for _ in range(w.text.count(one.text))] if one.text in self._whole else []
-        return self._numbers.get(key, []) + as_it_is if one.is_number else as_it_is
-
-
-class _Changes:
-    """Replacements and insertions in the words of a translation; `words` applies them."""
-
-    def __init__(self, words: list[TargetWord]) -> None:
-        self._old = words
-        self._new: dict[int, TargetWord] = {}
-        self._behind: dict[int, list[TargetWord]] = {}
-        self._of_source: dict[int, list[int]] = {}
-        for t, word in enumerate(words):
-            self._of_source.setdefault(word.source, []).append(t)
-        self._sources = sorted(source for source in self._of_source if source > NOWHERE)
-        self._upto = list(accumulate((self._of_source[source][-1] for source in self._sources), max))
-
-    def put(self, number: int, new: TargetWord, around: tuple[str, str]) -> None:
-        """Replace the words aligned to a source word by a placeholder. around: what the source word has before and
-        after the placeholder; marks of it such as brackets are kept."""
-        own = [t for t in self._of_source.get(number, []) if not self._old[t].is_kept]
-        if not own:
-            n = bisect_left(self._sources, number)
-            self._behind.setdefault(self._upto[n - 1] if n else -1, []).append(new)
-            return
-        run = [t for n, t in enumerate(own) if t == own[0] + n]  # the first run of adjacent words
-        head, tail = _leading(self._old[run[0]].text, around[0]), _trailing(self._old[run[-1]].text, around[1])
-        for t in run:
-            self._old[t].is_gone = True
-        new.text = head + new.text + tail
-        self._new[run[0]] = new
-
-    def words(self) -> list[TargetWord]:
-        """Return the words after all changes."""
-        found = list(self._behind.get(-1, ()))
-        for t, word in enumerate(self._old):
-            if t in self._new:
-                found.append(self._new[t])
-            elif not word.is_gone:
-                found.append(word)
-            found += self._behind.get(t, ())
+    def _copies(self, texts: Set[str]) -> dict[str, list[_Copy]]:
+        """Return where the translation has each of these texts; a part of a longer one is not counted."""
+        found: dict[str, list[_Copy]] = {text: [] for text in texts}
+        pattern = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
+        for one in re.finditer(pattern, self._text):
+            found[one[0]].append(_Copy(*one.span(), self._word(one.start())))
         return found
+
+    def _take(self, group: list[Placeholder], copies: dict[str, list[_Copy]], number: int | None) -> bool:
+        """Take a copy of each placeholder of a source word: in words aligned to the word `number`, or in any. Return
+        whether all are there."""
+        taken: list[_Copy] = []
+        for one in group:
+            for copy in copies[one.text]:
+                if not copy.is_taken and number in (None, copy.word.source):
+                    copy.is_taken = True
+                    taken.append(copy)
+                    break
+        if is_whole := len(taken) == len(group):
+            for copy in taken:
+                copy.word.kept = True
+        else:
+            for copy in taken:
+                copy.is_taken = False
+        return is_whole
+
+    def _keep_numbers(self, own: list[Placeholder]) -> None:
+        """Replace figures that provably denote none of the source's numbers, and put in long numbers that are lost."""
+        if not own:
+            return
+        source = _figures(self._source, own, lambda at: word_at(self._found.spans, at))
+        numbers = [one for one in self._found.scanned if one.is_number]
+        result = compared(source, _figures(self._text, numbers, lambda at: self._word(at).source), self._text)
+        for one, other in result.wrong:
+            self._change(*priced(one.place, self._source, other.place, self._text))
+        for one, other in result.unsigned:
+            self._change(other.place.start, other.place.end, one.place.text[0] + other.place.text)
+        for one in result.lost:
+            if one.word not in self._of_source and self._found.is_aligned:
+                self._put(one.word, [one.place])
+
+    def _change(self, start: int, end: int, text: str) -> None:
+        """Replace figures at [start, end) of the translation."""
+        self._edits.append((start, end, text))
+        self._found.changes.append((self._text[start:end], text))
+
+    def _put(self, number: int, group: list[Placeholder]) -> None:
+        """Put a source word with its placeholders into the translation: in place of the words aligned to it, or beside
+        the translation of its neighbour."""
+        start, end = self._found.spans[number]
+        head, tail = self._source[start : group[0].start], self._source[group[-1].end : end]
+        core = slice(start if _has_word(head) else group[0].start, end if _has_word(tail) else group[-1].end)
+        new = TargetWord(self._source[core], number, kept=True)
+        own = [word for word in self._of_source.get(number, ()) if not word.kept and not word.is_gone]
+        is_all = len(own) == sum(not word.is_gone for word in self._found.words) and len(self._found.spans) > 1
+        if own and not is_all and any(one.kind is not Kind.SYMBOL for one in group):
+            run = [word for n, word in enumerate(own) if self._numbers[word] == self._numbers[own[0]] + n]
+            closing = next(filter(None, (_trailing(word.text, tail) for word in reversed(run))), "")
+            new.text = _leading(run[0].text, head) + new.text + closing
+            new.gap = run[0].gap
+            for word in run:
+                word.is_gone = True
+            self._new[run[0]] = new
+            return
+        if any(one.is_number for one in group) and (_has_word(head) or _has_word(tail)):
+            return
+        self._put_beside(number, new)
+
+    def _put_beside(self, number: int, new: TargetWord) -> None:
+        """Put a new word beside the translation of the nearest source word that has one."""
+        spans, source = self._found.spans, self._source
+        self._found.changes += [("", new.text)] * new.text[:1].isdigit()
+        for far in range(1, len(spans)):
+            if words := self._of_source.get(number - far, ()) if number >= far else ():
+                anchor, last = words[-1], source[spans[number - far][1] - 1]
+                new.gap = self._gap(anchor.text[-1:], spans[number][0])
+                closing = anchor.text[len(anchor.text.rstrip(_CLAUSE_END)) :]
+                if closing and last not in _CLAUSE_END and closing != anchor.text and not anchor.kept:
+                    self._edits.append((anchor.end - len(closing), anchor.end, ""))  # it ends the clause after `new`
+                    new.text += closing
+                self._behind.setdefault(anchor, []).append(new)
+                return
+            if words := self._of_source.get(number + far, ()):
+                new.gap = self._gap(words[0].text[:1], spans[number][1])
+                self._before.setdefault(words[0], []).append(new)
+                return
+        self._behind.setdefault(self._found.words[-1] if self._found.words else None, []).append(new)
+
+    def _gap(self, sign: str, at: int) -> str:
+        """Return the white space between a new word and a neighbour, whose sign at that side is given; `at`: the
+        position of the same place in the source."""
+        is_apart = self._source[max(0, at - 1) : at].isspace() or self._source[at : at + 1].isspace()
+        return " " if is_apart and not _UNSPACED.match(sign) else ""
+
+    def _apply(self) -> None:
+        """Apply all changes to the words."""
+        for start, end, text in sorted(self._edits, reverse=True):
+            word = self._word(start)
+            word.text = word.text[: start - word.start] + text + word.text[end - word.start :]
+            if not text and not _has_word(word.text):
+                word.is_gone = True
+        found = list(self._behind.get(None, ()))
+        for word in self._found.words:
+            own = self._new.get(word, word)
+            for new in self._before.get(word, ()):
+                new.gap, own.gap = own.gap, new.gap
+                found.append(new)
+            if not own.is_gone:
+                found.append(own)
+            found += self._behind.get(word, ())
+        self._found.words = found
+
+
+def _figures(text: str, numbers: Sequence[Placeholder], word: Callable[[int], int]) -> list[Figure]:
+    """Return the numbers of a text with their words."""
+    before = [0, *(one.end for one in numbers)]
+    return [Figure(one, word(one.start), text[at : one.start] == " ") for at, one in zip(before, numbers, strict=False)]
+
+
+def _has_word(text: str) -> bool:
+    return any(map(str.isalnum, text))
 
 
 def _leading(text: str, before: str) -> str:
     """Return the punctuation at the beginning of a word that the source has before its placeholder."""
     bare = text.lstrip("".join(c for c in before if not c.isalnum()))
-    return text[: len(text) - len(bare)] if bare else ""
+    return text[: len(text) - len(bare)] if bare and not _has_word(before) else ""
 
 
 def _trailing(text: str, behind: str) -> str:
     """Return the clause-final punctuation of a word, and what the source has after its placeholder."""
-    bare = text.rstrip(".,;:!?…" + "".join(c for c in behind if not c.isalnum()))
-    return text[len(bare) :] if bare else ""
-
-
-def _drop_doubles(found: TargetWords, placeholders: list[Placeholder]) -> None:
-    """Remove words that are only another copy of a placeholder, which appears as often as in the source."""
-    texts = {one.text for one in placeholders}
-    found.words = (
-        [w for w in found.words if w.is_kept or w.text.strip(".,;:!?…") not in texts] if texts else found.words
-    )
+    bare = text.rstrip(_CLAUSE_END + "".join(c for c in behind if not c.isalnum()))
+    return text[len(bare) :] if bare and not _has_word(behind) else ""

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from nmt.documents import Passage, read_passage
+from nmt.documents import Passage, Rules, read_passage
 from nmt.documents.passage import Markup
 from nmt.errors import ConfigError, NMTError
 from nmt.inference.translation import Translation
@@ -175,16 +175,15 @@ class Service:
     ) -> Cut:
         """Split texts into sentences: short ones here, where even the worst case is quick, all others in the box.
         `aside` forces the box. Raises RequestError."""
-        splitter = model.splitter if wanted.split else None
+        splitter, rules = model.splitter if wanted.split else None, Rules(model.source, model.target)
         characters = sum(map(len, texts))
         if not aside and characters <= (_SMALL if wanted.markup == "text" else _SMALL_MARKUP):
-            passages = [read_passage(text, wanted.markup, splitter, wanted.ignored) for text in texts]
+            passages = [read_passage(text, wanted.markup, splitter, wanted.ignored, rules) for text in texts]
             sentences = [one for passage in passages for one in passage.sentences]
             return Cut([(one.needs_detail, one.asked) for one in sentences], passages, characters)
         language = None if splitter is None else model.source
-        job = Job(
-            "cut", (texts, wanted.markup, language, wanted.ignored), "q", _SECONDS + characters / _CHARACTERS_A_SECOND
-        )
+        args = (texts, wanted.markup, language, wanted.ignored, rules)
+        job = Job("cut", args, "q", _SECONDS + characters / _CHARACTERS_A_SECOND)
         pieces = await self.box.run(job, client)
         rows = [(needed, asked) for piece in pieces if isinstance(piece, list) for needed, asked in piece]
         return Cut(rows, b"".join(piece for piece in pieces if isinstance(piece, bytes)), characters)

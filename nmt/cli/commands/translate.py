@@ -77,6 +77,11 @@ _CHUNK_BATCHES = 32
 @click.option(
     "--split/--no-split", default=True, help="Split paragraphs of a document into sentences, or treat each as one."
 )
+@click.option(
+    "--leave-numbers",
+    is_flag=True,
+    help="Leave numbers of a document as the model writes them, even if they are wrong.",
+)
 @writes("--alignments", text="Also write word alignments, as 0-0 1-2 ...")
 @click.option(
     "--alignment-type",

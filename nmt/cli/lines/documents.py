@@ -43,7 +43,7 @@ def translate_document(
     """Translate a document and write it. `phrases`: the glossary's pairs, and the forbidden phrases. Raises
     DataError."""
     from nmt.cli.lines.meter import Meter
-    from nmt.documents import sentence_splitter
+    from nmt.documents import MENDED, sentence_splitter
     from nmt.documents.document import format_of, read_document
     from nmt.inference.pipeline import check_no_factors
 
@@ -51,7 +51,8 @@ def translate_document(
     form = format_of(source) if options["form"] == "auto" else options["form"]
     splitter = sentence_splitter(translator.config.data.src.lang) if options["split"] else None
     languages = translator.config.data.src.lang, translator.config.data.tgt.lang
-    document = read_document(_read(source), form, source_name(source), splitter, languages)
+    numbers = not options["leave_numbers"]
+    document = read_document(_read(source), form, source_name(source), splitter, languages, numbers=numbers)
     sentences = [one for passage in document.passages for one in passage.sentences]
     found: list[Translation] = []
     size = _CHUNK_BATCHES * search["batch_size"]
@@ -65,7 +66,8 @@ def translate_document(
                     found += answers
             found[start:] = _in_order(chunk, found[start:])
             for number, one in enumerate(found[start:], start=start):
-                notices.add(number, one.warnings)
+                mended = [MENDED] if chunk[number - start].changes(one) else []
+                notices.add(number, [*one.warnings, *mended])
     rest = iter(found)
     texts = [passage.joined([next(rest) for _ in passage.sentences]) for passage in document.passages]
     _write(options["output"], document.write(texts))

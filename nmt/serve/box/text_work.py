@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from nmt.data.alignment.attention_alignment import soft_alignment, words_of
-from nmt.documents import Passage, Splitter, read_passage, sentence_splitter
+from nmt.documents import MENDED, Passage, Rules, Splitter, read_passage, sentence_splitter
 from nmt.documents.document import Document, read_document
 from nmt.documents.limits import Limits
-from nmt.documents.passage import Markup, Sentence
+from nmt.documents.passage import RULES, Markup, Sentence
 from nmt.errors import DataError
 from nmt.inference.translation import Detail, Translation, confidence_in
 
@@ -43,11 +43,13 @@ def splitter_of(language: str | None) -> Splitter | None:
     return None if language is None else _splitter(language)
 
 
-def cut(texts: Sequence[str], markup: Markup, language: str | None, ignored: frozenset[str]) -> Iterator[Any]:
+def cut(
+    texts: Sequence[str], markup: Markup, language: str | None, ignored: frozenset[str], rules: Rules = RULES
+) -> Iterator[Any]:
     """Yield rows (needs details, text to translate) for the sentences of `texts`, then the passages as bytes for `join`
     and `shown`."""
     splitter = splitter_of(language)
-    passages = [read_passage(text, markup, splitter, ignored) for text in texts]
+    passages = [read_passage(text, markup, splitter, ignored, rules) for text in texts]
     yield from _rows([[one.needs_detail, one.asked] for passage in passages for one in passage.sentences])
     yield from _chunks(pickle.dumps(passages, pickle.HIGHEST_PROTOCOL))
 
@@ -155,7 +157,8 @@ def _shown(part: Sentence, translations: Sequence[Translation]) -> dict[str, Any
         for n, (text, one) in enumerate(zip(bare, translations, strict=True))
         if n and text.strip() and text not in bare[:n]
     ]
-    result["warnings"] = list(translations[0].warnings)
+    mended = [MENDED] if part.changes(translations[0]) else []
+    result["warnings"] = [*translations[0].warnings, *mended]
     return result | _words(part.text, bare[0], translations[0].detail)
 
 

@@ -1,0 +1,331 @@
+"""Numbers in figures: what they denote in any usual form, and which of a translation are provably not the source's.
+
+A number of the translation is right if it denotes one of the source: with the separators of any locale, another order
+of a date, 12 or 24 hours, in other figures, or beside a scale word (`2.5 billion`, `2.500.000.000`). Numbers in words,
+and those of which nothing is known, stay as the model wrote them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import islice, product
+from typing import Any
+
+from nmt.documents.placeholders import Placeholder
+
+_MOST_DIGITS = 40
+"""The maximum number of digits of a value; longer numbers have none, and equal only themselves."""
+_DIVIDED = re.compile("[:/\u2044\u2013-]")
+_SPACES = "\u00a0\u2007\u2009\u202f"
+_GROUPS = re.compile(rf"[.,'\u2019\u066b\u066c{_SPACES}]")
+_GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
+"""The last of several groups that plain spaces divide."""
+_MIXED = re.compile("(?:([0-9]+) ?)?([0-9]+)[/\u2044]([0-9]+)")
+_CURRENCY = re.compile("[$\u00a2-\u00a5\u0e3f\u20a0-\u20bf]")
+_SCALES = frozenset((2, 3, 4, 5, 6, 7, 8, 9, 12))
+"""Powers of ten with a word in some language, and percent."""
+_UNITS = (1.609344, 0.9144, 0.3048, 2.54, 25.4, 0.45359, 453.59, 28.35, 3.7854, 0.5683, 0.40469, 2.59)
+"""Metric values of a mile, yard, foot (m), inch (cm, mm), pound (kg, g), ounce, gallon, pint, acre, square mile."""
+_HALVES = re.compile(r"half|halb|halv|p[oóů]l|п[іо]л|fél|viertel|quart|четверт", re.IGNORECASE)
+"""Words beside an hour that mean the half or quarter before it."""
+_MEASURES = re.compile(
+    r"\b(?:kilo|m[eè]t[er]|lit[er]|celsius|gram)|\b(?:km|cm|mm|kg|ha|m|l)\b|°[CF]|кило|метр|литр|грамм|цельси|キロ|メートル"
+    r"|グラム|リットル|公里|公斤|[米升]|킬로|미터|그램|\bmiles?\b|\binch|\bf[oe]+t\b|\bpound|\bounce|\bgallon|\bfahrenheit|\b(?:lbs?|oz)\b",
+    re.IGNORECASE,
+)
+_MINUS = re.compile(
+    r"m[iíì]nus|miinus|moins|menos|meno\b|мінус|минус|eksi|μείον|माइनस|ऋण|マイナス|零下|氷点下|[负負]|영하|마이너스|ติดลบ"
+    r"|سالب|ناقص|تحت|\bâm\b|negati[vf]|unter|under|below|sous|bajo|sotto|abaixo|ниже|нижче|alatt|alla\b|onder"
+    r"|n[uo]ll|z[eé]ro|cero|нул|sıfır",
+    re.IGNORECASE,
+)
+_MOST_PAIRS, _MOST_KEYS = 1000, 16
+_LEAST_DIGITS = 3
+"""The least number of digits that a lost number must have to be put in: shorter ones are often written in words."""
+
+
+Key = Any
+"""What numbers that denote the same have in common: a value, or a tuple of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A number at a place of a text. word: the unit of the source that it is in, or is aligned to; is_spaced: whether a
+    single space divides it from the number before it."""
+
+    place: Placeholder
+    word: int
+    is_spaced: bool = False
+
+    @cached_property
+    def is_negative(self) -> bool:
+        """Return whether it has a minus sign."""
+        return self.place.text[0] in "-\u2212\u2013"
+
+    @cached_property
+    def body(self) -> str:
+        """Return it without its sign, in ASCII's digits."""
+        text = self.place.text[self.is_negative :]
+        return "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
+
+    @cached_property
+    def values(self) -> frozenset[Fraction | str]:
+        """Return the values that it may denote, without its sign; its digits if they are too many."""
+        if found := _MIXED.fullmatch(unicodedata.normalize("NFKC", re.sub(r"(?<=\d)(?=[^\d\W])", " ", self._spelt))):
+            whole, above, below = (_integer(digits or "0") for digits in found.groups())
+            return frozenset((whole + Fraction(above, below),)) if below else frozenset()
+        return frozenset() if _DIVIDED.search(self.body) else _values(self.body)
+
+    @cached_property
+    def _spelt(self) -> str:
+        """Return it with a fraction of one sign written as three, and a space before it."""
+        return "".join(
+            f" {unicodedata.normalize('NFKC', c)}" if unicodedata.category(c) == "No" else c for c in self.body
+        ).lstrip(" ")
+
+    @cached_property
+    def parts(self) -> tuple[frozenset[Fraction | str], ...]:
+        """Return the values of its parts: of a date, time, range, ratio or version; none for others."""
+        if " " in self.body:  # 2 1/2
+            return ()
+        if _DIVIDED.search(self.body):
+            return tuple(_values(one) for one in _DIVIDED.split(self.body))
+        if "." in self.body and _GROUPS.sub(".", self.body) == self.body:
+            return tuple(_values(one) for one in self.body.split("."))
+        return ()
+
+    @cached_property
+    def is_point(self) -> bool:
+        """Return whether its parts are divided by points or colons, as in a time."""
+        return not set(self.body) & set("/\u2044-\u2013")
+
+    @property
+    def dated(self) -> tuple[frozenset[Fraction | str], ...]:
+        """Return its parts if each may be a number by itself: of a date or a range."""
+        return self.parts if len(self.parts) > 2 or not self.is_point else ()
+
+    @cached_property
+    def part_keys(self) -> list[Key]:
+        """Return keys, of which numbers of equal parts have one in common."""
+        return _part_keys(self.parts) if len(self.parts) > 1 else []
+
+    @cached_property
+    def keys(self) -> list[Key]:
+        """Return keys, of which numbers that may denote the same have one in common."""
+        if len(self.parts) == 2:
+            return [*self.values, *((self.is_point, *key) for key in self.part_keys)]
+        dates = [key for key in self.part_keys if key[0] != "hours"]  # their parts have any order
+        return [*self.values, *self.part_keys, *(("date", *sorted(key, key=str)) for key in dates)]
+
+    @cached_property
+    def digits(self) -> str:
+        """Return its digits."""
+        return "".join(filter(str.isdigit, self.body))
+
+
+def _integer(digits: str) -> int:
+    return int(digits[:_MOST_DIGITS])
+
+
+def _values(body: str) -> frozenset[Fraction | str]:
+    """Return the values of figures with separators of groups or of a fraction."""
+    groups, signs = _GROUPS.split(body), _GROUPS.findall(body)
+    digits = "".join(groups)
+    if len(digits) > _MOST_DIGITS:
+        return frozenset((digits,))
+    found: set[Fraction | str] = set()
+    sizes = [len(one) for one in groups]
+    if _are_groups(sizes, signs):
+        found.add(Fraction(int(digits)))
+    if signs and signs[-1] in ".,\u066b" and _are_groups(sizes[:-1], signs[:-1]) and signs[-1] not in signs[:-1]:
+        found.add(Fraction(int(digits), 10 ** sizes[-1]))
+    return frozenset(found)
+
+
+def _are_groups(sizes: Sequence[int], signs: Sequence[str]) -> bool:
+    """Return whether these are groups of thousands, or of India, with one sign between them."""
+    if len(set(signs)) > 1 or not all(sizes):
+        return False
+    return not signs or (sizes[0] <= 3 and sizes[-1] == 3 and all(2 <= size <= 3 for size in sizes[1:-1]))
+
+
+def _is_excused(source: Figure, target: Figure, text: str) -> bool:
+    """Return whether a number of the translation may stand for another one of the source, by a scale word, an hour, a
+    calendar, or another unit."""
+    has_half, has_measure = _HALVES.search(text) is not None, _MEASURES.search(text) is not None
+    for a in _numbers(source.values):
+        for b in _numbers(target.values):
+            if _is_scale(a, b) or abs(b - a) == 543 or (1000 <= a < 2100 and a % 100 == b):  # Buddhist years; `'90s`
+                return True
+            if has_measure and (_is_measure(a, b) or _is_measure(b, a)):
+                return True
+    hours = [_numbers(one.parts[0] if one.parts else one.values) for one in (source, target)]
+    return any(abs(a - b) in (12, *[1] * has_half) and max(a, b) <= 24 for a in hours[0] for b in hours[1])
+
+
+def _numbers(values: frozenset[Fraction | str]) -> list[Fraction]:
+    return [one for one in values if isinstance(one, Fraction)]
+
+
+def _is_scale(one: Fraction, other: Fraction) -> bool:
+    low, high = sorted((one, other))
+    return low > 0 and any(high == low * 10**power for power in _SCALES)
+
+
+def _is_measure(imperial: Fraction, metric: Fraction) -> bool:
+    """Return whether a number may be another one in metric units, rounded."""
+    values = [float(imperial) * unit for unit in _UNITS]
+    return any(abs(one - metric) <= 0.02 * one for one in values) or abs((imperial - 32) / 9 * 5 - metric) < 1
+
+
+@dataclass
+class Comparison:
+    """The numbers of a translation beside the source's. wrong: pairs (number of the source, number that stands for it);
+    unsigned: pairs that lack the minus; lost: numbers of the source without any."""
+
+    wrong: list[tuple[Figure, Figure]]
+    unsigned: list[tuple[Figure, Figure]]
+    lost: list[Figure]
+
+
+def compared(source: Sequence[Figure], target: Sequence[Figure], text: str) -> Comparison:
+    """Compare the numbers of a source with those of its translation, in order; text: the translation."""
+    found = Comparison([], [], [])
+    left, free = dict.fromkeys(source), dict.fromkeys(target)
+    has_minus = _MINUS.search(text) is not None
+    _match(_joined(source), [*_single(target), *_joined(target)], left, free)
+    _match(_single(source), _joined(target), left, free)
+    for (one,), (other,) in _match(_single(source), _single(target), left, free):
+        if one.is_negative and not other.is_negative and not has_minus:
+            found.unsigned.append((one, other))
+    for size in (2, 3, 4):
+        _match(_whole(left, size), _runs(free, size), left, free)
+        _match(_runs(left, size), _whole(free, size), left, free)
+    _drop_parts(left, target)
+    _drop_parts(free, source)
+    aligned: dict[int, list[Figure]] = {}
+    for one in free:
+        aligned.setdefault(one.word, []).append(one)
+    is_short = len(left) * len(free) <= _MOST_PAIRS
+    for one in list(left):
+        for other in [*aligned.get(one.word, ()), *(free if is_short else ())]:
+            if other in free and _is_excused(one, other, text):
+                del left[one], free[other]
+                break
+    is_pair = len(left) == len(free) == 1
+    for one in left:
+        if one.place.is_inside:
+            continue
+        near = [one.word, *((one.word - 1, one.word + 1) if is_pair else ())]
+        stands = next((other for word in near if word >= 0 for other in aligned.get(word, ()) if other in free), None)
+        if stands is not None:
+            found.wrong.append((one, stands))
+            del free[stands]
+        elif len(one.digits) >= _LEAST_DIGITS and not free:
+            found.lost.append(one)
+    return found
+
+
+Run = tuple[tuple[Figure, ...], Iterable[Key]]
+"""Numbers that follow one another, and keys of what they denote together."""
+
+
+def _match(
+    ours: Iterable[Run], theirs: Iterable[Run], left: dict[Figure, None], free: dict[Figure, None]
+) -> list[tuple[tuple[Figure, ...], tuple[Figure, ...]]]:
+    """Remove runs with a key in common from `left` and `free`, aligned ones first, and return them."""
+    places: dict[tuple[Key, int | None], deque[tuple[Figure, ...]]] = {}
+    for run, keys in theirs:
+        for key in keys:
+            for word in (None, run[0].word):
+                places.setdefault((key, word), deque()).append(run)
+    found = []
+    for run, keys in ours:
+        if not places or not all(one in left for one in run):
+            continue
+        for place in [(key, word) for word in (run[0].word, None) for key in keys]:
+            waiting = places.get(place, deque())
+            while waiting and not all(one in free for one in waiting[0]):
+                waiting.popleft()
+            if waiting:
+                other = waiting.popleft()
+                for one in run:
+                    del left[one]
+                for one in other:
+                    del free[one]
+                found.append((run, other))
+                break
+    return found
+
+
+def _single(figures: Iterable[Figure]) -> list[Run]:
+    return [((one,), one.keys) for one in figures]
+
+
+def _joined(figures: Sequence[Figure]) -> list[Run]:
+    """Return groups of thousands that are divided by plain spaces."""
+    found: list[Run] = []
+    at = 0
+    for n in range(1, len(figures) + 1):
+        if n < len(figures) and figures[n].is_spaced and _GROUP.fullmatch(figures[n].body):
+            if figures[n - 1].body.isdecimal():
+                continue
+        run, at = tuple(figures[at:n]), n
+        if len(run) > 1 and len(run[0].body) <= 3:
+            found.append((run, _values("".join(one.body for one in run))))
+    return found
+
+
+def _whole(figures: Iterable[Figure], size: int) -> list[Run]:
+    """Return dates, times and ranges of `size` parts."""
+    return [((one,), one.part_keys) for one in figures if len(one.parts) == size]
+
+
+def _runs(figures: Iterable[Figure], size: int) -> list[Run]:
+    """Return runs of `size` numbers, as the parts of one."""
+    order = list(figures)
+    runs = [tuple(order[n : n + size]) for n in range(len(order) - size + 1)]
+    return [(run, _part_keys([one.values for one in run])) for run in runs]
+
+
+def _drop_parts(figures: dict[Figure, None], others: Sequence[Figure]) -> None:
+    """Drop numbers that are parts of a date or range of the other side, and dates of which that side has a part."""
+    parts = {value for one in others for part in one.dated for value in part}
+    values = {value for one in others for value in one.values}
+    for one in list(figures):
+        if one.values & parts or any(part & values for part in one.dated):
+            del figures[one]
+
+
+def _part_keys(parts: Sequence[frozenset[Fraction | str]]) -> list[Key]:
+    """Return the keys of a sequence of numbers; times are equal on clocks of 12 and 24 hours."""
+    rows = list(islice(product(*parts), _MOST_KEYS)) if all(parts) else []
+    hours = [row for row in rows if len(row) <= 3 and isinstance(row[0], Fraction) and row[0] <= 24]
+    return [*rows, *(("hours", row[0] % 12, *row[1:]) for row in hours)]
+
+
+def priced(source: Placeholder, text: str, target: Placeholder, translation: str) -> tuple[int, int, str]:
+    """Return a range of a translation and its new text, so that a number of it becomes the source's: with its sign of
+    currency if both have one and these differ."""
+    (a, b), (start, end) = _with_currency(source, text), _with_currency(target, translation)
+    own = {c for c in text[a : source.start] + text[source.end : b]}
+    other = {c for c in translation[start : target.start] + translation[target.end : end]}
+    if own and other and own != other:
+        return start, end, text[a:b]
+    return target.start, target.end, source.text
+
+
+def _with_currency(place: Placeholder, text: str) -> tuple[int, int]:
+    """Return the bounds of a number with the sign of currency that touches it."""
+    start, end = place.start, place.end
+    if start and _CURRENCY.match(text, start - 1):
+        start -= 1
+    elif _CURRENCY.match(text, end):
+        end += 1
+    return start, end
