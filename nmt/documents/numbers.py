@@ -34,9 +34,14 @@ _UNITS = (1.609344, 0.9144, 0.3048, 2.54, 25.4, 0.45359, 453.59, 28.35, 3.7854, 
 """Metric values of a mile, yard, foot (m), inch (cm, mm), pound (kg, g), ounce, gallon, pint, acre, square mile."""
 _HALVES = re.compile(r"half|halb|halv|p[oóů]l|п[іо]л|fél|viertel|quart|четверт", re.IGNORECASE)
 """Words beside an hour that mean the half or quarter before it."""
-_MEASURES = re.compile(
-    r"\b(?:kilo|m[eè]t[er]|lit[er]|celsius|gram)|\b(?:km|cm|mm|kg|ha|m|l)\b|°[CF]|кило|метр|литр|грамм|цельси|キロ|メートル"
-    r"|グラム|リットル|公里|公斤|[米升]|킬로|미터|그램|\bmiles?\b|\binch|\bf[oe]+t\b|\bpound|\bounce|\bgallon|\bfahrenheit|\b(?:lbs?|oz)\b",
+_METRIC = re.compile(
+    r"\b(?:kilo|m[eè]t[er]|lit[er]|celsius|gram)|\b(?:k?m|[cm]m|kg|ha|l)\b|°C|кило|метр|литр|грамм|цельси|キロ|メートル"
+    r"|グラム|リットル|公里|公斤|[米升]|킬로|미터|그램",
+    re.IGNORECASE,
+)
+_IMPERIAL = re.compile(
+    r"\b(?:mil(?:e|l|ha|j|i)|meile|inch|zoll|f[oe]+t\b|fuß|pied|pies|pouce|pulgada|pound|pfund|livre|libra|lbs?\b|oz\b|ounce"
+    r"|gallon|acre|yard|fahrenheit)|°F|мил[ьяи]|фут|фунт|дюйм|マイル|フィート|ポンド|インチ|英里|英尺|磅|마일|피트",
     re.IGNORECASE,
 )
 _MINUS = re.compile(
@@ -46,8 +51,6 @@ _MINUS = re.compile(
     re.IGNORECASE,
 )
 _MOST_PAIRS, _MOST_KEYS = 1000, 16
-_LEAST_DIGITS = 3
-"""The least number of digits that a lost number must have to be put in: shorter ones are often written in words."""
 
 
 Key = Any
@@ -155,10 +158,11 @@ def _are_groups(sizes: Sequence[int], signs: Sequence[str]) -> bool:
     return not signs or (sizes[0] <= 3 and sizes[-1] == 3 and all(2 <= size <= 3 for size in sizes[1:-1]))
 
 
-def _is_excused(source: Figure, target: Figure, text: str) -> bool:
+def _is_excused(source: Figure, target: Figure, texts: tuple[str, str]) -> bool:
     """Return whether a number of the translation may stand for another one of the source, by a scale word, an hour, a
     calendar, or another unit."""
-    has_half, has_measure = _HALVES.search(text) is not None, _MEASURES.search(text) is not None
+    has_half = any(map(_HALVES.search, texts))
+    has_measure = any(_METRIC.search(one) and _IMPERIAL.search(other) for one, other in (texts, texts[::-1]))
     for a in _numbers(source.values):
         for b in _numbers(target.values):
             if _is_scale(a, b) or abs(b - a) == 543 or (1000 <= a < 2100 and a % 100 == b):  # Buddhist years; `'90s`
@@ -194,8 +198,9 @@ class Comparison:
     lost: list[Figure]
 
 
-def compared(source: Sequence[Figure], target: Sequence[Figure], text: str) -> Comparison:
-    """Compare the numbers of a source with those of its translation, in order; text: the translation."""
+def compared(source: Sequence[Figure], target: Sequence[Figure], texts: tuple[str, str]) -> Comparison:
+    """Compare the numbers of a source with those of its translation, in order; texts: both."""
+    text = texts[1]
     found = Comparison([], [], [])
     left, free = dict.fromkeys(source), dict.fromkeys(target)
     has_minus = _MINUS.search(text) is not None
@@ -215,7 +220,7 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], text: str) -> C
     is_short = len(left) * len(free) <= _MOST_PAIRS
     for one in list(left):
         for other in [*aligned.get(one.word, ()), *(free if is_short else ())]:
-            if other in free and _is_excused(one, other, text):
+            if other in free and _is_excused(one, other, texts):
                 del left[one], free[other]
                 break
     is_pair = len(left) == len(free) == 1
@@ -227,7 +232,7 @@ def compared(source: Sequence[Figure], target: Sequence[Figure], text: str) -> C
         if stands is not None:
             found.wrong.append((one, stands))
             del free[stands]
-        elif len(one.digits) >= _LEAST_DIGITS and not free:
+        elif not free:
             found.lost.append(one)
     return found
 

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 NOWHERE = -1
 Span = tuple[int, int]
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+_LEAST_DIGITS = 3
+"""The least number of digits of a number that is put in where nothing is aligned to it: others may be words."""
 _CLAUSE_END = ".,;:!?…。、，！？；：।؟،"
 
 
@@ -281,14 +283,17 @@ class _Keeper:
             return
         source = _figures(self._source, own, lambda at: word_at(self._found.spans, at))
         numbers = [one for one in self._found.scanned if one.is_number]
-        result = compared(source, _figures(self._text, numbers, lambda at: self._word(at).source), self._text)
+        target = _figures(self._text, numbers, lambda at: self._word(at).source)
+        result = compared(source, target, (self._source, self._text))
         for one, other in result.wrong:
             self._change(*priced(one.place, self._source, other.place, self._text))
         for one, other in result.unsigned:
             self._change(other.place.start, other.place.end, one.place.text[0] + other.place.text)
-        for one in result.lost:
-            if one.word not in self._of_source and self._found.is_aligned:
-                self._put(one.word, [one.place])
+        for number, group in groupby(result.lost, key=lambda one: one.word):
+            places, words = [one.place for one in group], self._of_source.get(number, ())
+            is_long = max(sum(map(str.isdigit, one.text)) for one in places) >= _LEAST_DIGITS
+            if not any(_has_word(word.text) for word in words) and (words or (is_long and self._found.is_aligned)):
+                self._put(number, places)
 
     def _change(self, start: int, end: int, text: str) -> None:
         """Replace figures at [start, end) of the translation."""

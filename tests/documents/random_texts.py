@@ -22,7 +22,8 @@ SPACED = "the train leaves über straße été naïve Поезд отходит 
 UNSPACED = "電車 は 出る 火车 离开 รถไฟ ออก ファイル".split()
 ARGUMENTS = (
     "%1$s %d %.2f %-5s %'d %@ %(name)s %<n>d %{count} {0} {name} {u.x!r} {n:>10} {0:#,##0.00} {d:%Y-%m} ${x} #{y} "
-    "{{_z_}} {{_z|upper_}} {%_if_a_%} <%=_b_%> %n %1 %L2 %% $HOME %PATH% __count__ :smile: {n,_plural,_one_{#_f}_other_{#_g}}"
+    "{{_z_}} {{_z|upper_}} {%_if_a_%} <%=_b_%> %n %1 %L2 %% $HOME %PATH% __count__ :smile:"
+    " {n,_plural,_one_{#_f}_other_{#_g}}"
 ).split()
 ADDRESSES = "https://a.org/b?c=1 www.foo.de/x me@x.org https://e.org/w_(x)".split()
 SYMBOLS = "😀 👍🏽 👨\u200d👩\u200d👧 🇩🇪 ✓ → ♥ 1️⃣".split()
@@ -38,7 +39,8 @@ NUMBERS = {
     "600,000": ("600.000", "6,00,000", "600\u202f000", "60", "600 000"),
     "-77": ("minus 77", "\u221277", "-77"),
 }
-"""Numbers, and forms that denote the same (`60` is one of ten thousands). Their values differ, and so do their parts."""
+"""Numbers, and forms that denote the same (`60` is one of ten thousands). Their values and parts differ."""
+_SHOWN = 20
 WRONG = ("93571", "93,571.3", "4.7139")
 
 
@@ -52,14 +54,14 @@ class Item:
 
 @dataclass
 class Case:
-    """A text, the translator's words that must come out (with how often), and words that must not."""
+    """A text, how often parts of it must come out, exactly and at least, and what came out."""
 
     text: str
     markup: str
-    needed: list[str] = field(default_factory=list)
-    banned: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     least: dict[str, int] = field(default_factory=dict)
+    answers: list[str] = field(default_factory=list)
+    translation: str = ""
 
 
 class Translator:
@@ -231,6 +233,7 @@ def broken(case: Case, translator: Translator) -> list[str]:
         found.append("identity")
     answers = [translator.translate(one.asked) for one in passage.sentences]
     out = passage.joined(answers)
+    case.answers, case.translation = [one.text for one in answers], out
     if case.markup != "text":
         tags = [re.findall("</?[biu]>", text) for text in (case.text, out)]
         if sorted(tags[0]) != sorted(tags[1]):
@@ -265,11 +268,10 @@ def broken(case: Case, translator: Translator) -> list[str]:
     return found
 
 
-def tried(seed: int, number: int) -> tuple[Case, list[str], str]:
-    """Return a case, which rules it breaks, and its translation."""
+def tried(seed: int, number: int) -> tuple[Case, list[str]]:
+    """Return a case, and the rules that its translation breaks."""
     case, translator = drawn(random.Random(f"{seed} {number}"))
-    found = broken(case, translator)
-    return case, found, ""
+    return case, broken(case, translator)
 
 
 def main() -> None:
@@ -277,15 +279,10 @@ def main() -> None:
     seed, seconds = int(sys.argv[1]), float(sys.argv[2])
     start, number, wrong = time.monotonic(), 0, 0
     while time.monotonic() - start < seconds:
-        case, found, _ = tried(seed, number)
+        case, found = tried(seed, number)
         wrong += bool(found)
-        if found and wrong <= 20:
-            case, translator = drawn(random.Random(f"{seed} {number}"))
-            passage = read_passage(case.text, case.markup)
-            answers = [translator.translate(one.asked) for one in passage.sentences]
-            print(
-                f"case {number}: {found}\n  {case.text!r}\n  {[one.text for one in answers]}\n  {passage.joined(answers)!r}"
-            )
+        if found and wrong <= _SHOWN:
+            print(f"case {number}: {found}\n  {case.text!r}\n  {case.answers}\n  {case.translation!r}")
         number += 1
     print(f"{number:,} texts, {wrong:,} break a rule")
     sys.exit(wrong > 0)

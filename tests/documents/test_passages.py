@@ -1,12 +1,13 @@
 """Text around what a model reads: white space, capitals, placeholders and tags, by translators that are known."""
 
+import html
 import random
 import re
 
 import numpy as np
 import pytest
 
-from nmt.documents import read_passage
+from nmt.documents import Rules, read_passage
 from nmt.documents.placeholders import placeholders_of
 from nmt.documents.tagged_text import html_tokens
 from nmt.inference.translation import Detail, Translation
@@ -98,6 +99,36 @@ def test_a_translation_into_a_script_of_one_case_has_no_capitals():
         ("v1 B2B a-b 12:30 on 2024-01-02", ["12:30", "2024-01-02"]),
         ("20% of it, 5% discount", ["20", "5"]),
         ("nothing here: a%b {not this one} @x", []),
+        ("%d個のファイル %sさん 共%d个文件 %d개의", ["%d", "%s", "%d", "%d"]),
+        ("100%sure 20%d'augmentation", ["100", "20"]),
+        (
+            "詳細はhttps://a.b/cをご覧。https://a.b/d。次 https://a.b/e에서",
+            ["https://a.b/c", "https://a.b/d", "https://a.b/e"],
+        ),
+        ("お問い合わせはinfo@a.comまで", ["info@a.com"]),
+        ("価格は1,234円です", ["1,234"]),
+        ("https://e.org/w_(x) (https://a.b/c)", ["https://e.org/w_(x)", "https://a.b/c"]),
+        ("{name:>10} {0:#,##0.00} {0:yyyy-MM-dd HH:mm}", ["{name:>10}", "{0:#,##0.00}", "{0:yyyy-MM-dd HH:mm}"]),
+        (
+            "{d:%Y-%m-%d %H:%M} {0,number,#.##} { $x } {u.x!r}",
+            ["{d:%Y-%m-%d %H:%M}", "{0,number,#.##}", "{ $x }", "{u.x!r}"],
+        ),
+        (
+            "%n %L1 %'d %*d %p %% %lld %-5.2f %#@files@",
+            ["%n", "%L1", "%'d", "%*d", "%p", "%%", "%lld", "%-5.2f", "%#@files@"],
+        ),
+        (
+            "{{ u.x | upper }} {{{ raw }}} {% if a %} {# no #}",
+            ["{{ u.x | upper }}", "{{{ raw }}}", "{% if a %}", "{# no #}"],
+        ),
+        ('{{< figure src="a.png" >}} <%= x %>', ['{{< figure src="a.png" >}}', "<%= x %>"]),
+        ("{n, plural, one {# file} other {# files}} left", ["{n, plural, one {# file} other {# files}}"]),
+        (
+            "#{x} %{count} %<n>d $HOME $5 US$5 %PATH% __n__ :smile:",
+            "#{x} %{count} %<n>d $HOME 5 5 %PATH% __n__ :smile:".split(),
+        ),
+        ("😀 👨‍👩‍👧 🇩🇪 ✓ → 👍🏽 1️⃣ 20 °C", ["😀", "👨‍👩‍👧", "🇩🇪", "✓", "→", "👍🏽", "1️⃣", "20"]),
+        ("10\u202f000 -12 (\u22125) 3-5 2½ 2 1/2 ٣٫٥", ["10\u202f000", "-12", "\u22125", "3-5", "2½", "2 1/2", "٣٫٥"]),
     ],
 )
 def test_placeholders_are_known(text, found):
@@ -118,6 +149,118 @@ def garbled(word):
 )
 def test_placeholders_follow_their_words(order, expected):
     assert translated("hello {name} you have %d mails", order=order, change=garbled) == expected
+
+
+@pytest.mark.parametrize(
+    "text, order, expected",
+    [
+        ("hello {{ name }}, welcome", forward, "HELLO {{ name }}, WELCOME"),
+        ("x {{ a }}{{ b }} y", forward, "X {{ a }}{{ b }} Y"),
+        ("file-%s.txt is missing", forward, "file-%s.txt IS MISSING"),
+        ("<b>%1$d items</b> left", forward, "<b>%1$d ITEMS</B> LEFT"),
+        ("it's %s's turn", forward, "IT'S %s's TURN"),
+        ("see {a}-{b} now", forward, "SEE {a}-{b} NOW"),
+        ("see {a|b} now", forward, "SEE {A|B} NOW"),
+        ("the train leaves 😀", forward, "THE TRAIN LEAVES 😀"),
+    ],
+)
+def test_a_word_with_a_placeholder_keeps_its_rest(text, order, expected):
+    assert translated(text, order=order) == expected
+
+
+def test_words_of_a_placeholder_with_spaces_go_where_it_goes():
+    assert translated("Hello {{ name }}, welcome", order=backward, change=str) == "welcome {{ name }}, Hello"
+
+
+@pytest.mark.parametrize(
+    "text, lost, expected",
+    [
+        ("the train leaves 😀", 3, "THE TRAIN LEAVES 😀"),
+        ("the ✓ train", 1, "THE ✓ TRAIN"),
+        ("😀 the train", 0, "😀 THE TRAIN"),
+        ("nine😀 trains", 0, "😀 TRAINS"),
+        ("open {file}. now", 1, "OPEN {file} NOW"),
+        ("see https://a.b/c now", 1, "SEE https://a.b/c NOW"),
+    ],
+)
+def test_what_the_model_loses_is_put_beside_its_neighbour(text, lost, expected):
+    assert translated(text, order=lambda count: [n for n in range(count) if n != lost]) == expected
+
+
+def test_the_end_of_a_clause_stays_at_its_end():
+    found = read_passage("open {file}.").joined(
+        [by_words("open x", forward, lambda word: "Öffnen." if word == "x" else "")]
+    )
+    assert found == "Öffnen {file}."
+
+
+@pytest.mark.parametrize(
+    "text",
+    "— ✓ • *** ... … $ % § → / | ♥ --- (…) € ! 😀 👨‍👩‍👧 🇩🇪 # @ & ♪ © + = < > [ ] :-) 1. 1) 12. {x} https://a.b/c".split()
+    + ["%s: %d", "12 %", "{{ x }}", "5 / 7", "1. 2. 3.", "{n} — {m}", "\u00ad", "٣٫٥"],
+)
+def test_text_without_letters_is_copied(text):
+    assert read_passage(text).sentences == []
+    page = f"<td>{html.escape(text)}</td>"
+    passage = read_passage(page, "html")
+    assert passage.sentences == [] and passage.source == page
+
+
+def test_numbers_of_a_list_keep_their_points():
+    assert translated("1. Open the box. 2. Close", splitter=by_stops) == "1. oPEN THE BOX. 2. cLOSE"
+
+
+@pytest.mark.parametrize("hyphen", ["&shy;", "&#173;", "&#xAD;", "\u00ad"])
+def test_soft_hyphens_are_not_read(hyphen):
+    page = f"<p>the t{hyphen}rain <b>leaves</b>{hyphen} at n{hyphen}ine{hyphen}</p>{hyphen}"
+    passage = read_passage(page, "html")
+    assert passage.source == page
+    assert passage.sentences[0].text == "the train leaves at nine"
+    assert read_passage("the t\u00adrain").sentences[0].text == "the train"
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u2007", "\u202f"])
+@pytest.mark.parametrize("markup", ["text", "html"])
+def test_no_break_spaces_are_read_as_spaces_and_stay_between_neighbours(space, markup):
+    text = f"the train{space}leaves at{space}nine"
+    assert read_passage(text, markup).sentences[0].asked == "the train leaves at nine"
+    assert translated(text, markup) == text.upper()
+    assert translated(text, markup, backward, str.upper) == "NINE AT LEAVES TRAIN THE"
+    assert read_passage(text, markup).joined([Translation("x y", 0.0, 0.0)]) == "x y"
+
+
+def test_no_break_spaces_of_a_translation_shift_nothing():
+    said = {"a": "A", "b": "B\u202f!", "c": "C", "d": "D"}.get
+    assert translated("a b <i>c</i> d", "html", change=said) == "A B\u202f! <i>C</i> D"
+    assert translated("a b {x} d", change=lambda word: said(word, "xx")) == "A B\u202f! {x} D"
+
+
+def test_tabs_divide_sentences():
+    assert translated("name:\tvalue\t\tother", order=backward) == "NAME:\tVALUE\t\tOTHER"
+
+
+def test_tags_and_placeholders_find_their_place_in_scripts_without_spaces():
+    tokens, read = ["▁今", "すぐ", "電車", "を", "見る", "</s>"], ["▁see", "▁the", "▁train", "▁now"]
+    attention = np.zeros((6, 5))
+    attention[range(6), [3, 3, 2, 1, 0, 4]] = 1
+    detail = Detail(tokens, [0.0] * 6, read, attention, [], [])
+    answer = Translation("今すぐ電車を見る", 0.0, 0.0, detail)
+    assert read_passage("see the <b>train</b> now", "html").joined([answer]) == "今すぐ<b>電車</b>を見る"
+    assert read_passage("see the train😀 now").joined([answer]) == "今すぐ電車😀を見る"
+
+
+@pytest.mark.parametrize(
+    "source, asked, said, expected",
+    [
+        ("DİKKAT IŞIK VAR", "Dikkat ışık var", "stop light", "STOP LIGHT"),
+        ("STOP HERE", "Stop here", "izin ışık", "İZİN IŞIK"),
+    ],
+)
+def test_turkish_has_two_letters_i(source, asked, said, expected):
+    rules = Rules("tr", "en") if "İ" in source else Rules("en", "tr")
+    passage = read_passage(source, rules=rules)
+    assert passage.sentences[0].asked == asked
+    assert passage.joined([Translation(said, 0.0, 0.0)]) == expected
 
 
 def test_placeholders_are_neither_lost_nor_doubled():

@@ -1,0 +1,133 @@
+"""Numbers in translations: what denotes the same stays, what provably does not becomes the source's."""
+
+import numpy as np
+import pytest
+
+from nmt.documents import read_passage
+from nmt.documents.passage import RULES, Rules
+from nmt.inference.translation import Detail, Translation
+from tests.documents.test_passages import translated
+
+NARROW = "\u202f"
+
+
+def aligned(source, target, alignment, markup="text", rules=RULES):
+    """Translate a sentence: each word of the target attends to a word of the source."""
+    passage = read_passage(source, markup, rules=rules)
+    (sentence,) = passage.sentences
+    words, texts = sentence.asked.split(" "), target.split(" ")
+    attention = np.zeros((len(texts) + 1, len(words) + 1))
+    attention[range(len(texts) + 1), [*alignment, len(words)]] = 1
+    tokens = [f"▁{text}" for text in texts] + ["</s>"]
+    detail = Detail(tokens, [0.0] * len(tokens), [f"▁{word}" for word in words], attention, [], [])
+    return passage.joined([Translation(target, 0.0, 0.0, detail)])
+
+
+@pytest.mark.parametrize(
+    "source, target, alignment",
+    [
+        ("it costs 10,000 euros here", f"il coûte 10{NARROW}000 euros ici", [0, 1, 2, 3, 4]),
+        ("it costs 10,000 euros here", "il coûte 10 000 euros ici", [0, 1, 2, 2, 3, 4]),
+        ("it costs 1,234.50 here", "il coûte 1 234,50 ici", [0, 1, 2, 2, 3]),
+        (f"il coûte 10{NARROW}000 euros", "it costs 10,000 euros", [0, 1, 2, 3]),
+        ("il coûte 10 000 euros", "it costs 10,000 euros", [0, 1, 2, 3]),
+        ("an 18-year-old man", "ein achtzehn Jahre alter Mann", [0, 1, 1, 1, 2]),
+        ("COVID-19 is bad", "das Coronavirus ist schlimm", [0, 0, 1, 2]),
+        ("costs $5 today", "kostet heute fünf Dollar", [0, 2, 1, 1]),
+        ("2.5 billion dollars", "2.500.000.000 Dollar", [0, 2]),
+        ("2.500.000.000 Dollar", "2.5 billion dollars", [0, 0, 1]),
+        ("5 million people", "5.000.000 Menschen", [0, 2]),
+        ("30 万人", "300,000 people", [0, 1]),
+        ("3 lakh people", "300,000 Menschen", [0, 2]),
+        ("at 3:30 pm today", "um 15:30 Uhr heute", [0, 1, 2, 3]),
+        ("at 3:30 pm today", "um 15.30 Uhr heute", [0, 1, 2, 3]),
+        ("at 3:30 pm today", "à 15 h 30 aujourd'hui", [0, 1, 1, 1, 3]),
+        ("at 3:30 pm today", "à 15h30 aujourd'hui", [0, 1, 3]),
+        ("um 15 Uhr heute", "at 3 pm today", [0, 1, 2, 3]),
+        ("at 12:05 am today", "um 0:05 Uhr heute", [0, 1, 2, 3]),
+        ("at half past 3 today", "um halb 4 heute", [0, 1, 3, 4]),
+        ("at 3:30 today", "um halb 4 heute", [0, 1, 1, 2]),
+        ("temperature of -5 °C", "Temperatur von minus fünf Grad", [0, 1, 2, 2, 3]),
+        ("it was -12 outside", "es war minus 12 draußen", [0, 1, 2, 2, 3]),
+        ("it was -12 outside", "es war \u221212 draußen", [0, 1, 2, 3]),
+        ("I have 2 cats and two dogs", "ich habe 2 Katzen und 2 Hunde", [0, 1, 2, 3, 4, 5, 6]),
+        ("10 of ten people", "10 von 10 Leuten", [0, 1, 2, 3]),
+        ("2 or 2 or 2", "2 oder 2 oder 2", [0, 1, 2, 3, 4]),
+        ("pages 3-5 here", "Seiten 3 bis 5 hier", [0, 1, 1, 1, 2]),
+        ("June 7, 1990 was", "der 7.6.1990 war", [0, 1, 3]),
+        ("on 12/31/2026 it", "am 31.12.2026 ist", [0, 1, 2]),
+        ("on 2026-12-31 it", "am 31. Dezember 2026 ist", [0, 1, 1, 1, 2]),
+        ("add 2 1/2 cups", "2,5 Tassen dazu", [1, 3, 0]),
+        ("add 2½ cups", "2,5 Tassen dazu", [1, 2, 0]),
+        ("it is 5 miles away", "es ist 8 km weit", [0, 1, 2, 3, 4]),
+        ("it is 77 °F today", "es ist 25 °C heute", [0, 1, 2, 3, 4]),
+        ("in 2020 it", "ในปี 2563 มัน", [0, 1, 2]),
+        ("the 1990s were", "die 90er waren", [0, 1, 2]),
+        ("50% of it", "0,5 davon", [0, 2]),
+        ("a ٣٫٥ b", "a 3.5 b", [0, 1, 2]),
+        ("100,000 rupees", "1,00,000 Rupien", [0, 1]),
+        ("20% off", "20 Rabatt", [0, 1]),
+        ("version 1.2.3 is", "Version 1.2.3 ist", [0, 1, 2]),
+        ("take two pills", "2 Pillen nehmen", [1, 2, 0]),
+        ("the 1st of May", "der 1. Mai", [0, 1, 3]),
+        ("it has 12 eggs", "es hat ein Dutzend Eier", [0, 1, 2, 2, 3]),
+    ],
+)
+def test_what_may_denote_the_same_stays(source, target, alignment):
+    assert aligned(source, target, alignment) == target
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("take 2.5 pills", "25"),
+        ("take 0.5 mg", "05"),
+        ("pages 3-5 here", "35"),
+        ("add 1/2 cup", "12"),
+        ("at 10:30 now", "1030"),
+        ("on 12.11.2026 it", "12112026"),
+        ("version 1.10 is", "11.0"),
+        ("it costs 483,221 now", "483,212"),
+        ("it costs $7 now", "€9"),
+        ("it was -12 outside", "12"),
+        ("it was \u221212 outside", "12"),
+    ],
+)
+def test_a_wrong_number_becomes_the_source_s_and_nothing_else_changes(text, said):
+    change = lambda word: said if any(c.isdigit() for c in word) else word.swapcase()  # noqa: E731
+    assert translated(text, change=change) == text.upper()
+
+
+@pytest.mark.parametrize(
+    "source, target, alignment, expected",
+    [
+        ("it has 12kg here", "es hat 17 kg hier", [0, 1, 2, 2, 3], "es hat 17 kg hier"),  # `12kg` may be a name
+        ("it has 12 kg here", "es hat 17 kg hier", [0, 1, 2, 3, 4], "es hat 12 kg hier"),
+        ("it has 12 kg here", "es hat 17kg hier", [0, 1, 2, 4], "es hat 12kg hier"),
+        ("from 300 to 400 m", "von 300 bis 700 m", [0, 1, 2, 3, 4], "von 300 bis 400 m"),
+        ("the 4,812 men", "die Männer", [0, 2], "die 4,812 Männer"),
+        ("the 7 men", "die Männer", [0, 2], "die Männer"),
+        ("the 4,812 men", "die viertausend Männer", [0, 1, 2], "die viertausend Männer"),
+    ],
+)
+def test_only_the_figures_are_replaced(source, target, alignment, expected):
+    assert aligned(source, target, alignment) == expected
+
+
+def test_numbers_can_be_left_to_the_model():
+    given = ("it has 12 kg here", "es hat 17 kg hier", [0, 1, 2, 3, 4])
+    assert aligned(*given, rules=Rules(numbers=False)) == "es hat 17 kg hier"
+    assert read_passage(given[0]).sentences[0].needs_detail
+    assert not read_passage(given[0], rules=Rules(numbers=False)).sentences[0].needs_detail
+
+
+def test_what_was_changed_is_told():
+    (sentence,) = read_passage("it has 12 kg").sentences
+    assert sentence.changes(Translation("it has 17 kg", 0.0, 0.0)) == [("17", "12")]
+    assert sentence.changes(Translation("it has 12,0 kg", 0.0, 0.0)) == []
+
+
+@pytest.mark.parametrize("sign", ["9" * 5000, "1" + ",000" * 2000, "½" * 900, "1/0 2 1/0", "1:2:3:4:5:6"])
+def test_odd_numbers_are_no_error(sign):
+    for said in (sign, "7", sign + "1"):
+        translated(f"a {sign} b", change=lambda word, said=said: said if any(map(str.isdigit, word)) else word)
