@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import islice, product
+from itertools import islice, pairwise, product
 from typing import Any
 
 from nmt.documents.placeholders import Placeholder
@@ -81,8 +81,7 @@ class Figure:
     def values(self) -> frozenset[Fraction | str]:
         """Return the values that it may denote, without its sign; its digits if they are too many."""
         if found := _MIXED.fullmatch(unicodedata.normalize("NFKC", re.sub(r"(?<=\d)(?=[^\d\W])", " ", self._spelt))):
-            whole, above, below = (_integer(digits or "0") for digits in found.groups())
-            return frozenset((whole + Fraction(above, below),)) if below else frozenset()
+            return _mixed(found)
         return frozenset() if _DIVIDED.search(self.body) else _values(self.body)
 
     @cached_property
@@ -132,8 +131,10 @@ class Figure:
         return "".join(filter(str.isdigit, self.body))
 
 
-def _integer(digits: str) -> int:
-    return int(digits[:_MOST_DIGITS])
+def _mixed(found: re.Match[str]) -> frozenset[Fraction | str]:
+    """Return the value of a number with a fraction, such as 2 1/2."""
+    whole, above, below = (int((digits or "0")[:_MOST_DIGITS]) for digits in found.groups())
+    return frozenset((whole + Fraction(above, below),)) if below else frozenset()
 
 
 def _values(body: str) -> frozenset[Fraction | str]:
@@ -274,8 +275,11 @@ def _single(figures: Iterable[Figure]) -> list[Run]:
 
 
 def _joined(figures: Sequence[Figure]) -> list[Run]:
-    """Return groups of thousands that are divided by plain spaces."""
+    """Return numbers that plain spaces divide: groups of thousands, and a number with a fraction."""
     found: list[Run] = []
+    for one, other in pairwise(figures):
+        if other.is_spaced and one.body.isdecimal() and (mixed := _MIXED.fullmatch(f"{one.body} {other.body}")):
+            found.append(((one, other), _mixed(mixed)))
     at = 0
     for n in range(1, len(figures) + 1):
         if n < len(figures) and figures[n].is_spaced and _GROUP.fullmatch(figures[n].body):

@@ -54,8 +54,9 @@ _SYMBOLS = (
     f"(?:[{_PICTURES}][\ufe0e\ufe0f\u200d\u20e3\U000e0020-\U000e007f]*+(?:[\u2640\u2642]\ufe0f?+)?+)++",
 )
 _FRACTIONS = "\u00bc-\u00be\u2150-\u215e"
+_MIXED = r"\d++ \d{1,2}[/\u2044]\d{1,2}(?![\d/\u2044])"  # 2 1/2
 _NUMBERS = (
-    rf"\d++ \d{{1,2}}[/\u2044]\d{{1,2}}(?![\d/\u2044])|\d*+[{_FRACTIONS}]"  # 2 1/2, 2½
+    rf"\d*+[{_FRACTIONS}]"
     r"|\d{1,3}(?:[\u00a0\u2007\u2009\u202f]\d{3})++(?:[.,]\d++)?+(?!\d)"
     r"|\d++(?:[.,:/'\u2019\u066b\u066c\u2044\u2013-]\d++)*+"
 )
@@ -65,7 +66,7 @@ _PATTERN = re.compile(
             f"(?P<argument>{'|'.join(_ARGUMENTS)})",
             f"(?P<address>(?i:{'|'.join(_ADDRESSES)}))",
             f"(?P<symbol>{'|'.join(_SYMBOLS)})",
-            rf"(?P<number>(?<!\S)[-\u2212\u2013](?=\d)(?:{_NUMBERS})|(?<=[(\[])[-\u2212](?=\d)(?:{_NUMBERS})|{_NUMBERS})",
+            rf"(?P<number>(?<!\S)[-\u2212\u2013](?=\d)(?:{_MIXED}|{_NUMBERS})|(?<=[(\[])[-\u2212](?=\d)(?:{_NUMBERS})|{_MIXED}|{_NUMBERS})",
         )
     )
 )

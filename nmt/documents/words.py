@@ -104,11 +104,11 @@ def target_words(source: str, placeholders: list[Placeholder], translation: Tran
 
 def _scanned_target(text: str, known: Sequence[Placeholder]) -> list[Placeholder]:
     """Return the placeholders of a translation. One with spaces is none unless it is like one of the source: words may
-    have come between its brackets."""
+    have come between its brackets, and 2 1/2 may be two numbers."""
     likes = {_folded(one.text)[0] for one in known}
     found = []
     for one in scanned(text):
-        if one.kind is Kind.ARGUMENT and len(one.text.split()) > 1 and _folded(one.text)[0] not in likes:
+        if len(one.text.split(" ")) > 1 and (one.is_number or _folded(one.text)[0] not in likes):
             found += [
                 replace(other, start=one.start + other.start, end=one.start + other.end)
                 for other in figures_of(one.text)
