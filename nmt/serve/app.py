@@ -27,7 +27,6 @@ from nmt.serve.protocols import (
     cat_tools,
     deepl,
     deepl_documents,
-    deepl_v3,
     learning_routes,
     libretranslate,
     moses,
@@ -42,13 +41,19 @@ _logger = logging.getLogger("nmt.serve")
 _CORS = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-headers", b"Authorization, Content-Type, X-Request-Id"),
-    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
+    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
     (b"access-control-expose-headers", b"Retry-After, X-Request-Id"),
 ]
 _PREFLIGHT = {"Access-Control-Max-Age": "86400"}
 """Browsers remember the answer for a day instead of asking before each request."""
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 16 * 2**20
 _DEEPL = ("/v2/", "/v3/")
+_REMOVED = {
+    "/v3/": "is DeepL's version 3, which this server no longer has; store a glossary for each pair of languages by "
+    "/v2/glossaries",
+    "/translator/": "is of OpenNMT-py's server, which this server no longer speaks; send the texts to /translate",
+}
+"""Beginnings of paths of protocols that are removed, with the replacement of each."""
 _WHILE_ENDING = ("/health", "/ready", "/metrics")
 """Paths that a server still answers while it ends."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,80}")
@@ -81,7 +86,6 @@ ROUTES = [
     Route("/metrics", metrics, methods=["GET"]),
     *libretranslate.ROUTES,
     *deepl.ROUTES,
-    *deepl_v3.ROUTES,
     *deepl_documents.ROUTES,
     *cat_tools.ROUTES,
     *moses.ROUTES,
@@ -190,8 +194,11 @@ async def _known_error(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 500)
     headers = dict(getattr(error, "headers", None) or {})
     path, allowed = request.url.path, headers.get("Allow", "").replace("HEAD, ", "").replace(", HEAD", "")
+    removed = next((text for start, text in _REMOVED.items() if path.startswith(start)), None)
     messages = {
-        404: f"path: must be one of this server, got {path:.200}; /docs lists them",
+        404: f"path: {path:.200} {removed}"
+        if removed
+        else f"path: must be one of this server, got {path:.200}; /docs lists them",
         405: f"method: must be {allowed.replace(', ', ' or ')} for {path:.200}, got {request.method}; see /docs",
     }
     key = "message" if path.startswith(_DEEPL) else "error"

@@ -188,17 +188,15 @@ class Service:
         rows = [(needed, asked) for piece in pieces if isinstance(piece, list) for needed, asked in piece]
         return Cut(rows, b"".join(piece for piece in pieces if isinstance(piece, bytes)), characters)
 
-    async def join(
-        self, cut: Cut, found: list[list[Translation]], count: int, client: str, *, distinct: bool = True
-    ) -> list[list[Answer]]:
+    async def join(self, cut: Cut, found: list[list[Translation]], count: int, client: str) -> list[list[Answer]]:
         """Return for each text its translations of each rank; see `text_work.joined`. Raises RequestError."""
         if isinstance(cut.passages, list):
             sentences = [one for passage in cut.passages for one in passage.sentences if one.needs_detail]
             if sum(len(one.marks) + len(one.placeholders) for one in sentences) * count <= _FEW_MARKS:
-                return joined(cut.passages, found, count, distinct)
+                return joined(cut.passages, found, count)
         packed = pickle.dumps(cut.passages) if isinstance(cut.passages, list) else cut.passages
         seconds = _SECONDS + cut.characters * count / _CHARACTERS_A_SECOND
-        return await self.box.run(Job("join", (packed, found, count, distinct), "q", seconds), client)
+        return await self.box.run(Job("join", (packed, found, count), "q", seconds), client)
 
     async def ask(self, model: ServedModel, sentences: list[str], ask: Ask, client: str) -> list[list[Translation]]:
         """Return a model's translations. Raises RequestError: 503 if too many wait, 504 if it takes too long."""

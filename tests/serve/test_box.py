@@ -264,5 +264,4 @@ def test_ranks_are_those_of_the_translations():
         [Translation("c", 0.0, -1.0, length=2)],
     ]
     first, second, blank = ("a\nc", 0.6065), ("b\nc", 0.2231), ("  ", 1.0)  # exp(-2 / 4), exp(-6 / 4)
-    assert text_work.joined(passages, found, 3, True) == [[first, second], [blank]]
-    assert text_work.joined(passages, found, 3, False) == [[first, second, second], [blank] * 3]
+    assert text_work.joined(passages, found, 3) == [[first, second], [blank]]

@@ -43,28 +43,11 @@ def test_deepl(server, lines, expected):
         client.translate_text("a", target_lang="JA")
 
 
-def test_deepl_glossaries_of_several_languages(server):
+def test_what_takes_the_place_of_glossaries_of_several_languages_reaches_the_client(server):
     library = pytest.importorskip("deepl", minversion="1.24")
     client = library.DeepLClient("any", server_url=server.url, send_platform_info=False)
-    dictionary = pytest.importorskip("deepl.api_data").MultilingualGlossaryDictionaryEntries
-    entries = dictionary("EN", "DE", {"kara": "losu"})
-    made = client.create_multilingual_glossary("mine", [entries])
-    assert made.glossary_id in [one.glossary_id for one in client.list_multilingual_glossaries()]
-    found = client.translate_text("kara kara miti", source_lang="EN", target_lang="DE", glossary=made)
-    assert "losu" in found.text
-    more = dictionary("EN", "DE", {"miti": "nux"})
-    assert client.update_multilingual_glossary_dictionary(made, more).dictionaries[0].entry_count == 2
-    assert client.update_multilingual_glossary_name(made, "yours").name == "yours"
-    told = client.get_multilingual_glossary_entries(made, "EN", "DE").dictionaries[0]
-    assert told.entries == "kara\tlosu\nmiti\tnux"
-    assert client.replace_multilingual_glossary_dictionary(made, entries).entry_count == 1
-    client.delete_multilingual_glossary(made)
-    with pytest.raises(library.GlossaryNotFoundException):
-        client.get_multilingual_glossary(made.glossary_id)
-    with pytest.raises(library.DeepLException, match="not offered by this server"):
-        client.rephrase_text("a")
-    with pytest.raises(library.DeepLException, match="not offered by this server"):
-        client.get_all_style_rules()
+    with pytest.raises(library.DeepLException, match="for each pair of languages by /v2/glossaries"):
+        client.list_multilingual_glossaries()
 
 
 def test_deepl_documents(server, lines, expected, monkeypatch):

@@ -64,9 +64,6 @@ def test_cat_tools(server, lines, sure):
     query = query.replace("é", "%C3%A9").replace("ß", "%C3%9F")
     assert server.json(query).keys() == {"translation"}
     assert server.json(f"{query}&confidence=true")["confidence"] == near(sure[line].confidence)
-    item = {"id": 0, "src": line}
-    plain, full = (server.json("/translator/translate", [item | more])[0][0] for more in ({}, {"confidence": True}))
-    assert full == plain | {"confidence": near(sure[line].confidence)}
 
 
 def test_moses(server, lines, sure):
@@ -87,6 +84,5 @@ def test_the_pages_routes(server, lines, sure):
 @pytest.mark.parametrize("wrong", ["maybe", 2, [], {"a": 1}, "yes\n"])
 def test_what_is_neither_true_nor_false_is_refused(server, wrong):
     assert server.refused("/translate", asked("a", confidence=wrong))[0] == 400
-    assert server.refused("/v2/translate", {"text": "a", "target_lang": "DE", "confidence": wrong})[0] == 400
-    status, message = server.refused("/translator/translate", [{"id": 0, "src": "a", "confidence": wrong}])
+    status, message = server.refused("/v2/translate", {"text": "a", "target_lang": "DE", "confidence": wrong})
     assert status == 400 and message.startswith("confidence: must be true or false, got ")

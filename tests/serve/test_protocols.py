@@ -140,15 +140,6 @@ def test_cat_tools(server, lines, expected):
     pair = "srcLangCode=en&trgLangCode=de"
     assert server.json(f"/MTRestService/GetLanguagePairModelTags?tokenCode=0&{pair}") == ["small"]
     assert server.json(f"/MTRestService/TranslateJson?{query}&modelTag=small") == {"translation": expected[lines[0]]}
-    # A list for each rank, as OpenNMT-py's own server answers (onmt/bin/server.py), not one for each source.
-    found = server.json("/translator/translate", [{"id": 0, "src": line} for line in lines[:3]])
-    assert [[one["tgt"] for one in rows] for rows in found] == [[expected[line] for line in lines[:3]]]
-    assert found[0][0]["pred_score"] < 0
-    found = server.json("/translator/translate", [{"id": 0, "src": line, "n_best": 2} for line in lines[:3]])
-    assert [len(rows) for rows in found] == [3, 3]
-    assert [one["src"] for one in found[1]] == lines[:3]
-    assert server.refused("/translator/translate", [])[0] == 400
-    assert "id" in server.refused("/translator/translate", [{"id": 9, "src": "a"}])[1]
 
 
 def test_moses(server, lines, expected):
@@ -194,36 +185,11 @@ def test_broken_calls_of_moses_are_faults(server, body):
     assert raised.value.faultCode == 400
 
 
-def test_glossaries_of_several_languages(server):
-    of_en = {"source_lang": "en", "target_lang": "de", "entries": "kara\tlosu", "entries_format": "tsv"}
-    of_fr = of_en | {"source_lang": "fr", "entries": "lora\tnux"}
-    status, _, content = server.ask("/v3/glossaries", {"name": "g", "dictionaries": [of_en, of_fr]})
-    made = json.loads(content)
-    path, query = f"/v3/glossaries/{made['glossary_id']}", "?source_lang=en&target_lang=de"
-    assert status == 201 and [one["source_lang"] for one in made["dictionaries"]] == ["en", "fr"]
-    wanted = {"text": ["kara kara miti"], "target_lang": "DE", "glossary_id": made["glossary_id"]}
-    assert "losu" in server.json("/v2/translate", wanted | {"source_lang": "EN"})["translations"][0]["text"]
-    assert "losu" not in server.json("/v2/translate", wanted | {"source_lang": "FR"})["translations"][0]["text"]
-    # As deepl-node sends them: a form.
-    form = urllib.parse.urlencode({f"dictionaries[0].{name}": value for name, value in of_en.items()} | {"name": "h"})
-    assert json.loads(server.ask("/v3/glossaries", form.encode())[2])["dictionaries"][0]["entry_count"] == 1
-    patched = server.json(path, {"dictionaries": [of_en | {"entries": "miti\tnux"}]}, method="PATCH")
-    assert patched["dictionaries"][0]["entry_count"] == 2 and patched["name"] == "g"
-    (told,) = server.json(f"{path}/entries{query}")["dictionaries"]
-    assert told["entries"] == "kara\tlosu\nmiti\tnux"
-    assert server.json(f"{path}/dictionaries", of_en, method="PUT")["entry_count"] == 1
-    assert server.ask(f"{path}/dictionaries{query}", method="DELETE")[0] == 204
-    assert server.refused(f"{path}/entries{query}")[0] == 404
-    assert server.ask(path, method="DELETE")[0] == 204
-    assert server.refused(path)[0] == 404
-    for bad in ({"name": "g"}, {"name": "g", "dictionaries": ["a"]}, {"name": "g", "dictionaries": [{}]}):
-        assert server.refused("/v3/glossaries", bad)[0] == 400
-
-
-def test_what_deepl_offers_besides_is_refused_in_a_line(server):
-    for path in ("/v2/write/rephrase", "/v3/style_rules", "/v3/style_rules/a/b", "/v3/translation_memories"):
+def test_removed_protocols_name_what_takes_their_place(server):
+    for path, instead in (("/v3/glossaries", "/v2/glossaries"), ("/translator/translate", "/translate")):
         status, message = server.refused(path, {"text": ["a"]})
-        assert status == 400 and "not offered by this server" in message
+        assert status == 404 and message.startswith(f"path: {path} is ") and message.endswith(instead)
+        assert "\n" not in message
 
 
 def test_what_the_page_asks(server, lines, expected):

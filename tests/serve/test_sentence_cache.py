@@ -216,7 +216,6 @@ def counts(server):
         ("/translate", asked("{}", glossary=[["kara", "losu"]])),
         ("/api/sentences", asked("{}\n{}", alternatives=2)),
         ("/v2/translate", {"text": "{}", "source_lang": "EN", "target_lang": "DE", "confidence": True}),
-        ("/translator/translate", [{"id": 0, "src": "{}", "n_best": 2}]),
     ],
 )
 def test_a_hit_is_the_same_bytes(cached, path, body, lines):

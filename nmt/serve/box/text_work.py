@@ -54,25 +54,24 @@ def cut(
     yield from _chunks(pickle.dumps(passages, pickle.HIGHEST_PROTOCOL))
 
 
-def join(passages: bytes, found: Found, count: int, distinct: bool) -> Iterator[Any]:
-    """Yield for each text its translations of ranks 0 to `count` with their confidence; with `distinct`, without
-    duplicates."""
-    yield from joined(pickle.loads(passages), found, count, distinct)
+def join(passages: bytes, found: Found, count: int) -> Iterator[Any]:
+    """Yield for each text its translations of ranks 0 to `count` with their confidence, without duplicates."""
+    yield from joined(pickle.loads(passages), found, count)
 
 
-def joined(passages: Sequence[Passage], found: Found, count: int, distinct: bool) -> list[list[Answer]]:
-    """Return each text's translations by rank, with their confidence. A sentence with fewer translations than others
-    repeats its best one, or its last one if not `distinct`."""
+def joined(passages: Sequence[Passage], found: Found, count: int) -> list[list[Answer]]:
+    """Return each text's translations by rank, with their confidence, without duplicates. A sentence with fewer
+    translations than others repeats its best one."""
     results, at = [], 0
     for passage in passages:
         own = found[at : at + len(passage.sentences)]
         at += len(own)
-        most = min(count, max(map(len, own), default=1)) if distinct else count
+        most = min(count, max(map(len, own), default=1))
         ranks: list[Answer] = []
         for rank in range(most):
-            chosen = [ts[rank] if rank < len(ts) else ts[0 if distinct else -1] for ts in own]
+            chosen = [ts[rank] if rank < len(ts) else ts[0] for ts in own]
             text = passage.joined(chosen)
-            if not distinct or all(text != other for other, _ in ranks):
+            if all(text != other for other, _ in ranks):
                 ranks.append((text, round(confidence_in(chosen), 4)))
         results.append(ranks)
     return results

@@ -51,10 +51,6 @@ class Shelf(Generic[T]):
         """Return how many bytes a client stores."""
         return sum(self._of.get(client, {}).values())
 
-    def size_of(self, name: str) -> int:
-        """Return the size of an object in bytes, 0 if there is none of that name."""
-        return self._all[name][2] if name in self._all else 0
-
     def pop(self, name: str) -> T | None:
         """Remove and return the object of that name, or None."""
         if name not in self._all:

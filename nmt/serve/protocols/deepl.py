@@ -17,7 +17,7 @@ from nmt.inference.pivot import base
 from nmt.serve.detection import language_name
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.shelf import Shelf
-from nmt.serve.protocols.libretranslate import asked, service_of
+from nmt.serve.protocols.libretranslate import asked
 from nmt.serve.service import Wanted
 from nmt.serve.web import CompactJSON, flag_field, name_field, text_field, texts_field, while_connected
 
@@ -34,35 +34,32 @@ Entries = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Glossary:
-    """A glossary that a client has stored, until the server ends: entries for each of its language pairs."""
+    """A glossary that a client has stored, until the server ends: entries for one language pair."""
 
     id: str
     client: str
     name: str
     created: str
-    dictionaries: dict[tuple[str, str], Entries]
+    source: str
+    target: str
+    entries: Entries
 
     def entries_for(self, source: str, target: str) -> Entries:
-        """Return the entries for a language pair, regardless of regions; for all sources if the source is auto."""
-        return tuple(
-            entry
-            for (own, other), entries in self.dictionaries.items()
-            if other == base(target) and (own == base(source) or source == "auto")
-            for entry in entries
-        )
+        """Return the entries if they are for a language pair, regardless of regions; for all sources if it is auto."""
+        is_for = self.target == base(target) and (self.source == base(source) or source == "auto")
+        return self.entries if is_for else ()
 
     @property
     def about(self) -> dict[str, Any]:
-        """Return the description that version 2 of the API gives, which has one language pair: the first."""
-        (source, target), entries = next(iter(self.dictionaries.items()))
+        """Return the description that the API gives."""
         return {
             "glossary_id": self.id,
             "name": self.name,
             "ready": True,
-            "source_lang": source,
-            "target_lang": target,
+            "source_lang": self.source,
+            "target_lang": self.target,
             "creation_time": self.created,
-            "entry_count": len(entries),
+            "entry_count": len(self.entries),
         }
 
 
@@ -74,17 +71,10 @@ class Glossaries:
         self._all: Shelf[Glossary] = Shelf(_MOST_BYTES, 10_000)
 
     def add(self, one: Glossary) -> None:
-        """Store a glossary, replacing an earlier one with the same id. Raises RequestError if its client has too many,
-        or it has too many entries."""
-        most = max(map(len, one.dictionaries.values()))
-        if most > _MOST_ENTRIES:
-            raise RequestError(400, f"entries: must be 1 to {_MOST_ENTRIES:,}, got {most:,}")
-        pairs = [pair for entries in one.dictionaries.values() for pair in entries]
-        size = sum(2 * len(a) + 2 * len(b) + _BYTES_OF_ENTRY for a, b in pairs)
-        former = self._all.get(one.id)
-        others = [kept for kept in self.of(one.client) if kept is not former]
-        others_bytes = self._all.bytes_of(one.client) - self._all.size_of(one.id)
-        if len(others) >= _MOST_OF_CLIENT or others_bytes + size > _MOST_BYTES_OF_CLIENT:
+        """Store a glossary. Raises RequestError if its client has too many."""
+        size = sum(2 * len(a) + 2 * len(b) + _BYTES_OF_ENTRY for a, b in one.entries)
+        is_full = len(self.of(one.client)) >= _MOST_OF_CLIENT
+        if is_full or self._all.bytes_of(one.client) + size > _MOST_BYTES_OF_CLIENT:
             raise RequestError(
                 400,
                 f"glossaries: must be at most {_MOST_OF_CLIENT} of a client, and {_MOST_BYTES_OF_CLIENT >> 20} MiB, "
@@ -173,26 +163,17 @@ async def glossary_pairs(request: Request) -> Response:
 
 async def glossaries(request: Request) -> Response:
     """Answer GET and POST /v2/glossaries."""
-    _, fields, client = await asked(request, KEY)
+    service, fields, client = await asked(request, KEY)
     kept: Glossaries = request.app.state.glossaries
     if request.method == "GET":
         return CompactJSON({"glossaries": [one.about for one in kept.of(client)]})
-    one = new_glossary(client, text_field(fields, "name"), dict([dictionary_of(request, fields)]))
+    source, target = base(text_field(fields, "source_lang")), base(text_field(fields, "target_lang"))
+    service.models.find(source, target)
+    entries = _entries(text_field(fields, "entries"), text_field(fields, "entries_format", "tsv"))
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    one = Glossary(secrets.token_hex(16), client, text_field(fields, "name"), now, source, target, entries)
     kept.add(one)
     return CompactJSON(one.about, status_code=201)
-
-
-def new_glossary(client: str, name: str, dictionaries: dict[tuple[str, str], Entries]) -> Glossary:
-    """Return a new glossary, created now."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Glossary(secrets.token_hex(16), client, name, now, dictionaries)
-
-
-def dictionary_of(request: Request, fields: dict[str, Any]) -> tuple[tuple[str, str], Entries]:
-    """Return a language pair of this server and the entries that a request gives for it. Raises RequestError."""
-    source, target = base(text_field(fields, "source_lang")), base(text_field(fields, "target_lang"))
-    service_of(request).models.find(source, target)
-    return (source, target), _entries(text_field(fields, "entries"), text_field(fields, "entries_format", "tsv"))
 
 
 def _entries(text: str, form: str) -> Entries:
@@ -230,13 +211,8 @@ async def glossary_entries(request: Request) -> Response:
     """Answer GET /v2/glossaries/ID/entries."""
     _, _, client = await asked(request, KEY)
     found = request.app.state.glossaries.get(client, request.path_params["name"])
-    text = tsv_of(next(iter(found.dictionaries.values())))
+    text = "\n".join("\t".join(pair) for pair in found.entries)
     return Response(text, media_type="text/tab-separated-values")
-
-
-def tsv_of(entries: Entries) -> str:
-    """Return entries as lines of a phrase, a tab and its translation."""
-    return "\n".join("\t".join(pair) for pair in entries)
 
 
 ROUTES = [

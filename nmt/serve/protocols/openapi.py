@@ -28,7 +28,6 @@ _KINDS: dict[str, dict[str, Any]] = {
     "confidence": {"type": "boolean", "default": False},
     "file": {"type": "string", "format": "binary"},
     "glossary": {"oneOf": [_TEXT, {"type": "array", "items": {"type": "array", "items": _TEXT}}]},
-    "dictionaries": {"type": "array", "items": {"type": "object"}},
     "format": {"enum": ["text", "html"]},
     "tag_handling": {"enum": ["html", "xml"]},
 }
@@ -50,7 +49,6 @@ _BODIES = {
         '<?xml version="1.0"?><methodCall><methodName>translate</methodName><params><param><value><struct><member>'
         "<name>text</name><value>Good morning.</value></member></struct></value></param></params></methodCall>",
     ),
-    "/translator/translate": ("application/json", '[{"id": 0, "src": "Good morning."}]'),
 }
 _ERRORS = {
     "400": "A mistake in the request",
@@ -64,11 +62,11 @@ _ERRORS = {
 }
 _OPEN = frozenset(
     "/ /docs /page.css /page.js /learn.js /docs.js /api/models /api/progress /languages /download_file/{name} "
-    "/frontend/settings /MTRestService/Login /translator/models".split()
+    "/frontend/settings /MTRestService/Login".split()
 )
 """Paths that need no key, besides the group Operation."""
 _TRANSLATES = frozenset(
-    "/translate /translate_file /v2/translate /MTRestService/TranslateJson /RPC2 /translator/translate /api/sentences "
+    "/translate /translate_file /v2/translate /MTRestService/TranslateJson /RPC2 /api/sentences "
     "/api/complete /api/file".split()
 )
 _KEYS = {
@@ -233,7 +231,7 @@ def spec_page(address: str, models: Sequence[dict[str, Any]]) -> str:
     source, target = str(models[0]["source"]), str(models[0]["target"])
     pair = {"source_lang": source.upper(), "target_lang": target.upper()}
     codes = {"source": source, "target": target, "srcLangCode": source, "trgLangCode": target}
-    examples = _EXAMPLES | codes | pair | {"dictionaries": [pair | _ENTRIES]}
+    examples = _EXAMPLES | codes | pair
     sections: dict[str, list[str]] = {}
     for one in _routes():
         sections.setdefault(one.group, []).append(_article(one, address, examples))
