@@ -67,9 +67,9 @@ class Ask:
 
 
 @dataclass
-class Entry:
-    """Whether a request has got into the queue. Its first sentences are judged by how many wait, the others follow
-    them, so that nothing that has begun is refused. `waits`: whether it waits for room instead of being refused."""
+class Admission:
+    """Whether the request was admitted to the queue. Only its first sentences are checked against the queue's limit, so
+    that nothing that has begun is refused. `waits`: whether it waits for room instead of being refused."""
 
     is_in: bool = False
     waits: bool = False
@@ -239,12 +239,12 @@ class Engine:
         ask: Ask | None = None,
         client: str = "",
         *,
-        entry: Entry | None = None,
+        admission: Admission | None = None,
         is_bulk: bool = False,
         terms_in: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of each sentence, best first, at least one each. Cancelling it removes the sentences
-        from the search. `entry`: that of the request, if it has more sentences than these; `is_bulk`: they belong to a
+        from the search. `admission`: the request's, if it has more sentences than these; `is_bulk`: they belong to a
         long text, even if there are few; `terms_in`: for each the text that contains the phrases of the glossary,
         the sentences by default.
 
@@ -271,9 +271,9 @@ class Engine:
             learnt = learnt_for(self.translator, self._chosen, False, [ids[n] for n in there])
             for ticket, length in zip(tickets, learnt.get("expected_lengths", ()), strict=False):
                 ticket.expected = float(length)
-        entry = entry or Entry()
-        (self._queue if live else self._side).put(client, tickets, accepted=entry.is_in)
-        entry.is_in = True
+        admission = admission or Admission()
+        (self._queue if live else self._side).put(client, tickets, accepted=admission.is_in)
+        admission.is_in = True
         try:
             await job.future
         except asyncio.CancelledError:

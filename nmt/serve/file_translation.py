@@ -9,7 +9,7 @@ from nmt.documents.document import MEDIA_TYPES, format_of
 from nmt.errors import NMTError
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Job
-from nmt.serve.engine import Ask, Entry
+from nmt.serve.engine import Admission, Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.files import translated_name
 from nmt.serve.models import ServedModel
@@ -79,7 +79,7 @@ async def _answers(
         service.files.note(client, wish.ticket, done, len(rows))
 
     note(0)
-    entry = Entry(waits=True)
+    admission = Admission(waits=True)
     for details in (False, True):
         chosen = [n for n, (_, packed) in enumerate(rows) if bool(packed) == details]
 
@@ -95,6 +95,6 @@ async def _answers(
 
         if chosen:
             ask = Ask(details=details, glossary=wish.glossary)
-            await service.in_pieces(model, [rows[n][0] for n in chosen], ask, client, entry, take)
+            await service.in_pieces(model, [rows[n][0] for n in chosen], ask, client, admission, take)
     service.count(model, rows, client, sum(len(asked) for asked, _ in rows))
     return answers

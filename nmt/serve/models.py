@@ -19,7 +19,7 @@ from nmt.inference.pivot import Pivot, base, through
 from nmt.inference.translation import Translation
 from nmt.inference.translator import Translator
 from nmt.rnn.devices import resolved_dtype
-from nmt.serve.engine import Ask, Engine, Entry
+from nmt.serve.engine import Admission, Ask, Engine
 from nmt.serve.errors import RequestError
 from nmt.serve.settings import ServerSettings
 from nmt.storage.model_folder import check_folder
@@ -49,18 +49,19 @@ class PivotEngine:
         ask: Ask | None = None,
         client: str = "",
         *,
-        entry: Entry | None = None,
+        admission: Admission | None = None,
         is_bulk: bool = False,
         terms_in: Sequence[str] | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of each sentence; see `Engine.translate`. Glossary phrases are those in the source,
         and preferred by the last model."""
         ask, terms_in = ask or Ask(), sentences if terms_in is None else terms_in
-        found = await self._first.translate(sentences, Ask(details=ask.details), client, entry=entry, is_bulk=is_bulk)
-        between = [translations[0] for translations in found]
-        last = await self._last.translate(
-            [one.text for one in between], ask, client, entry=Entry(is_in=True), is_bulk=is_bulk, terms_in=terms_in
+        found = await self._first.translate(
+            sentences, Ask(details=ask.details), client, admission=admission, is_bulk=is_bulk
         )
+        between = [translations[0] for translations in found]
+        texts, admitted = [one.text for one in between], Admission(is_in=True)
+        last = await self._last.translate(texts, ask, client, admission=admitted, is_bulk=is_bulk, terms_in=terms_in)
         return await asyncio.to_thread(through, between, last) if ask.details else through(between, last)
 
 

@@ -16,7 +16,7 @@ from nmt.inference.translation import Translation
 from nmt.serve.box.box import Box, Job
 from nmt.serve.box.text_work import Answer, joined
 from nmt.serve.detection import Detector
-from nmt.serve.engine import BULK, Ask, Entry
+from nmt.serve.engine import BULK, Admission, Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.files import Files
 from nmt.serve.limits.bodies import Bodies
@@ -47,7 +47,7 @@ _SECONDS, _CHARACTERS_A_SECOND = 1.0, 25_000
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TextOptions:
     """The options of a request for its texts."""
 
     markup: Markup = "text"
@@ -157,7 +157,7 @@ class Service:
         return found or list(targets)
 
     async def translate(
-        self, model: ServedModel, texts: Sequence[str], wanted: Wanted, client: str
+        self, model: ServedModel, texts: Sequence[str], wanted: TextOptions, client: str
     ) -> list[list[Answer]]:
         """Return for each text its translation with its confidence, followed by up to `alternatives` others, best
         first. Raises RequestError."""
@@ -171,7 +171,7 @@ class Service:
         return results
 
     async def cut(
-        self, model: ServedModel, texts: Sequence[str], wanted: Wanted, client: str, *, aside: bool = False
+        self, model: ServedModel, texts: Sequence[str], wanted: TextOptions, client: str, *, aside: bool = False
     ) -> Cut:
         """Split texts into sentences: short ones here, where even the worst case is quick, all others in the box.
         `aside` forces the box. Raises RequestError."""
@@ -209,12 +209,12 @@ class Service:
         """Return a model's translations for the rows of a `Cut`, with details for those that need them. Raises
         RequestError."""
         found: list[list[Translation]] = [[]] * len(rows)
-        entry = Entry()
+        admission = Admission()
         for details in (False, True):
             chosen = [n for n, (needed, _) in enumerate(rows) if needed == details]
             if chosen:
                 texts = [rows[n][1] for n in chosen]
-                answers = await self.in_pieces(model, texts, replace(ask, details=details), client, entry)
+                answers = await self.in_pieces(model, texts, replace(ask, details=details), client, admission)
                 for n, translations in zip(chosen, answers, strict=True):
                     found[n] = translations
         return found
@@ -239,24 +239,24 @@ class Service:
         sentences: list[str],
         ask: Ask,
         client: str,
-        entry: Entry | None = None,
+        admission: Admission | None = None,
         take: Callable[[int, list[list[Translation]]], Awaitable[None]] | None = None,
     ) -> list[list[Translation]]:
         """Return a model's translations. A long text is sent in pieces, two at a time, so that little memory is held
-        for a request that may be cancelled, and other requests need not wait until all of it is tokenized. `entry`:
+        for a request that may be cancelled, and other requests need not wait until all of it is tokenized. `admission`:
         that of the request, if it has more sentences than these; `take`: called with each piece and its offset; pieces
         are then not kept. Raises RequestError.
         """
-        is_bulk, entry = len(sentences) >= BULK, entry or Entry()
+        is_bulk, admission = len(sentences) >= BULK, admission or Admission()
         size = max(1, min(_PIECE, self.settings.limits.waiting // 4))
         if len(sentences) <= size and take is None:
-            return await self._translate(model, sentences, ask, client, entry, is_bulk)
+            return await self._translate(model, sentences, ask, client, admission, is_bulk)
         turn = asyncio.Semaphore(2)
 
         async def translate(at: int) -> list[list[Translation]]:
             async with turn:
                 piece = sentences[at : at + size]
-                found = await self._translate(model, piece, ask, client, entry, is_bulk)
+                found = await self._translate(model, piece, ask, client, admission, is_bulk)
                 if take is None:
                     return found
                 await take(at, found)
@@ -270,7 +270,7 @@ class Service:
         return [one for task in tasks for one in task.result()]
 
     async def _translate(
-        self, model: ServedModel, sentences: list[str], ask: Ask, client: str, entry: Entry, is_bulk: bool
+        self, model: ServedModel, sentences: list[str], ask: Ask, client: str, admission: Admission, is_bulk: bool
     ) -> list[list[Translation]]:
         """Return the translations of the current model: from the cache, or of its engine, which gets equal sentences
         once. Raises RequestError."""
@@ -288,7 +288,9 @@ class Service:
                     await _pause(len(found))
                 try:
                     if missing:
-                        answers = await current.engine.translate(missing, ask, client, entry=entry, is_bulk=is_bulk)
+                        answers = await current.engine.translate(
+                            missing, ask, client, admission=admission, is_bulk=is_bulk
+                        )
                         for number, (one, translations) in enumerate(zip(missing, answers, strict=True), start=1):
                             found[one] = translations
                             self.cache.put(options, one, translations)
@@ -299,7 +301,7 @@ class Service:
                     if current is self._current(model):  # the models were not reloaded
                         raise RequestError(503, "server: is ending; try again later", 5) from None
                 except FullError:
-                    if not entry.waits:
+                    if not admission.waits:
                         raise
                     await asyncio.sleep(_ROOM_SECONDS)
         except FullError:

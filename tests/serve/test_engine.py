@@ -116,7 +116,7 @@ def test_completions_that_a_model_cannot_give_are_refused_in_one_line(decoding, 
         settings=settings,
         in_time=lambda seconds: asyncio.timeout(seconds),
     )
-    monkeypatch.setattr(own_routes, "asked", asked)
+    monkeypatch.setattr(own_routes, "read_request", asked)
     monkeypatch.setattr(own_routes, "while_connected", connected)
 
     async def ask():

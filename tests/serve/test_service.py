@@ -25,7 +25,7 @@ from nmt.serve.errors import RequestError
 from nmt.serve.limits.fair_queue import ClosedError, FullError
 from nmt.serve.limits.gate import Gate
 from nmt.serve.models import Models, ServedModel
-from nmt.serve.service import Service, Wanted
+from nmt.serve.service import Service, TextOptions
 from nmt.serve.settings import Limits, ServerSettings
 
 
@@ -37,11 +37,11 @@ class FakeEngine:
     def __init__(self, name, error=None):
         self.name, self.error, self.calls, self.at_once, self.most = name, error, [], 0, 0
 
-    async def translate(self, sentences, ask, client, *, entry, **more):
-        self.calls.append((len(sentences), more | {"accepted": entry.is_in}))
-        if self.error is not None and (self.error is not FullError or not entry.is_in):
+    async def translate(self, sentences, ask, client, *, admission, **more):
+        self.calls.append((len(sentences), more | {"accepted": admission.is_in}))
+        if self.error is not None and (self.error is not FullError or not admission.is_in):
             raise self.error
-        entry.is_in = True
+        admission.is_in = True
         self.at_once += len(sentences)
         self.most = max(self.most, self.at_once)
         await asyncio.sleep(0)
@@ -147,7 +147,7 @@ def test_long_texts_are_looked_at_beside_the_loop(monkeypatch):
 
     async def translate(count):
         texts = [f"x {n}" for n in range(count)]
-        return await service.translate(service.models.all[0], texts, Wanted(split=False), "")
+        return await service.translate(service.models.all[0], texts, TextOptions(split=False), "")
 
     try:
         assert len(asyncio.run(translate(900))) == 900 and looks == []
@@ -180,7 +180,14 @@ def test_answers_do_not_wait_for_acknowledgements():
 
 def test_a_wrong_path_is_the_only_thing_said(tmp_path):
     """It was "loading 1 models" first."""
-    command = [sys.executable, "-c", "from nmt.cli.entry import serve; serve()", str(tmp_path / "gone"), "--port", "0"]
+    command = [
+        sys.executable,
+        "-c",
+        "from nmt.cli.entry import serve; serve()",
+        str(tmp_path / "gone"),
+        "--port",
+        "0",
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1 and ended.stdout == ""
     assert (

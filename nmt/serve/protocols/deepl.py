@@ -17,8 +17,8 @@ from nmt.inference.pivot import base
 from nmt.serve.detection import language_name
 from nmt.serve.errors import RequestError
 from nmt.serve.limits.shelf import Shelf
-from nmt.serve.protocols.libretranslate import asked
-from nmt.serve.service import Wanted
+from nmt.serve.requests import read_request
+from nmt.serve.service import TextOptions
 from nmt.serve.web import CompactJSON, flag_field, name_field, text_field, texts_field, while_connected
 
 _MOST_ENTRIES = 10_000
@@ -104,7 +104,7 @@ KEY = "auth_key"
 
 async def translate(request: Request) -> Response:
     """Answer POST /v2/translate, and GET, which some clients use."""
-    service, fields, client = await asked(request, KEY)
+    service, fields, client = await read_request(request, KEY)
     texts = texts_field(fields, "text")
     target = text_field(fields, "target_lang")
     source = text_field(fields, "source_lang", "auto") or "auto"
@@ -119,7 +119,7 @@ async def translate(request: Request) -> Response:
     split = str(fields.get("split_sentences", "1")).lower() not in ("0", "none")
     kinds: dict[str, Markup] = {"html": "html", "xml": "xml"}
     wants_confidence = flag_field(fields, "confidence")
-    wanted = Wanted(kinds.get(markup, "text"), split, glossary=entries, ignored=_names(fields.get("ignore_tags")))
+    wanted = TextOptions(kinds.get(markup, "text"), split, glossary=entries, ignored=_names(fields.get("ignore_tags")))
     found = await while_connected(request, service.translate(model, texts, wanted, client))
     request.scope["nmt.texts"] = texts
     language = model.source.upper()
@@ -139,7 +139,7 @@ def _names(given: Any) -> frozenset[str]:
 
 async def languages(request: Request) -> Response:
     """Answer GET /v2/languages."""
-    service, fields, _ = await asked(request, KEY)
+    service, fields, _ = await read_request(request, KEY)
     targets = service.models.targets
     if fields.get("type", "source") != "target":
         return CompactJSON([{"language": c.upper(), "name": language_name(c)} for c in targets])
@@ -149,21 +149,21 @@ async def languages(request: Request) -> Response:
 
 async def usage(request: Request) -> Response:
     """Answer GET /v2/usage: characters since the server started, and a limit that is never reached."""
-    service, _, client = await asked(request, KEY)
+    service, _, client = await read_request(request, KEY)
     used = service.gate.used(client)
     return CompactJSON({"character_count": used, "character_limit": 10**12})
 
 
 async def glossary_pairs(request: Request) -> Response:
     """Answer GET /v2/glossary-language-pairs."""
-    service, _, _ = await asked(request, KEY)
+    service, _, _ = await read_request(request, KEY)
     pairs = [(source, target) for source, to in service.models.targets.items() for target in to]
     return CompactJSON({"supported_languages": [{"source_lang": s, "target_lang": t} for s, t in pairs]})
 
 
 async def glossaries(request: Request) -> Response:
     """Answer GET and POST /v2/glossaries."""
-    service, fields, client = await asked(request, KEY)
+    service, fields, client = await read_request(request, KEY)
     kept: Glossaries = request.app.state.glossaries
     if request.method == "GET":
         return CompactJSON({"glossaries": [one.about for one in kept.of(client)]})
@@ -198,7 +198,7 @@ def _entries(text: str, form: str) -> Entries:
 
 async def glossary(request: Request) -> Response:
     """Answer GET and DELETE /v2/glossaries/ID."""
-    _, _, client = await asked(request, KEY)
+    _, _, client = await read_request(request, KEY)
     kept: Glossaries = request.app.state.glossaries
     name = request.path_params["name"]
     if request.method == "DELETE":
@@ -209,7 +209,7 @@ async def glossary(request: Request) -> Response:
 
 async def glossary_entries(request: Request) -> Response:
     """Answer GET /v2/glossaries/ID/entries."""
-    _, _, client = await asked(request, KEY)
+    _, _, client = await read_request(request, KEY)
     found = request.app.state.glossaries.get(client, request.path_params["name"])
     text = "\n".join("\t".join(pair) for pair in found.entries)
     return Response(text, media_type="text/tab-separated-values")

@@ -22,7 +22,7 @@ from nmt.serve.files import attachment
 from nmt.serve.limits.bodies import Room
 from nmt.serve.limits.shelf import Shelf
 from nmt.serve.protocols.deepl import KEY
-from nmt.serve.protocols.libretranslate import asked, enter, service_of
+from nmt.serve.requests import admit_client, read_request, service_of
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON, file_field, read_multipart, text_field
 
@@ -109,7 +109,7 @@ async def send(request: Request) -> Response:
     """Answer POST /v2/document."""
     service = service_of(request)
     fields = await read_multipart(request, service)
-    client = enter(request, fields.get(KEY))
+    client = admit_client(request, fields.get(KEY))
     name, content = file_field(fields)
     name = text_field(fields, "filename", name)
     try:
@@ -132,7 +132,7 @@ async def send(request: Request) -> Response:
 
 
 async def _found(request: Request) -> _Document:
-    _, fields, _ = await asked(request, KEY)
+    _, fields, _ = await read_request(request, KEY)
     kept: Documents = request.app.state.documents
     return kept.get(request.path_params["name"], text_field(fields, "document_key"))
 

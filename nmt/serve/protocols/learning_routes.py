@@ -13,7 +13,7 @@ from nmt.learning.learning_translator import LearningTranslator
 from nmt.learning.memory import Pair
 from nmt.serve.errors import RequestError
 from nmt.serve.learning import MARK, check_room
-from nmt.serve.protocols.libretranslate import asked, learn_pair, learning_of, model_of
+from nmt.serve.requests import learn_pair, learning_of, read_request, requested_model
 from nmt.serve.service import Service
 from nmt.serve.web import CompactJSON, count_field, text_field
 
@@ -23,7 +23,7 @@ _RECENT, _CHECKS = 20, 5
 
 async def learn(request: Request) -> Response:
     """Answer POST /api/learn: learn that `translation` is a good one of `q`."""
-    service, fields, _ = await asked(request)
+    service, fields, _ = await read_request(request)
     pair = text_field(fields, "q"), text_field(fields, "translation")
     model, found = await learn_pair(service, fields, pair)
     name = model.name.partition(MARK)[0]
@@ -39,7 +39,7 @@ async def learn(request: Request) -> Response:
 
 async def undo(request: Request) -> Response:
     """Answer POST /api/undo: the model forgets the pair of this number."""
-    service, fields, _ = await asked(request)
+    service, fields, _ = await read_request(request)
     learning, number = learning_of(service), count_field(fields, "number")
     translator, project = await _place(service, fields)
 
@@ -53,7 +53,7 @@ async def undo(request: Request) -> Response:
 
 async def resume(request: Request) -> Response:
     """Answer POST /api/resume: learn again at the full rate."""
-    service, fields, _ = await asked(request)
+    service, fields, _ = await read_request(request)
     learning = learning_of(service)
     translator, project = await _place(service, fields)
 
@@ -67,7 +67,7 @@ async def resume(request: Request) -> Response:
 
 async def state(request: Request) -> Response:
     """Answer GET /api/learning: what a project has learnt, and whether it still does."""
-    service, fields, _ = await asked(request)
+    service, fields, _ = await read_request(request)
     learning = learning_of(service)
     translator, project = await _place(service, fields)
     return CompactJSON(await learning.run(lambda: _state(translator, project)))
@@ -75,7 +75,7 @@ async def state(request: Request) -> Response:
 
 async def matches(request: Request) -> Response:
     """Answer POST /api/matches: pairs of the memory whose sources are like `q`."""
-    service, fields, _ = await asked(request)
+    service, fields, _ = await read_request(request)
     text, learning = text_field(fields, "q"), learning_of(service)
     service.check([text])
     translator, project = await _place(service, fields)
@@ -85,7 +85,7 @@ async def matches(request: Request) -> Response:
 
 async def _place(service: Service, fields: Mapping[str, Any]) -> tuple[LearningTranslator, str]:
     """Return the learning translator of a request's languages, and its project. Raises RequestError."""
-    return learning_of(service).place(await model_of(service, fields, []), text_field(fields, "project", ""))
+    return learning_of(service).place(await requested_model(service, fields, []), text_field(fields, "project", ""))
 
 
 def _state(translator: LearningTranslator, project: str) -> dict[str, Any]:

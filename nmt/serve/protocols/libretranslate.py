@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -15,21 +14,15 @@ from nmt.documents.passage import Markup
 from nmt.inference.pivot import base
 from nmt.serve.detection import language_name
 from nmt.serve.errors import RequestError
-from nmt.serve.file_translation import FileWish
-from nmt.serve.file_translation import translate_file as translate_file_of
 from nmt.serve.files import attachment
-from nmt.serve.learning import Learning, check_room
-from nmt.serve.models import ServedModel
-from nmt.serve.service import Service, Wanted
+from nmt.serve.requests import learn_pair, public_address, read_request, service_of, translated_file
+from nmt.serve.service import Service, TextOptions
 from nmt.serve.web import (
     CompactJSON,
-    arrive,
     count_field,
-    file_field,
     flag_field,
     glossary_field,
     name_field,
-    read_fields,
     read_multipart,
     text_field,
     texts_field,
@@ -37,51 +30,17 @@ from nmt.serve.web import (
 )
 
 if TYPE_CHECKING:
-    from nmt.learning.learning_translator import Learnt
+    pass
 
 _SAMPLE = 5000
 """Characters of a text used to detect its language."""
 _CERTAIN = 0.9
 """Probability of the target language above which a text stays unchanged: a few words may fit several languages."""
-_PREFIX = re.compile(r"(/[A-Za-z0-9._~-]{1,80}){1,8}")
-
-
-def public_address(request: Request) -> str:
-    """Return the address of this server as the client sees it, without a trailing slash: with the path prefix that a
-    proxy sends (X-Forwarded-Prefix)."""
-    prefix = request.headers.get("x-forwarded-prefix", "").rstrip("/")
-    return str(request.base_url).rstrip("/") + (prefix if _PREFIX.fullmatch(prefix) else "")
-
-
-def service_of(request: Request) -> Service:
-    """Return the service of the server."""
-    found: Service = request.app.state.service
-    return found
-
-
-async def asked(request: Request, key: str = "api_key") -> tuple[Service, dict[str, Any], str]:
-    """Return the service, the fields of a request, and its client; `key` is the field for the key of this protocol.
-    Raises RequestError."""
-    service = service_of(request)
-    fields = await read_fields(request, service)
-    return service, fields, enter(request, fields.get(key))
-
-
-def enter(request: Request, key: object) -> str:
-    """Return the client of a request, by the key in its headers or this one. Raises RequestError if it has no
-    access."""
-    service = service_of(request)
-    arrive(request, service)
-    if "nmt.client" not in request.scope:  # no key in the headers
-        address = request.client.host if request.client is not None else ""
-        request.scope["nmt.client"] = service.gate.enter(key if isinstance(key, str) else None, address)
-    client: str = request.scope["nmt.client"]
-    return client
 
 
 async def translate(request: Request) -> Response:
     """Answer POST /translate."""
-    service, fields, client = await asked(request)
+    service, fields, client = await read_request(request)
     texts = texts_field(fields, "q")
     source, target = text_field(fields, "source", "auto"), text_field(fields, "target")
     markup = text_field(fields, "format", "text") or "text"
@@ -98,7 +57,7 @@ async def translate(request: Request) -> Response:
     else:
         model, _ = await service.pair(source, target, texts, name_field(fields, "model"))
         kind: Markup = "html" if markup == "html" else "text"
-        wanted = Wanted(kind, alternatives=0 if markup == "html" else alternatives, glossary=glossary)
+        wanted = TextOptions(kind, alternatives=0 if markup == "html" else alternatives, glossary=glossary)
         found = await while_connected(request, service.translate(model, texts, wanted, client))
         source = model.source
     is_list = isinstance(fields["q"], list)
@@ -140,7 +99,7 @@ def _is_unchanged(service: Service, source: str, target: str) -> bool:
 async def detect(request: Request) -> Response:
     """Answer POST /detect: the languages of this server, most probable first, with probabilities among all languages
     that the detector knows."""
-    service, fields, _ = await asked(request)
+    service, fields, _ = await read_request(request)
     texts = texts_field(fields, "q")
     service.check(texts)
     targets = service.models.targets
@@ -184,40 +143,9 @@ async def frontend_settings(request: Request) -> Response:
 
 async def suggest(request: Request) -> Response:
     """Answer POST /suggest: `s` is a better translation of `q`, and is learnt; see `learn_pair`."""
-    service, fields, _ = await asked(request)
+    service, fields, _ = await read_request(request)
     await learn_pair(service, fields, (text_field(fields, "q"), text_field(fields, "s")))
     return CompactJSON({"success": True})
-
-
-async def learn_pair(service: Service, fields: Mapping[str, Any], pair: tuple[str, str]) -> tuple[ServedModel, Learnt]:
-    """Let the model of a request's languages learn a pair; return it and what became of the pair. `project` names a
-    project, `who` the person. Raises RequestError."""
-    learning = learning_of(service)
-    model = await model_of(service, fields, [pair[0]], "auto")
-    who = text_field(fields, "who", "")
-    translator, project = learning.place(model, text_field(fields, "project", ""))
-
-    def work() -> Learnt:
-        check_room(translator, project)
-        return translator.learn(*pair, project=project, who=who)
-
-    return model, await learning.run(work)
-
-
-async def model_of(
-    service: Service, fields: Mapping[str, Any], texts: Sequence[str], source: str | None = None
-) -> ServedModel:
-    """Return the model that a request names by its languages, and by its name if it gives one. `source`: the language
-    of the texts if none is given; None requires one. Raises RequestError."""
-    languages = text_field(fields, "source", source), text_field(fields, "target")
-    return (await service.pair(*languages, texts, name_field(fields, "model")))[0]
-
-
-def learning_of(service: Service) -> Learning:
-    """Return what learns. Raises RequestError (403) if the server does not."""
-    if service.learning is None:
-        raise RequestError(403, "learning: is not offered by this server; its operator starts it with --learn")
-    return service.learning
 
 
 async def translate_file(request: Request) -> Response:
@@ -225,18 +153,6 @@ async def translate_file(request: Request) -> Response:
     fields = await read_multipart(request, service_of(request))
     name = await translated_file(request, fields, "auto")
     return CompactJSON({"translatedFileUrl": f"{public_address(request)}/download_file/{name}"})
-
-
-async def translated_file(
-    request: Request, fields: Mapping[str, Any], source: str | None = None, ticket: str = ""
-) -> str:
-    """Translate the file of a request; return the key by which it is fetched. `source`: as for `model_of`; `ticket`: as
-    in `FileWish`. Raises RequestError."""
-    client = enter(request, fields.get("api_key"))
-    languages = text_field(fields, "source", source), text_field(fields, "target")
-    model = text_field(fields, "model", "") or None
-    wish = FileWish(*file_field(fields), *languages, model, glossary_field(fields), ticket)
-    return await while_connected(request, translate_file_of(service_of(request), wish, client))
 
 
 async def download_file(request: Request) -> Response:

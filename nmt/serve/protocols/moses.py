@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nmt.serve.errors import RequestError
-from nmt.serve.protocols.libretranslate import enter, service_of
-from nmt.serve.service import Wanted
+from nmt.serve.requests import admit_client, service_of
+from nmt.serve.service import TextOptions
 from nmt.serve.web import decoded, flag_field, name_field, parse_pairs, read_body, text_field, while_connected
 
 _METHODS = ["system.listMethods", "translate"]
@@ -31,7 +31,7 @@ async def xml_rpc(request: Request) -> Response:
     try:
         query = decoded(request.scope.get("query_string", b""), "query string")
         fields = dict(parse_pairs(query, "query string"))
-        client = enter(request, fields.get("api_key"))  # before the body is read
+        client = admit_client(request, fields.get("api_key"))  # before the body is read
     except RequestError as error:
         return _answer(xmlrpc.client.Fault(error.status, error.message))
     body = await read_body(request, service)
@@ -65,7 +65,7 @@ async def _call(request: Request, fields: dict[str, str], client: str, body: byt
     source, target = fields.get("source", first.source), fields.get("target", first.target)
     model, _ = await service.pair(source, target, [text], name_field(fields, "model"))
     request.scope["nmt.texts"] = [text]
-    answers = await while_connected(request, service.translate(model, [text], Wanted(), client))
+    answers = await while_connected(request, service.translate(model, [text], TextOptions(), client))
     translated, confidence = answers[0][0]
     answer = {"text": _NOT_IN_XML.sub("\ufffd", translated)}
     return answer | {"confidence": confidence} if wants_confidence else answer

@@ -19,9 +19,9 @@ from nmt.serve.engine import Ask
 from nmt.serve.errors import RequestError
 from nmt.serve.files import SECONDS_KEPT
 from nmt.serve.models import bleu_signature
-from nmt.serve.protocols.libretranslate import asked, model_of, public_address, service_of, translated_file
 from nmt.serve.protocols.openapi import openapi, spec_page
-from nmt.serve.service import Wanted
+from nmt.serve.requests import public_address, read_request, requested_model, service_of, translated_file
+from nmt.serve.service import TextOptions
 from nmt.serve.web import (
     CompactJSON,
     count_field,
@@ -58,16 +58,16 @@ async def models(request: Request) -> Response:
 async def sentences(request: Request) -> Response:
     """Answer POST /api/sentences: a text's translation, sentence by sentence, with words, probabilities and attention,
     and with the glossary terms that the model has not followed."""
-    service, fields, client = await asked(request)
+    service, fields, client = await read_request(request)
     text = text_field(fields, "q")
     count = count_field(fields, "alternatives")
     service.check([text], count)
     glossary = glossary_field(fields)
-    model = await model_of(service, fields, [text])
+    model = await requested_model(service, fields, [text])
 
     async def work() -> list[dict[str, Any]]:
         async with service.in_time(service.settings.limits.seconds):
-            cut = await service.cut(model, [text], Wanted(), client, aside=True)
+            cut = await service.cut(model, [text], TextOptions(), client, aside=True)
             asked = [one for _, one in cut.rows]
             found = await service.in_pieces(model, asked, Ask(count + 1, True, glossary), client)
             service.count(model, asked, client, len(text))
@@ -84,7 +84,7 @@ async def sentences(request: Request) -> Response:
 
 async def complete(request: Request) -> Response:
     """Answer POST /api/complete: translations of a sentence that begin with the typed text."""
-    service, fields, client = await asked(request)
+    service, fields, client = await read_request(request)
     text, typed = text_field(fields, "q"), text_field(fields, "typed", "")
     count = max(1, count_field(fields, "count", 3))
     service.check([text, typed], min(count, 10) - 1)
@@ -93,7 +93,7 @@ async def complete(request: Request) -> Response:
             raise RequestError(
                 400, f"{name}: must be a sentence of at most {_MOST_TYPED:,} characters, got {len(one):,}"
             )
-    model = await model_of(service, fields, [text])
+    model = await requested_model(service, fields, [text])
 
     async def work() -> list[Translation]:
         async with service.in_time(service.settings.limits.seconds):
