@@ -26,7 +26,7 @@ RnnType = Annotated[
 ]
 RECURRENT_ONLY = (
     *("rnn_type", "bidirectional", "variational_dropout", "residual", "projection", "input_feeding", "init_hidden"),
-    *("zoneout", "drop_connect", "stack", "stack_sizes"),
+    *("zoneout", "drop_connect"),
     *("init_from", "bridge_activation", "conditional", "attention_heads", "attention_bias", "readout"),
     *("readout_size", "lexical", "copy_source", "edit_actions"),
 )
@@ -177,13 +177,6 @@ class DecoderConfig(_Side):
     """Share of the values set to 0 in training in the output layer's input."""
     variational_dropout: bool = Field(default=False, description=_VARIATIONAL)
     residual: bool = Field(default=False, description=_RESIDUAL)
-    stack: Literal["mamba", "rwkv7", "gla", "gated_delta_net"] | None = None
-    """With task: lm, num_layers as a published language model has them, in place of cells of rnn_type: residual blocks
-    with norms, mixing of channels, and a last norm (docs/recurrences.md); null for none."""
-    stack_sizes: dict[str, Width] = Field(default={})
-    """Sizes of the stack by name, where they are not those that its authors take: mamba has inner, size, rank and
-    window; rwkv7 inner, heads, decay_rank, rate_rank, gate_rank and value_rank; gla inner, heads, key_size, value_size
-    and rank; gated_delta_net window in place of rank."""
     kernel_size: Layers = Field(default=3, description=_KERNEL_SIZE.format(": its own and those before"))
     max_positions: Positions = Field(default=512, description=_MAX_POSITIONS)
     input_feeding: bool = True
@@ -233,17 +226,6 @@ class DecoderConfig(_Side):
     pointer, or insert one before it (neural transducer, Makarov and Clematide 2018, 2020). The decoder reads the
     encoder's output at the pointer (hard monotonic attention, Aharoni and Goldberg 2017). For words: pronunciation,
     inflection, spelling; needs data.subwords.joint: true. Only on the CPU."""
-
-    @model_validator(mode="after")
-    def _check_stack(self) -> "DecoderConfig":
-        """Raise ValueError if a setting does not fit a stack, or there is none."""
-        if self.stack is None:
-            require(self, {"stack_sizes": {}}, "with stack: null")
-            return self
-        size = self.embeddings.embedding_dim
-        fixed = {"rnn_type": "lstm", "residual": False, "zoneout": 0, "drop_connect": 0, "hidden_size": size}
-        require(self, fixed, f"with stack: {self.stack} and embedding_dim: {size}")
-        return self
 
     @property
     def query_size(self) -> int:

@@ -62,7 +62,6 @@ class Settings(Section):
         if self.task == "translation":
             if "src" not in self.data.model_fields_set:
                 raise ValueError("data.src must be given: The language to translate from.")
-            require(self, {"model.decoder.stack": None}, "with task: translation", "stacks are language models")
             return self
         for number, corpus in enumerate(self.data.train if isinstance(self.data.train, tuple) else ()):
             if corpus.tag is not None or corpus.weight != 1:

@@ -60,15 +60,6 @@ class Tensors:
         """Return the shape of a tensor. Raises CheckpointError if it is missing."""
         return tuple(self._array(name).shape)
 
-    def matrix_shape(self, name: str) -> tuple[int, int]:
-        """Return the shape of a matrix. Raises CheckpointError if it is missing, or has other axes or none."""
-        shape = self.shape(name)
-        if len(shape) != 2 or 0 in shape:
-            raise CheckpointError(
-                f"{self.place}: {name} must be a matrix, got {list(shape)}; this is another kind of model"
-            )
-        return shape[0], shape[1]
-
     def take(self, name: str, *shape: int) -> np.ndarray:
         """Return a tensor in float32, of this shape. Raises CheckpointError if it is missing, of another shape, or not
         finite."""

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from nmt.config.removed import instead
 from nmt.errors import CheckpointError, ConfigError
 from nmt.importing import described, e2k, fairseq, g2p_en, joeynmt, marian, nematus, opennmt
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
-from nmt.importing.transformers import checkpoint as transformers
 from nmt.storage.tensor_file import read_foreign_tensors
 from nmt.system.files import explain
 from nmt.system.paths import is_file, is_folder, listed, named
@@ -64,11 +64,6 @@ KINDS = (
     Kind(fairseq.KIND, lambda c: fairseq.knows(c.values), lambda c: fairseq.read(c.path, c.values)),
     Kind(marian.KIND, lambda c: c.has(marian.SETTINGS), lambda c: marian.read(c.path, c.values)),
     Kind(nematus.KIND, lambda c: c.has(*nematus.NAMES), lambda c: nematus.read(c.path, c.values)),
-    Kind(
-        transformers.KIND,
-        lambda c: transformers.knows(c.path, c.values),
-        lambda c: transformers.read(c.path, c.values),
-    ),
 )
 
 
@@ -90,7 +85,9 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
         ConfigError: There is no such kind.
     """
     if kind is not None and kind not in kind_names():
-        raise ConfigError(f"from: must be one of {', '.join(kind_names())}, got {kind!r:.40}")
+        advice = instead(f"nmt-import --from {kind}")
+        names = ", ".join(kind_names())
+        raise ConfigError(f"from: {kind} {advice}" if advice else f"from: must be one of {names}, got {kind!r:.40}")
     source = named(source, "the model")
     if source.suffix in described.SUFFIXES and kind is None:
         description = described.read_description(source)

@@ -34,29 +34,19 @@ def read_sentencepiece(path: Path) -> Subwords | None:
 def read_units(path: Path) -> list[str]:
     """Return tokens in the order of their ids, from JSON or YAML that maps tokens to ids, or from a text of one token
     per line. Raises CheckpointError if it cannot be read, is something else, or ids leave gaps."""
-    text = _text(path)
-    if path.suffix == ".json":
-        return _by_number(path, _json(path, text))
-    if path.suffix in (".yml", ".yaml"):
-        return _by_number(path, _yaml(path, text))
-    return read_lines(path)
-
-
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a text. Raises CheckpointError if it cannot be read, or is something else."""
-    return _text(path).removesuffix("\n").split("\n")
-
-
-def _text(path: Path) -> str:
-    """Return the text of a file. Raises CheckpointError."""
     try:
-        return read_small(path, _MOST_BYTES).decode()
+        text = read_small(path, _MOST_BYTES).decode()
     except OSError as error:
         raise CheckpointError(
             f"{path}: must be the vocabulary next to the checkpoint, got {explain(error)}; copy it there"
         ) from error
     except ValueError:
         raise CheckpointError(f"{path}: must be text in UTF-8, got other bytes; restore a copy") from None
+    if path.suffix == ".json":
+        return _by_number(path, _json(path, text))
+    if path.suffix in (".yml", ".yaml"):
+        return _by_number(path, _yaml(path, text))
+    return text.removesuffix("\n").split("\n")
 
 
 def _json(path: Path, text: str) -> list[tuple[Any, Any]]:

@@ -37,19 +37,16 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
 
     joint = imported.src is imported.tgt
     given = imported.settings
-    sides, task = given.get("data", {}), given.get("task", "translation")
+    sides = given.get("data", {})
     data = {
         "train": _UNKNOWN_TEXT,
         "dev": _UNKNOWN_TEXT,
+        "src": {"lang": src_lang, "normalize": _normalize(imported.src)} | sides.get("src", {}),
         "tgt": {"lang": tgt_lang, "normalize": _normalize(imported.tgt)} | sides.get("tgt", {}),
         "subwords": {"joint": joint},
     }
-    settings: dict[str, Any] = {"model_dir": str(out), "task": task, "data": data, "model": given["model"]}
+    settings: dict[str, Any] = {"model_dir": str(out), "data": data, "model": given["model"]}
     settings["decoding"] = given.get("decoding", {})
-    if task == "lm":
-        settings["training"] = {"early_stopping_metric": "ppl"}
-    else:
-        data["src"] = {"lang": src_lang, "normalize": _normalize(imported.src)} | sides.get("src", {})
     config = config_from_dict(settings, str(out))
     model = build_model(config, imported.src.vocab_size, imported.tgt.vocab_size)
     tensors: dict[str, np.ndarray] = {PARAMS_PREFIX + name: array for name, array in imported.params.items()}

@@ -32,7 +32,6 @@ from nmt.importing.g2p_en import PHONEMES
 from nmt.importing.sources import import_model
 from nmt.importing.writing import save_imported
 from tests.importing import test_e2k, test_g2p_en
-from tests.importing.hub_models import MODELS
 from tests.importing.marian_files import Marian
 from tests.importing.test_described import description
 from tests.importing.test_fairseq import Fairseq
@@ -80,11 +79,6 @@ def _described(folder: Path) -> str:
     return "model.yaml"
 
 
-def _hub(name: str, folder: Path) -> str:
-    MODELS[name]().save(folder)
-    return "model.safetensors"
-
-
 KINDS: dict[str, Callable[[Path], str]] = {
     "g2p-en": _g2p_en,
     "e2k": _e2k,
@@ -95,9 +89,6 @@ KINDS: dict[str, Callable[[Path], str]] = {
     "nematus": lambda folder: save_nematus(folder, Marian("amun")).name,
     "fairseq": lambda folder: Fairseq("proj").save(folder).name,
     "described": _described,
-    "mamba": lambda folder: _hub("mamba", folder),
-    "rwkv7": lambda folder: _hub("rwkv7", folder),
-    "gated-deltanet": lambda folder: _hub("gated deltanet", folder),
 }
 """What writes a model of a kind into a folder, and says which of its files is to be imported."""
 

@@ -7,7 +7,6 @@ from nmt.config import config_from_dict
 from nmt.data.batching.streams import StreamBatches
 from nmt.data.corpora.rows import TokenRows
 from nmt.decode import SearchOptions, search
-from nmt.errors import ConfigError
 from nmt.model.language import LanguageModel
 from nmt.special_tokens import BOS_ID, EOS_ID
 from nmt.train.updates.optimizer import clip_scale, gradient_norm, make_optimizer
@@ -52,22 +51,6 @@ KINDS = {
     "lstm, residual, dropout": {**DROPOUT, "residual": True, "num_layers": 3},
     "sru, variational": {**DROPOUT, "rnn_type": "sru", "variational_dropout": True},
     "matrix states": {"rnn_type": "gla", "residual": True},
-    "stack of mamba, dropout": {
-        **{"stack": "mamba", "stack_sizes": {"inner": 7, "size": 3, "rank": 2, "window": 3}},
-        **{"hidden_size": 5, "num_layers": 3, "tied": "softmax", "dropout": 0.3},
-    },
-    "stack of gla": {
-        **{"stack": "gla", "stack_sizes": {"inner": 7, "heads": 2, "key_size": 3, "value_size": 4, "rank": 2}},
-        **{"hidden_size": 5, "num_layers": 2},
-    },
-    "stack of gated_delta_net, dropout": {
-        **{"stack": "gated_delta_net", "stack_sizes": {"inner": 7, "heads": 2, "key_size": 2, "window": 3}},
-        **{"hidden_size": 6, "embeddings": {"embedding_dim": 6}, "num_layers": 2, "dropout": 0.3},
-    },
-    "stack of rwkv7": {
-        **{"stack": "rwkv7", "hidden_size": 6, "embeddings": {"embedding_dim": 6}, "num_layers": 3},
-        "stack_sizes": {"heads": 2, "inner": 7, "decay_rank": 2, "rate_rank": 1, "gate_rank": 3, "value_rank": 2},
-    },
 }
 
 
@@ -98,7 +81,7 @@ def test_gradients_of_a_segment_are_slopes_of_its_loss(kind):
         assert slope == pytest.approx((gradients[name] * way).sum(), rel=1e-5, abs=1e-8), name
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru, tied", "stack of rwkv7"])
+@pytest.mark.parametrize("kind", ["lstm", "gru, tied", "matrix states"])
 def test_segments_one_after_another_are_one_long_run(kind):
     model = build(**KINDS[kind])
     whole = segments_of(3, 1000)
@@ -195,16 +178,3 @@ def test_the_toy_of_cudnn_converges():
             total, tokens = total + stats.nll, tokens + stats.tokens
         losses.append(total / tokens)
     assert losses[0] > np.log(255) / 2 and losses[-1] < 0.05, losses[:: len(losses) // 6]
-
-
-def test_sizes_that_a_stack_lacks_are_named():
-    with pytest.raises(
-        ConfigError, match=r"stack_sizes: must be sizes of mamba, inner, size, rank, window, got 'rang'"
-    ):
-        build(stack="mamba", hidden_size=5, stack_sizes={"rang": 2})
-    with pytest.raises(
-        ConfigError, match=r"decoder.hidden_size must be 5 with stack: mamba and embedding_dim: 5, got 6"
-    ):
-        build(stack="mamba")
-    with pytest.raises(ConfigError, match=r"decoder.stack_sizes must be \{\} with stack: null, got"):
-        build(stack_sizes={"rank": 2})

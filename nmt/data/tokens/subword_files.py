@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
-from nmt.data.tokens import byte_tokens, factors, vocabulary
+from nmt.data.tokens import factors, vocabulary
 from nmt.data.tokens.subwords import MODEL_KIND, MOST_MODEL_BYTES, Subwords
 from nmt.errors import DataError
 from nmt.system.files import read_small
@@ -24,8 +24,6 @@ def read_subwords(content: bytes, where: str = "subword model") -> Subwords:
     """Return subwords from what `model_bytes` returned. Raises DataError, beginning with `where`, for other bytes."""
     if content.startswith(vocabulary.START):
         return vocabulary.read_vocabulary(content, where)
-    if content.startswith(byte_tokens.START):
-        return byte_tokens.read_byte_tokens(content, where)
     if content.startswith(factors.START):
         words, values, separator = factors.read_factored(content, where)
         return factors.FactoredSubwords(read_subwords(words, where), values, separator)

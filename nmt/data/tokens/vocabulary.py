@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from nmt.data.tokens.segmentations import Units
@@ -15,7 +15,7 @@ from nmt.errors import DataError
 from nmt.overriding import override
 from nmt.special_tokens import EOS_ID, SPACE, UNK_ID
 
-Split = Literal["words", "characters", "bytes"]
+Split = Literal["words", "characters"]
 Unknown = Literal["token", "left_out"]
 
 _KEY = "nmt_vocabulary"
@@ -123,7 +123,12 @@ class Vocabulary(Subwords):
 
     def _cut(self, word: str) -> list[str]:
         """Return the pieces of a word, by repeatedly joining the neighbouring pair whose merge was learned first."""
-        parts = merged([*word[:-1], word[-1] + "</w>"], self._ranks)
+        parts = [*word[:-1], word[-1] + "</w>"]
+        while len(parts) > 1:
+            rank, at = min((self._ranks.get((a, b), len(self._ranks)), n) for n, (a, b) in enumerate(pairs(parts)))
+            if rank == len(self._ranks):
+                break
+            parts = _joined(parts, parts[at], parts[at + 1])
         parts[-1] = parts[-1].removesuffix("</w>")
         return [part + _JOINER for part in parts[:-1]] + parts[-1:]
 
@@ -143,16 +148,6 @@ class Vocabulary(Subwords):
         goes_on = [False, *(bool(self._ranks) and unit.endswith(_JOINER) for unit in units[:-1])]
         special = SPECIAL_PIECES
         return [u if on or u in special else SPACE + u for u, on in zip(units, goes_on, strict=False)]
-
-
-def merged(parts: list[str], ranks: Mapping[tuple[str, ...], int]) -> list[str]:
-    """Return the parts after repeatedly joining the neighbouring pair of the lowest rank, wherever it occurs."""
-    while len(parts) > 1:
-        rank, at = min((ranks.get((a, b), len(ranks)), n) for n, (a, b) in enumerate(pairs(parts)))
-        if rank == len(ranks):
-            break
-        parts = _joined(parts, parts[at], parts[at + 1])
-    return parts
 
 
 def pairs(parts: Sequence[str]) -> list[tuple[str, str]]:
@@ -189,11 +184,7 @@ def _problem(values: dict[str, Any]) -> str:
         return f"another version than {_VERSION}"
     if values.get("split") not in ("words", "characters") or values.get("unknown") not in ("token", "left_out"):
         return "no known way to split text"
-    return list_problem(values.get("units"), values.get("merges"))
-
-
-def list_problem(units: Any, merges: Any) -> str:
-    """Return what is wrong with the tokens and merges of a file, or an empty text."""
+    units, merges = values.get("units"), values.get("merges")
     if not isinstance(units, list) or len(units) > _MOST_UNITS or not all(isinstance(u, str) and u for u in units):
         return "units that are not texts"
     if len(set(units)) != len(units):

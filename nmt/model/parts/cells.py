@@ -1,7 +1,6 @@
 """Make the cells that the settings describe."""
 
 from functools import partial
-from inspect import signature
 
 from nmt.config import Config, DecoderConfig, EncoderConfig, ModelConfig
 from nmt.errors import ConfigError
@@ -25,7 +24,6 @@ from nmt.rnn.cells import (
     ZoneoutCell,
 )
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
-from nmt.rnn.cells.stacks import STACKS_BY_NAME
 from nmt.rnn.compiler.differentiate import whole_matrix
 from nmt.rnn.compiler.trace import trace_step
 from nmt.rnn.graph import topological
@@ -116,8 +114,6 @@ def language_cells(config: ModelConfig) -> list[Cell]:
 
 def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
     """Return stacked cells with residual connections and the dropout between layers."""
-    if decoder.stack:
-        return _stack(decoder)
     layers: list[Cell] = []
     for layer in range(decoder.num_layers):
         size = decoder.hidden_size if layer else input_size
@@ -128,22 +124,6 @@ def _layers(decoder: DecoderConfig, input_size: int) -> list[Cell]:
             cell = DropoutCell(cell, decoder.dropout, decoder.variational_dropout)
         layers.append(cell)
     return layers
-
-
-def _stack(decoder: DecoderConfig) -> list[Cell]:
-    """Return the cells of a published stack, of every layer one or several, with the dropout between layers. Raises
-    ConfigError for a size that it does not have."""
-    make = STACKS_BY_NAME[str(decoder.stack)]
-    known = list(signature(make).parameters)[2:]
-    if wrong := [name for name in decoder.stack_sizes if name not in known]:
-        raise ConfigError(
-            f"model.decoder.stack_sizes: must be sizes of {decoder.stack}, {', '.join(known)}, got {wrong[0]!r:.40}"
-        )
-    cells = make(decoder.hidden_size, decoder.num_layers, **decoder.stack_sizes)
-    each = len(cells) // decoder.num_layers
-    for n in range(each, len(cells), each) if decoder.dropout else ():
-        cells[n] = DropoutCell(cells[n], decoder.dropout, decoder.variational_dropout)
-    return cells
 
 
 def _regularized(cell: Cell, side: EncoderConfig | DecoderConfig) -> Cell:

@@ -1,0 +1,33 @@
+"""Name what takes the place of features that are removed: settings, options and formats that users may still write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
+
+REMOVED: dict[str, str] = {
+    "model.decoder.stack": _STACK,
+    "model.decoder.stack_sizes": _STACK,
+    "nmt-import --from transformers": "use such a language model with the library transformers itself",
+}
+"""Names as they were written, each with what to do instead."""
+
+_OFF: dict[str, Any] = {"model.decoder.stack": None, "model.decoder.stack_sizes": {}}
+"""Values of removed settings that turned them off, as folders of older versions have them."""
+
+
+def instead(name: str) -> str | None:
+    """Return a sentence about something that is removed and its replacement; None if the name is not of it."""
+    return f"is not there any more; {REMOVED[name]}" if name in REMOVED else None
+
+
+def drop_removed(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return settings without removed ones that are turned off."""
+    left = {}
+    for key, value in values.items():
+        name = f"{above}{key}"
+        if name not in _OFF or value != _OFF[name]:
+            left[key] = drop_removed(value, f"{name}.") if isinstance(value, Mapping) else value
+    return left

@@ -1,0 +1,42 @@
+"""Features that are removed: whoever writes their names gets one line that says what to do, and folders that name them
+without using them are read."""
+
+from copy import deepcopy
+
+import pytest
+
+from nmt.config import config_from_dict
+from nmt.config.removed import _OFF, REMOVED
+from nmt.errors import ConfigError
+from nmt.importing.sources import import_model
+from tests.test_config import MINIMAL
+
+SETTINGS = [name for name in REMOVED if not name.startswith("nmt-") and "." in name]
+
+
+def with_setting(name, value):
+    values = deepcopy(MINIMAL)
+    *outer, last = name.split(".")
+    section = values
+    for key in outer:
+        section = section.setdefault(key, {})
+    section[last] = value
+    return values
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_removed_setting_names_its_replacement(name):
+    with pytest.raises(ConfigError) as raised:
+        config_from_dict(with_setting(name, "used"))
+    assert str(raised.value) == f"config: {name} is not there any more; {REMOVED[name]}"
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
+    assert config_from_dict(with_setting(name, _OFF[name])) == config_from_dict(deepcopy(MINIMAL))
+
+
+@pytest.mark.parametrize("kind", [name.split()[-1] for name in REMOVED if name.startswith("nmt-import --from")])
+def test_a_removed_format_names_its_replacement(kind, tmp_path):
+    with pytest.raises(ConfigError, match=f"^from: {kind} is not there any more; [^\n]*$"):
+        import_model(tmp_path, kind)
