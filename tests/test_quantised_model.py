@@ -6,6 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save
 
 from nmt.config import config_from_dict
@@ -200,7 +201,7 @@ def test_small_numbers_are_packed_as_they_are_and_only_if_asked_for(tmp_path):
         write_tensors(tmp_path / "x", given, {}, **({} if in_4_bits is None else {"in_4_bits": in_4_bits}))
         for name, array in map_tensors(tmp_path / "x")[0].items():
             np.testing.assert_array_equal(array, given[name])
-        stored = read_foreign_tensors(tmp_path / "x")[0]
+        stored = read_foreign_tensors(tmp_path / "x")
         assert stored.keys() - given.keys() == ({"a#factors"} if in_4_bits else set())
 
 
@@ -234,8 +235,9 @@ def test_a_model_in_int8_becomes_one_in_4_bits(tmp_path):
 def test_sizes_of_4_bits_that_do_not_fit_are_one_line(tmp_path, value):
     save_quantised(tmp_path / "4", load_saved_model(write_folder(tmp_path / "model")), 4)
     path = tmp_path / "4" / "best.safetensors"
-    tensors, metadata = read_foreign_tensors(path)
-    content = json.loads(metadata["nmt"]) | {"packed": value}
+    tensors = read_foreign_tensors(path)
+    with safe_open(path, "np") as file:
+        content = json.loads(file.metadata()["nmt"]) | {"packed": value}
     text = json.dumps(content)
     checksum = str(zlib.crc32(text.encode()))
     path.write_bytes(save({name: tensors[name] for name in tensors}, {"nmt": text, "nmt_crc32": checksum}))

@@ -184,7 +184,7 @@ def test_numbers_of_others_in_bfloat16_are_widened_and_a_missing_file_is_called_
     numbers = np.array([[1.5, -2.0, 3.0e38]], np.float32)  # the last one is rounded towards zero
     halves = (numbers.view("<u4") >> 16).astype("<u2")
     (tmp_path / "b").write_bytes(file_of({"a": tensor("BF16", (1, 3), (0, 6))}, halves.tobytes()))
-    found = read_foreign_tensors(tmp_path / "b")[0]["a"]
+    found = read_foreign_tensors(tmp_path / "b")["a"]
     assert found.dtype == np.float32 and found.shape == (1, 3)
     np.testing.assert_array_equal(found, (numbers.view("<u4") & 0xFFFF0000).view("<f4"))
     with pytest.raises(CheckpointError, match="must be a checkpoint that nmt-train wrote, got no such file"):

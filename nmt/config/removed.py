@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 _STACK = "write layers by rnn_type, such as mamba or rwkv7, with residual: true"
+_DESCRIBED = "describe its tensors in a YAML file, as docs/import.md shows, and import that"
 
 REMOVED: dict[str, str] = {
     "model.decoder.stack": _STACK,
     "model.decoder.stack_sizes": _STACK,
+    "nmt-import --from e2k": _DESCRIBED,
+    "nmt-import --from g2p-en": _DESCRIBED,
     "nmt-import --from transformers": "use such a language model with the library transformers itself",
 }
 """Names as they were written, each with what to do instead."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from nmt.config.removed import instead
 from nmt.errors import CheckpointError, ConfigError
-from nmt.importing import described, e2k, fairseq, g2p_en, joeynmt, marian, nematus, opennmt
+from nmt.importing import described, fairseq, joeynmt, marian, nematus, opennmt
 from nmt.importing.imported import Imported, Tensors
 from nmt.importing.marian_file import START, read_marian
 from nmt.importing.torch_file import read_torch
@@ -31,20 +31,14 @@ _MOST_BYTES_BESIDE, _MOST_BESIDE = 2**28, 100
 
 @dataclass(frozen=True)
 class Content:
-    """A file that was read. values: its tensors by name, or the object given to torch.save; metadata: that of
-    safetensors."""
+    """A file that was read. values: its tensors by name, or the object given to torch.save."""
 
     path: Path
     values: Any
-    metadata: Mapping[str, str]
 
     def has(self, *names: str) -> bool:
         """Return whether it contains all of these."""
         return isinstance(self.values, dict) and all(name in self.values for name in names)
-
-    def tensors(self) -> Tensors:
-        """Return its values as tensors."""
-        return Tensors.of_file(self.path, self.values)
 
 
 @dataclass(frozen=True)
@@ -57,8 +51,6 @@ class Kind:
 
 
 KINDS = (
-    Kind(g2p_en.KIND, lambda c: c.has(*g2p_en.NAMES), lambda c: g2p_en.from_tensors(c.tensors())),
-    Kind(e2k.KIND, lambda c: c.has(*e2k.NAMES), lambda c: e2k.from_tensors(c.tensors(), c.metadata)),
     Kind(opennmt.KIND, lambda c: c.has(*opennmt.NAMES), lambda c: opennmt.read(c.path, c.values)),
     Kind(joeynmt.KIND, lambda c: c.has(*joeynmt.NAMES), lambda c: joeynmt.read(c.path, c.values)),
     Kind(fairseq.KIND, lambda c: fairseq.knows(c.values), lambda c: fairseq.read(c.path, c.values)),
@@ -184,12 +176,12 @@ def _content(path: Path) -> Content:
     except OSError as error:
         raise CheckpointError(f"{path}: must be readable, got {explain(error)}; check the path") from error
     if path.suffix == ".npz":
-        return Content(path, read_npz(path), {})
+        return Content(path, read_npz(path))
     if path.suffix == ".safetensors" or start[8:9] == b"{":
-        return Content(path, *read_foreign_tensors(path))
+        return Content(path, read_foreign_tensors(path))
     if start.startswith(START):
-        return Content(path, read_marian(path), {})
-    return Content(path, read_torch(path), {})
+        return Content(path, read_marian(path))
+    return Content(path, read_torch(path))
 
 
 _MOST_INFLATION = 50

@@ -158,17 +158,16 @@ def map_tensors(path: Path, prefix: str = "") -> tuple[dict[str, np.ndarray], di
     return tensors, content
 
 
-def read_foreign_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Map the tensors of any safetensors file into memory, and return them with its metadata; it need not be written by
-    us. Tensors in bfloat16 are copied to float32. Raises CheckpointError: The file is missing, truncated, damaged, or
-    something else."""
+def read_foreign_tensors(path: Path) -> dict[str, np.ndarray]:
+    """Map the tensors of any safetensors file into memory; it need not be written by us. Tensors in bfloat16 are copied
+    to float32. Raises CheckpointError: The file is missing, truncated, damaged, or something else."""
     try:
-        mapped, start, entries, metadata = _open(path)
+        mapped, start, entries, _ = _open(path)
     except (_MalformedError, OSError, ValueError) as error:
         raise CheckpointError(
             f"{path}: must be a whole safetensors file, got {explain(error)}; restore a copy"
         ) from error
-    return {name: _widened(_view(mapped, start, entry)) for name, entry in entries.items()}, metadata
+    return {name: _widened(_view(mapped, start, entry)) for name, entry in entries.items()}
 
 
 @contextmanager

@@ -5,7 +5,6 @@ import sys
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from nmt import Translator
 from nmt.errors import CheckpointError
@@ -13,8 +12,7 @@ from nmt.inference.pipeline import source_ids, target_ids
 from nmt.storage.saved_model import load_saved_model
 from tests.importing.checks import imported
 from tests.importing.marian_files import Marian
-from tests.importing.test_e2k import METADATA, WORDS
-from tests.importing.test_e2k import arrays as e2k_arrays
+from tests.importing.packages import WORDS, save_e2k
 from tests.importing.test_toolkits import PAIRS, Joey, OpenNMT
 from tests.saved_models import sentences, write_folder
 
@@ -45,8 +43,7 @@ def test_scores_and_greedy_translations_are_the_models(tmp_path, witness, name):
 
 
 def test_several_heads_and_a_recurrent_readout(tmp_path):
-    save_file(e2k_arrays(), tmp_path / "e2k.safetensors", metadata=METADATA)
-    translator = imported(tmp_path / "e2k.safetensors", tmp_path / "model")
+    translator = imported(save_e2k(tmp_path), tmp_path / "model")
     check(tmp_path, translator, WORDS[:3], ["アイ", "", "ウー"])
 
 

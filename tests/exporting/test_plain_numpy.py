@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 from nmt.errors import CheckpointError
 from nmt.exporting.plain_numpy import Model
@@ -15,8 +14,7 @@ from nmt.inference.pipeline import source_ids, target_ids
 from nmt.storage.saved_model import load_saved_model
 from tests.importing.checks import imported
 from tests.importing.marian_files import Marian
-from tests.importing.test_e2k import METADATA, WORDS
-from tests.importing.test_e2k import arrays as e2k_arrays
+from tests.importing.packages import WORDS, save_e2k
 from tests.importing.test_toolkits import PAIRS, Joey, OpenNMT
 
 
@@ -43,8 +41,7 @@ def test_scores_and_greedy_translations_are_the_models(tmp_path, witness, name):
 
 
 def test_the_folder_runs_by_itself(tmp_path):
-    save_file(e2k_arrays(), tmp_path / "e2k.safetensors", metadata=METADATA)
-    translator = imported(tmp_path / "e2k.safetensors", tmp_path / "model")
+    translator = imported(save_e2k(tmp_path), tmp_path / "model")
     save_numpy(tmp_path / "out", load_saved_model(tmp_path / "model"))
     lines = "".join(" ".join(word.lower()) + "\n" for word in WORDS[:3])
     page = [sys.executable, "-I", str(tmp_path / "out" / "plain_numpy.py")]

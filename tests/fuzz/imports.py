@@ -23,17 +23,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-import numpy as np
-from safetensors.numpy import save_file
-
-from nmt.config.yaml_text import format_yaml
 from nmt.errors import NMTError
-from nmt.importing.g2p_en import PHONEMES
 from nmt.importing.sources import import_model
 from nmt.importing.writing import save_imported
-from tests.importing import test_e2k, test_g2p_en
 from tests.importing.marian_files import Marian
-from tests.importing.test_described import description
+from tests.importing.packages import save_g2p_en
 from tests.importing.test_fairseq import Fairseq
 from tests.importing.test_nematus import save as save_nematus
 from tests.importing.test_toolkits import Joey, OpenNMT
@@ -57,31 +51,16 @@ _WORDS = (
 )
 
 
-def _g2p_en(folder: Path) -> str:
-    np.savez(folder / "checkpoint.npz", **test_g2p_en.arrays())
-    return "checkpoint.npz"
-
-
-def _e2k(folder: Path) -> str:
-    save_file(test_e2k.arrays(), folder / "model.safetensors", metadata=test_e2k.METADATA)
-    return "model.safetensors"
-
-
 def _joeynmt(folder: Path) -> str:
     Joey("bridge").save(folder)
     return "best.ckpt"
 
 
 def _described(folder: Path) -> str:
-    np.savez(folder / "weights.npz", **test_g2p_en.arrays())
-    (folder / "phonemes.txt").write_text("\n".join(["<pad>", "<unk>", "<s>", "</s>", *PHONEMES]) + "\n")
-    (folder / "model.yaml").write_text(format_yaml(description()))
-    return "model.yaml"
+    return save_g2p_en(folder).name
 
 
 KINDS: dict[str, Callable[[Path], str]] = {
-    "g2p-en": _g2p_en,
-    "e2k": _e2k,
     "opennmt-py": lambda folder: OpenNMT("mlp").save(folder).name,
     "joeynmt": _joeynmt,
     "marian": lambda folder: Marian("gru").save(folder).name,

@@ -1,73 +1,91 @@
-"""A model that a YAML file describes, and what is wrong with descriptions."""
+"""Models that YAML files describe, beside NumPy, and what is wrong with descriptions and files."""
+
+from functools import partial
 
 import numpy as np
 import pytest
 
-from nmt.config.yaml_text import format_yaml
 from nmt.errors import CheckpointError
-from nmt.importing.g2p_en import LETTERS, PHONEMES
 from nmt.importing.sources import import_model
-from tests.importing.test_g2p_en import E, H, arrays
-
-GRU = {"rnn_type": "gru", "hidden_size": H, "embeddings": {"embedding_dim": E}}
-
-
-def description():
-    cells = {}
-    for ours, theirs in (("encoder.0.forward", "enc"), ("decoder.cell.0", "dec")):
-        cells |= {f"{ours}.W_x": f"{theirs}_w_ih.T", f"{ours}.W_h": f"{theirs}_w_hh.T"}
-        cells |= {f"{ours}.b": f"{theirs}_b_ih", f"{ours}.b_h": f"{theirs}_b_hh"}
-    return {
-        "file": "weights.npz",
-        "model": {
-            "encoder": GRU | {"bidirectional": False},
-            "decoder": GRU | {"attention": "none", "input_feeding": False, "init_hidden": "last"},
-        },
-        "decoding": {"beam_size": 1, "max_length_ratio": 1e-6, "max_length_extra": 20},
-        "source": {
-            "units": ["<pad>", "<unk>", "</s>", *LETTERS],
-            "split": "characters",
-            "lowercase": True,
-            "special": {"pad": 0, "unk": 1, "eos": 2},
-        },
-        "target": {"units": "phonemes.txt", "special": {"pad": 0, "unk": 1, "bos": 2, "eos": 3}},
-        "tensors": cells
-        | {"src_embeddings": "enc_emb", "tgt_embeddings": "dec_emb", "output.W": "fc_w.T", "output.b": "fc_b"},
-    }
+from tests.importing.checks import imported
+from tests.importing.packages import (
+    KANA,
+    SPELLING,
+    WORDS,
+    G2pEn,
+    e2k_arrays,
+    e2k_logits,
+    e2k_predict,
+    g2p_en_arrays,
+    g2p_en_description,
+    save_e2k,
+    save_g2p_en,
+)
+from tests.importing.witness import doubles, log_prob
 
 
 @pytest.fixture
 def written(tmp_path):
-    np.savez(tmp_path / "weights.npz", **arrays())
-    (tmp_path / "phonemes.txt").write_text("\n".join(["<pad>", "<unk>", "<s>", "</s>", *PHONEMES]) + "\n")
-
-    def write(**changes):
-        path = tmp_path / "model.yaml"
-        path.write_text(format_yaml(description() | changes))
-        return path
-
-    return write
+    return partial(save_g2p_en, tmp_path)
 
 
-def test_a_description_says_what_the_module_of_its_kind_knows(written):
-    found, same = import_model(written()), import_model(written().parent / "weights.npz")
-    assert found.params.keys() == same.params.keys()
-    for name, array in same.params.items():
-        np.testing.assert_array_equal(found.params[name], array)
-    assert (found.src.model_bytes, found.tgt.model_bytes) == (same.src.model_bytes, same.tgt.model_bytes)
+@pytest.fixture(scope="module")
+def sounds(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("g2p")
+    return imported(save_g2p_en(folder), folder / "model"), G2pEn(g2p_en_arrays())
+
+
+@pytest.fixture(scope="module")
+def katakana(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("e2k")
+    return imported(save_e2k(folder), folder / "model"), doubles(e2k_arrays())
+
+
+SPELT = ["a", "hello", "it's", "a--b", "ZEBRA", "x" * 40]
+
+
+def test_words_sound_as_in_the_package(sounds):
+    translator, package = sounds
+    assert translator.translate(SPELT) == [package.predict(word.lower()) for word in SPELT]
+    assert translator.translate(SPELT, batch_size=2) == translator.translate(SPELT)
+
+
+def test_log_probabilities_of_sounds_are_the_packages(sounds):
+    translator, package = sounds
+    targets = ["AH0", "HH AH0 L OW1", "IH1 T S", "B", "", "Z IY1 B R AH0"]
+    for detail, word, target in zip(translator.score(SPELT, targets), SPELT, targets, strict=True):
+        np.testing.assert_allclose(detail.log_probs, package.score(word.lower(), target), atol=1e-5)
+        assert detail.alignment == [] and detail.warnings == []
+
+
+def test_words_come_out_as_in_the_package(katakana):
+    translator, w = katakana
+    assert translator.translate(WORDS) == [e2k_predict(w, word.lower()) for word in WORDS]
+
+
+def test_log_probabilities_are_the_packages(katakana):
+    translator, w = katakana
+    for word, target in zip(WORDS, ["アイ", "", "ー", "ウエオ", "ア"], strict=True):
+        ids = [KANA.index(c) for c in target]
+        want = [log_prob(e2k_logits(w, word.lower(), ids[:n]), [*ids, 2][n]) for n in range(len(ids) + 1)]
+        (detail,) = translator.score([word], [target])
+        np.testing.assert_allclose(detail.log_probs, want, atol=1e-5)
+        # Words and the end of the source share all attention; what <sos> gets is the end's.
+        np.testing.assert_allclose(detail.attention.sum(1), 1, atol=1e-5)
+        assert detail.attention.shape[1] == sum(c in SPELLING for c in word.lower()) + 1
 
 
 def test_tensors_are_put_together(written):
-    tensors = description()["tensors"]
+    tensors = g2p_en_description()["tensors"]
     tensors["encoder.0.forward.b"] = "enc_b_ih[0:6] | enc_b_ih[6:18]"
     tensors["encoder.0.forward.b_h"] = "enc_b_hh + enc_b_hh"
     found = import_model(written(tensors=tensors)).params
-    np.testing.assert_array_equal(found["encoder.0.forward.b"], arrays()["enc_b_ih"])
-    np.testing.assert_array_equal(found["encoder.0.forward.b_h"], 2 * arrays()["enc_b_hh"])
+    np.testing.assert_array_equal(found["encoder.0.forward.b"], g2p_en_arrays()["enc_b_ih"])
+    np.testing.assert_array_equal(found["encoder.0.forward.b_h"], 2 * g2p_en_arrays()["enc_b_hh"])
 
 
 def without(name):
-    return {k: v for k, v in description()["tensors"].items() if k != name}
+    return {k: v for k, v in g2p_en_description()["tensors"].items() if k != name}
 
 
 @pytest.mark.parametrize(
@@ -96,3 +114,50 @@ def test_mistakes_are_one_line(written, changes, line):
 def test_what_is_ignored_is_named(written):
     found = import_model(written(tensors=without("output.b"), ignore=["fc_b"]))
     assert "output.b" not in found.params
+
+
+def test_what_is_missing_or_too_much_is_one_line(tmp_path):
+    model, path = save_g2p_en(tmp_path), tmp_path / "weights.npz"
+    np.savez(path, **{k: v for k, v in g2p_en_arrays().items() if k != "enc_b_ih"})
+    with pytest.raises(CheckpointError, match="must contain the tensor enc_b_ih"):
+        import_model(model)
+    np.savez(path, **g2p_en_arrays(), coverage=np.zeros(3))
+    with pytest.raises(CheckpointError, match="'coverage', which has no counterpart here"):
+        import_model(model)
+    np.savez(path, **(g2p_en_arrays() | {"fc_b": np.zeros(73, np.float32)}))
+    with pytest.raises(CheckpointError, match=r"output.b must have 74 columns"):
+        import_model(model)
+    np.savez(path, **(g2p_en_arrays() | {"fc_b": np.full(74, np.nan, np.float32)}))
+    with pytest.raises(CheckpointError, match="fc_b must contain finite numbers"):
+        import_model(model)
+
+
+def test_objects_in_an_npz_are_never_loaded(tmp_path):
+    model, path = save_g2p_en(tmp_path), tmp_path / "weights.npz"
+    np.savez(path, **g2p_en_arrays(), more=np.array([{}], object))
+    with pytest.raises(CheckpointError, match="Python objects, which are never loaded"):
+        import_model(model)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path):
+    model, path = save_g2p_en(tmp_path), tmp_path / "weights.npz"
+    np.savez_compressed(path, zeros=np.zeros(10_000_000))
+    with pytest.raises(CheckpointError, match="unpacks to 80,000,"):
+        import_model(model)
+
+
+def test_changed_bytes_are_one_line_or_a_model(tmp_path):
+    model, path = save_g2p_en(tmp_path), tmp_path / "weights.npz"
+    np.savez(path, **g2p_en_arrays())
+    content, rng = path.read_bytes(), np.random.default_rng(2)
+    errors = 0
+    for _ in range(200):
+        changed = np.frombuffer(content, np.uint8).copy()
+        changed[rng.integers(len(changed), size=3)] = rng.integers(256, size=3)
+        path.write_bytes(changed.tobytes()[: int(rng.integers(len(changed))) if rng.random() < 0.3 else None])
+        try:
+            import_model(model)
+        except CheckpointError as error:
+            assert "\n" not in str(error)
+            errors += 1
+    assert errors > 50

@@ -51,6 +51,6 @@ def test_what_nematus_computes_otherwise_is_refused(tmp_path):
 
 def test_a_kind_that_a_file_is_not_is_one_line(tmp_path):
     path = save(tmp_path, Marian("amun"))
-    for kind in ("marian", "fairseq", "opennmt-py", "joeynmt", "g2p-en", "e2k"):
+    for kind in ("marian", "fairseq", "opennmt-py", "joeynmt"):
         with pytest.raises(CheckpointError, match="must be a model of"):
             import_model(path, kind)

@@ -26,8 +26,8 @@ def import_model(source: str, output: str, kind: str | None, member: str | None,
 
     \b
     Examples:
-        nmt-import g2p_en-2.1.0-py3-none-any.whl -o runs/g2p-en
-        nmt-import e2k-0.8.1-py3-none-any.whl --member model-c2k.safetensors -o runs/c2k
+        nmt-import model_step_20000.pt -o runs/opennmt
+        nmt-import joeynmt/model_folder --member best.ckpt -o runs/joey
     """
     from nmt.importing import sources
     from nmt.importing.writing import save_imported
