@@ -27,7 +27,6 @@ LONG = {
     "benchmarks/test_card.py::test_a_dry_run_of_all_steps": "",
     # Levels of processors and formats that other cases compile as well.
     "exporting/c/test_library.py::test_translations_and_scores_are_those_of_python_to_the_last_bit": "lstm|gru|atten",
-    "exporting/c/test_cell.py::test_steps_are_those_of_python_to_the_last_bit": "avx",
     "exporting/c/test_text.py::test_all_kinds_of_models_give_the_ids_and_the_text": "nfkc|pieces|none|nfc-False",
     "exporting/web/test_web.py::test_translations_scores_and_attention_are_those_of_python": "lstm|attention|lexical$",
     "precompile/test_packs.py::test_every_level_is_made_on_every_machine": "",

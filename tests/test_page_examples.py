@@ -29,7 +29,6 @@ RUN_ELSEWHERE = {
     "docs/add-a-cell.md": "tests/test_docs.py::test_a_new_cell_as_the_page_says",
     "docs/learning.md": "tests/learning/test_page.py::test_the_page_of_learning",
     "docs/add-a-setting.md": "tests/test_docs.py::test_code_that_the_page_of_settings_shows_stands_where_it_says",
-    "docs/deploy.md": "tests/exporting/c/test_cell.py::test_the_example_of_the_page",
     "docs/compiler.md": "tests/test_docs.py::test_the_compiler_as_its_page_shows_it",
     "docs/python.md": "tests/test_page_examples.py::test_the_page_of_python",
     "docs/many-machines.md": "tests/test_many_machines.py::test_the_lines_of_an_engine",

@@ -7,7 +7,8 @@ import pytest
 
 from nmt.config import config_from_dict
 from nmt.config.removed import _OFF, REMOVED
-from nmt.errors import ConfigError
+from nmt.errors import ConfigError, NMTError
+from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
 from tests.test_config import MINIMAL
 
@@ -34,6 +35,11 @@ def test_a_removed_setting_names_its_replacement(name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
     assert config_from_dict(with_setting(name, _OFF[name])) == config_from_dict(deepcopy(MINIMAL))
+
+
+def test_a_library_for_c_of_a_cell_names_its_replacement(tmp_path):
+    with pytest.raises(NMTError, match="^export_cell is not there any more; let Python step the cell"):
+        export_cell(object(), {}, tmp_path / "cell")
 
 
 @pytest.mark.parametrize("kind", [name.split()[-1] for name in REMOVED if name.startswith("nmt-import --from")])

@@ -44,24 +44,20 @@ static int has_avxvnni(void) {
 
 
 class Compiler:
-    """The compiler that the environment variable CC names, or cc, with the tools that belong to it.
+    """The compiler that the environment variable CC names, or cc, with the tools that belong to it. Raises ConfigError:
+    there is none, or it compiles for another kind of machine."""
 
-    where: what needs it, for errors. Raises ConfigError: there is none, or it compiles for another kind of machine.
-    """
-
-    def __init__(self, where: str) -> None:
-        self.where = where
+    def __init__(self) -> None:
         self.command = shlex.split(os.environ.get("CC") or "cc")
         target = self._ask("-dumpmachine")
         self.machine = target.split("-")[0]
         here = "aarch64" if platform.machine() in ("aarch64", "arm64") else "x86_64"
         if "linux" not in target or self.machine not in ("aarch64", here):
             raise ConfigError(
-                f"{self.where}: must have a compiler for Linux on {' or '.join(sorted({'aarch64', here}))}, got one "
+                f"--to c: must have a compiler for Linux on {' or '.join(sorted({'aarch64', here}))}, got one "
                 f"for {target}; name another in the variable CC"
             )
-        tools = ("objcopy", "ar", "size")
-        self.objcopy, self.ar, self.size = (self._ask(f"-print-prog-name={name}") for name in tools)
+        self.objcopy, self.ar = (self._ask(f"-print-prog-name={name}") for name in ("objcopy", "ar"))
 
     def _ask(self, option: str) -> str:
         try:
@@ -69,7 +65,7 @@ class Compiler:
         except (OSError, subprocess.CalledProcessError):
             name = shlex.join(self.command)
             raise ConfigError(
-                f"{self.where}: must have a C compiler to build the library with, got none that runs as {name}; "
+                f"--to c: must have a C compiler to build the library with, got none that runs as {name}; "
                 "install one (apt install gcc), or name it in the variable CC"
             ) from None
 
@@ -77,20 +73,16 @@ class Compiler:
         """Run the compiler."""
         self.call(*self.command, *arguments)
 
-    def code_size(self, made: Path) -> int:
-        """Return the bytes of an object's code and constants."""
-        return int(self.call(self.size, made).splitlines()[1].split()[0])
-
     def call(self, *command: str | Path) -> str:
         """Run a command and return what it prints. Raises ConfigError with its first error if it fails."""
         try:
             done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
         except OSError as error:
-            raise ConfigError(f"{self.where}: {command[0]} must run, got: {error.strerror}; install binutils") from None
+            raise ConfigError(f"--to c: {command[0]} must run, got: {error.strerror}; install binutils") from None
         if done.returncode:
             lines = done.stderr.strip().splitlines() or ["no message"]
             said = next((line for line in lines if "error" in line), lines[0])
-            raise ConfigError(f"{self.where}: {shlex.join(map(str, command[:2]))} must succeed, got: {said}")
+            raise ConfigError(f"--to c: {shlex.join(map(str, command[:2]))} must succeed, got: {said}")
         return done.stdout
 
 
@@ -99,7 +91,7 @@ def levels_of(compiler: Compiler, only: Sequence[str], *, int8: bool) -> dict[st
     every = LEVELS[compiler.machine]
     strange = [name for name in only if name not in every]
     if strange:
-        raise ConfigError(f"{compiler.where}: levels must be of {', '.join(every)}, got {strange[0]}")
+        raise ConfigError(f"--to c: levels must be of {', '.join(every)}, got {strange[0]}")
     return {name: one for name, one in every.items() if (name in only if only else int8 or name not in _OF_INT8)}
 
 
@@ -112,9 +104,9 @@ def levels_text(compiler: Compiler, levels: dict[str, str]) -> str:
     return "".join([*lines, "static int has_level(size_t n) {\n  switch (n) {\n", *cases, "  }\n  return 0;\n}\n"])
 
 
-def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: Json) -> tuple[list[Path], Json]:
+def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: Json) -> list[Path]:
     """Let a module compile functions for the level that a new folder is named after; return their objects, with the
-    names that the module gives to them, and all of its answer."""
+    names that the module gives to them."""
     folder.mkdir()
     answer: Json = json.loads(run_for_level(module, folder.name, asked | {"folder": str(folder)}, is_linked=True))
     names = folder / "names"
@@ -122,7 +114,7 @@ def compiled_objects(compiler: Compiler, folder: Path, module: str, asked: Json)
     objects = sorted(folder.glob("*.o"))
     for one in objects:
         compiler.call(compiler.objcopy, f"--redefine-syms={names}", one)
-    return objects, answer
+    return objects
 
 
 def constant_bytes(name: str, file: Path) -> str:

@@ -56,7 +56,7 @@ def save_library(
     of `load_saved_model`. only: levels to include, all where empty. inside: the libraries have the model in them, and
     there is no file. Raises ConfigError without a compiler."""
     check_new_folder(out)
-    compiler = Compiler("--to c")
+    compiler = Compiler()
     levels = levels_of(compiler, only, int8=compute_dtype == "int8")
     with writing(out), TemporaryDirectory(prefix="nmt-") as work, new_folder(out) as folder:
         asked: dict[str, Any] = {
@@ -77,7 +77,7 @@ def save_library(
 
 def _level(compiler: Compiler, folder: Path, asked: dict[str, Any]) -> Path:
     """Compile the functions of a level, and link them with the host's part to one object that has one symbol."""
-    compiled, _ = compiled_objects(compiler, folder, "nmt.exporting.c.level", asked)
+    compiled = compiled_objects(compiler, folder, "nmt.exporting.c.level", asked)
     engine = folder / "engine.o"
     compiler.run(*FLAGS, f"-I{folder}", "-c", _HERE / "engine.c", "-o", engine)
     return joined(compiler, [engine, *compiled], [f"nmt_level_{folder.name}"], folder / "whole.o")

@@ -118,7 +118,7 @@ def test_no_byte_is_lost_or_read_twice(plain):
 
 @needs_cc
 def test_the_conditions_of_all_levels_compile_and_the_last_one_always_holds(tmp_path):
-    machine = building.Compiler("test").machine
+    machine = building.Compiler().machine
     rows = "".join(f'  printf("{name} %d\\n", !!({one}));\n' for name, one in building.LEVELS[machine].items())
     code = f"#include <stdio.h>\n{building.ASKING[machine]}int main(void) {{\n{rows}}}\n"
     (tmp_path / "ask.c").write_text(code)
@@ -148,7 +148,7 @@ def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
     subprocess.run(shared, check=True, cwd=out)
     command = {"input": b"kara losu\n\nmiti", "capture_output": True, "check": True, "cwd": out}
     assert subprocess.run(["./shared"], **command).stdout == subprocess.run(["./translate"], **command).stdout
-    code, _ = re.findall(r"^```c\n(.*?)^```", page, re.M | re.S)
+    (code,) = re.findall(r"^```c\n(.*?)^```", page, re.M | re.S)
     head, _, body = code.partition("\n")
     (out / "page.c").write_text(f"#include <stdio.h>\n#include <stdlib.h>\n{head}\nint main(void) {{\n{body}}}\n")
     subprocess.run([CC, "-Wall", "-Werror", "page.c", "libtranslator.a", "-lm", "-o", "page"], check=True, cwd=out)
@@ -162,7 +162,7 @@ def test_the_command_writes_an_example_that_translates(tmp_path, monkeypatch):
 
 @needs_cc
 def test_a_library_with_the_model_inside_needs_no_file(tmp_path, monkeypatch):
-    machine = building.Compiler("test").machine
+    machine = building.Compiler().machine
     monkeypatch.setitem(building.LEVELS, machine, {"generic": "1"})
     folder, out = small(tmp_path / "model", {}), tmp_path / "out"
     command = [str(folder), "--to", "c", "--embed", "-o", str(out)]
