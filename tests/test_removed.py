@@ -2,11 +2,15 @@
 without using them are read."""
 
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from nmt.cli.front import load_command
 from nmt.config import config_from_dict
 from nmt.config.removed import _OFF, REMOVED
+from nmt.config.yaml_text import format_yaml
 from nmt.errors import ConfigError, NMTError
 from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
@@ -40,6 +44,18 @@ def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
 def test_a_library_for_c_of_a_cell_names_its_replacement(tmp_path):
     with pytest.raises(NMTError, match="^export_cell is not there any more; let Python step the cell"):
         export_cell(object(), {}, tmp_path / "cell")
+
+
+@pytest.mark.parametrize(
+    "values", [{"joeynmt_version": "2.3.0"}, {"data": {"src": "de", "trg": "en"}, "testing": {"beam_size": 5}}], ids=str
+)
+def test_settings_of_joeynmt_name_the_table(tmp_path, values):
+    path = tmp_path / "joey.yaml"
+    path.write_text(format_yaml(values))
+    done = CliRunner().invoke(load_command("train"), [str(path)])
+    assert done.exit_code == 1 and "Settings of JoeyNMT" in done.output and done.output.count("\n") == 1
+    page = (Path(__file__).parents[1] / "docs" / "migration.md").read_text("utf-8")
+    assert "\n## Settings of JoeyNMT\n" in page
 
 
 @pytest.mark.parametrize("kind", [name.split()[-1] for name in REMOVED if name.startswith("nmt-import --from")])

@@ -1,15 +1,14 @@
 """Reads a Config from a file, a dictionary and the command line; a mistake gives an error of one line."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
 from pydantic import ValidationError
 
 from nmt.config.complaints import complain, lookup, shorten
-from nmt.config.joeynmt.settings import convert, is_joeynmt
 from nmt.config.presets import NAMES, over_preset, preset_values
-from nmt.config.removed import drop_removed
+from nmt.config.removed import drop_removed, instead
 from nmt.config.schema import Settings, config_schema
 from nmt.config.values import plain_value
 from nmt.config.yaml_text import format_yaml, parse_yaml
@@ -33,7 +32,7 @@ class Config(Settings):
 
     @classmethod
     def load(cls, path: str | PathLike[str], changes: Changes = ()) -> "Config":
-        """Read a settings file, ours or JoeyNMT's, with other values of some keys. Raises ConfigError, one line that
+        """Read a settings file, with other values of some keys. Raises ConfigError, one line that
         names the file and the key, or the change."""
         return load_config(path, changes)
 
@@ -68,13 +67,10 @@ class Config(Settings):
             raise ConfigError(f"{shown(path)}: must be written, got {explain(error)}; {remedy(error)}") from error
 
 
-def load_config(
-    path: str | PathLike[str], overrides: Changes = (), tell: Callable[[str], None] | None = None
-) -> Config:
+def load_config(path: str | PathLike[str], overrides: Changes = ()) -> Config:
     """Read a configuration file; each override `a.b=value` (a YAML value), or key of a mapping, replaces one key.
 
-    The file may be one of JoeyNMT (docs/import.md); `tell` is then called with a line for each conversion. Overrides
-    always use our names. The key `preset` names settings that apply where the file gives none (see presets).
+    The key `preset` names settings that apply where the file gives none (see presets).
 
     Raises ConfigError, one line: `FILE: KEY.PATH must be ..., got ...; did you mean X?`. A mistake in an override is
     reported with `--set a.b=value`, or `changes`, in the place of the file.
@@ -94,13 +90,16 @@ def load_config(
     if not isinstance(values, dict):
         got = "an empty file" if values is None else shorten(values)
         raise ConfigError(f"{where}: must contain sections of keys and values, got {got}; see configs/reference.yaml")
-    if is_joeynmt(values):
-        values, lines = convert(values, where)
-        if tell is not None:
-            for line in lines:
-                tell(f"{where}: {line}")
-        where += " as settings of nmt"
+    if _is_of_joeynmt(values):
+        raise ConfigError(f"{where}: must be settings of nmt, got JoeyNMT's, whose conversion {instead('joeynmt')}")
     return config_from_dict(values, where, overrides)
+
+
+def _is_of_joeynmt(values: Mapping[str, Any]) -> bool:
+    """Return whether these are settings of JoeyNMT: they contain its version, or a section that only JoeyNMT has and a
+    target called `trg`."""
+    data = values.get("data")
+    return "joeynmt_version" in values or ("testing" in values and isinstance(data, dict) and "trg" in data)
 
 
 def config_from_dict(values: dict[str, Any], where: str = "config", overrides: Changes = ()) -> Config:

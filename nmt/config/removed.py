@@ -11,6 +11,7 @@ _DESCRIBED = "describe its tensors in a YAML file, as docs/import.md shows, and 
 REMOVED: dict[str, str] = {
     "model.decoder.stack": _STACK,
     "model.decoder.stack_sizes": _STACK,
+    "joeynmt": "write our settings by the table of docs/migration.md, Settings of JoeyNMT",
     "export_cell": "let Python step the cell by Scan.forward, or export a translation model by nmt-export --to c",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from nmt.config.joeynmt.keys import KEYS, keys_of
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported, Params, Tensors, our_order
@@ -25,7 +24,8 @@ _SIDES = (("src", "src"), ("tgt", "trg"))
 _ATTENTION = {"bahdanau": "bahdanau", "luong": "general"}
 _SPECIAL = {"pad": (1, "<pad>"), "unk": (0, "<unk>"), "bos": (2, "<s>"), "eos": (3, "</s>")}
 _MUST: dict[str, tuple[Any, ...]] = {
-    **{name: KEYS[name].only for name in ("model.encoder.type", "model.decoder.type", "model.decoder.activation")},
+    **{f"model.{part}.type": ("recurrent",) for part in ("encoder", "decoder")},
+    "model.decoder.activation": ("tanh",),
     **{f"model.{part}.rnn_type": ("gru", "lstm") for part in ("encoder", "decoder")},
     **{f"model.{part}.embeddings.scale": (False, True) for part in ("encoder", "decoder")},
     "model.encoder.bidirectional": (True,),
@@ -74,15 +74,26 @@ def _settings(where: Path) -> dict[str, Any]:
     parts = [model.get(name) if isinstance(model, dict) else None for name in ("encoder", "decoder")]
     if not all(isinstance(section, dict) for section in (*parts, values.get("data"))):
         raise CheckpointError(f"{where}: must have sections data, model.encoder and model.decoder, got others")
-    try:
-        keys = {theirs: value for theirs, (_, value) in keys_of(values).items()}
-    except ValueError as error:
-        raise CheckpointError(f"{where}: {error}") from None
+    keys = _flat(values)
+    for name in ("level", "lowercase"):  # version 1 has one for both sides
+        if (both := keys.pop(f"data.{name}", None)) is not None:
+            keys |= {f"data.{side}.{name}": both for _, side in _SIDES}
     check_settings(where, keys, _MUST)
     defaults = {name: allowed[0] for name, allowed in _MUST.items()}
     return defaults | {
         name: bool(value) if defaults.get(name) in (True, False) else value for name, value in keys.items()
     }
+
+
+def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return keys as dotted paths. An empty or null section has no keys; a null value counts as omitted."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{above}{key}.")
+        elif value is not None:
+            found[f"{above}{key}"] = value
+    return found
 
 
 def _encoder(params: Params, keys: Mapping[str, Any], size: int) -> dict[str, Any]:

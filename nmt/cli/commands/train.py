@@ -141,7 +141,7 @@ def train(
 ) -> None:
     """Train a translation model or a language model.
 
-    CONFIG.yaml contains our settings or JoeyNMT's, which are converted (docs/import.md). The model is written to the
+    CONFIG.yaml contains settings (configs/reference.yaml). The model is written to the
     folder given by model_dir. Without a config, SRC and TGT are two text files with one sentence per line (or PAIRS.tsv
     a table: .tsv, .jsonl, .parquet): the preset and the validation text are chosen and reported, and all settings are
     written to DIR/config.yaml, which can be edited and trained again. Run the same command again to resume an
@@ -194,7 +194,7 @@ def train(
     with ranks.together():
         notify = tell if ranks.rank == 0 else None  # print messages once, not once per rank
         if texts is None:
-            config = load_config(inputs[0], overrides, notify)
+            config = load_config(inputs[0], overrides)
         else:
             from nmt.train.run.training import config_of_texts
 

@@ -98,7 +98,7 @@ def train(
         elif isinstance(config, Mapping):
             settings = Config.from_dict(config, whole)
         elif isinstance(config, str | PathLike):
-            settings = load_config(config, whole, log.line)
+            settings = load_config(config, whole)
         else:
             raise TypeError(f"nmt.train: config must be a Config, a path or a dict, got {type(config).__name__}")
         result = run_training(

@@ -1,1 +1,0 @@
-"""Conversion of JoeyNMT configurations."""
