@@ -15,9 +15,6 @@ from tests.long import is_long
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# All cores are at work on tests; a test that is about this asks for it.
-os.environ.setdefault("NMT_COMPILE_AHEAD", "0")
-
 # What a shell starts in its background ignores Ctrl-C, what nohup starts a hang-up, and so does all that they start;
 # tests send these signals and look what happens.
 _DEFAULTS = {signal.SIGINT: signal.default_int_handler}

@@ -52,7 +52,7 @@ def smaller(line, copy):
 
 def shell(line, folder):
     """Run one line in bash. The commands are those of this environment."""
-    names = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "NMT_CACHE_DIR", "NMT_COMPILE_AHEAD")
+    names = ("PATH", "HOME", "LANG", "XDG_CACHE_HOME", "NMT_CACHE_DIR")
     kept = {name: os.environ[name] for name in names if name in os.environ}
     path = f"{Path(sys.executable).parent}:{kept.get('PATH', '')}"
     environment = {**kept, "PATH": path, "PYTHONPATH": str(ROOT)}

@@ -26,7 +26,7 @@ def run_for_level(module: str, level: str, asked: dict[str, Any], *, is_linked: 
         [sys.executable, "-m", module],
         input=json.dumps(asked).encode(),
         stdout=subprocess.PIPE,
-        env=os.environ | chosen | {"NMT_COMPILE_AHEAD": "0", "NMT_SHIPPED_CODE": "0"},
+        env=os.environ | chosen | {"NMT_SHIPPED_CODE": "0"},
         start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the other one
         check=True,
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nmt.precompile.jobs import Job, run_job_aside
 from nmt.rnn.cores import default_threads
-from nmt.rnn.kernels.machine_code.native import Native, before_compiling
+from nmt.rnn.kernels.machine_code.native import Native, when_used
 from nmt.rnn.kernels.machine_code.recipes import Recipe, native_of, recipe_of
 from nmt.rnn.kernels.machine_code.store import Record, write_pack
 
@@ -30,14 +30,14 @@ def recipes_of(jobs: Iterable[Job], notify: Notify) -> list[Recipe]:
         if recipe is not None:
             found[json.dumps(recipe)] = recipe
 
-    before_compiling.append(note)
+    when_used.append(note)
     try:
         for job in jobs:
             before = len(found)
             run_job_aside(job, _THREADS)
             notify(f"{job.name}: {len(found) - before} functions")
     finally:
-        before_compiling.remove(note)
+        when_used.remove(note)
     return [found[key] for key in sorted(found)]
 
 

@@ -60,7 +60,7 @@ class Arm:
     def run(self, *arguments: str, threads: int = 1, **variables: str) -> str:
         """Run Python with these arguments; return what it printed. Raises CalledProcessError, after printing that."""
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{self.folder / 'site'}", "NMT_THREADS": str(threads)}
-        environment |= {"NMT_CPU": self.level, "NMT_COMPILE_AHEAD": "0", "NUMBA_NUM_THREADS": str(threads)}
+        environment |= {"NMT_CPU": self.level, "NUMBA_NUM_THREADS": str(threads)}
         environment |= {"NMT_CACHE_DIR": str(self.folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= variables
         python = [self.folder / "root/usr/bin/python3.11", *arguments]

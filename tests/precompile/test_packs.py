@@ -226,8 +226,8 @@ def test_all_that_a_job_runs_can_be_made_elsewhere(monkeypatch):
     from nmt.rnn.kernels.machine_code import native
 
     asked = []
-    monkeypatch.setattr(native, "before_compiling", [*native.before_compiling, asked.append])
-    monkeypatch.setattr("nmt.precompile.packs.before_compiling", native.before_compiling)
+    monkeypatch.setattr(native, "when_used", [*native.when_used, asked.append])
+    monkeypatch.setattr("nmt.precompile.packs.when_used", native.when_used)
     jobs = [job for job in standard_jobs() if job.name in ("gru float32", "language model of 1 float32")]
     said = []
     recipes = recipes_of(jobs, said.append)

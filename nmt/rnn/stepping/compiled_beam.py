@@ -19,13 +19,12 @@ from nmt.rnn.arrays.quantised import Quantised
 from nmt.rnn.compiler.program import PlaceKind
 from nmt.rnn.device import CandidateLists, OutputLayer
 from nmt.rnn.kernels.loops.loop_tables import divisions
-from nmt.rnn.kernels.machine_code.ahead import offer
 from nmt.rnn.kernels.memory.table_layout import NamedTable
 from nmt.rnn.kernels.model.embedding import embedding_table, embedding_task
 from nmt.rnn.kernels.products.packed_weights import packed_output
 from nmt.rnn.kernels.search.beam_loop import search_task
 from nmt.rnn.kernels.search.beam_table import DONE, PARTS, RUNS, SEARCH, STEP_PART, TIMES, WANTS_WIDTH
-from nmt.rnn.kernels.search.best_tokens import BestTokens, best_task
+from nmt.rnn.kernels.search.best_tokens import BestTokens
 from nmt.rnn.kernels.search.candidates import BestCandidates
 from nmt.rnn.kernels.search.output_task import OutputTask
 from nmt.rnn.kernels.search.search_rules import tokens_wanted
@@ -80,9 +79,6 @@ class CompiledBeam:
         memory["free"][:], memory["num_free"] = np.arange(slots), slots
         quantised = isinstance(embedding, Quantised)
         self._search_task = search_task(self._x.dtype)
-        if self._threads > 1:
-            types = self._stepper.scan.dtype, self._stepper.scan.packed
-            offer(lambda: [best_task(*types), search_task(types[0])])
         self._embedding_task = embedding_task(self._x.dtype, quantised=quantised)
         if self._embedding_of is None or self._embedding_of[0] is not embedding or self._embedding_of[1] != scale:
             self._embedding = embedding_table(memory["distinct"], embedding, scale, self._x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +21,6 @@ from nmt.rnn.kernels.loops.emit_cpu import INTEGERS, Module, emit
 from nmt.rnn.kernels.loops.loop_tables import Table
 from nmt.rnn.kernels.loops.row_segments import row_segments
 from nmt.rnn.kernels.loops.row_writer import Function, weight_key
-from nmt.rnn.kernels.machine_code.ahead import offer
 from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.native import Native
 from nmt.rnn.kernels.memory.active_rows import zero_inactive
@@ -79,10 +78,6 @@ class _Side:
             self._addresses = {name: native.address for name, native in self.natives().items()}
         return self._addresses
 
-    def wanted(self) -> Iterable[Native]:
-        """Return the functions to compile (see ahead.py)."""
-        return self.natives().values()
-
     def natives(self) -> dict[str, Native]:
         """Return the generated functions, by name."""
         return {one.name: generated_loop(one.source, one.name) for one in self.module.functions}
@@ -97,9 +92,6 @@ class CPUExecutable:
         self._forward = _Side(plan.forward, dtype, "forward", packed, backward=False)
         back = plan.backward
         self._backward = None if back is None else _Side(back, dtype, "backward", packed, backward=True)
-        for side in (self._forward, self._backward):
-            if side is not None:
-                offer(side.wanted)
 
     @property
     def forward_module(self) -> Module:

@@ -118,8 +118,8 @@ class Native(ABC):
     def address(self) -> int:
         """Return the address of its machine code. From then on other code can call it by its symbol."""
         if not self._address:
-            for wait in before_compiling:
-                wait(self)
+            for hook in when_used:
+                hook(self)
             with uninterrupted(), _finding:
                 if not self._address:
                     self._address = self._find()
@@ -138,8 +138,6 @@ class Native(ABC):
     def _find(self) -> int:
         found = self._shipped() or self._stored()
         if found is None:
-            for hook in when_compiling:
-                hook(self)
             with making_code(store().keeps):
                 found = self.compile()
                 _load_called(found)
@@ -238,11 +236,8 @@ _unnamed = count(1)
 # Only one thread at a time loads a function, together with those that it calls.
 _finding = forkable(RLock())
 
-before_compiling: list[Callable[[Native], None]] = []
-"""Hooks called when an address is first used; they may wait until another process has compiled the function."""
-
-when_compiling: list[Callable[[Native], None]] = []
-"""Hooks called when the store does not have the function."""
+when_used: list[Callable[[Native], None]] = []
+"""Hooks called when an address is first used."""
 
 
 def _usable(found: Record | None) -> Record | None:
