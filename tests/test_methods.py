@@ -42,7 +42,6 @@ def settings(folder: Path, **training: Any) -> dict[str, Any]:
 
 ALL = {
     "ema_decay": 0.9,
-    "quantization_aware": 4,
     "src_word_dropout": 0.1,
     "tgt_word_dropout": 0.1,
     "r_drop": 2.0,

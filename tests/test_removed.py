@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from nmt import Translator
 from nmt.cli.front import load_command
-from nmt.config import config_from_dict
+from nmt.config import config_from_dict, load_config
 from nmt.config.removed import _OFF, REMOVED
-from nmt.config.yaml_text import format_yaml
+from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import ConfigError, NMTError
 from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
+from tests.saved_models import write_folder
 from tests.test_config import MINIMAL
 
 SETTINGS = [name for name in REMOVED if not name.startswith("nmt-") and "." in name]
@@ -39,6 +41,18 @@ def test_a_removed_setting_names_its_replacement(name):
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
     assert config_from_dict(with_setting(name, _OFF[name])) == config_from_dict(deepcopy(MINIMAL))
+
+
+def test_a_model_whose_training_used_what_is_removed_translates(tmp_path):
+    folder = write_folder(tmp_path / "model")
+    before = Translator.load(folder, threads=1).translate("kara losu")
+    path = folder / "config.yaml"
+    values = parse_yaml(path.read_text("utf-8"))
+    values["training"]["quantization_aware"] = 4
+    path.write_text(format_yaml(values))
+    assert Translator.load(folder, threads=1).translate("kara losu") == before
+    with pytest.raises(ConfigError, match="quantization_aware is not there any more; train without it"):
+        load_config(path)
 
 
 def test_a_library_for_c_of_a_cell_names_its_replacement(tmp_path):

@@ -16,10 +16,6 @@ class TrainingConfig(TrainingBasics):
     """Decay of an exponential moving average of the parameters, which is used for validation, checkpoints and
     translation: 0.999 averages about the last 1,000 updates, 0 turns averaging off. Over the first n updates it is (1 +
     n) / (10 + n) if that is less."""
-    quantization_aware: Literal[0, 4, 8] = 0
-    """Compute losses and gradients with matrices rounded as nmt-quantize --bits rounds them, to 4 or 8 bits, and change
-    the numbers before rounding; validations are of the rounded matrices, checkpoints contain the others. For some last
-    updates, with load_model; 0 for no rounding."""
     src_word_dropout: Fraction = 0.0
     """Share of the encoder's input subwords that are replaced by the unknown one in training."""
     tgt_word_dropout: Fraction = 0.0

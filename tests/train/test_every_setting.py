@@ -138,7 +138,6 @@ ELSEWHERE = {
     "training.guided_alignment": "tests/test_methods.py",
     "training.coverage_loss": "tests/test_methods.py",
     "training.minimum_risk": "tests/test_minimum_risk.py",
-    "training.quantization_aware": "tests/test_methods.py",
     "training.minimum_risk_metric": "tests/test_minimum_risk.py",
     "training.minimum_risk_alpha": "tests/test_minimum_risk.py",
     "training.minimum_risk_likelihood": "tests/test_minimum_risk.py",
@@ -154,7 +153,6 @@ for side in ("encoder", "decoder"):
 ELSEWHERE |= {
     "model.decoder.copy_source": "tests/model/test_copying.py",
     "model.decoder.edit_actions": "tests/model/test_edit_actions.py",
-    "model.decoder.stack": "tests/model/test_language.py",
     "model.decoder.init_from": "tests/model/test_gradients.py",
     "model.decoder.bridge_activation": "tests/model/test_gradients.py",
     "decoding.lm": "tests/test_language_fusion.py",

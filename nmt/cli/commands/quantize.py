@@ -26,8 +26,7 @@ def quantize(model_dir: str, output: str, bits: str, checkpoint: str | None, cel
     """Write the model in MODEL_DIR with int8 matrices: a quarter of the size, several times as fast.
 
     With --bits 4 the file is half as large again: blocks of 32 inputs share a factor. Such a model is computed in int8;
-    single sentences are faster on processors with VNNI. It is for phones and pages that download it. Some hundred
-    updates with training.quantization_aware: 4 before it take away a part of what rounding costs.
+    single sentences are faster on processors with VNNI. It is for phones and pages that download it.
 
     The new folder is used like any other, on any processor; its compute_dtype is int8 unless --compute-dtype overrides
     it. Each output channel of a matrix has its own scale; biases and all arithmetic between products stay float32. The

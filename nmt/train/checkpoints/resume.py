@@ -29,7 +29,7 @@ _SILENT = (
     "training.load_model",
     "training.extend_vocabulary",
 )
-_BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer", "training.freeze", "training.quantization_aware")
+_BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer", "training.freeze")
 """Settings that must not change in a resumed run, besides those that give the parameters their meaning."""
 _BATCHES = (
     "seed",

@@ -83,7 +83,6 @@ def forecast(
         **({"gradients of a batch": parameters} if accumulates else {}),
         "optimizer state": sum(array.nbytes for array in optimizer.state.values()),
         **({"moving average": parameters} if optimizer.settings.ema_decay else {}),
-        **({"parameters before rounding": parameters} if optimizer.settings.quantization_aware else {}),
         "packed weights": packed,
         "training text": data,
     }

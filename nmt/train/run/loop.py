@@ -12,7 +12,6 @@ from nmt.train.run.limits import progress, seconds_left, stop_reason
 from nmt.train.run.restore import roll_back
 from nmt.train.tasks.validation import is_better, note_scores
 from nmt.train.updates.moving_average import averaged
-from nmt.train.updates.quantization import quantized
 from nmt.train.updates.schedule import cooldown_factor
 from nmt.train.updates.spikes import MAX_IN_A_ROW, SpikeWatch
 from nmt.train.updates.update import Updater
@@ -211,8 +210,7 @@ class Loop:
         """
         parts, state, metric = self.parts, self.state, self.settings.early_stopping_metric
         began, former = time.monotonic(), self._validation_seconds
-        aware = quantized(parts.model, self.settings.quantization_aware, parts.num_threads)
-        with parts.watch.measure("validation"), averaged(parts.average), aware:
+        with parts.watch.measure("validation"), averaged(parts.average):
             scores = parts.validator.losses(parts.model, parts.num_threads)
             if parts.loss_limit.is_broken(scores["loss"]):
                 raise parts.loss_limit.give_up(f"validation at update {state.update}", f"{scores['loss']:.4g}")

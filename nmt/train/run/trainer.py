@@ -51,7 +51,6 @@ from nmt.train.tasks.pretrained import put_embeddings
 from nmt.train.tasks.task import load_task
 from nmt.train.updates.moving_average import MovingAverage, averaged
 from nmt.train.updates.optimizer import make_optimizer
-from nmt.train.updates.quantization import quantized
 from nmt.train.updates.spikes import LossLimit
 from nmt.train.updates.state import TrainingState
 
@@ -333,8 +332,7 @@ class Trainer:
             # Rank 0 arrives here after it has written the file.
             tensors, _ = self._ranks.first_then_others(lambda: read_checkpoint(best, prefix=PARAMS_PREFIX))
             set_params(parts.model, tensors, best)
-        aware = quantized(parts.model, self.config.training.quantization_aware, self._num_threads)
-        with averaged(None if parts.state.best_update else parts.average), aware:
+        with averaged(None if parts.state.best_update else parts.average):
             scores = task.test(parts.model, self._num_threads, self._stop.check_here, self._ranks)
         figures = {name: score.score for name, score in scores.items()}
         signatures = {name: score.signature for name, score in scores.items()}

@@ -17,7 +17,6 @@ from nmt.train.distributed.ranks import Ranks
 from nmt.train.updates.dealing import SingleBatch
 from nmt.train.updates.methods import Methods
 from nmt.train.updates.optimizer import clip_scale, gradient_norm
-from nmt.train.updates.quantization import quantized
 from nmt.train.updates.state import batch_seed
 
 if TYPE_CHECKING:
@@ -84,8 +83,7 @@ class Updater:
 
     def update(self, batches: UpdateBatches | SingleBatch, number: int, learning_rate: float) -> Outcome:
         """Do update `number`, counted from 1, unless its loss or gradient is not finite, or its loss is a spike."""
-        with quantized(self._model, self._config.training.quantization_aware, self._num_threads):
-            stats = self._add_up(batches, number)
+        stats = self._add_up(batches, number)
         for name in self._optimizer.frozen:
             self.gradients[name][...] = 0
         norm = gradient_norm(self.gradients, self._num_threads, self._model.device)
