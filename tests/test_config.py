@@ -128,10 +128,6 @@ def test_every_documented_choice_is_accepted(name, value):
         "model.tied_embeddings": [("model.decoder.embeddings.embedding_dim", 512)],
         "training.early_stopping_on": [("training.early_stopping_metrics", "[chrf]")] if value != "first" else [],
         "task": [("training.early_stopping_metric", "ppl")],
-        "model.decoder.stack": [
-            *(("task", "lm"), ("training.early_stopping_metric", "ppl")),
-            ("model.decoder.embeddings.embedding_dim", 512),
-        ],
     }.get(name, [])
     if value in ("decaying", "warmupexponentialdecay"):
         extra = [*extra, ("training.decay_length", 3)]

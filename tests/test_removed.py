@@ -12,7 +12,7 @@ from nmt.cli.front import load_command
 from nmt.config import config_from_dict, load_config
 from nmt.config.removed import _OFF, REMOVED
 from nmt.config.yaml_text import format_yaml, parse_yaml
-from nmt.errors import ConfigError, NMTError
+from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.exporting.c.cell import export_cell
 from nmt.importing.sources import import_model
 from tests.saved_models import write_folder
@@ -70,6 +70,13 @@ def test_settings_of_joeynmt_name_the_table(tmp_path, values):
     assert done.exit_code == 1 and "Settings of JoeyNMT" in done.output and done.output.count("\n") == 1
     page = (Path(__file__).parents[1] / "docs" / "migration.md").read_text("utf-8")
     assert "\n## Settings of JoeyNMT\n" in page
+
+
+def test_a_wheel_is_to_be_unpacked(tmp_path):
+    wheel = tmp_path / "package-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"PK")
+    with pytest.raises(CheckpointError, match="got a wheel, whose import is not there any more; unpack it"):
+        import_model(wheel)
 
 
 @pytest.mark.parametrize("kind", [name.split()[-1] for name in REMOVED if name.startswith("nmt-import --from")])

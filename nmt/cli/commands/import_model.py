@@ -14,11 +14,11 @@ from nmt.cli.options.path_types import InputPath, NewFolder
 @click.argument("source", metavar="SOURCE", type=InputPath())
 @click.option("-o", "--output", type=NewFolder(), metavar="DIR", required=True, help="New folder for the model.")
 @click.option("--from", "kind", metavar="KIND", help="Format of SOURCE; detected if not given.")
-@click.option("--member", metavar="NAME", help="File to import from a folder or wheel with several.")
+@click.option("--member", metavar="NAME", help="File to import from a folder with several.")
 @click.option("--src-lang", metavar="NAME", default="src", help="Name of the source language.")
 @click.option("--tgt-lang", metavar="NAME", default="tgt", help="Name of the target language.")
 def import_model(source: str, output: str, kind: str | None, member: str | None, src_lang: str, tgt_lang: str) -> None:
-    """Import a model trained with another system from a file, a folder, or the wheel of a package.
+    """Import a model trained with another system from a file or a folder.
 
     The imported model gives the same outputs, and can translate, score, be quantized and be bundled like any other. The
     mapping of its parts is printed, and kept in the folder as imported.txt. Anything that cannot be represented exactly
