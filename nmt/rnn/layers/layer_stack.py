@@ -15,8 +15,8 @@ from nmt.errors import NMTError, ShapeError
 from nmt.rnn.arguments import MOST_THREADS, share, whole_number
 from nmt.rnn.arrays.array_names import Arrays
 from nmt.rnn.arrays.weights import Weights
-from nmt.rnn.cell import Cell, Param, under
-from nmt.rnn.cells import LearnedStartCell, StackCell
+from nmt.rnn.cell import Cell, Param
+from nmt.rnn.cells import LearnedStartCell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.cores import default_threads
 from nmt.rnn.device import Array, Device
@@ -202,15 +202,6 @@ class LayerStack:
         _ = self.flat
         self._thaw(dict(self.params))
         self._store.set_writeable(False)
-
-    def as_cell(self) -> tuple[Cell, Arrays]:
-        """Return the layers as one cell, whose step is that of all layers, with its present parameters by name. Raises
-        NMTError: a direction from last to first, which has no single step."""
-        if self._ends != ("",):
-            way = "bidirectional" if self.bidirectional else "reverse"
-            raise NMTError(f"{self.name}: must run from first to last step to be one cell, got {way} layers")
-        params = [under(str(n), self._refresh(side)) for n, (side,) in enumerate(self._layers)]
-        return StackCell([side.scan.cell for (side,) in self._layers]), {k: a for one in params for k, a in one.items()}
 
     def _thaw(self, fixed: Arrays) -> None:
         """Make the parameters writeable again, except those in `fixed`; every side is packed again when it next
