@@ -168,7 +168,7 @@ def test_hostile_bundles_with_right_checksums_are_one_line(case, bundle, tmp_pat
 
 
 def test_checkpoints_and_other_files_are_no_bundles(folder, bundle, tmp_path, monkeypatch):
-    with pytest.raises(CheckpointError, match="give the folder that contains it"):
+    with pytest.raises(CheckpointError, match="give its folder"):
         Translator.load(folder / "best.safetensors")
     (tmp_path / "text").write_text("hello, this is no model at all\n")
     with pytest.raises(CheckpointError, match="got another file; check the path"):

@@ -307,8 +307,7 @@ def _read_bundle(path: Path, checkpoint: str | None) -> SavedModel:
         ) from error
     if content.get("kind") != _KIND:
         raise CheckpointError(
-            f"{path}: must be a model folder or a file of nmt-bundle, got a checkpoint; give the folder that contains "
-            "it"
+            f"{path}: must be a model folder or a file of nmt-bundle, got a checkpoint; give its folder"
         )
     if checkpoint not in (None, Path(BEST_NAME).stem):
         raise CheckpointError(f"{path}: must be a model folder for --checkpoint {checkpoint}, got a file; leave it out")
