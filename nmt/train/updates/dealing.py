@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SOURCE_WORK = 0.2
 """Work of a source token relative to a target token; measured with configs/quickstart.yaml by
-benchmarks/scaling_out.py. A larger encoder costs more."""
+12995ccb:benchmarks/scaling_out.py. A larger encoder costs more."""
 
 
 @dataclass(frozen=True)
