@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nmt.config.foreign_names import NOT_HERE, ours
+from nmt.config.removed import instead
 from nmt.config.section import MOST
 
 Path = tuple[str | int, ...]
@@ -82,6 +83,8 @@ def _advice(path: Path, got: Any, node: dict[str, Any]) -> str:
 
 def _unknown_key(path: Path, schema: dict[str, Any]) -> str:
     """Return the error about an unknown key, with suggestions of what was meant."""
+    if gone := instead(dotted(path)):
+        return f"{dotted(path)} {gone}"
     line = f"{dotted(path)} is not a setting"
     key = str(path[-1])
     if (answer := NOT_HERE.get(key.lower().replace("-", "_"))) is not None:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from nmt.config.complaints import complain, lookup, shorten
 from nmt.config.joeynmt.settings import convert, is_joeynmt
 from nmt.config.presets import NAMES, over_preset, preset_values
+from nmt.config.removed import drop_removed
 from nmt.config.schema import Settings, config_schema
 from nmt.config.values import plain_value
 from nmt.config.yaml_text import format_yaml, parse_yaml
@@ -125,6 +126,7 @@ def dump_config(config: Config) -> str:
 def _build(values: dict[str, Any], where: str, changed: dict[tuple[str, ...], str]) -> Config:
     """Return the validated settings. Raises ConfigError, which names `where` or the override at fault; `changed` maps
     keys to overrides."""
+    values = drop_removed(values)
     name = values.get("preset")
     if name in NAMES:
         values = over_preset(values, preset_values(name))
