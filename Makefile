@@ -218,9 +218,11 @@ size: $(STAMP)
 pictures: $(STAMP)
 	$(BIN)/python docs/build.py pictures
 
-# Reads the pages that `make docs` has written; needs no network.
+# Reads the pages that `make docs` has written; needs no network. SITE_BUILDER: html, or linkcheck to ask other hosts too.
+SITE_BUILDER ?= html
 site: $(STAMP)
-	$(BIN)/python docs/site/build.py
+	$(BIN)/python -m sphinx -W --keep-going -q -j auto -b $(SITE_BUILDER) -c docs -d build/site/cache . build/site/$(SITE_BUILDER)
+	@echo build/site/html/index.html
 
 clean:
 	rm -rf $(DEMO_MODEL) $(DEMO_DATA) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache \

@@ -2,8 +2,7 @@
 
 Every contender gets the same weights and inputs; outputs and gradients are compared first, then all
 are timed in turn, one call after the other's, and the fastest of the turns counts. Contenders: our
-operators; the same cells unfused (`_unfused.py`); PyTorch (`--torch-python`) and MXNet
-(`--mxnet-python`), each in a process of its own, where they are installed.
+operators, and PyTorch (`--torch-python`) in a process of its own, where it is installed.
 
 Run: python benchmarks/rnn_ops.py [--quick] [--shapes A,B] [--cells A,B] [--modes A,B] [--json FILE]
 """
@@ -15,7 +14,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ import numpy as np
 from _cases import CELLS, MODES, QUICK_CELLS, QUICK_SHAPES, SHAPES, Arrays, Shape, make_inputs, operations
 from _machine import describe
 from _peer import Peer, PeerError
-from _unfused import Unfused
 from peak import measure_peak
 
 import nmt.rnn
@@ -45,7 +42,6 @@ _WARM_SECONDS = 0.2
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.03}
 # In float32 another order of sums moves some of five million units across: 2e-4 was seen over 300 steps.
 _RELU_TOLERANCES = {"float32": 1e-3, "bfloat16": 0.25}
-_MOST_UNFUSED_LAYERS = 2
 _OPERATORS: dict[str, tuple[Any, dict[str, Any]]] = {
     "lstm": (nmt.rnn.LSTM, {}),
     "gru": (nmt.rnn.GRU, {"reset_after": True}),
@@ -127,26 +123,6 @@ class Ours(_Here):
         return found | {f"d_{name}": array for name, array in gradients.params.items()}
 
 
-class UnfusedOurs(_Here):
-    """Our products, cell by cell."""
-
-    def __init__(self, cell: str, shape: Shape, params: Arrays, arrays: Arrays, threads: int) -> None:
-        super().__init__("unfused")
-        bench = Unfused(cell, shape, params, arrays, threads)
-        self.bench = bench
-        self.calls = {
-            "inference": lambda: bench.forward(False),
-            "training": lambda: bench.backward(bench.forward(True)[2]),
-        }
-
-    def results(self) -> Arrays:
-        """Both kinds of pass."""
-        y, hy, _ = self.bench.forward(False)
-        found = {"inference_y": y, "inference_hy": hy}
-        found["training_y"], found["training_hy"], tapes = self.bench.forward(True)
-        return found | self.bench.backward(tapes)
-
-
 class Foreign(Contender):
     """A network inside a peer's processes, which differ in how their threads wait: the faster one counts."""
 
@@ -177,7 +153,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def contenders(cell: str, shape: Shape, peers: dict[str, list[Peer]], args: argparse.Namespace) -> list[Contender]:
+def contenders(cell: str, shape: Shape, peers: list[Peer], args: argparse.Namespace) -> list[Contender]:
     """All that can run this case; ours in float32 comes first."""
     params, arrays = make_inputs(cell, shape)
     found: list[Contender] = [Ours(cell, shape, params, arrays, args.threads, "float32")]
@@ -186,21 +162,14 @@ def contenders(cell: str, shape: Shape, peers: dict[str, list[Peer]], args: argp
             found.append(Ours(cell, shape, params, arrays, args.threads, "bfloat16"))
         except NMTError as e:
             note(f"{shape.name} {cell}: ours in bfloat16 skipped: {e}")
-    if not args.no_unfused:
-        found.append(UnfusedOurs(cell, shape, params, arrays, args.threads))
     lengths = shape.lengths()
     sent = params | arrays | ({} if lengths is None else {"lengths": lengths})
     request = {"cell": cell, "layers": shape.layers, "bidirectional": shape.bidirectional}
-    kinds = [("torch", "torch", "float32"), ("torch", "torch bf16", "bfloat16")]
-    kinds += [("mxnet", "mxnet", "float32"), ("mxnet", "mxnet unfused", "float32")]
-    for peer, name, dtype in kinds:
-        if peer not in peers or (dtype == "bfloat16" and not args.bfloat16) or (name == "mxnet unfused" and args.quick):
-            continue
-        if name == "mxnet unfused" and shape.layers > _MOST_UNFUSED_LAYERS:
-            note(f"{shape.name} {cell}: {name} skipped: it keeps every step of {shape.layers} layers, more than 20 GB")
+    for name, dtype in (("torch", "float32"), ("torch bf16", "bfloat16")):
+        if not peers or (dtype == "bfloat16" and not args.bfloat16):
             continue
         try:
-            found.append(Foreign(name, peers[peer], request | {"fused": name == "mxnet"}, sent, dtype))
+            found.append(Foreign(name, peers, request, sent, dtype))
         except PeerError as e:
             note(f"{shape.name} {cell}: {name} skipped: {e}")
     return found
@@ -242,7 +211,7 @@ def take_turns(found: list[Contender], mode: str, turns: int) -> dict[str, list[
     return times
 
 
-def run_case(cell: str, shape: Shape, peers: dict[str, list[Peer]], args: argparse.Namespace) -> list[dict[str, Any]]:
+def run_case(cell: str, shape: Shape, peers: list[Peer], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Check, time and print one shape of one cell."""
     where, start = f"{shape.name} {cell}", time.perf_counter()
     found = contenders(cell, shape, peers, args)
@@ -265,7 +234,7 @@ def run_case(cell: str, shape: Shape, peers: dict[str, list[Peer]], args: argpar
             record["relative_error"] = errors[one.name]
             records.append(record)
             print(row(record), flush=True)
-    for peer in chain(*peers.values()):
+    for peer in peers:
         peer.ask(op="drop")
     note(f"{where}: {time.perf_counter() - start:.0f} s")
     return records
@@ -288,25 +257,23 @@ def row(r: dict[str, Any]) -> str:
     )
 
 
-def start_peers(args: argparse.Namespace) -> dict[str, list[Peer]]:
-    """The peers that are installed; a line for each that is not.
+def start_peers(args: argparse.Namespace) -> list[Peer]:
+    """PyTorch's processes, none where it is not installed.
 
     OpenMP's threads spin between two parallel loops. That is fastest on cores of one's own and many
-    times slower where anything else runs, so each peer has a process of either kind.
+    times slower where anything else runs, so there is a process of either kind.
     """
-    found: dict[str, list[Peer]] = {}
+    if not args.torch_python:
+        note("torch: skipped; name a Python that has it with --torch-python or NMT_TORCH_PYTHON")
+        return []
     kinds = {"spin": [{}], "sleep": [{"OMP_WAIT_POLICY": "PASSIVE"}]}
     kinds["best"] = kinds["spin"] + kinds["sleep"]
-    for name, python in (("torch", args.torch_python), ("mxnet", args.mxnet_python)):
-        if not python:
-            note(f"{name}: skipped; name a Python that has it with --{name}-python or NMT_{name.upper()}_PYTHON")
-            continue
-        try:
-            worker = f"_{name}_worker.py"
-            found[name] = [Peer(python, worker, args.threads, e) for e in kinds[args.peers_wait]]
-            note(f"{name}: {found[name][0].version}")
-        except PeerError as e:
-            note(f"{name}: skipped: {e}")
+    try:
+        found = [Peer(args.torch_python, "_torch_worker.py", args.threads, e) for e in kinds[args.peers_wait]]
+    except PeerError as e:
+        note(f"torch: skipped: {e}")
+        return []
+    note(f"torch: {found[0].version}")
     return found
 
 
@@ -330,10 +297,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--turns", type=int, help="timed turns of each contender (7; 2 with --quick)")
     parser.add_argument("--quick", action="store_true", help="five minutes: fewer shapes, cells and turns")
     parser.add_argument("--no-bfloat16", dest="bfloat16", action="store_false", help="float32 only")
-    parser.add_argument("--no-unfused", action="store_true", help="leave our unfused run out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--torch-python", default=os.environ.get("NMT_TORCH_PYTHON"), metavar="PATH")
-    parser.add_argument("--mxnet-python", default=os.environ.get("NMT_MXNET_PYTHON"), metavar="PATH")
     parser.add_argument("--peers-wait", choices=("spin", "sleep", "best"), default="best", help="their OpenMP threads")
     args = parser.parse_args()
     args.turns = args.turns or (2 if args.quick else 7)
@@ -356,12 +321,12 @@ def main() -> None:
             for cell in args.cells:
                 records += run_case(cell, SHAPES[shape], peers, args)
     finally:
-        for peer in chain(*peers.values()):
+        for peer in peers:
             peer.close()
     peaks = [record["peak"] for record in records]
     print(f"peak: {min(peaks):.0f} to {max(peaks):.0f} GFLOP/s")
     if args.json:
-        versions = {name: found[0].version for name, found in peers.items()}
+        versions = {"torch": peers[0].version} if peers else {}
         whole = {"machine": machine | versions, "records": records}
         args.json.write_text(json.dumps(whole, indent=1) + "\n")
 

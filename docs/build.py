@@ -20,9 +20,9 @@ import rooms
 import shell
 import tour
 
+from docs.show.dot import drawn
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
-from nmt.rnn.show.dot import drawn
 from nmt.system.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -30,6 +30,9 @@ from pathlib import Path
 import numpy as np
 from llvmlite import binding, ir
 
+from docs.show.naming import Naming, shape, through
+from docs.show.reading import works
+from docs.show.text import RUNS, sum_of, table
 from nmt.rnn.cells import LSTMCell, lstm
 from nmt.rnn.compiler import differentiate
 from nmt.rnn.compiler.direction import Pass
@@ -43,9 +46,6 @@ from nmt.rnn.kernels.loops.row_writer import Function
 from nmt.rnn.kernels.machine_code import objects
 from nmt.rnn.kernels.products.microkernel import _tile_function
 from nmt.rnn.ops import OpKind
-from nmt.rnn.show.naming import Naming, shape, through
-from nmt.rnn.show.reading import works
-from nmt.rnn.show.text import RUNS, sum_of, table
 from nmt.system.files import write_bytes
 
 LEVEL = "avx2"

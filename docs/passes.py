@@ -6,6 +6,11 @@ docs/pictures by Graphviz; docs/compiler.md explains them.
 
 from collections.abc import Iterable, Mapping
 
+from docs.show.dot import Box, Frame, Key, Panel, document
+from docs.show.naming import Naming
+from docs.show.picture import Board, is_copy, source_of, work_panel
+from docs.show.reading import Work, works
+from docs.show.text import RUNS
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered, parse
 from nmt.rnn.cells import LSTMCell
 from nmt.rnn.compiler.direction import GRADIENTS, STATES, phases_of
@@ -17,11 +22,6 @@ from nmt.rnn.compiler.share import cut_shared
 from nmt.rnn.compiler.trace import Trace, trace, trace_step
 from nmt.rnn.graph import Value, topological
 from nmt.rnn.ops import OpKind
-from nmt.rnn.show.dot import Box, Frame, Key, Panel, document
-from nmt.rnn.show.naming import Naming
-from nmt.rnn.show.picture import Board, is_copy, source_of, work_panel
-from nmt.rnn.show.reading import Work, works
-from nmt.rnn.show.text import RUNS
 
 LEAF = ("leaf", "read from memory")
 PHASE_LEGEND = [LEAF, *((phase, RUNS[phase].split(",")[0]) for phase in Phase)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grimp
 
-from nmt.rnn.show.dot import Box, Panel, document
+from docs.show.dot import Box, Panel, document
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,7 +47,6 @@ SAYS = {
     "rnn": "the core: arrays in, arrays out",
     "system, errors, ...": "files, lines, evaluate, ...",
     "check_cell": "nmt.rnn.check",
-    "show": "a cell, shown",
     "layers": "LSTM, GRU, RNN layers",
     "stepping": "one step at a time",
     "scan": "any cell over time",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from nmt.rnn.show.dot import Box, Panel, document
+from docs.show.dot import Box, Panel, document
 from nmt.system.files import write_bytes
 
 ROOT = Path(__file__).resolve().parent.parent

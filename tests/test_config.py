@@ -298,7 +298,6 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
         "model_dir": "~/m",
         "data.train": "~/t",
         "data.dev": [{"path": "~/d"}],
-        "data.index": "~/i",
         "training.load_model": "~/l",
         "decoding.lm": "~/lm",
     }
@@ -310,8 +309,8 @@ def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
             section = section.setdefault(part, {})
         section[key] = value
     config = config_from_dict(values)
-    found = [config.model_dir, config.data.train, config.data.dev[0].path, config.data.index]
-    assert found == ["/home/me/m", "/home/me/t", "/home/me/d", "/home/me/i"]
+    found = [config.model_dir, config.data.train, config.data.dev[0].path]
+    assert found == ["/home/me/m", "/home/me/t", "/home/me/d"]
     assert (config.training.load_model, config.decoding.lm) == ("/home/me/l", "/home/me/lm")
 
 

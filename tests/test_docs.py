@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.show.__main__ import main as show
 from nmt.cli.entry import COMMANDS
 from nmt.cli.front import load_command
-from nmt.rnn.show.__main__ import main as show
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.md")])
@@ -331,7 +331,7 @@ def test_the_compiler_as_its_page_shows_it(capsys):
     page = ROOT / "docs" / "compiler.md"
     blocks = re.findall(r"^```(\w+)\n(.*?)^```", page.read_text("utf-8"), re.M | re.S)
     commands = [shlex.split(line) for line in "".join(code_blocks(page, "bash")).splitlines()]
-    # The page's commands are run in this process; tests/rnn/test_show.py starts one of its own.
+    # The page's commands are run in this process; tests/test_show.py starts one of its own.
     own = [words[3:] for words in commands if "-o" not in words and not OF_PAGES & {w.split(":")[0] for w in words}]
     assert len(own) > 2
     printed = []

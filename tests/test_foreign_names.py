@@ -223,6 +223,7 @@ ANSWERS = [
     ("train", "--train_from", "run the same command again: it resumes; --set training.load_model=DIR starts a new run"),
     ("train", "-train_from", "run the same command again: it resumes; --set training.load_model=DIR starts a new run"),
     ("train", "--overwrite", "choose a new folder: a run is never overwritten"),
+    ("train", "--ranks", "mpiexec -n N nmt-train"),
     ("train", "--overwrite_output_dir", "choose a new folder: a run is never overwritten"),
     ("train", "--tensorboard", "did you mean --set training.loggers=[tensorboard]?"),
     ("train", "--fp16", "did you mean --set compute_dtype=bfloat16?"),

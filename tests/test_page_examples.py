@@ -85,7 +85,7 @@ def test_the_page_of_python(tmp_path, monkeypatch, capsys):
         (tmp_path / f"train.{lang}").write_text("".join(f"{line}\n" for line in sentences(200)), "utf-8")
     names = {}
     for block in python_blocks(python_page.PAGE):
-        if "matplotlib" in block and find_spec("matplotlib") is None:  # of the extra [site]
+        if "matplotlib" in block and find_spec("matplotlib") is None:  # of the extra [dev]
             continue
         exec(compile(block, "docs/python.md", "exec"), names)
     assert (names["config"].training.updates, names["result"].update) == (60, 90)

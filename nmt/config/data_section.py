@@ -111,11 +111,6 @@ class DataConfig(Section):
     """Prefix of the validation files, which determine the best checkpoint; or corpora, as in train."""
     test: Corpora | None = None
     """Test text, as in dev; scored once at the end of training."""
-    index: FilePath | None = None
-    """Folder for indexes of the training text, which are made once and used by every run with the same files, subwords
-    and text settings. null: text of more than 1 GiB gets an index in the folder index next to model_dir, smaller text
-    is read by each run. An indexed text of more than 2 million pairs stays on disk and is read in windows
-    (docs/data.md). No effect with task: lm."""
     src: SideConfig = SideConfig(lang="src")
     """The language to translate from: required with task: translation, ignored with task: lm."""
     tgt: SideConfig = Field(examples=[{"lang": "en"}])

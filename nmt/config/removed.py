@@ -11,6 +11,7 @@ _DESCRIBED = "describe its tensors in a YAML file, as docs/import.md shows, and 
 REMOVED: dict[str, str] = {
     "model.decoder.stack": _STACK,
     "model.decoder.stack_sizes": _STACK,
+    "data.index": "remove it: the ids of a large text lie in a mapped file of the temporary folder (TMPDIR)",
     "training.quantization_aware": "train without it and round the result by nmt-quantize",
     "joeynmt": "write our settings by the table of docs/migration.md, Settings of JoeyNMT",
     "export_cell": "let Python step the cell by Scan.forward, or export a translation model by nmt-export --to c",
@@ -21,10 +22,15 @@ REMOVED: dict[str, str] = {
 }
 """Names as they were written, each with what to do instead."""
 
-_OFF: dict[str, Any] = {"model.decoder.stack": None, "model.decoder.stack_sizes": {}, "training.quantization_aware": 0}
+_OFF: dict[str, Any] = {
+    "model.decoder.stack": None,
+    "model.decoder.stack_sizes": {},
+    "data.index": None,
+    "training.quantization_aware": 0,
+}
 """Values of removed settings that turned them off, as folders of older versions have them."""
 
-WITHOUT_TRAINING = {name: value for name, value in _OFF.items() if name.startswith("training.")}
+WITHOUT_TRAINING = {name: value for name, value in _OFF.items() if name.startswith(("training.", "data."))}
 """Changes of settings by which a trained model is read whose training used what is removed."""
 
 

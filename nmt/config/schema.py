@@ -173,7 +173,6 @@ class Settings(Section):
             "model.encoder.type must be recurrent": self.model.encoder.type != "recurrent",
             "data.src.sampling_alpha must be null": data.src.sampling_alpha is not None,
             "training.guided_alignment must be 0": self.training.guided_alignment > 0,
-            "data.index must be null": data.index is not None,
             "data.train must have no tags": bool(tagged),
             "training.extend_vocabulary must be 0": self.training.extend_vocabulary,
         }

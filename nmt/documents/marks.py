@@ -16,7 +16,7 @@ from nmt.documents.words import NOWHERE, Span, TargetWord, TargetWords
 
 _OWN, _FOREIGN, _UNALIGNED = 1.0, -0.7, -0.1
 """Scores of a target word in the span of an element: aligned to it, to other words, to none. Tried by
-benchmarks/markup.py, not fitted to it."""
+12995ccb:benchmarks/markup.py, not fitted to it."""
 
 _MOST_MARKS = 200
 """The maximum number of marks that are placed by alignment: time grows with their square, and recursion with depth."""

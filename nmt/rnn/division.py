@@ -2,7 +2,7 @@
 are columns of the products (work on rows is divided by rows in both cases).
 
 The choice affects only speed: the results are bit-identical. Limits are in tuning.py, measured by
-benchmarks/schedules.py.
+12995ccb:benchmarks/schedules.py.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Numbers that affect speed and memory: thresholds, sizes of memory, how often to poll. Results do not depend on them,
 except the last bits of the gradient norm, which is summed by thread.
 
-Each names the script of `benchmarks/` that compares both sides of it, and the machine, or says "not measured": an
-estimate. Read them as `tuning.NAME`, so that a test can set another value. Those of a GPU are
-in kernels/cuda/tuning.py; those that only compiled code reads are next to that code.
+Each names the script of `benchmarks/` that compares both sides of it (if it is gone, with the commit where it was
+last), and the machine, or says "not measured": an estimate. Read them as `tuning.NAME`, so that a test can set another
+value. Those of a GPU are in kernels/cuda/tuning.py; those that only compiled code reads are next to that code.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from __future__ import annotations
 
 UNITS_BELOW = {False: 6, True: 16}
 """Rows per thread below which the threads divide hidden units, by whether the weights are large (`LARGE_WEIGHTS`).
-benchmarks/schedules.py, two cores of an AMD EPYC (Zen 4), 2026-11-21: docs/benchmarks.md, "Rows or units"."""
+12995ccb:benchmarks/schedules.py, two cores of an AMD EPYC (Zen 4), 2026-11-21: docs/benchmarks.md, "Rows or units"."""
 
 LARGE_WEIGHTS = 2 << 20
 """Bytes of a loop's weights above which they no longer stay in the second-level cache of one core.
-Measured by benchmarks/schedules.py, as UNITS_BELOW."""
+Measured by 12995ccb:benchmarks/schedules.py, as UNITS_BELOW."""
 
 ALONE_BELOW = 1 << 18
 """Below this many multiply-adds of a loop or a product, waking a second thread takes longer than computing on one.
-Not measured by a script of benchmarks/; overhead.py has runs that small."""
+Not measured by a script of benchmarks/; 12995ccb:benchmarks/overhead.py has runs that small."""
 
 ALONE_A_STEP = 3 << 14
 """Multiply-adds of a step below which its barriers cost more than a second thread saves. For two
-threads measured by benchmarks/schedules.py, as UNITS_BELOW; for more it is reasoned (docs/threads.md)."""
+threads measured by 12995ccb:benchmarks/schedules.py, as UNITS_BELOW; for more it is reasoned (docs/threads.md)."""
 
 CLEAR_ALONE_BELOW = 1 << 16
 """Numbers that one thread can zero before a second one has woken up. Not measured."""
@@ -41,7 +41,7 @@ interruption waits for no more. Not measured."""
 BLOCK_ROWS = 2048
 """Rows, of all steps together, of a block of time: enough for products to run at full speed over them, few enough
 for the data between one program and the next to stay in the cache. Memory for that does not grow with T.
-Not measured against other numbers; benchmarks/memory.py shows what memory it leads to."""
+Not measured against other numbers; 12995ccb:benchmarks/memory.py shows what memory it leads to."""
 
 CHECKPOINT_STEPS = 16
 """Steps from one checkpoint of states with named axes to the next. The states in between are computed once more, in
@@ -64,7 +64,7 @@ KEPT_SOURCE_BYTES = 1 << 25
 
 SHORT_ROWS = 128
 """Rows, of all steps together, up to which preparing memory and arguments takes longer than copying the numbers.
-Not measured by a script of benchmarks/; overhead.py has runs that short."""
+Not measured by a script of benchmarks/; 12995ccb:benchmarks/overhead.py has runs that short."""
 
 LAYER_SIZES = 16
 """Sizes (steps and rows) for which layers keep memory of prepared runs. Not measured."""

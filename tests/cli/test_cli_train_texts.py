@@ -170,7 +170,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(run: Run, tmp_path: Path) -> N
 def test_one_file_that_is_no_table_gets_advice(run: Run, tmp_path: Path) -> None:
     result = run("nmt-train", _lines(tmp_path / "words.csv", ["a,b"]), "-o", tmp_path / "m")
     assert result.code == 2 and "save pairs as a table with tabs, NAME.tsv" in result.err
-    result = run("nmt-train", "c.yaml", "--ranks", "many")
+    result = run("nmt-train", "c.yaml", "--seeds", "many")
     assert result.code == 2 and "'many' is not a whole number" in result.err
 
 

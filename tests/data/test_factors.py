@@ -135,7 +135,6 @@ def settings(**changes: Any) -> dict[str, Any]:
             "sampling_alpha must be null with data.src_",
         ),
         ({"training__guided_alignment": 0.5}, "training.guided_alignment must be 0 with data.src_factors"),
-        ({"data__index": "here"}, "data.index must be null with data.src_factors"),
         ({"data__train": [{"path": "a", "tag": "<x>"}]}, "data.train must have no tags with data.src_factors"),
         ({"training__extend_vocabulary": 5, "training__load_model": "x"}, "extend_vocabulary must be 0 with data.src_"),
     ],

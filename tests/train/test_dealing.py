@@ -24,10 +24,7 @@ class Batches:
     def num_batches(self, epoch=0):
         return len(self._tokens)
 
-    def windows(self, epoch=0):
-        return [len(self._tokens)]
-
-    def tokens(self, epoch=0, window=0):
+    def tokens(self, epoch=0):
         return self._tokens
 
 
@@ -144,26 +141,21 @@ def test_the_learning_rate_follows_the_batches_an_update(scaling, factor):
     assert fixed_training(settings, Dealing(Batches(8))).learning_rate == 0.01
 
 
-def test_updates_have_the_tokens_of_their_epoch_and_window():
-    class Windows(Batches):
-        """Two windows, with tokens of their own in each epoch."""
+def test_updates_have_the_tokens_of_their_epoch():
+    class Changing(Batches):
+        """Batches with tokens of their own in each epoch."""
 
-        def windows(self, epoch=0):
-            return [6, 4]
+        def tokens(self, epoch=0):
+            return 1000 * epoch + np.arange(20).reshape(-1, 2)
 
-        def tokens(self, epoch=0, window=0):
-            return 1000 * epoch + 100 * window + np.arange(2 * self.windows()[window]).reshape(-1, 2)
-
-    batches = Windows(10)
-    dealing = Dealing(batches, 2)
+    dealing = Dealing(Changing(10), 2)
     for epoch in (1, 3):
         found = list(dealing.left(TrainingState(epoch=epoch)))
-        for done in range(len(found)):  # also within the second window
+        for done in range(len(found)):
             position = sum(map(len, found[:done]))
             rest = dealing.left(TrainingState(epoch=epoch, position=position))
             assert [group.numbers for group in rest] == [group.numbers for group in found[done:]]
-        assert sorted(number for group in found for number in group.numbers) == list(range(10))
-        tokens = np.concatenate([batches.tokens(epoch, window) for window in (0, 1)])
+        tokens = dealing.batches.tokens(epoch)
         for group in found:
             assert (group.num_src_tokens, group.num_tgt_tokens) == tuple(tokens[group.numbers].sum(axis=0))
 

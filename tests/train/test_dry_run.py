@@ -18,10 +18,8 @@ from nmt.train.planning import batch_size, budget
 from nmt.train.planning.batch_size import SIZES, choose_batch_size, forecast
 from nmt.train.planning.cost_report import OTHER, cost_report, profile_page
 from nmt.train.planning.dry_run import DryRun
-from nmt.train.planning.ranks_plan import Bytes, bytes_of, update_seconds
 from nmt.train.run.trainer import Trainer
 from nmt.train.tasks import translation_task
-from nmt.train.updates.dealing import Dealing
 from nmt.train.updates.state import TrainingState
 from tests.small_models import DECODER, ENCODER
 from tests.train import fake_model
@@ -207,24 +205,6 @@ def test_a_run_after_a_trial_gets_the_same_weights(tmp_path: Path) -> None:
     Trainer(settings(tmp_path / "b", **changes), tried=tried.task).run()
     one, other = (read_checkpoint(tmp_path / name / "model" / LAST_NAME)[0] for name in "ab")
     assert one.keys() == other.keys() and all((one[name] == other[name]).all() for name in one)
-
-
-def test_a_plan_for_ranks_is_bounded_by_compute_and_by_the_network(tmp_path: Path) -> None:
-    tried = dry_run(tmp_path)
-    page = cost_report(tried, 4)
-    assert "4 ranks, each on its own" in page and "4 batches an update" in page
-    sizes = bytes_of(tried.model, Dealing(tried.batches, 4), "float32")
-    whole = sum(array.nbytes for array in tried.model.params.values())
-    assert sizes.dense == whole and sizes.early + sizes.late <= whole
-    half = bytes_of(tried.model, Dealing(tried.batches, 4), "bfloat16")
-    assert half.early + half.late == (sizes.early + sizes.late) / 2
-
-    def efficiency(compute: float, sizes: Bytes, counts: list[int], speed: float) -> list[float]:
-        return [compute / update_seconds(compute, sizes, ranks, speed) for ranks in counts]
-
-    assert efficiency(1.0, sizes, [1, 2], 1e12) == pytest.approx([1.0, 1.0], abs=1e-2)
-    slow = efficiency(1e-3, sizes, [1, 2, 8, 64], 1e5)
-    assert slow == sorted(slow, reverse=True) and slow[0] == 1.0 and slow[-1] < 0.1
 
 
 def test_the_median_knows_nothing_of_an_update_that_was_slow(tmp_path, monkeypatch):

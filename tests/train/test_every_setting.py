@@ -118,7 +118,6 @@ ELSEWHERE = {
     "data.src_factors": "tests/test_factors.py",
     "data.factor_separator": "tests/test_factors.py",
     "model.encoder.factors": "tests/test_factors.py",
-    "data.index": "tests/data/test_windows.py",
     "training.src_embeddings": "tests/test_pretrained.py",
     "training.tgt_embeddings": "tests/test_pretrained.py",
     "training.freeze": "tests/test_fine_tuning.py",

@@ -550,15 +550,3 @@ def test_another_seed_is_a_warning(make_trainer: Make) -> None:
     assert "warning: changed since the checkpoint: seed: 42 -> 7" in log
     assert "warning: the training batches have changed: epoch 1 starts again" in log
     assert "  changed since the checkpoint: training.updates: 3 -> 4" in log
-
-
-def test_a_text_is_the_same_whether_it_is_indexed_or_not(make_trainer: Make, tmp_path: Path) -> None:
-    """The pairs are those of one text, read in two ways."""
-    for first, second in ((None, "index"), ("index", None)):
-        name = f"model-{first}"
-        settings = [
-            {"model_dir": str(tmp_path / name), "data": {"index": one and str(tmp_path / one)}}
-            for one in (first, second)
-        ]
-        make_trainer(settings[0], epochs=1).run()
-        assert make_trainer(settings[1], epochs=2).run().reason

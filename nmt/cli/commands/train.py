@@ -93,14 +93,6 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Do not train: run a few batches and print parameters, memory, speed and estimated training time.",
 )
-@click.option(
-    "--ranks",
-    "planned_ranks",
-    type=click.IntRange(min=1, max=100_000),
-    metavar="N",
-    show_default="1",
-    help="With --plan, also predict the time of an update on N ranks (mpiexec -n N) at several network speeds.",
-)
 @click.option("--show-config", is_flag=True, help="Do not train: print all settings as YAML.")
 @click.option(
     "--check-data",
@@ -133,7 +125,6 @@ def train(
     budget: str | None,
     profile_updates: int | None,
     plan: bool,
-    planned_ranks: int | None,
     show_config: bool,
     check_data: bool,
     resume_updates: int | None,
@@ -156,7 +147,7 @@ def train(
         nmt-train words.tsv -s ka -t ipa -o runs/words --budget 10m
         nmt-train configs/quickstart.yaml --set training.max_minutes=10 --threads 2
         nmt-train texts.yaml --preset captions --show-config
-        nmt-train configs/quickstart.yaml --plan --ranks 8
+        nmt-train configs/quickstart.yaml --plan
         mpiexec -n 8 nmt-train configs/quickstart.yaml --threads 1
         nmt-train configs/quickstart.yaml --check-data
         nmt-train configs/quickstart.yaml --check-resume
@@ -164,8 +155,6 @@ def train(
         nmt-train configs/quickstart.yaml --profile 50 --set training.batch_size=8192
     """
     tries = plan or profile_updates is not None
-    if planned_ranks is not None and not plan:
-        raise click.UsageError("--ranks is for --plan; mpiexec -n N starts N ranks.")
     if as_json and not check_data:
         raise click.UsageError("--json goes with --check-data.")
     given = {"--seeds": seeds is not None, "--budget": budget is not None, "--show-config": show_config}
@@ -210,7 +199,7 @@ def train(
         elif resume_updates is not None:
             _check_resume(config, resume_updates, threads, device)
         elif tries:
-            _try(config, threads, device, profile_updates, (planned_ranks or 1) if plan else None)
+            _try(config, threads, device, profile_updates, plan)
         else:
             _train(config, budget, threads, device, ranks)
 
@@ -314,18 +303,15 @@ def _check_resume(config: Config, updates: int, threads: int | None, device: str
     say(f"same\t{check_resume(config, updates, threads=threads, device=device, notify=tell)}")
 
 
-def _try(
-    config: Config, threads: int | None, device: str | None, profile_updates: int | None, planned_ranks: int | None
-) -> None:
-    """Print the measurements of a few updates; nothing is saved. `planned_ranks`: ranks for --plan, None for no
-    plan."""
+def _try(config: Config, threads: int | None, device: str | None, profile_updates: int | None, plan: bool) -> None:
+    """Print the measurements of a few updates; nothing is saved."""
     from nmt.train.planning.cost_report import cost_report, profile_page
     from nmt.train.planning.dry_run import DryRun
 
     dry_run = DryRun(config, threads, tell, device)
     pages = []
-    if planned_ranks is not None:
-        pages.append(cost_report(dry_run, planned_ranks))
+    if plan:
+        pages.append(cost_report(dry_run))
     if profile_updates is not None:
         pages.append(profile_page(dry_run, profile_updates))
     say("\n\n".join(pages))

@@ -89,6 +89,7 @@ _ANSWERS: dict[str, dict[str, str]] = {
             ("--overwrite", "--overwrite-output", "--overwrite-output-dir", "--no-restore-file"),
             "choose a new folder: a run is never overwritten; or delete that folder first",
         ),
+        "--ranks": "mpiexec -n N nmt-train ... --set training.max_minutes=2 measures N ranks",
     },
     "translate": {
         **dict.fromkeys(
@@ -106,7 +107,7 @@ _ANSWERS: dict[str, dict[str, str]] = {
         ("--out-type", "--quantization", "--dtype", "--gemm-type"), "leave it out: the matrices become int8"
     ),
 }
-"""Options of other toolkits that have no counterpart, by command, with what to do."""
+"""Options of other toolkits, and of earlier versions, that have no counterpart, by command, with what to do."""
 
 _ARGUMENTS = {
     "CONFIG.yaml": ("--config", "-c", "--cfg"),

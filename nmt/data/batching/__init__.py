@@ -1,1 +1,1 @@
-"""Batches: grouping by length, streaming, the index of large corpora."""
+"""Batches: grouping by length, streaming."""

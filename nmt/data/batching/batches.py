@@ -191,7 +191,7 @@ class TrainBatches(Batches):
         )
 
     @override
-    def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
+    def tokens(self, epoch: int = 0) -> np.ndarray:
         return np.array(
             [(self._src_lengths[rows].sum(), self._tgt_lengths[rows].sum()) for rows in self._batches(epoch)]
         )

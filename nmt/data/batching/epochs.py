@@ -21,17 +21,13 @@ class Batches(ABC):
     def num_batches(self, epoch: int = 0) -> int:
         """Return the number of batches in an epoch; with shuffling it can differ by a few between epochs."""
 
-    def windows(self, epoch: int = 0) -> list[int]:
-        """Return the number of batches in each part of an epoch; only corpora larger than memory have several."""
-        return [self.num_batches(epoch)]
-
     @abstractmethod
     def shapes(self, epoch: int = 0) -> np.ndarray:
-        """Return T, S and B of every batch in an epoch's first window: int64 [batches, 3]."""
+        """Return T, S and B of every batch in an epoch: int64 [batches, 3]."""
 
     @abstractmethod
-    def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
-        """Return the source and target tokens, EOS counted, of every batch in a window: int64 [batches, 2]."""
+    def tokens(self, epoch: int = 0) -> np.ndarray:
+        """Return the source and target tokens, EOS counted, of every batch in an epoch: int64 [batches, 2]."""
 
     def batch(self, epoch: int, number: int) -> Any:
         """Return one batch of an epoch."""

@@ -86,7 +86,7 @@ class StreamBatches(Batches):
         return np.stack(shapes, axis=2).reshape(-1, 3)
 
     @override
-    def tokens(self, epoch: int = 0, window: int = 0) -> np.ndarray:
+    def tokens(self, epoch: int = 0) -> np.ndarray:
         found = np.maximum(self._segment_lengths(), 0).sum(axis=2).reshape(-1)
         return np.stack([np.zeros_like(found), found], axis=1)
 

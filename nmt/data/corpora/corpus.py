@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from nmt.data.corpora.readers import Readers, rows_before
+from nmt.data.corpora.readers import Pieces, Readers, rows_before
 from nmt.data.corpora.rows import TokenRows
 from nmt.data.corpora.sources import format_of, name_of, pair_chunks, sources_of
 from nmt.data.quality.faults import pair_hashes
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # The number of lines cleaned and tokenized together: enough to keep sentencepiece's threads busy, and small.
 CHUNK = 16_384
+_COUNTED = 1 << 24
 # Control characters and everything that other programs treat as a line end, lone surrogates (not text), and
 # the sign sentencepiece writes for a space. Format characters (joiners of emoji and of Persian,
 # direction marks) and no-break spaces are text and stay.
@@ -130,7 +131,10 @@ class ParallelCorpus(Counted):
 
     def target_counts(self, vocab_size: int) -> np.ndarray:
         """Return how often each target token is to be predicted in an epoch, EOS included: int64 [V]."""
-        counts = np.bincount(self.tgt.tokens, minlength=vocab_size)
+        tokens = self.tgt.tokens
+        counts = np.zeros(max(vocab_size, 1 + int(tokens.max(initial=0))), np.int64)
+        for first in range(0, len(tokens), _COUNTED):  # bincount copies to eight bytes a token
+            counts += np.bincount(tokens[first : first + _COUNTED], minlength=len(counts))
         counts[EOS_ID] += len(self.tgt)
         return counts
 
@@ -321,7 +325,7 @@ class Collected:
         self.tokenizer, self.rules, self.keep_texts = tokenizer, tokenizer.rules, keep_texts
         self.readers = Readers() if readers is None or keep_texts else readers
         # The arrays of each chunk of this reader, by chunk number.
-        self.ids: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in tokenizer.sides)
+        self.ids: tuple[Pieces, ...] = tuple(Pieces() for _ in tokenizer.sides)
         self.lengths: tuple[dict[int, np.ndarray], ...] = tuple({} for _ in tokenizer.sides)
         self.numbers: dict[int, np.ndarray] = {}
         self.hashes: dict[int, np.ndarray] = {}
@@ -364,7 +368,7 @@ class Collected:
         for ids, lengths in zip(self.ids, self.lengths, strict=True):
             of_all = readers.gathered(lengths, np.int64)
             rows.append(TokenRows.of_lengths(readers.gathered(ids, np.int32), of_all))
-            ids.clear()
+        self.ids = ()
         return rows, readers.gathered(self.numbers, np.int64), (skipped[0], skipped[1])
 
     def _drop_duplicates(self, rules: LineFilter) -> None:

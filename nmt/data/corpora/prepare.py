@@ -1,9 +1,8 @@
 """Create the sides of a model from the `data` settings: load their subwords, or train them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt.data.corpora.corpus import Side, clean_line
 from nmt.data.corpora.reading_meter import ReadingMeter, metered, text_bytes
@@ -55,14 +54,6 @@ def training_filter(data: "DataConfig", sides: Sequence["SideConfig"]) -> LineFi
     no rule is set. Raises DataError if one of those files cannot be read. `sides`: source and target, or the one side
     of a language model."""
     return LineFilter(data.filter, _held_out(data, sides)) if data.filter.is_on else None
-
-
-def filter_key(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[Any] | None:
-    """Return what the rules of `data.filter` depend on, for JSON. Raises DataError as `training_filter` does."""
-    if not data.filter.is_on:
-        return None
-    held_out = blake2b("\n".join(_held_out(data, sides)).encode(errors="surrogatepass")).hexdigest()
-    return [data.filter.to_dict(), held_out]
 
 
 def _held_out(data: "DataConfig", sides: Sequence["SideConfig"]) -> list[str]:

@@ -1,15 +1,89 @@
 """Let several processes read one text together: each cleans and tokenizes a share of its chunks, and all get the
-result.
+result. The ids of a large text lie in files without names in the temporary folder (`TMPDIR`), mapped into memory, from
+which the system takes their pages whenever it needs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO, Any, TypeVar
+from weakref import finalize
 
 import numpy as np
 
+from nmt.errors import DataError
+from nmt.system.files import explain
+
 T = TypeVar("T")
+MOST_IN_MEMORY = 2**28
+"""Bytes of ids of one side of a text from which on they lie in a file."""
+
+
+class Pieces(Mapping[int, np.ndarray]):
+    """Numbered arrays of int32 ids: a few in memory, those that come when MOST_IN_MEMORY is reached in a file."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, np.ndarray | tuple[int, int]] = {}
+        self._file: IO[bytes] | None = None
+        self._size = 0
+
+    @property
+    def are_many(self) -> bool:
+        """Return whether some of them are in a file."""
+        return self._file is not None
+
+    def __setitem__(self, number: int, ids: np.ndarray) -> None:
+        """Keep an array, in place of one that had the number. Raises DataError if the temporary folder has no room."""
+        self._size += ids.nbytes
+        if self._size <= MOST_IN_MEMORY:
+            self._pieces[number] = ids
+            return
+        with _in_temporary_folder():
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="nmt-text-", buffering=0)
+                finalize(self, self._file.close)
+            self._pieces[number] = self._file.seek(0, os.SEEK_END), len(ids)
+            _append(self._file, ids.astype(np.int32))
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        """Return the array of that number."""
+        piece = self._pieces[number]
+        if isinstance(piece, np.ndarray):
+            return piece
+        if self._file is None:
+            raise RuntimeError("an array in a file that is not there")
+        return np.frombuffer(os.pread(self._file.fileno(), 4 * piece[1], piece[0]), np.int32)
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the numbers."""
+        return iter(self._pieces)
+
+    def __len__(self) -> int:
+        """Return the number of arrays."""
+        return len(self._pieces)
+
+
+def _append(file: IO[bytes], ids: np.ndarray) -> None:
+    """Write all ids: a file without a buffer may take a part of them at a time."""
+    content = ids.tobytes()
+    while content:
+        content = content[file.write(content) :]
+
+
+@contextmanager
+def _in_temporary_folder() -> Iterator[None]:
+    """Turn errors of files there into a DataError."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{tempfile.gettempdir()}: must have room for the ids of the training text, got {explain(error)}; set "
+            "TMPDIR to another folder"
+        ) from error
 
 
 class Readers:
@@ -30,7 +104,13 @@ class Readers:
 
 
 def end_to_end(pieces: Mapping[int, np.ndarray], dtype: Any) -> np.ndarray:
-    """Return the concatenation of numbered arrays in order of their numbers; it is empty if there are none."""
+    """Return the concatenation of numbered arrays in order of their numbers; it is empty if there are none. That of
+    `Pieces` which are many is a mapped file."""
+    if isinstance(pieces, Pieces) and pieces.are_many:
+        with _in_temporary_folder(), tempfile.TemporaryFile(prefix="nmt-text-", buffering=0) as file:
+            for number in sorted(pieces):
+                _append(file, pieces[number].astype(dtype))
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype)
     return np.concatenate([np.zeros(0, dtype), *(pieces[number] for number in sorted(pieces))])
 
 

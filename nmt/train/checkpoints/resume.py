@@ -34,7 +34,6 @@ _BINDING = ("data.subwords.*", "data.*.lang", "training.optimizer", "training.fr
 _BATCHES = (
     "seed",
     "data.train",
-    "data.index",
     "data.*.max_length",
     "data.filter.*",
     "data.*.sampling_alpha",

@@ -10,7 +10,6 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.train.log.memory import peak_bytes, reset_peak
 from nmt.train.log.progress import format_seconds
 from nmt.train.planning.batch_size import forecast
-from nmt.train.planning.ranks_plan import ranks_page
 
 if TYPE_CHECKING:
     from nmt.train.planning.batch_size import Forecast
@@ -20,7 +19,7 @@ _UPDATES, _WARM_UP, _SECONDS = 20, 2, 15.0
 _SMALL_SHARE = 0.01  # of the total: smaller purposes share one line
 
 
-def cost_report(dry_run: DryRun, ranks: int = 1) -> str:
+def cost_report(dry_run: DryRun) -> str:
     """Predict memory, run the epoch's largest batch and some others, and return the page."""
     accumulates = dry_run.config.training.batch_multiplier > 1
     found = forecast(
@@ -37,8 +36,6 @@ def cost_report(dry_run: DryRun, ranks: int = 1) -> str:
         _speed(dry_run, timing),
         _time(dry_run, timing),
     ]
-    if ranks > 1:
-        sections.append([ranks_page(dry_run, timing, ranks)])
     return "\n\n".join("\n".join(lines) for lines in sections)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from nmt.errors import DataError
 from nmt.system.files import write_bytes, writing
 from nmt.system.notices import Show, tell_nobody
-from nmt.train.checkpoints.start import given_subwords
 from nmt.train.tasks.prepare import check_files, sides_of_run, sides_of_sample
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from nmt.train.log.progress import TrainingLog
 
 DATA_CHECK_NAME = "data_check.json"
-_PAIRS_OF_INDEXED = 50_000
-"""Pairs checked before training if the text was already checked when its index was made: the rest may have changed."""
 
 
 def check_data(config: Config, show: Show = tell_nobody) -> Findings:
@@ -38,8 +35,9 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
     from nmt.doctor import PAIRS_AT_START, examine
 
     check_files(config)
-    limit = _PAIRS_OF_INDEXED if _is_indexed(config) else PAIRS_AT_START
-    found = examine(config, lambda sample: sides_of_run(config, folder, log.line, log.live), limit=limit, show=log.live)
+    found = examine(
+        config, lambda sample: sides_of_run(config, folder, log.line, log.live), limit=PAIRS_AT_START, show=log.live
+    )
     if found.errors:
         raise DataError(found.errors[0].line())
     log.line(found.summary())
@@ -48,27 +46,3 @@ def check_before_training(config: Config, folder: Path, log: TrainingLog) -> Non
     path = folder / DATA_CHECK_NAME
     with writing(path):
         write_bytes(path, (json.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def _is_indexed(config: Config) -> bool:
-    """Return whether the training text already has an index, for which it was checked. This is known if the settings
-    name the subwords, or if those of an earlier run are stored with the index."""
-    from nmt.data.corpora.corpus import Side
-    from nmt.data.tokens.subword_files import subwords_from_file
-    from nmt.train.tasks.kept_subwords import kept_subwords
-    from nmt.train.tasks.translation_task import indexing_of
-
-    if config.task != "translation" or config.training.extend_vocabulary:
-        return False
-    settings = config.data.subwords
-    files = [settings.model_file, settings.src_model_file, settings.tgt_model_file]
-    given = given_subwords(config)
-    if given is None:
-        found = [subwords_from_file(file) for file in files if file]
-        kept = kept_subwords(config)
-        if found:
-            given = found[0], found[-1]
-        elif kept is None or (given := kept.find()) is None:
-            return False
-    indexing = indexing_of(config, Side(config.data.src, given[0]), Side(config.data.tgt, given[1]))
-    return indexing is not None and indexing.is_current

@@ -169,7 +169,7 @@ def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tupl
         return found
     if not (folder / CONFIG_NAME).exists():
         save_config(folder, config)  # from here on the folder belongs to this run
-    src, tgt = _new_sides(config, notify, show, keep=True)
+    src, tgt = _new_sides(config, notify, show)
     save_subwords(folder, src.subwords, tgt.subwords, joint=config.data.subwords.joint)
     return src, tgt
 
@@ -210,28 +210,20 @@ def _sides(config: Config, subwords: tuple[Subwords, Subwords]) -> tuple[Side, S
 
 
 def _new_sides(
-    config: Config, notify: Show, show: Show = tell_nobody, *, keep: bool = False, sample: list[list[str]] | None = None
+    config: Config, notify: Show, show: Show = tell_nobody, *, sample: list[list[str]] | None = None
 ) -> tuple[Side, Side]:
-    """Train subwords in memory as configured, on a sample if it is given, or load those stored with an index; with
-    `keep` new ones are stored there. `notify` receives a line about each slow step, `show` the progress."""
+    """Train subwords in memory as configured, on a sample if it is given. `notify` receives a line about each slow
+    step, `show` the progress."""
     from nmt.data.corpora.prepare import load_side, load_sides
-    from nmt.train.tasks.kept_subwords import kept_subwords
 
     if (given := given_subwords(config)) is not None:
         return _sides(config, given)
-    kept = kept_subwords(config) if sample is None else None
-    if kept is not None and (found := kept.find()) is not None:
-        notify(f"subwords: those of {kept.path}, which a run on this text left")
-        return _sides(config, found)
     if sample is None:
         notify("subwords: reading the training text")
     if config.task == "lm":
         side = load_side(config.data, notify, show, sample)
         return side, side
-    src, tgt = load_sides(config.data, notify, show, sample)
-    if kept is not None and keep:
-        kept.keep(src.subwords, tgt.subwords)
-    return src, tgt
+    return load_sides(config.data, notify, show, sample)
 
 
 def _found_sides(config: Config, folder: Path) -> tuple[Side, Side] | None:

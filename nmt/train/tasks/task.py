@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nmt.data.corpora.sources import name_of
-from nmt.errors import DataError
 from nmt.train.log.memory import format_bytes
 
 if TYPE_CHECKING:
@@ -105,11 +103,6 @@ def load_task(config: Config, folder: Path, log: TrainingLog, ranks: Ranks, trie
     from nmt.train.tasks.prepare import sides_of_run
 
     sides = ranks.first_then_others(lambda: sides_of_run(config, folder, log.line, log.live))
-    if config.task == "translation":
-        from nmt.train.tasks.translation_task import indexing_of
-
-        if (indexing := indexing_of(config, *sides)) is not None:
-            ranks.first_then_others(lambda: indexing.make(log.live, log.line))
     if tried is not None:
         tried.config = config
     task: Task = (tried or _kind(config)(config, *sides, ranks)).held_out(log.line)
@@ -133,14 +126,6 @@ def load_dry_run_task(config: Config, notify: Callable[[str], None], *, keep: bo
     from nmt.train.tasks.prepare import sides_of_dry_run
 
     sides = sides_of_dry_run(config, notify, keep=keep)
-    if config.task == "translation":
-        from nmt.train.tasks.translation_task import indexing_of
-
-        if (indexing := indexing_of(config, *sides)) is not None and not indexing.is_current:
-            raise DataError(
-                f"data.train: must have an index to be tried out, got none of {name_of(config.data.train)} as it is "
-                "now; start nmt-train, which makes it, or set data.train to a part of the text"
-            )
     return _kind(config)(config, *sides)
 
 

@@ -6,21 +6,17 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.data.alignment.edits import Edits
 from nmt.data.alignment.word_alignment import WordAlignments
 from nmt.data.batching.batches import Batch, TrainBatches, make_batch
-from nmt.data.batching.index import IndexedCorpus
-from nmt.data.batching.indexing import Indexing, index_folder, load_indexed
 from nmt.data.batching.sampling import SubwordSampler
-from nmt.data.batching.windows import WindowBatches
 from nmt.data.corpora.corpus import ParallelCorpus, Side, load_parallel
-from nmt.data.corpora.prepare import filter_key, training_filter
+from nmt.data.corpora.prepare import training_filter
 from nmt.data.corpora.rows import TokenRows
 from nmt.errors import ConfigError
 from nmt.evaluate import Score, score_translations
@@ -41,25 +37,19 @@ if TYPE_CHECKING:
 
 
 class TranslationTask:
-    """A translation task (see `Task`); several readers share the pairs of data.train, unless these are indexed."""
+    """A translation task (see `Task`); several readers share the pairs of data.train."""
 
     def __init__(self, config: Config, src: Side, tgt: Side, readers: Readers | None = None) -> None:
         self.config, self._src, self._tgt = config, src, tgt
         self.subwords = src.subwords, tgt.subwords
-        self.corpus: ParallelCorpus | IndexedCorpus
-        if (indexing := indexing_of(config, src, tgt)) is not None:
-            self.corpus = load_indexed(indexing)
-            _check_in_memory(config, self.corpus)
-        else:
-            rules = training_filter(config.data, (src.config, tgt.config))
-            self.corpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
+        rules = training_filter(config.data, (src.config, tgt.config))
+        self.corpus = load_parallel(config.data.train, src, tgt, rules=rules, readers=readers)
         _check_weights(self.corpus)
         self._edits: Edits | None = None
         self._alignments: WordAlignments | None = None
         if config.model.decoder.edit_actions:
-            pairs = cast(ParallelCorpus, self.corpus)
-            self._edits = Edits.learn(pairs.src, pairs.tgt, tgt.subwords.vocab_size)
-            self.corpus = self._as_actions(pairs)
+            self._edits = Edits.learn(self.corpus.src, self.corpus.tgt, tgt.subwords.vocab_size)
+            self.corpus = self._as_actions(self.corpus)
         self._length_model: LengthModel | None = None
         self._dev: ParallelCorpus | None = None
         self._test: ParallelCorpus | None = None
@@ -89,11 +79,9 @@ class TranslationTask:
 
     @property
     def fingerprint(self) -> list[int]:
-        """Return the numbers of pairs and target subwords, and a checksum of pairs that are in memory."""
-        corpus, sizes = self.corpus, [len(self.corpus), self.corpus.num_subwords]
-        if isinstance(corpus, IndexedCorpus):  # it stays on disk, and would have to be read
-            return sizes
-        return [*sizes, corpus.tgt.checksum(corpus.src.checksum())]
+        """Return the numbers of pairs and target subwords, and a checksum of the pairs."""
+        corpus = self.corpus
+        return [len(corpus), corpus.num_subwords, corpus.tgt.checksum(corpus.src.checksum())]
 
     @property
     def dev_fingerprint(self) -> list[int]:
@@ -107,7 +95,7 @@ class TranslationTask:
         if not self.config.training.guided_alignment:
             return None
         path, around = self.config.data.alignment, self.config.model.encoder.boundaries
-        corpus = cast(ParallelCorpus, self.corpus)
+        corpus = self.corpus
         if path is None:
             if self._alignments is None:
                 began = time.monotonic()
@@ -129,12 +117,10 @@ class TranslationTask:
         model.initialize(self.config.seed, self.corpus.target_counts(sizes[1]))
         return model
 
-    def batches(self, size: int, parts: int = 1) -> TrainBatches | WindowBatches:
+    def batches(self, size: int, parts: int = 1) -> TrainBatches:
         """Return the corpus in batches (see `Task.batches`); `parts` has no effect."""
         training = self.config.training
         seed, around = self.config.seed, self.config.model.encoder.boundaries
-        if isinstance(self.corpus, IndexedCorpus):
-            return WindowBatches(self.corpus, size, training.batch_type, seed, around)
         return TrainBatches(
             self.corpus, size, training.batch_type, seed, training.shuffle, around, sampler=self._sampler()
         )
@@ -191,45 +177,14 @@ class TranslationTask:
         return self._length_model
 
 
-def indexing_of(config: Config, src: Side, tgt: Side) -> Indexing | None:
-    """Return the indexes of the training text; None if it has none. Raises DataError if a file is missing."""
-    data, sides = config.data, (src.config, tgt.config)
-    if (folder := index_folder(config)) is None:
-        return None
-    rules = partial(training_filter, data, sides)
-    return Indexing(folder, data.train, (src, tgt), rules, filter_key(data, sides))
-
-
-def _check_weights(corpus: ParallelCorpus | IndexedCorpus) -> None:
+def _check_weights(corpus: ParallelCorpus) -> None:
     """Raise ConfigError if the weights of corpora leave some epoch without anything to learn from."""
-    if isinstance(corpus, IndexedCorpus):
-        parts, unit = [(len(index.blocks), index.weight) for index in corpus.indexes], "block of pairs"
-    else:
-        parts, unit = list(corpus.parts), "pair"
-    shares = [size * weight for size, weight in parts]
+    shares = [size * weight for size, weight in corpus.parts]
     if shares and max(shares) < 1:
         raise ConfigError(
-            f"data.train: weights must leave at least one {unit} of a corpus in every epoch, got {max(shares):.3g} of "
+            f"data.train: weights must leave at least one pair of a corpus in every epoch, got {max(shares):.3g} of "
             "the largest; raise the weights"
         )
-
-
-def _check_in_memory(config: Config, corpus: ParallelCorpus | IndexedCorpus) -> None:
-    """Raise ConfigError if a setting needs all pairs in memory while they stay on disk."""
-    data = config.data
-    asked = {
-        "training.guided_alignment": config.training.guided_alignment or None,
-        "data.src_factors": data.src_factors or None,
-        "model.decoder.edit_actions": config.model.decoder.edit_actions or None,
-        "data.src.sampling_alpha": data.src.sampling_alpha,
-        "data.tgt.sampling_alpha": data.tgt.sampling_alpha,
-    }
-    for name, value in asked.items():
-        if value is not None and isinstance(corpus, IndexedCorpus):
-            raise ConfigError(
-                f"{name}: must not be set where training text is too large for memory and dealt from its index, got "
-                f"{value}; remove it, or train on fewer pairs"
-            )
 
 
 def _truncated(dev: ParallelCorpus, config: DataConfig, notify: Callable[[str], None]) -> ParallelCorpus:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SOURCE_WORK = 0.2
 """Work of a source token relative to a target token; measured with configs/quickstart.yaml by
-benchmarks/scaling_out.py. A larger encoder costs more."""
+12995ccb:benchmarks/scaling_out.py. A larger encoder costs more."""
 
 
 @dataclass(frozen=True)
@@ -83,38 +83,27 @@ class Dealing:
     def __init__(self, batches: Batches, size: int = 1, seed: int = 42, *, rank: int = 0, ranks: int = 1) -> None:
         self.batches, self.size = batches, size
         self._seed, self._rank, self._ranks = seed, rank, ranks
-        self._tokens: tuple[tuple[int, int], np.ndarray] = ((-1, -1), np.zeros((0, 2), np.int64))
+        self._tokens: tuple[int, np.ndarray] = (-1, np.zeros((0, 2), np.int64))
 
     def num_updates(self, epoch: int) -> int:
         """Return the number of updates in an epoch."""
-        return sum(-(-count // self.size) for count in self.batches.windows(epoch))
+        return -(-self.batches.num_batches(epoch) // self.size)
 
     def left(self, state: TrainingState) -> Iterator[UpdateBatches]:
         """Yield the updates that remain in the state's epoch.
 
         Earlier runs with another number of ranks may have used batches in updates of other sizes (see
-        `TrainingState.dealt`); each batch is still used once per epoch. All batches of an update are from one window.
+        `TrainingState.dealt`); each batch is still used once per epoch.
         """
-        dealt = list(state.dealt)
-        done = state.position - sum(count for _, count in dealt)
-        first = 0
-        for window, count in enumerate(self.batches.windows(state.epoch)):
-            if not dealt and done >= count:
-                done, first = done - count, first + count
-                continue
-            rest = list(range(count))
-            while dealt and rest:
-                size, used = dealt[0]
-                order = [number for group in self._groups(state.epoch, window, rest, size) for number in group]
-                rest = sorted(order[used:])
-                dealt[:1] = [(size, used - len(order))] if used > len(order) else []
-            for group in self._groups(state.epoch, window, rest, self.size):
-                done -= len(group)
-                if done < 0:
-                    src, tgt = self._tokens_of(state.epoch, window)[group].sum(axis=0).tolist()
-                    numbers = [first + number for number in group]
-                    yield UpdateBatches(state.epoch, numbers, self._own(len(group)), src, tgt, self.batches)
-            first += count
+        rest = list(range(self.batches.num_batches(state.epoch)))
+        for size, used in state.dealt:
+            rest = sorted([number for group in self._groups(state.epoch, rest, size) for number in group][used:])
+        done = state.position - sum(count for _, count in state.dealt)
+        for group in self._groups(state.epoch, rest, self.size):
+            done -= len(group)
+            if done < 0:
+                src, tgt = self._tokens_of(state.epoch)[group].sum(axis=0).tolist()
+                yield UpdateBatches(state.epoch, group, self._own(len(group)), src, tgt, self.batches)
 
     def resume(self, state: TrainingState) -> None:
         """Prepare a saved state to continue its epoch with updates of this size."""
@@ -125,15 +114,15 @@ class Dealing:
                 state.dealt.append((state.batches_an_update, state.position - sum(count for _, count in state.dealt)))
         state.batches_an_update = self.size
 
-    def _groups(self, epoch: int, window: int, numbers: Sequence[int], size: int) -> list[list[int]]:
-        """Return the batches of a window in updates of one size; the smallest form the update that has fewer."""
+    def _groups(self, epoch: int, numbers: Sequence[int], size: int) -> list[list[int]]:
+        """Return the batches of an epoch in updates of one size; the smallest form the update that has fewer."""
         if size == 1 or self.batches.in_order:
             return [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]
-        tokens = self._tokens_of(epoch, window)[numbers]
+        tokens = self._tokens_of(epoch)[numbers]
         work = SOURCE_WORK * tokens[:, 0] + tokens[:, 1]
         by_work = np.asarray(numbers)[np.argsort(-work, kind="stable")].tolist()
         groups = [by_work[at : at + size] for at in range(0, len(by_work), size)]
-        np.random.default_rng([self._seed, epoch, size, *([window] if window else [])]).shuffle(groups)
+        np.random.default_rng([self._seed, epoch, size]).shuffle(groups)
         return groups
 
     def _own(self, count: int) -> list[int]:
@@ -146,7 +135,7 @@ class Dealing:
                 places.append(first + turn)
         return places
 
-    def _tokens_of(self, epoch: int, window: int) -> np.ndarray:
-        if self._tokens[0] != (epoch, window):
-            self._tokens = ((epoch, window), self.batches.tokens(epoch, window))
+    def _tokens_of(self, epoch: int) -> np.ndarray:
+        if self._tokens[0] != epoch:
+            self._tokens = epoch, self.batches.tokens(epoch)
         return self._tokens[1]

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from docs.show.report import Report
 from nmt.rnn import LSTMCell
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.kernels.loops import activation_code
@@ -14,7 +15,6 @@ from nmt.rnn.kernels.machine_code.features import TARGET
 from nmt.rnn.kernels.machine_code.generated import generated_loop
 from nmt.rnn.kernels.machine_code.kernel import address_of
 from nmt.rnn.kernels.memory.table_layout import COUNTER_WORDS
-from nmt.rnn.show.report import Report
 from tests.rnn.kernels.assembly import assembly_of
 
 HEAD = "F = {}\n\n\ndef function(\n    part, parts, table,\n    n, m, whole: int64, x: F, y: F,\n):\n"

@@ -87,8 +87,8 @@ _V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 _BF16, _VNNI = "avx512bf16", "avx512vnni"
 # LLVM schedules for one processor of the level, which is up to a tenth faster than its "x86-64-v4"
-# (benchmarks/levels.py); the features that this processor has beyond the level are turned off. Loops use 512-bit
-# registers: by default LLVM prefers 256 bits there.
+# (12995ccb:benchmarks/levels.py); the features that this processor has beyond the level are turned off. Loops use
+# 512-bit registers: by default LLVM prefers 256 bits there.
 _NOT_OF_V3 = "-fsgsbase,-invpcid,-pclmul,-rdrnd,-xsaveopt"
 _NOT_OF_V4 = (
     f"-prefer-256-bit,{_NOT_OF_V3},-adx,-aes,-clflushopt,-clwb,-pku,-rdseed,-xsavec,-xsaves,-avx512ifma,-avx512vbmi,"

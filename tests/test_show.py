@@ -1,4 +1,4 @@
-"""`python -m nmt.rnn.show`: what it says of a plan is what the plan and the generated source say."""
+"""`python -m docs.show`: what it says of a plan is what the plan and the generated source say."""
 
 import importlib.util
 import re
@@ -12,6 +12,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from docs.show.__main__ import main
+from docs.show.dot import drawn
+from docs.show.loading import load_cell
+from docs.show.reading import works
+from docs.show.report import Report
+from docs.show.text import table, wrap
 from nmt.errors import NMTError
 from nmt.rnn import LSTMCell, Scan
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
@@ -19,16 +25,10 @@ from nmt.rnn.compiler.plan import make_plan
 from nmt.rnn.compiler.program import Product
 from nmt.rnn.compiler.trace import trace
 from nmt.rnn.kernels.loops.emit_cpu import emit
-from nmt.rnn.show.__main__ import main
-from nmt.rnn.show.dot import drawn
-from nmt.rnn.show.loading import load_cell
-from nmt.rnn.show.reading import works
-from nmt.rnn.show.report import Report
-from nmt.rnn.show.text import table, wrap
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 F4 = np.dtype(np.float32)
 CELLS = {**cases.CELLS, **{name: make for name, (make, _) in more.CELLS.items()}}
 MINE = """
@@ -272,15 +272,13 @@ def test_mistakes_are_one_line(arguments, said, tmp_path, capsys, monkeypatch):
 
 
 def test_a_reader_who_has_had_enough():
-    command = (
-        f"{sys.executable} -m nmt.rnn.show lstm_no --columns 60; {sys.executable} -m nmt.rnn.show lstm | head -n 1"
-    )
+    command = f"{sys.executable} -m docs.show lstm_no --columns 60; {sys.executable} -m docs.show lstm | head -n 1"
     done = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "LSTMCell 3 -> 4, training, float32\n" and done.stderr.count("\n") == 1
 
 
 def test_looking_takes_no_numba():
-    code = "from nmt.rnn.show.__main__ import main; import sys; main(['gru']); assert 'numba' not in sys.modules"
+    code = "from docs.show.__main__ import main; import sys; main(['gru']); assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
 
 

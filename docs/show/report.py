@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from docs.show.picture import plan_picture
+from docs.show.text import plan_text
 from nmt.errors import NMTError
 from nmt.rnn.arrays.weights import QUADS, packed_dtype
 from nmt.rnn.cell import Cell
 from nmt.rnn.compiler.keep import Recompute
 from nmt.rnn.compiler.plan import Plan, make_plan
 from nmt.rnn.compiler.trace import trace
-from nmt.rnn.show.picture import plan_picture
-from nmt.rnn.show.text import plan_text
 
 _ROUNDED = ("bfloat16", "int8")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from docs.show.naming import Naming, gradient_name, leaf_name, output_name, shape, through
+from docs.show.reading import Work, works
 from nmt.rnn import tuning
 from nmt.rnn.arrays.array_names import ArrayKind, Numbered, parse
 from nmt.rnn.compiler.phases import Phase
@@ -12,8 +14,6 @@ from nmt.rnn.compiler.plan import PlacedSink, Plan
 from nmt.rnn.compiler.program import Place, PlaceKind
 from nmt.rnn.graph import Value
 from nmt.rnn.ops import OpKind
-from nmt.rnn.show.naming import Naming, gradient_name, leaf_name, output_name, shape, through
-from nmt.rnn.show.reading import Work, works
 
 _LEAVES = {"input": "input", "state": "state before the step", "captured": "constant over time", "param": "parameter"}
 RUNS = {

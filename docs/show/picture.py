@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from docs.show.dot import Box, Frame, Key, Panel, document
+from docs.show.naming import COPIES, Naming, shape, through
+from docs.show.reading import Work, works
+from docs.show.text import RUNS, sum_of, wrap
 from nmt.rnn.compiler.phases import Phase
 from nmt.rnn.compiler.plan import Plan
 from nmt.rnn.graph import Value
 from nmt.rnn.ops import OpKind
-from nmt.rnn.show.dot import Box, Frame, Key, Panel, document
-from nmt.rnn.show.naming import COPIES, Naming, shape, through
-from nmt.rnn.show.reading import Work, works
-from nmt.rnn.show.text import RUNS, sum_of, wrap
 
 LEGEND = (
     ("leaf", "read from memory"),

@@ -1,4 +1,4 @@
-"""`python -m nmt.rnn.show CELL`: print what the compiler makes of a cell."""
+"""`python -m docs.show CELL`: print what the compiler makes of a cell."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import signal
 import sys
 from pathlib import Path
 
+from docs.show.dot import drawn
+from docs.show.loading import load_cell
+from docs.show.report import Report
 from nmt.errors import NMTError
 from nmt.rnn.arguments import whole_number
 from nmt.rnn.cells.by_name import CELLS_BY_NAME
-from nmt.rnn.show.dot import drawn
-from nmt.rnn.show.loading import load_cell
-from nmt.rnn.show.report import Report
 from nmt.system.files import write_bytes
 
 _NARROWEST, _WIDEST = 60, 200
@@ -24,7 +24,7 @@ _DTYPES = ("float32", "float64", "bfloat16", "int8")
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the options."""
     found = argparse.ArgumentParser(
-        prog="python -m nmt.rnn.show",
+        prog="python -m docs.show",
         description="Shows what the compiler makes of a cell: what it does before, in and after the time loop, what it "
         "keeps for the backward pass, and which work of a row it fuses into one loop (docs/compiler.md).",
     )
