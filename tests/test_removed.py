@@ -43,15 +43,22 @@ def test_a_folder_of_an_older_version_that_does_not_use_it_is_read(name):
     assert config_from_dict(with_setting(name, _OFF[name])) == config_from_dict(deepcopy(MINIMAL))
 
 
-def test_a_model_whose_training_used_what_is_removed_translates(tmp_path):
+@pytest.mark.parametrize(
+    "section, key, value, told",
+    [
+        ("training", "quantization_aware", 4, "quantization_aware is not there any more; train without it"),
+        ("data", "index", "ids", "data.index is not there any more; remove it"),
+    ],
+)
+def test_a_model_whose_training_used_what_is_removed_translates(tmp_path, section, key, value, told):
     folder = write_folder(tmp_path / "model")
     before = Translator.load(folder, threads=1).translate("kara losu")
     path = folder / "config.yaml"
     values = parse_yaml(path.read_text("utf-8"))
-    values["training"]["quantization_aware"] = 4
+    values[section][key] = value
     path.write_text(format_yaml(values))
     assert Translator.load(folder, threads=1).translate("kara losu") == before
-    with pytest.raises(ConfigError, match="quantization_aware is not there any more; train without it"):
+    with pytest.raises(ConfigError, match=told):
         load_config(path)
 
 
