@@ -160,7 +160,7 @@ class Attack:
         """Send a trailer without end (A8)."""
         with self._plug() as plug:
             plug.sendall(
-                b"POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-1: "
+                b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-1: "
             )
             for _ in range(1_000):
                 plug.sendall(b"y" * 2**16)
@@ -170,7 +170,7 @@ class Attack:
         plugs = [self._plug() for _ in range(20)]
         for plug in plugs:
             try:
-                plug.sendall(b"POST /translate_file HTTP/1.1\r\nHost: a\r\nContent-Length: 19000000\r\n")
+                plug.sendall(b"POST /translate_file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 19000000\r\n")
                 plug.sendall(b"Content-Type: multipart/form-data; boundary=a\r\n\r\n" + b"x" * 18_000_000)
             except OSError:
                 pass
@@ -198,7 +198,7 @@ class Attack:
     def heads(self) -> None:
         """Give two hosts (A19)."""
         with self._plug() as plug:
-            plug.sendall(b"GET /languages/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n")
+            plug.sendall(b"GET /languages/ HTTP/1.1\r\nHost: localhost\r\nHost: b\r\n\r\n")
             plug.recv(1000)
         time.sleep(0.1)
 

@@ -66,7 +66,7 @@ class Place:
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place, texts: Any) -> Any:
     """One request over an open connection: a text, or a list."""
     body = json.dumps(place.body(texts)).encode()
-    writer.write(b"POST %s HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n" % place.path.encode())
+    writer.write(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % place.path.encode())
     writer.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
     head = await reader.readuntil(b"\r\n\r\n")
     length = int(re.search(rb"content-length: (\d+)", head, re.I)[1])  # type: ignore[index]

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.errors import NMTError, lacking_resource
 from nmt.serve.errors import RequestError
+from nmt.serve.limits.origins import Headers
 from nmt.serve.log import LoopErrors, log_request
 from nmt.serve.measures import TALLY
 from nmt.serve.protocols import (
@@ -38,12 +39,6 @@ from nmt.system.heap import give_back
 
 _logger = logging.getLogger("nmt.serve")
 
-_CORS = [
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-headers", b"Authorization, Content-Type, X-Request-Id"),
-    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
-    (b"access-control-expose-headers", b"Retry-After, X-Request-Id"),
-]
 _PREFLIGHT = {"Access-Control-Max-Age": "86400"}
 """Browsers remember the answer for a day instead of asking before each request."""
 _TIDY_SECONDS, _TIDY_BYTES = 5.0, 16 * 2**20
@@ -106,7 +101,7 @@ class Around:
     """Middleware for what all requests share."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app, self._service = app, service
+        self._app, self._service, self._origins = app, service, service.settings.origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -116,7 +111,7 @@ class Around:
         began, status = time.perf_counter(), 500
         given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
         name = given if given and _REQUEST_ID.fullmatch(given) else b"%016x" % random.getrandbits(64)
-        started = False
+        started, cors = False, Headers()
         # Ignore a trailing slash instead of redirecting, since a redirect would go to the Host that the client named.
         if scope["path"] not in _PATHS and scope["path"][:-1] in _PATHS and scope["path"].endswith("/"):
             scope["path"] = scope["path"][:-1]
@@ -126,7 +121,7 @@ class Around:
             if message["type"] == "http.response.start":
                 started, status = True, message["status"]
                 closing = [(b"connection", b"close")] if self._service.is_ending else []
-                message["headers"] = [*message["headers"], *_CORS, *closing, (b"x-request-id", name)]
+                message["headers"] = [*message["headers"], *cors, *closing, (b"x-request-id", name)]
             await send(message)
 
         measures, tally = self._service.measures, dict[str, int]()
@@ -136,6 +131,7 @@ class Around:
             hosts = sum(name == b"host" for name, _ in scope["headers"])
             if hosts != 1 and (hosts or scope["http_version"] != _HOSTLESS):
                 raise RequestError(400, f"Host: must be given once, got {hosts} of it")
+            cors = self._origins.admit(scope, self._service.gate.wants_keys)
             if self._service.is_ending and scope["path"] not in _WHILE_ENDING:
                 raise _ending()
             if scope["method"] == "OPTIONS":

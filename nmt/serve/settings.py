@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nmt.errors import DataError
+from nmt.serve.limits.origins import Origins
 from nmt.system.lines import read_text
 from nmt.system.paths import exists
 
@@ -36,7 +37,7 @@ class Limits:
 class ServerSettings:
     """`models`: folders or bundles; `pivot`: whether two models in a row may translate; `cache`: bytes for translations
     of former sentences; `keys`: a file of keys, None for a server without keys; `learn`: whether models learn from
-    confirmed pairs."""
+    confirmed pairs; `allow_origin`, `allow_host`: as in `Origins`. Raises ConfigError."""
 
     models: tuple[Path, ...]
     host: str = "127.0.0.1"
@@ -53,6 +54,12 @@ class ServerSettings:
     limits: Limits = field(default_factory=Limits)
     keys: str | None = None
     learn: bool = False
+    allow_origin: tuple[str, ...] = ()
+    allow_host: tuple[str, ...] = ()
+    origins: Origins = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:  # an origin that is none is refused before models are loaded
+        object.__setattr__(self, "origins", Origins(self.host, self.allow_origin, self.allow_host))
 
     def read_keys(self) -> dict[str, int]:
         """Return the requests per minute by the hash of each key, from the file's current contents. Raises

@@ -63,7 +63,7 @@ def test_a_second_server_leaves_the_first_its_port_while_it_loads(server, folder
         (line,) = second.stderr.splitlines()
         assert second.returncode == 1 and line.startswith(f"Error: 127.0.0.1:{port}: must be free to listen on")
         with socket.create_connection(("127.0.0.1", int(port)), timeout=120) as plug:  # it waits, and is answered
-            plug.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            plug.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             assert plug.recv(1000).startswith(b"HTTP/1.1 200")
         first.send_signal(signal.SIGTERM)
         rest = first.communicate(timeout=60)[1].splitlines()
@@ -100,7 +100,7 @@ def test_a_file_is_translated_however_little_may_wait(folder, lines):
 
 def test_while_it_ends_it_says_so(folder, lines, expected):
     body = json.dumps({"q": lines[0], **PAIR}).encode()
-    head = f"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with servers.running(folder) as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as plug:
         plug.sendall(head + body[:5])  # a request that has begun
         until(lambda: b"nmt_requests_in_flight 2.0" in server.ask("/metrics")[2])

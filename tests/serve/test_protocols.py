@@ -213,7 +213,7 @@ def test_who_runs_it_is_told(server):
     text = server.ask("/metrics")[2].decode()
     assert 'nmt_requests_total{route="/translate",status="200"}' in text and "nmt_sentences_waiting 0.0" in text
     status, headers, _ = server.ask("/health", headers={"X-Request-Id": "mine-1"})
-    assert headers["X-Request-Id"] == "mine-1" and headers["Access-Control-Allow-Origin"] == "*"
+    assert headers["X-Request-Id"] == "mine-1"
     status, headers, _ = server.ask("/translate", method="OPTIONS")  # browsers ask once a day, not each time
     assert status == 204 and headers["Access-Control-Max-Age"] == "86400"
     assert server.refused("/nowhere")[0] == 404

@@ -62,6 +62,18 @@ from nmt.system.extras import how_to_install
     metavar="FILE",
     help="Require an API key: one key per line, with an optional tab and its requests per minute.",
 )
+@click.option(
+    "--allow-origin",
+    metavar="ORIGIN",
+    multiple=True,
+    help="Let web pages of another origin translate, such as https://app.example; * is every page.",
+)
+@click.option(
+    "--allow-host",
+    metavar="NAME",
+    multiple=True,
+    help="Answer to this name, such as that of a proxy; on 127.0.0.1 only to names of this machine and these.",
+)
 @click.option("--requests-per-minute", type=click.IntRange(0), default=0, help="Limit per client; 0 is no limit.")
 @click.option("--max-characters", type=click.IntRange(0), default=50_000, help="Characters per request; 0 is no limit.")
 @click.option("--max-texts", type=click.IntRange(0), default=1_000, help="Texts per request; 0 is no limit.")

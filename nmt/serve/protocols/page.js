@@ -26,7 +26,7 @@ function say(text, bad) {
 function told(status, message, later) {
   const [, most, got] = message.match(/at most ([\d,]+) characters, got ([\d,]+)/) || [];
   if (most) return "This text is too long: " + got + " characters, and at most " + most + " are possible.";
-  if (/^(api_key|key)\b/.test(message) || status === 403)
+  if (/^(api_key|key)\b/.test(message) || (status === 403 && !/^(Origin|learning)/.test(message)))
     return $("key").value ? "This server does not know your key." : "This server wants a key; enter yours above.";
   if (status === 413) return "This is too large for this server. " + sentence_of(message);
   if (status === 429) return "You have asked too often" + (later ? "; trying again in " + plural(later, "second.", "seconds.") : ".");
