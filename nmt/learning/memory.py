@@ -8,6 +8,7 @@ consolidation before it is used. Snapshots only save time.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,6 +38,10 @@ CREATE TABLE checks (
     rise REAL NOT NULL, rate REAL NOT NULL, action TEXT NOT NULL
 );
 """
+
+_ADVICE = "move it away to begin a new one, or put a good copy in its place"
+_DAMAGE = re.compile("decode|no such|malformed")
+"""Operational errors of SQLite that the content causes, not the disk or another process."""
 
 
 class State(StrEnum):
@@ -118,12 +123,16 @@ class Memory:
 
     def _open(self, path: Path, digest: str, begin: Callable[[], Any]) -> None:
         self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=2.0)
-        self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
-        self._file.execute("PRAGMA journal_mode = WAL")
-        self._file.execute("PRAGMA synchronous = FULL")  # an answer is given when the pair is on the disk
-        self._file.execute("BEGIN EXCLUSIVE")
         try:
+            self._file.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._file.execute("PRAGMA synchronous = FULL")  # an answer is given when the pair is on the disk
+            self._file.execute("BEGIN EXCLUSIVE")
             if not self._file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                if path.stat().st_size:
+                    raise DataError(
+                        f"{path}: must be a memory, got a file without pairs, as a copy without its {path.name}-wal "
+                        f"is; copy both, or {_ADVICE}"
+                    )
                 facts, general = begin()
                 self._file.execute(f"PRAGMA user_version = {VERSION}")
                 for statement in _TABLES.split(";"):
@@ -136,16 +145,21 @@ class Memory:
             version = self._file.execute("PRAGMA user_version").fetchone()[0]
             if version != VERSION:
                 raise DataError(
-                    f"{path}: must be a memory of version {VERSION}, got {version or 'another file'}; name another file"
+                    f"{path}: must be a memory of version {VERSION}, got {version or 'another file'}; {_ADVICE}"
                 )
+            if (found := self._file.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+                raise sqlite3.DatabaseError(" ".join(found.split()))
             rows = self._file.execute("SELECT name, value FROM facts").fetchall()
             self.facts = {key: json.loads(value) for key, value in rows}
             if self.facts["digest"] != digest:
                 raise DataError(
-                    f"{path}: must be the memory of this model, got that of another one; name another file, export its "
-                    "pairs as TMX and import them there"
+                    f"{path}: must be the memory of this model, got that of another one; move it away to begin a new "
+                    "one, or put the former model back (export_tmx there and import_tmx here take its pairs along)"
                 )
             self._file.execute("COMMIT")
+            # All that is committed is in the file itself, so that a copy of it has every pair; a log beside it (WAL),
+            # as former versions had, is taken in here.
+            self._file.execute("PRAGMA journal_mode = TRUNCATE")
         except BaseException:
             self._file.close()
             raise
@@ -155,11 +169,12 @@ class Memory:
         """Turn errors of SQLite that the user can fix into a DataError."""
         try:
             yield
-        except sqlite3.OperationalError as error:
+        except (sqlite3.DatabaseError, json.JSONDecodeError) as error:
+            is_of_disk = isinstance(error, sqlite3.OperationalError) and not _DAMAGE.search(str(error))
+            if not is_of_disk:
+                raise DataError(f"{self.path}: must be a memory, got: {error}; {_ADVICE}") from error
             advice = "end the other process" if "locked" in str(error) else "check the path and the disk"
             raise DataError(f"{self.path}: must be a memory that can be written, got: {error}; {advice}") from error
-        except sqlite3.DatabaseError as error:
-            raise DataError(f"{self.path}: must be a memory, got: {error}; name another file") from error
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:

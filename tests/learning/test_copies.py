@@ -1,0 +1,122 @@
+"""Copies of a memory, as a backup makes them: one file that has every acknowledged pair, or one line that says why not."""
+
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from nmt import NMTError
+from nmt.learning.memory import Memory
+from tests.learning.conftest import parameters
+
+pytest.importorskip("rapidfuzz", reason="needs the extra [learn]")
+
+
+def test_a_copy_of_the_file_alone_has_every_acknowledged_pair(learning, pairs, tmp_path):
+    """It had 4,096 bytes and no pair: all was in a log beside the file until the server ended."""
+    one = learning("used")
+    for number, pair in enumerate(pairs[:12], start=1):
+        one.learn(*pair)
+        if number % 4 == 0:
+            shutil.copy(tmp_path / "used", tmp_path / f"copy{number}")
+            copy = learning(f"copy{number}")
+            assert [(one.source, one.target) for one in copy.memory.pairs("")] == pairs[:number]
+            assert parameters(copy.translator()) == parameters(one.translator())
+    one.undo(3)
+    one.consolidate()
+    shutil.copy(tmp_path / "used", tmp_path / "late")
+    assert parameters(learning("late").translator()) == parameters(one.translator())
+    assert not [path for path in tmp_path.glob("used-*") if path.stat().st_size]
+
+
+_FORMER = """
+import os, sqlite3, sys
+file = sqlite3.connect(sys.argv[1], isolation_level=None)
+file.execute("PRAGMA locking_mode = EXCLUSIVE")
+file.execute("PRAGMA journal_mode = WAL")
+for statement in sys.stdin.read().split(";\\n"):
+    file.execute(statement)
+print("done", flush=True)
+os._exit(9)
+"""
+
+
+def former_version(path, like):
+    """Write what a killed process of a former version leaves: an empty file, and all else in its log."""
+    with sqlite3.connect(like) as file:
+        dump = ";\n".join(line.rstrip(";") for line in file.iterdump() if "sqlite_sequence" not in line)
+        version = file.execute("PRAGMA user_version").fetchone()[0]
+    dump = dump.replace("BEGIN TRANSACTION", f"BEGIN;\nPRAGMA user_version = {version}", 1)
+    subprocess.run([sys.executable, "-c", _FORMER, path], input=dump, text=True, capture_output=True, check=False)
+
+
+def test_a_memory_of_a_former_version_comes_with_its_log(learning, pairs, tmp_path):
+    one = learning("new")
+    for pair in pairs[:3]:
+        one.learn(*pair)
+    learnt = parameters(one.translator())
+    one.close()
+    former_version(tmp_path / "former", tmp_path / "new")
+    assert (tmp_path / "former").stat().st_size == 4096 and (tmp_path / "former-wal").stat().st_size > 4096
+    shutil.copy(tmp_path / "former", tmp_path / "alone")
+    before = (tmp_path / "alone").read_bytes()
+    with pytest.raises(NMTError, match=r"alone: must be a memory, got a file without pairs, .*copy both, or [^\n]*$"):
+        learning("alone")
+    assert (tmp_path / "alone").read_bytes() == before
+    again = learning("former")
+    assert parameters(again.translator()) == learnt
+    shutil.copy(tmp_path / "former", tmp_path / "copy")
+    assert len(learning("copy").memory.pairs("")) == 3
+
+
+def test_a_damaged_copy_is_one_line(learning, pairs, tmp_path):
+    one = learning("used")
+    for pair in pairs[:20]:
+        one.learn(*pair)
+    one.close()
+    whole = (tmp_path / "used").read_bytes()
+    rng, refused = random.Random(5), 0
+
+    def tried(content):
+        nonlocal refused
+        (tmp_path / "copy").write_bytes(content)
+        try:
+            found = learning("copy")
+        except NMTError as error:
+            assert "\n" not in str(error) and "move it away" in str(error), error
+            assert (tmp_path / "copy").read_bytes() == content
+            refused += 1
+            return
+        assert len(found.memory.pairs("")) == 20
+        found.close()
+
+    for share in (0.01, 0.2, 0.5, 0.9, 0.99):
+        tried(whole[: int(len(whole) * share)])
+    assert refused == 5
+    for _ in range(10):  # a page that the copy has not got yet
+        at = rng.randrange(1, len(whole) // 4096) * 4096
+        tried(whole[:at] + bytes(4096) + whole[at + 4096 :])
+    tried(b"not a database, but long enough to be read as one " * 40)
+    tried(whole.replace(b'"memory', b'"m').replace(b'{"rate"', b'<"rate"'))
+    assert refused > 8
+
+
+def test_a_memory_that_is_none_of_this_model_says_what_to_do(learning, folder, tmp_path):
+    def begin():
+        return {"recipe": {}, "names": []}, []
+
+    Memory(tmp_path / "other", "another model", begin).close()
+    with pytest.raises(NMTError, match=r"of this model, got that of another one; move it away to begin [^\n]*$"):
+        learning("other")
+    with sqlite3.connect(tmp_path / "table") as file:
+        file.execute("CREATE TABLE mine (a)")
+    with pytest.raises(NMTError, match=r"must be a memory of version 2, got another file; move it away [^\n]*$"):
+        learning("table")
+    with sqlite3.connect(tmp_path / "empty") as file:
+        file.execute("CREATE TABLE mine (a)")
+        file.execute("PRAGMA user_version = 2")
+    with pytest.raises(NMTError, match=r"must be a memory, got: no such table: facts; move it away [^\n]*$"):
+        learning("empty")
