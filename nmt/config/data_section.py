@@ -19,7 +19,8 @@ class SideConfig(Section):
     """Longest sentence in training, in subwords. A training pair with a longer side is skipped and counted. Does not
     apply to validation, to translation, or to the text of a language model."""
     lowercase: bool = False
-    """Lower-case the text, except for Cherokee. On the target side translations come out lower-cased."""
+    """Lower-case the text, except for Cherokee, alike in all languages: I becomes i in Turkish, too. On the target side
+    translations come out lower-cased."""
     normalize: Literal["none", "nfc", "nfkc", "pieces"] = "nfc"
     """Unicode normalisation. nfc composes letters and accents and is lossless to readers; nfkc also turns ligatures and
     full-width forms into plain letters. none and pieces change nothing; with pieces sentencepiece's sign for a space is

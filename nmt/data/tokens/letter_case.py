@@ -22,7 +22,7 @@ _LEAST_CAPITALS = 4
 def lowered(text: str, language: str = "") -> str:
     """Return the text in lower case; Cherokee letters stay. language: the code of its language if it is known."""
     if _has_dotted_i(language):
-        text = text.translate(_DOTTED_SMALL)
+        text = text.replace("I\u0307", "i").translate(_DOTTED_SMALL)
     if text.isascii() or not CHEROKEE.search(text):
         return text.lower()
     return _NOT_CHEROKEE.sub(lambda found: found[0].lower(), text)
