@@ -23,6 +23,7 @@ from nmt.inference.translation import (
     EMPTY,
     LENGTHENED,
     NOT_A_NUMBER,
+    UNFOLLOWED,
     UNKNOWN,
     UNSAYABLE,
     Constraints,
@@ -239,3 +240,24 @@ def test_constraints_for_all(folder, tmp_path):
     both = call(translate, folder, "--constraint-text", "nura", "--constraint-text", "yolo", given=given)
     assert both.stdout == call(translate, folder, "--constraints", tmp_path / "c", given=given).stdout
     assert all("nura" in line for line in both.stdout.splitlines())
+
+
+def test_terms_that_were_not_followed_are_told(folder, tmp_path):
+    """The server told them, nmt-translate never did."""
+    (tmp_path / "s").write_text("kara losu.\n(Miti) kara\nlosu\n\nkaras\n")
+    (tmp_path / "g").write_text("kara = losu miti\nmiti\tzorro\n")
+    told = f"warning: {tmp_path / 's'}: {UNFOLLOWED} (2 lines: 1, 2)\n"
+    arguments = [folder, tmp_path / "s", "--glossary", tmp_path / "g"]
+    unfollowed, plain = call(translate, *arguments, "--glossary-bonus", 0), call(translate, *arguments[:2])
+    assert told in unfollowed.stderr and UNFOLLOWED not in plain.stderr and unfollowed.stdout == plain.stdout
+    result = call(translate, *arguments, "--glossary-bonus", 0, "--format", "text")
+    assert told in result.stderr
+    records = call(translate, *arguments, "--glossary-bonus", 0, "--output-format", "json").stdout.splitlines()
+    assert [UNFOLLOWED in json.loads(line)["translations"][0].get("warnings", []) for line in records] == [
+        *(True, True),
+        *(False, False, False),
+    ]
+    first = unfollowed.stdout.split()[0]
+    (tmp_path / "g").write_text(f"kara = {first}\n")
+    (tmp_path / "s").write_text("kara losu.\n")
+    assert UNFOLLOWED not in call(translate, *arguments, "--glossary-bonus", 0).stderr

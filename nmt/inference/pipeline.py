@@ -4,12 +4,15 @@ text and ids and make the inputs of a search. The functions are for nmt's own pa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nmt.data.tokens.factors import FactorError
 from nmt.data.tokens.features import featured_lines
+from nmt.data.tokens.letter_case import lowered
 from nmt.errors import ConfigError
 from nmt.inference.loading import NotPickled
+from nmt.inference.terms import Terms
 from nmt.inference.translation import MAX_SOURCE_SUBWORDS, Translation, chosen_settings, lacking
 from nmt.search_settings import SearchValues
 
@@ -188,17 +191,29 @@ def source_tokens(
     return [tokens[: len(row)] for tokens, row in zip(cut, src_ids, strict=True)]
 
 
+@lru_cache(maxsize=8)
+def _terms_of(glossary: tuple[tuple[str, str], ...], language: str) -> Terms:
+    """Return the phrases of a glossary, to be found; one without a letter or digit occurs nowhere."""
+    return Terms([source if any(map(str.isalnum, source)) else "" for source, _ in glossary], language)
+
+
+def entries_for(translator: ReadsSource, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the pairs of a glossary whose phrases occur in a sentence, as `Terms` has it."""
+    terms = _terms_of(tuple(glossary), translator.config.data.src.lang)
+    return [glossary[number] for number in terms.found(translator.src_subwords.bare(sentence))]
+
+
 def phrases_for(translator: ReadsSource, sentence: str, glossary: Sequence[tuple[str, str]]) -> list[str]:
     """Return the translations of the glossary phrases that occur in a sentence."""
-    from nmt.data.corpora.corpus import clean_line
+    return [target for _, target in entries_for(translator, sentence, glossary)]
 
-    side = translator.config.data.src
 
-    def spaced(text: str) -> str:
-        return f" {clean_line(text, side.lowercase, side.normalize)} "
-
-    whole = spaced(translator.src_subwords.bare(sentence))
-    return [target for source, target in glossary if spaced(source) in whole]
+def phrases_missing(translator: ReadsSource, phrases: Sequence[str], translation: str) -> list[str]:
+    """Return the phrases that do not occur in a translation, as `Terms` has it."""
+    side = translator.config.data.tgt
+    written = [lowered(one) for one in phrases] if side.lowercase else phrases  # as the model writes them
+    there = Terms(written, side.lang).found(translation, overlapping=True)
+    return [one for number, one in enumerate(phrases) if number not in there]
 
 
 def translations_of(translator: TranslationPipeline, hypotheses: Sequence[Hypothesis]) -> list[Translation]:

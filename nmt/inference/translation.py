@@ -28,6 +28,7 @@ UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabili
 UNKNOWN = "text has characters or words that the model does not know"
 FEATURELESS = "the word has no features; write the word, a tab and its features, as in the table of training"
 EMPTY = "the translation is empty"
+UNFOLLOWED = "a term of the glossary is not in the translation"
 NOT_A_NUMBER = "a score is not finite"
 _MOST_SHOWN = 8
 
@@ -97,7 +98,8 @@ class Translation:
         score: The value that the search ranked by: the log-probability after length penalty, bonuses and penalties.
         log_prob: Sum of the subwords' natural log-probabilities, the end of sentence included.
         detail: The details, if they were requested (`details=True`), otherwise None.
-        warnings: Possible faults, for people: CUT, UNKNOWN, FEATURELESS, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER,
+        warnings: Possible faults, for people: CUT, UNKNOWN, FEATURELESS, LENGTHENED, UNSAYABLE, EMPTY, UNFOLLOWED,
+            NOT_A_NUMBER,
             what `lacking` says.
         length: The number of subwords that `log_prob` is the sum of, the end of sentence included.
     """

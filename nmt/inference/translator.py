@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -22,6 +23,7 @@ from nmt.inference.pipeline import (
     lacking_in_target,
     learnt_for,
     model_with,
+    phrases_missing,
     source_ids,
     source_tokens,
     target_ids,
@@ -30,6 +32,7 @@ from nmt.inference.pipeline import (
 from nmt.inference.translation import (
     CUT,
     FEATURELESS,
+    UNFOLLOWED,
     UNKNOWN,
     Constraints,
     Detail,
@@ -269,6 +272,13 @@ class Translator(TranslationPipeline):
                 unknown = (*unknown, FEATURELESS)
             more = (*unknown, *length_warnings(chosen, ids[index]), *self._constraint_warnings(constraints, index))
             results[index] = with_warnings(translations[:n_best], cut=index in cut, more=more)
+            if constraints.glossary is not None and (wanted := constraints.glossary[index]):
+                results[index] = [
+                    replace(one, warnings=(*one.warnings, UNFOLLOWED))
+                    if phrases_missing(self, wanted, one.text)
+                    else one
+                    for one in results[index]
+                ]
         return results
 
     def session(self, sentence: str, *, lm_weight: float | None = None) -> TypingSession:

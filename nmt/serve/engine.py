@@ -13,12 +13,10 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import islice
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nmt.data.corpora.corpus import clean_line
 from nmt.decode import Hypothesis, LiveSearch, SearchPath, search_plan
 from nmt.errors import NMTError
 from nmt.inference.details import with_details
@@ -178,17 +176,6 @@ def _answer(sentences: Sequence[_Sentence], answers: Sequence[list[Translation]]
     pairs = zip(sentences, answers, strict=True)
     for outbox in {one.job.outbox for one, translations in pairs if one.job.answer(one.index, translations)}:
         outbox.wake()
-
-
-@lru_cache(maxsize=8)
-def _by_first_word(glossary: tuple[tuple[str, str], ...], lowercase: bool, normalize: Any) -> dict[str, list[int]]:
-    """Return the indices of a glossary's entries by the first word of their source, after the same cleaning as the
-    text."""
-    found: dict[str, list[int]] = {}
-    for n, (source, _) in enumerate(glossary):
-        if words := clean_line(source, lowercase, normalize).split():
-            found.setdefault(words[0], []).append(n)
-    return found
 
 
 class Engine:
@@ -366,21 +353,14 @@ class Engine:
         detailed = with_details(self._side_translator, model_with(self.translator, None), texts, ids, found, None)
         return [with_warnings(ts[:1], cut=one.is_cut) for one, ts in zip(group, detailed, strict=True)]
 
-    def _phrases_for(self, text: str, glossary: tuple[tuple[str, str], ...]) -> list[str]:
-        """Return `phrases_for`, skipping entries whose first word is not in the text."""
-        side = self.translator.config.data.src
-        index = _by_first_word(glossary, side.lowercase, side.normalize)
-        bare = self.translator.src_subwords.bare(text)
-        words = set(clean_line(bare, side.lowercase, side.normalize).split())
-        numbers = sorted(n for word in words for n in index.get(word, ()))
-        return phrases_for(self.translator, text, [glossary[n] for n in numbers])
-
     def _searched(self, ask: Ask, group: list[_Sentence]) -> list[list[Translation]]:
         """Return translations by the translator's own search."""
         texts = [one.text for one in group]
         constraints = None
         if ask.glossary:
-            constraints = Constraints(glossary=[self._phrases_for(one.terms_in, ask.glossary) for one in group])
+            constraints = Constraints(
+                glossary=[phrases_for(self.translator, one.terms_in, ask.glossary) for one in group]
+            )
         beam = max(self._chosen.beam_size, ask.n_best)
         return self._side_translator.translate_nbest(
             texts,

@@ -1,4 +1,4 @@
-"""Copies of a memory, as a backup makes them: one file that has every acknowledged pair, or one line that says why not."""
+"""Copies of a memory, as backups make them: a file that has every acknowledged pair, or one line that says why not."""
 
 import random
 import shutil

@@ -1,7 +1,6 @@
 """Which web pages may use a server, and by which names: what a browser sends of a page, and what clients send that are
 no browsers."""
 
-
 from urllib.parse import quote
 
 import pytest
@@ -190,7 +189,10 @@ def test_allowed_origins_read_plain_translations_alone(allows, lines):
                 assert told["Access-Control-Allow-Origin"] == origin and told["Vary"] == "Origin"
         for path in ("/suggest", "/v2/document", "/v2/glossaries", "/download_file/a", "/api/learn"):
             assert allows.refused(path, {}, headers=headers)[0] == 403
-        preflight = headers | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+        preflight = headers | {
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "content-type",
+        }
         status, told, _ = allows.ask("/translate", method="OPTIONS", headers=preflight)
         assert status == 204 and told["Access-Control-Allow-Origin"] == origin
         assert "Content-Type" in told["Access-Control-Allow-Headers"] and told["Access-Control-Max-Age"] == "86400"
@@ -257,8 +259,8 @@ def test_an_option_that_is_wrong_ends_before_models_are_loaded():
 
 
 def test_a_listed_name_guards_other_addresses(folder):
-    from nmt.serve.limits.origins import Origins
     from nmt.serve.errors import RequestError
+    from nmt.serve.limits.origins import Origins
 
     def status(origins, host):
         scope = {"headers": [(b"host", host.encode())], "path": "/translate", "method": "POST", "http_version": "1.1"}

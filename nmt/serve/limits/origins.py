@@ -74,7 +74,9 @@ class Origins:
             or (is_linked and scope["method"] in ("GET", "HEAD"))
         ):
             got = " ".join(origins) or f"a page of another ({b' '.join(sites).decode('latin-1')})"
-            way = "a server with --keys lets others do it" if is_allowed else "--allow-origin allows others to translate"
+            way = (
+                "a server with --keys lets others do it" if is_allowed else "--allow-origin allows others to translate"
+            )
             raise RequestError(403, f"Origin: must be this server's for {scope['path']:.100}, got {got:.100}; {way}")
         return headers
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from nmt.errors import NMTError
+from nmt.inference.pipeline import entries_for, phrases_missing
 from nmt.inference.translation import Translation
 from nmt.serve.box.box import Job
 from nmt.serve.detection import language_name
@@ -30,6 +30,10 @@ from nmt.serve.web import (
     text_field,
     while_connected,
 )
+
+if TYPE_CHECKING:
+    from nmt.inference.pivot import Pivot
+    from nmt.inference.translator import Translator
 
 _MOST_TYPED = 2_000
 """Maximum characters of a sentence to complete: the model reads no more, and a running thread cannot be stopped."""
@@ -76,7 +80,7 @@ async def sentences(request: Request) -> Response:
                 Job("shown", (cut.passages, found), "q", seconds), client
             )
             if glossary:
-                await asyncio.to_thread(note_terms, parts, glossary)
+                await asyncio.to_thread(note_terms, model.engine.translator, parts, asked, glossary)
             return parts
 
     return CompactJSON({"parts": await while_connected(request, work()), "model": model.name})
@@ -125,27 +129,20 @@ async def progress(request: Request) -> Response:
     return CompactJSON({"done": done, "count": count})
 
 
-_WORD = re.compile(r"\w+")
-
-
-def note_terms(parts: list[dict[str, Any]], glossary: tuple[tuple[str, str], ...]) -> None:
-    """Add to each sentence, under not_followed, the glossary terms in its source whose translations are missing from
-    its translation. Letter case and punctuation are ignored."""
-    by_word: dict[str, list[tuple[tuple[str, str], str, str]]] = {}
-    for term, wanted in glossary:
-        spaced = _spaced(term)
-        for first in spaced.split()[:1]:
-            by_word.setdefault(first, []).append(((term, wanted), spaced, _spaced(wanted)))
+def note_terms(
+    translator: Translator | Pivot,
+    parts: list[dict[str, Any]],
+    asked: list[str],
+    glossary: tuple[tuple[str, str], ...],
+) -> None:
+    """Add to each sentence, under not_followed, the glossary terms whose translations are missing from its translation.
+    `asked`: the texts of the sentences that were translated, in which the search has found the terms."""
+    texts = iter(asked)
     for part in parts:
         if "source" in part:
-            there, text = _spaced(part["source"]), _spaced(part["translation"])
-            candidates = [one for word in dict.fromkeys(there.split()) for one in by_word.get(word, ())]
-            part["not_followed"] = [pair for pair, term, wanted in candidates if term in there and wanted not in text]
-
-
-def _spaced(text: str) -> str:
-    """Return the words of a text in lower case, each between spaces, without punctuation."""
-    return f" {' '.join(_WORD.findall(text.casefold()))} "
+            entries = entries_for(translator, next(texts), glossary)
+            missing = phrases_missing(translator, [wanted for _, wanted in entries], part["translation"])
+            part["not_followed"] = [pair for pair in entries if pair[1] in missing]
 
 
 _FOLDER = Path(__file__).parent
