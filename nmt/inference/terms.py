@@ -112,7 +112,7 @@ class Terms:
                 node.last.setdefault(self._stem(words[-1]), []).append((number, words[-1]))
 
     def found(self, text: str, *, overlapping: bool = False) -> list[int]:
-        """Return the numbers of the terms that occur in a text, in order. Of terms that overlap the longest wins, and of
+        """Return the numbers of the terms that occur in a text, in order. Of terms that overlap the longest wins, of
         terms for the same words the one that is written like them; with `overlapping` all are returned."""
         text, tokens = _split(text)
         words, any_case = [word for _, _, word in tokens], is_in_capitals(text)
