@@ -1,7 +1,7 @@
-"""Where terms of a glossary occur in a sentence: the one rule for what is asked of the search, and for what is told to
-have been followed.
+"""Find the terms of a glossary in a sentence, by one rule for what the search is asked for and for what counts as
+followed.
 
-A term occurs where its words stand next to each other, as whole words: beside punctuation, with spaces or hyphens
+A term occurs where its words stand next to each other, as whole words: next to punctuation, with spaces or hyphens
 between them. In scripts without spaces it occurs anywhere between two syllables, Katakana as whole words. The first
 letter of a word may be small or a capital, and all of them capitals in a word of four and more and in a sentence in
 capitals; else a capital within a word stands for itself: US is not us. With snowballstemmer installed, the last word

@@ -157,7 +157,7 @@ class Memory:
                     "one, or put the former model back (export_tmx there and import_tmx here take its pairs along)"
                 )
             self._file.execute("COMMIT")
-            # All that is committed is in the file itself, so that a copy of it has every pair; a log beside it (WAL),
+            # All that is committed is in the file itself, so that a copy of it has every pair; a log next to it (WAL),
             # as former versions had, is taken in here.
             self._file.execute("PRAGMA journal_mode = TRUNCATE")
         except BaseException:
