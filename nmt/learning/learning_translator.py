@@ -106,9 +106,13 @@ class LearningTranslator:
             return {"recipe": (recipe or Recipe()).to_dict(), "names": names}, general_text(base.config)
 
         self.memory = Memory(own_path if memory is None else named(memory, "memory"), loaded.digest, begin)
-        names, known = self.memory.facts["names"], Recipe(**self.memory.facts["recipe"])
-        self._trainer = Trainer(base, floating, names, known, self.memory.general(Use.REPLAYED))
-        self._projects = Projects(base, floating, self.memory, self._trainer, idle, changed)
+        try:
+            names, known = self.memory.facts["names"], Recipe(**self.memory.facts["recipe"])
+            self._trainer = Trainer(base, floating, names, known, self.memory.general(Use.REPLAYED))
+            self._projects = Projects(base, floating, self.memory, self._trainer, idle, changed)
+        except BaseException:
+            self.memory.close()
+            raise
 
     @classmethod
     def load(cls, model_dir: str | Path, *, memory: str | Path | None = None, **options: Any) -> LearningTranslator:

@@ -147,6 +147,8 @@ class Memory:
                 raise DataError(
                     f"{path}: must be a memory of version {VERSION}, got {version or 'another file'}; {_ADVICE}"
                 )
+            if path.stat().st_size % self._file.execute("PRAGMA page_size").fetchone()[0]:
+                raise sqlite3.DatabaseError("a cut file")
             if (found := self._file.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
                 raise sqlite3.DatabaseError(" ".join(found.split()))
             rows = self._file.execute("SELECT name, value FROM facts").fetchall()
@@ -159,7 +161,7 @@ class Memory:
             self._file.execute("COMMIT")
             # All that is committed is in the file itself, so that a copy of it has every pair; a log next to it (WAL),
             # as former versions had, is taken in here.
-            self._file.execute("PRAGMA journal_mode = TRUNCATE")
+            self._file.execute("PRAGMA journal_mode = DELETE")
         except BaseException:
             self._file.close()
             raise

@@ -29,7 +29,11 @@ def test_a_copy_of_the_file_alone_has_every_acknowledged_pair(learning, pairs, t
     one.consolidate()
     shutil.copy(tmp_path / "used", tmp_path / "late")
     assert parameters(learning("late").translator()) == parameters(one.translator())
-    assert not [path for path in tmp_path.glob("used-*") if path.stat().st_size]
+    for path in list(tmp_path.glob("used*")):
+        shutil.copy(path, tmp_path / path.name.replace("used", "both"))  # a copy of all that is there is as good
+    assert parameters(learning("both").translator()) == parameters(one.translator())
+    one.close()
+    assert [path.name for path in tmp_path.glob("used*")] == ["used"]
 
 
 _FORMER = """
@@ -72,36 +76,44 @@ def test_a_memory_of_a_former_version_comes_with_its_log(learning, pairs, tmp_pa
     assert len(learning("copy").memory.pairs("")) == 3
 
 
-def test_a_damaged_copy_is_one_line(learning, pairs, tmp_path):
-    one = learning("used")
-    for pair in pairs[:20]:
-        one.learn(*pair)
+def test_a_damaged_copy_is_one_line(pairs, tmp_path):
+    """Each page in turn is one that the copy has not got, or has got of another place."""
+
+    def begin():
+        return {"recipe": {"rate": 1.0}, "names": []}, [("replayed", *pair) for pair in pairs * 6]
+
+    one = Memory(tmp_path / "used", "model", begin)
+    for number, pair in enumerate(pairs[:20], start=1):
+        one.add("", [pair])
+        if number % 5 == 0:
+            one.save_snapshot("", number, random.Random(number).randbytes(9000))
     one.close()
-    whole = (tmp_path / "used").read_bytes()
-    rng, refused = random.Random(5), 0
+    whole, refused = (tmp_path / "used").read_bytes(), 0
 
     def tried(content):
         nonlocal refused
         (tmp_path / "copy").write_bytes(content)
         try:
-            found = learning("copy")
+            found = Memory(tmp_path / "copy", "model", begin)
         except NMTError as error:
             assert "\n" not in str(error) and "move it away" in str(error), error
             assert (tmp_path / "copy").read_bytes() == content
             refused += 1
             return
-        assert len(found.memory.pairs("")) == 20
+        assert [(one.source, one.target) for one in found.pairs("")] == pairs[:20]
         found.close()
 
-    for share in (0.01, 0.2, 0.5, 0.9, 0.99):
+    shares = (0.01, 0.2, 0.5, 0.9, 0.99)
+    for share in shares:
         tried(whole[: int(len(whole) * share)])
-    assert refused == 5
-    for _ in range(10):  # a page that the copy has not got yet
-        at = rng.randrange(1, len(whole) // 4096) * 4096
-        tried(whole[:at] + bytes(4096) + whole[at + 4096 :])
     tried(b"not a database, but long enough to be read as one " * 40)
-    tried(whole.replace(b'"memory', b'"m').replace(b'{"rate"', b'<"rate"'))
-    assert refused > 8
+    tried(whole.replace(b'{"rate"', b'<"rate"'))
+    assert refused == len(shares) + 2
+    places = range(4096, len(whole), 4096)
+    for at in places:
+        tried(whole[:at] + bytes(4096) + whole[at + 4096 :])
+        tried(whole[:at] + whole[:4096] + whole[at + 4096 :])
+    assert refused > len(places)  # the others are pages without use, and numbers of a snapshot
 
 
 def test_a_memory_that_is_none_of_this_model_says_what_to_do(learning, folder, tmp_path):
