@@ -162,11 +162,15 @@ def test_a_pair_that_was_consolidated_is_undone_without_a_trace(learning, pairs)
 
 
 def test_it_is_consolidated_when_nobody_works(learning, pairs):
-    one, other = learning("one", idle=0.2), learning("other", idle=None)
+    one, other = learning("one", idle=None), learning("other", idle=None)
     for pair in pairs[:25]:
         one.learn(*pair)
         other.learn(*pair)
     one.learn(*pairs[0], project="few")
+    one.close()
+    one = learning("one", idle=0.2)  # not before: a slow pair would be a pause
+    one.learn(*pairs[25])
+    other.learn(*pairs[25])
     until = time.monotonic() + 60
     while not one.memory.consolidated("") and time.monotonic() < until:
         time.sleep(0.05)
