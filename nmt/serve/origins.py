@@ -26,7 +26,7 @@ _PLAIN = frozenset(
 """Paths of plain translation, which teach nothing, read no file and keep nothing: for pages of allowed origins."""
 _CORS = [
     (b"access-control-allow-headers", b"Authorization, Content-Type, X-Request-Id"),
-    (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
+    (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
     (b"access-control-expose-headers", b"Retry-After, X-Request-Id"),
 ]
 
