@@ -55,7 +55,9 @@ def test_a_change_with_line_breaks_is_one_line(tmp_path, change):
     assert done.exit_code == 1 and is_one_line(done.stderr)
 
 
-@pytest.mark.parametrize("options", [["--beam-size", "a\nb"], ["--a\nb"], ["--device", "a\nb"], ["no\nmodel", "no\ntext"]])
+@pytest.mark.parametrize(
+    "options", [["--beam-size", "a\nb"], ["--a\nb"], ["--device", "a\nb"], ["no\nmodel", "no\ntext"]]
+)
 def test_an_option_with_line_breaks_is_one_line(options):
     done = CliRunner().invoke(translate, options)
     assert done.exit_code in (1, 2) and is_one_line(done.stderr)

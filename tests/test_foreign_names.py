@@ -260,7 +260,7 @@ ANSWERS = [
     ("evaluate", "-b", "--json writes the scores for programs. See"),
     ("evaluate", "--ensemble", "--hyp FILE scores what nmt-translate wrote with an ensemble; nmt-average"),
     ("average", "--checkpoints", "did you mean --last?"),
-    ("train", "--checkpoints", "leave it out: nmt-average averages the checkpoints that training.keep_last_ckpts keeps"),
+    ("train", "--checkpoints", "leave it out: nmt-average averages the checkpoints that training.keep_last_ckpts"),
     ("sweep", "--budget", "--set training.max_minutes=... limits each run"),
 ]
 

@@ -42,8 +42,8 @@ class Config(Settings):
         names the file and the key, or the change."""
         if not isinstance(path, str | PathLike):
             raise TypeError(
-                f"Config.load: must be given the path of a settings file, got {shorten(path)}; Config.from_dict takes a "
-                "dict of settings"
+                f"Config.load: must be given the path of a settings file, got {shorten(path)}; Config.from_dict takes "
+                "a dict of settings"
             )
         return load_config(path, changes)
 

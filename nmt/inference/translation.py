@@ -98,8 +98,8 @@ class Translation:
         score: The value that the search ranked by: the log-probability after length penalty, bonuses and penalties.
         log_prob: Sum of the subwords' natural log-probabilities, the end of sentence included.
         detail: The details, if they were requested (`details=True`), otherwise None.
-        warnings: Possible faults, for people: CUT, UNKNOWN, BROKEN, FEATURELESS, LENGTHENED, UNSAYABLE, EMPTY, NOT_A_NUMBER,
-            what `lacking` says.
+        warnings: Possible faults, for people: CUT, UNKNOWN, BROKEN, FEATURELESS, LENGTHENED, UNSAYABLE, EMPTY,
+            NOT_A_NUMBER, what `lacking` says.
         length: The number of subwords that `log_prob` is the sum of, the end of sentence included.
     """
 

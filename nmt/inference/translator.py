@@ -28,9 +28,9 @@ from nmt.inference.pipeline import (
     translations_of,
 )
 from nmt.inference.translation import (
+    BROKEN,
     CUT,
     FEATURELESS,
-    BROKEN,
     UNKNOWN,
     Constraints,
     Detail,

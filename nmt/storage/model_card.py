@@ -51,7 +51,11 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
     config = saved.config
     front = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in _front(saved).items())
     scores = [f"| {_METRICS[name]} | {value:.2f} |" for name, value in _scores(saved)]
-    rows = "\n".join([f"| on {_sample(saved)}the validation text | |", "|---|---|", *scores]) if scores else "None are known."
+    rows = (
+        "\n".join([f"| on {_sample(saved)}the validation text | |", "|---|---|", *scores])
+        if scores
+        else "None are known."
+    )
     facts = "\n".join(f"- {name}: {value}" for name, value in _facts(saved, bundle))
     sections = [
         f"---\n{front}\n---",

@@ -107,7 +107,7 @@ def import_cell(path: str, key: str = "rnn_type") -> None:
         if (version := _version(imported)) is not None:
             _versions[module] = version
         close = [] if hasattr(imported, name) else _nearest(imported, name)
-        found = None if close else getattr(imported, name)
+        found: Any = None if close else getattr(imported, name)
     if close:
         raise ConfigError(
             f"{where} {promise}, got AttributeError: module {module!r} has no attribute {name!r}; did you mean "
