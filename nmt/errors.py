@@ -11,21 +11,21 @@ def one_line(text: str) -> str:
     return BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-class _OneLineError(Exception):
+class _OneLine(BaseException):
     """An exception whose message is one line, whatever text of a user it repeats."""
 
     def __init__(self, *messages: object) -> None:
         super().__init__(*(one_line(m) if isinstance(m, str) else m for m in messages))
 
 
-class NMTError(_OneLineError):
+class NMTError(_OneLine, Exception):
     """An error that the user can fix: `where: what must be PROMISE, got FACT; what to do`."""
 
     place: str | None = None
     """The file and line of a cell's author that the line names already."""
 
 
-class NMTWarning(_OneLineError, UserWarning):
+class NMTWarning(_OneLine, UserWarning):
     """A fact that a user should know before the results are used; the commands print it as one line."""
 
 
