@@ -104,8 +104,7 @@ def check_own(folder: Path) -> None:
     except OSError:  # missing or not readable: that is reported where it is used
         return
     others = sorted(one.name for one in there if _is_filled(one))
-    is_sweep = exists(folder / SWEEP_NAME) and _as_written((folder / SWEEP_NAME).read_bytes())
-    if others and not is_sweep:
+    if others and not _as_written(folder / SWEEP_NAME):
         raise CheckpointError(
             f"{folder}: model_dir must be new or written by nmt-train, got one with {others[0]} and no run; choose "
             "another one"
@@ -193,18 +192,18 @@ def check_settings_file(path: Path, config: Config) -> bool:
 
 def check_replaceable(path: Path, keys: Set[str] = frozenset()) -> None:
     """Raise CheckpointError if a file of settings is there that nmt-train did not write, with all of these `keys`."""
-    if exists(path) and not _as_written(path.read_bytes(), keys):
+    if exists(path) and not _as_written(path, keys):
         raise CheckpointError(
             f"{path}: must be as nmt-train writes it, to be replaced by the settings of this run, got a file of your "
             "own with other settings; write them into it, or move it out of this folder"
         )
 
 
-def _as_written(content: bytes, keys: Set[str] = frozenset()) -> bool:
-    """Return whether settings are as nmt-train writes them, all of these `keys` and no comment."""
+def _as_written(path: Path, keys: Set[str] = frozenset()) -> bool:
+    """Return whether a file has settings as nmt-train writes them, all of these `keys` and no comment."""
     try:
-        values = parse_yaml(text := content.decode())
-    except ValueError:
+        values = parse_yaml(text := path.read_text("utf-8"))
+    except (OSError, ValueError):
         return False
     return isinstance(values, dict) and keys <= set(values) and format_yaml(values) == text
 
