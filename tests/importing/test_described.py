@@ -121,7 +121,7 @@ def test_mistakes_are_one_line(written, changes, line):
     ],
 )
 def test_a_matrix_that_is_turned_is_named_with_what_to_write(written, tmp_path, name, text, advice):
-    found = import_model(written(tensors=description()["tensors"] | {name: text}))
+    found = import_model(written(tensors=g2p_en_description()["tensors"] | {name: text}))
     with pytest.raises(CheckpointError, match=advice):
         save_imported(tmp_path / "out", found)
 
