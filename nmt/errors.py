@@ -1,14 +1,31 @@
 """The errors a user can cause. Each prints as one line; anything else is a bug and keeps its traceback."""
 
+import re
 
-class NMTError(Exception):
+BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Characters that must not reach a line of output: they would end it, or change what a terminal shows."""
+
+
+def one_line(text: str) -> str:
+    """Return a message as one line: line ends and control characters of what it repeats are escaped."""
+    return BREAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class _OneLine(BaseException):
+    """An exception whose message is one line, whatever text of a user it repeats."""
+
+    def __init__(self, *messages: object) -> None:
+        super().__init__(*(one_line(m) if isinstance(m, str) else m for m in messages))
+
+
+class NMTError(_OneLine, Exception):
     """An error that the user can fix: `where: what must be PROMISE, got FACT; what to do`."""
 
     place: str | None = None
     """The file and line of a cell's author that the line names already."""
 
 
-class NMTWarning(UserWarning):
+class NMTWarning(_OneLine, UserWarning):
     """A fact that a user should know before the results are used; the commands print it as one line."""
 
 

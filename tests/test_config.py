@@ -689,6 +689,10 @@ def test_other_kinds_of_changes_and_settings_are_type_errors():
             config.with_changes(wrong)
     with pytest.raises(TypeError, match="^Config.from_dict: must be given a dict of settings, got str$"):
         Config.from_dict("config.yaml")
+    with pytest.raises(TypeError, match="^Config.load: must be given the path of a settings file, got a section of"):
+        Config.load(MINIMAL)
+    with pytest.raises(TypeError, match="^Config: must be given settings by name, got a section of keys and"):
+        Config(MINIMAL)
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):

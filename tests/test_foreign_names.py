@@ -112,6 +112,11 @@ def test_a_setting_under_its_name_elsewhere(tmp_path, setting, meant):
     assert code == 1 and f"is not a setting; did you mean {meant}" in text
 
 
+def test_averages_of_checkpoints_are_another_command(tmp_path):
+    code, text = shown(tmp_path, "training.swa=true")
+    assert code == 1 and "training.swa is not a setting; leave it out: nmt-average averages the checkpoints" in text
+
+
 @pytest.mark.parametrize("name", ["data.bpe_codes", "data.src_vocab", "src_vocab", "data.vocab"])
 def test_a_setting_without_counterpart_says_what_to_do(tmp_path, name):
     code, text = shown(tmp_path, f"{name}=x")
@@ -253,6 +258,9 @@ ANSWERS = [
     ("train", "-valid_src", "did you mean --dev?"),
     ("train", "-verbose", "leave it out: progress is shown, and -q turns it off"),
     ("evaluate", "-b", "--json writes the scores for programs. See"),
+    ("evaluate", "--ensemble", "--hyp FILE scores what nmt-translate wrote with an ensemble; nmt-average"),
+    ("average", "--checkpoints", "did you mean --last?"),
+    ("train", "--checkpoints", "leave it out: nmt-average averages the checkpoints that training.keep_last_ckpts"),
     ("sweep", "--budget", "--set training.max_minutes=... limits each run"),
 ]
 

@@ -54,6 +54,16 @@ def test_a_card_is_written_beside_the_file(folder, tmp_path):
     assert page.index("**Licence**") < page.index("```json"), "what people read comes first"
 
 
+@pytest.mark.parametrize(("read", "sample"), [(178, "178 of 500 pairs of "), (500, ""), (0, ""), ("all", "")])
+def test_scores_say_on_how_many_pairs_they_are(folder, tmp_path, read, sample):
+    saved = with_scores(load_saved_model(folder), bleu=41.0)
+    saved.content["state"] |= {"validation_pairs": read, "dev": [500, 17]}
+    (tmp_path / "m.nmt").write_bytes(b"12345")
+    front, page = front_matter(model_card(saved, tmp_path / "m.nmt"))
+    assert f"| on {sample}the validation text |" in page
+    assert front["model-index"][0]["results"][0]["dataset"]["name"] == f"{sample}dev"
+
+
 def test_scores_become_an_index_that_hubs_read(folder, tmp_path):
     saved = with_scores(load_saved_model(folder), update=7, bleu=41.237, ppl=3.0)
     (tmp_path / "m.nmt").write_bytes(b"12345")

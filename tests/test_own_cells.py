@@ -570,6 +570,15 @@ def test_a_path_to_no_cell_is_one_line(path, folder):
         made(path)
 
 
+def test_a_cell_by_nearly_its_name_is_named(folder):
+    (folder / "near_cells.py").write_text("from nmt.rnn import LSTMCell\nclass MyGRUCell(LSTMCell):\n    pass\n")
+    with pytest.raises(ConfigError, match=r"no attribute .*; did you mean near_cells\.MyGRUCell\?$"):
+        made("near_cells.MyGRUcell")
+    with pytest.raises(ConfigError, match=r"docs/add-a-cell\.md$"):
+        made("near_cells.LSTMcel")  # which is imported there
+    assert check_allowed(["near_cells.py", "more.cells"]) == ("near_cells", "more.cells")
+
+
 @pytest.mark.parametrize("size", [6, 2])
 def test_sizes_are_those_that_were_asked_for(folder, size):
     code = f"from nmt.rnn import LSTMCell\ndef wrong(D, H):\n    return LSTMCell(D, {size})\n"

@@ -13,7 +13,7 @@ from nmt.errors import CheckpointError
 from nmt.evaluate import sentence_utility
 from nmt.inference.details import ranked_by_agreement
 from nmt.inference.pipeline import phrases_for
-from nmt.inference.translation import CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
+from nmt.inference.translation import BROKEN, CUT, MAX_SOURCE_SUBWORDS, Translation, distinct
 from nmt.inference.translator import Constraints, Translator
 from tests import saved_models
 from tests.train import fake_model
@@ -50,6 +50,14 @@ def test_nothing_in_nothing_out(translator: Translator) -> None:
 
 def test_text_is_cleaned_as_in_training(translator: Translator) -> None:
     assert translator.translate(["  W1\u2003Ｗ２\x00w3 "]) == ["w1 w2 w3"]
+
+
+def test_a_line_break_is_said_to_be_a_space(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
+    assert translator.translate(["w1\nw2", "w3\n", "w4"]) == ["w1 w2", "w3", "w4"]
+    (line,) = caplog.messages
+    assert BROKEN in line and "line 1" in line
+    found = translator.translate_nbest(["w1\r\nw2", " \nw3"])
+    assert [BROKEN in one[0].warnings for one in found] == [True, False]
 
 
 def test_n_best(translator: Translator) -> None:

@@ -153,6 +153,10 @@ NOT_HERE: dict[str, str] = dict.fromkeys(
     "bpe_codes vocab vocabs src_vocab tgt_vocab srcdict tgtdict".split(),
     "leave it out: nmt learns its subwords from plain text; a model of sentencepiece can be given as "
     "data.subwords.model_file",
+) | dict.fromkeys(
+    "swa swa_start swa_lr checkpoint_averaging average_checkpoints avg_checkpoints checkpoints".split(),
+    "leave it out: nmt-average averages the checkpoints that training.keep_last_ckpts keeps; training.ema_decay "
+    "averages during training",
 )
 """Names elsewhere of what has no counterpart here, each with what to do."""
 

@@ -30,10 +30,21 @@ class Config(Settings):
     Sections are attributes: `config.training.updates`.
     """
 
+    def __new__(cls, *given: Any, **values: Any) -> "Config":
+        """Return an object for pydantic to fill. Raises TypeError for an argument without a name."""
+        if given:
+            raise TypeError(f"Config: must be given settings by name, got {shorten(given[0])}; see Config.from_dict")
+        return super().__new__(cls)
+
     @classmethod
     def load(cls, path: str | PathLike[str], changes: Changes = ()) -> "Config":
         """Read a settings file, with other values of some keys. Raises ConfigError, one line that
         names the file and the key, or the change."""
+        if not isinstance(path, str | PathLike):
+            raise TypeError(
+                f"Config.load: must be given the path of a settings file, got {shorten(path)}; Config.from_dict takes "
+                "a dict of settings"
+            )
         return load_config(path, changes)
 
     @classmethod

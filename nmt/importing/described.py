@@ -66,7 +66,7 @@ def read(path: Path, description: Mapping[str, Any], tensors: Tensors) -> Import
         order = sides["source"][0] if name in _BY_SOURCE else sides["target"][0] if name in _BY_TARGET else None
         params.give(name, array if order is None else _in_order(path, name, array, order), text)
     tensors.leave(*map(str, ignored))
-    tensors.finish()
+    tensors.finish("name the parameter that it is under tensors, or list it under ignore if the model does not use it")
     vocabularies = [sides[name][1] for name in ("source", "target")]
     src, tgt = vocabularies
     settings = {

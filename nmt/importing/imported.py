@@ -82,14 +82,14 @@ class Tensors:
         """Ignore tensors that contain no information."""
         self.taken.update(name for name in names if name in self.arrays)
 
-    def finish(self) -> None:
+    def finish(self, advice: str = "") -> None:
         """Raise CheckpointError if a tensor was not taken, because the model then computes something that ours would
-        not."""
+        not. `advice`: what to do."""
         if rest := sorted(set(self.arrays) - self.taken):
             more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
             raise CheckpointError(
                 f"{self.place}: must contain only what can be represented exactly, got {rest[0]!r:.80}{more}, which "
-                "has no counterpart here"
+                f"has no counterpart here{advice and '; ' + advice}"
             )
 
     def _array(self, name: str) -> np.ndarray:

@@ -76,7 +76,12 @@ def import_model(source: Path, kind: str | None = None, member: str | None = Non
         names = ", ".join(kind_names())
         raise ConfigError(f"from: {kind} {advice}" if advice else f"from: must be one of {names}, got {kind!r:.40}")
     source = named(source, "the model")
-    if source.suffix in described.SUFFIXES and kind is None:
+    if source.suffix in described.SUFFIXES and kind is not None:
+        raise CheckpointError(
+            f"{source}: must be a file of parameters with --from {kind}, got YAML; give that file (.npz, .pt, .bin, "
+            ".safetensors), or a description in YAML without --from"
+        )
+    if source.suffix in described.SUFFIXES:
         description = described.read_description(source)
         path = source.parent / description["file"]
         arrays = described.tensors_below(path, _content(path).values, description.get("below"))

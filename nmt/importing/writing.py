@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from nmt.data.tokens.subwords import Subwords
 from nmt.data.tokens.vocabulary import Vocabulary
+from nmt.errors import CheckpointError
 from nmt.importing.imported import Imported
 from nmt.storage.model_folder import (
     BEST_NAME,
@@ -50,6 +52,7 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
     config = config_from_dict(settings, str(out))
     model = build_model(config, imported.src.vocab_size, imported.tgt.vocab_size)
     tensors: dict[str, np.ndarray] = {PARAMS_PREFIX + name: array for name, array in imported.params.items()}
+    _check_turned(out, imported, model.params)
     set_params(model, tensors, out, adopt=True)
     content: dict[str, Any] = {
         "subwords": subwords_digest(imported.src, imported.tgt),
@@ -62,6 +65,17 @@ def save_imported(out: Path, imported: Imported, src_lang: str = "src", tgt_lang
         write_tensors(folder / BEST_NAME, tensors, content)
         write_bytes(folder / MAPPING_NAME, "".join(f"{line}\n" for line in imported.lines).encode())
         write_bytes(folder / CONFIG_NAME, dump_config(config).encode(), sync=True)
+
+
+def _check_turned(out: Path, imported: Imported, params: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if a matrix has the shape that the settings require of its transpose."""
+    for line in imported.lines:
+        origin, _, ours = line.partition(" -> ")
+        name = ours.partition(" ")[0]
+        want, got = list(params[name].shape) if name in params else [], list(imported.params[name].shape)
+        if want != got and want == got[::-1]:
+            turned = f"{origin}.T" if " " not in origin else "each name with .T"
+            raise CheckpointError(f"{out}: {name} must be {want}, got {origin}, which is {got}; write {turned}")
 
 
 def _normalize(subwords: Subwords) -> str:

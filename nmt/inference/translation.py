@@ -26,6 +26,7 @@ CUT = f"a source of more than {MAX_SOURCE_SUBWORDS} subwords is truncated to tha
 LENGTHENED = "min_length comes first, but is more than max_length_ratio and max_length_extra allow here; lower it"
 UNSAYABLE = "no continuation is possible: all tokens are forbidden, or probabilities are not finite"
 UNKNOWN = "text has characters or words that the model does not know"
+BROKEN = "a line break in the text is a space to the model; give each sentence by itself"
 FEATURELESS = "the word has no features; write the word, a tab and its features, as in the table of training"
 EMPTY = "the translation is empty"
 UNFOLLOWED = "a term of the glossary is not in the translation"
@@ -98,9 +99,8 @@ class Translation:
         score: The value that the search ranked by: the log-probability after length penalty, bonuses and penalties.
         log_prob: Sum of the subwords' natural log-probabilities, the end of sentence included.
         detail: The details, if they were requested (`details=True`), otherwise None.
-        warnings: Possible faults, for people: CUT, UNKNOWN, FEATURELESS, LENGTHENED, UNSAYABLE, EMPTY, UNFOLLOWED,
-            NOT_A_NUMBER,
-            what `lacking` says.
+        warnings: Possible faults, for people: CUT, UNKNOWN, BROKEN, FEATURELESS, LENGTHENED, UNSAYABLE, EMPTY,
+            UNFOLLOWED, NOT_A_NUMBER, what `lacking` says.
         length: The number of subwords that `log_prob` is the sum of, the end of sentence included.
     """
 

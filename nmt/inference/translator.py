@@ -30,6 +30,7 @@ from nmt.inference.pipeline import (
     translations_of,
 )
 from nmt.inference.translation import (
+    BROKEN,
     CUT,
     FEATURELESS,
     UNFOLLOWED,
@@ -268,6 +269,8 @@ class Translator(TranslationPipeline):
             if chosen.mbr != "none":
                 translations = ranked_by_agreement(translations, chosen.mbr)
             unknown = (UNKNOWN,) if UNK_ID in ids[index] else ()
+            if len(sentences[index].strip().splitlines()) > 1:
+                unknown = (*unknown, BROKEN)
             if self.config.data.features_columns is not None and not has_features(sentences[index]):
                 unknown = (*unknown, FEATURELESS)
             more = (*unknown, *length_warnings(chosen, ids[index]), *self._constraint_warnings(constraints, index))

@@ -75,6 +75,7 @@ def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidde
     name = getattr(cell, "__name__", type(cell).__name__)
     try:
         made = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, hidden_size)
+        _check_numbers(made)
         print(_heading(made))
         wide = cell if isinstance(cell, Cell) else make_cell(f"{name}:", cell, input_size, _wide(hidden_size))
         findings = [*_findings(made), *_findings_of_threads(wide)]
@@ -86,6 +87,28 @@ def check(cell: Cell | Callable[[int, int], Cell], *, input_size: int = 5, hidde
     wrong = sum(not one.passed for one in findings)
     print(f"{name}: {f'{wrong} of {len(findings)} do not hold' if wrong else f'all {len(findings)} hold'}")
     return wrong == 0
+
+
+def _check_numbers(cell: Cell) -> None:
+    """Raise NMTError if the cell's own numbers, as its step says, are not finite or not the same twice."""
+    run, found = _draw(cell), list[Arrays]()
+    with np.errstate(all="ignore"):
+        for _ in range(2):
+            result = interpreter.forward(cell, run.params, run.x, run.initial, **run.keywords)
+            slopes = interpreter.backward(result, run.d_y, run.d_final)
+            found.append(_named(result.y, result.final) | _gradients(slopes, slopes.params))
+    for name, one in found[0].items():
+        if not np.array_equal(one, found[1][name], equal_nan=True):
+            raise NMTError(
+                f"{type(cell).__name__}.step: must compute the same twice, got other numbers of {name}; does it draw "
+                "random ones? p.dropout draws a mask"
+            )
+        if not np.isfinite(one).all():
+            what = name if name == "y" or name.startswith("final ") else f"the gradient of {name}"
+            raise NMTError(
+                f"{type(cell).__name__}.step: must compute finite numbers from those of a normal distribution, got inf "
+                f"or nan in {what}; bound what grows, such as exp"
+            )
 
 
 def _heading(cell: Cell) -> str:

@@ -51,7 +51,11 @@ def model_card(saved: SavedModel, bundle: Path) -> str:
     config = saved.config
     front = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in _front(saved).items())
     scores = [f"| {_METRICS[name]} | {value:.2f} |" for name, value in _scores(saved)]
-    rows = "\n".join(["| on the validation text | |", "|---|---|", *scores]) if scores else "None are known."
+    rows = (
+        "\n".join([f"| on {_sample(saved)}the validation text | |", "|---|---|", *scores])
+        if scores
+        else "None are known."
+    )
     facts = "\n".join(f"- {name}: {value}" for name, value in _facts(saved, bundle))
     sections = [
         f"---\n{front}\n---",
@@ -98,7 +102,8 @@ def _front(saved: SavedModel) -> dict[str, Any]:
     front["tags"] = ["recurrent", config.model.decoder.rnn_type, "cpu"]
     if metrics:
         paths = [PurePath(source.path) for source in sources_of(config.data.dev)]
-        name = ", ".join(path.name if path.is_absolute() else str(path) for path in paths)
+        files = ", ".join(path.name if path.is_absolute() else str(path) for path in paths)
+        name = _sample(saved) + files
         result = {"task": {"type": task}, "dataset": {"name": name, "type": "text"}, "metrics": metrics}
         front["model-index"] = [{"name": config.name, "results": [result]}]
     return front
@@ -109,6 +114,14 @@ def _scores(saved: SavedModel) -> list[tuple[str, float]]:
     state = saved.content.get("state", {})
     found = saved.content.get("scores") or state.get("best_scores", {})
     return [(name, float(found[name])) for name in _METRICS if isinstance(found.get(name), int | float)]
+
+
+def _sample(saved: SavedModel) -> str:
+    """Return `178 of 500 pairs of ` if validations read a part of their text; nothing if they read all of it."""
+    state = saved.content.get("state", {})
+    read, pairs = state.get("validation_pairs"), (state.get("dev") or [0])[0]
+    is_part = isinstance(read, int) and isinstance(pairs, int) and 0 < read < pairs
+    return f"{read:,} of {pairs:,} pairs of " if is_part else ""
 
 
 def _facts(saved: SavedModel, bundle: Path) -> list[tuple[str, str]]:

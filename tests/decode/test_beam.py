@@ -1,5 +1,7 @@
 """The beam's own rules, on a decoder made of tables: when it stops, what it returns, what the limits mean."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -147,6 +149,19 @@ def test_divisors_are_the_published_ones():
     assert length_divisor("none", lengths).tolist() == [1, 1, 1]
     assert length_divisor("average", lengths).tolist() == [1, 7, 25]
     assert length_divisor(0.5, lengths) == pytest.approx([1, 2**0.5, 5**0.5])
+
+
+@pytest.mark.parametrize("penalty", [0, 0.25, 0.6, 0.75, 1.0, 1.7])
+def test_divisors_are_powers_of_the_c_library_on_every_processor(penalty):
+    """Exported libraries rank by them; NumPy's powers of an array are other ones in the last place, with AVX-512."""
+    expected = [math.pow((5 + n) / 6, penalty) for n in range(2000)]
+    assert length_divisor(penalty, np.arange(2000)).tolist() == expected
+    assert length_divisor(penalty, np.arange(2000).reshape(2, -1)).ravel().tolist() == expected
+    assert length_divisor(penalty, 7).tolist() == expected[7]
+
+
+def test_the_highest_power_of_a_long_text_is_infinite():
+    assert length_divisor(100.0, np.array([1, 10**5])).tolist() == [1.0, np.inf]
 
 
 def test_final_scores_are_the_published_ones():

@@ -7,6 +7,7 @@ import pytest
 
 from nmt.errors import CheckpointError
 from nmt.importing.sources import import_model
+from nmt.importing.writing import save_imported
 from tests.importing.checks import imported
 from tests.importing.packages import (
     KANA,
@@ -91,7 +92,7 @@ def without(name):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"tensors": without("output.b")}, "'fc_b', which has no counterpart here"),
+        ({"tensors": without("output.b")}, "'fc_b', which has no counterpart here; name the parameter .* or list it"),
         ({"tensors": without("output.b") | {"output.b": "fc_c"}}, "must contain the tensor fc_c"),
         ({"tensors": without("output.b") | {"output.b": "fc_b +"}}, "must be made of NAME"),
         ({"tensors": without("output.b") | {"output.b": "fc_b + enc_b_ih"}}, "must have one shape"),
@@ -109,6 +110,25 @@ def test_mistakes_are_one_line(written, changes, line):
     with pytest.raises(CheckpointError, match=line) as caught:
         import_model(written(**changes))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "advice"),
+    [
+        ("encoder.0.forward.W_x", "enc_w_ih", "got enc_w_ih, which is .*; write enc_w_ih.T"),
+        ("decoder.cell.0.W_x", "dec_w_ih[0:6] | dec_w_ih[0:6]", "which the settings require"),
+        ("encoder.0.forward.W_x", "enc_w_ih + enc_w_ih", "write each name with .T"),
+    ],
+)
+def test_a_matrix_that_is_turned_is_named_with_what_to_write(written, tmp_path, name, text, advice):
+    found = import_model(written(tensors=g2p_en_description()["tensors"] | {name: text}))
+    with pytest.raises(CheckpointError, match=advice):
+        save_imported(tmp_path / "out", found)
+
+
+def test_a_description_is_no_model_of_another_system(written):
+    with pytest.raises(CheckpointError, match=r"must be a file of parameters with --from marian, got YAML"):
+        import_model(written(), "marian")
 
 
 def test_what_is_ignored_is_named(written):

@@ -141,9 +141,16 @@ def random_axes_cell(seed):
     step_seed = int(rng.integers(1 << 40))
 
     def step(p, x, s):
-        return _random_axes_step(np.random.default_rng(step_seed), p, x, s, sizes, some, states)
+        y, new = _random_axes_step(np.random.default_rng(step_seed), p, x, s, sizes, some, states)
+        return y, State({**new, **_kept(np.random.default_rng([seed, 1]), s, states)})
 
     return Made(step, params=params, states=states, output_size=_count("hv", sizes))
+
+
+def _kept(rng, s, states):
+    """The states that a few of them become as they are."""
+    alike = {one: [other for other in states if states[other].dims == states[one].dims] for one in states}
+    return {one: s[str(rng.choice(others))] for one, others in alike.items() if rng.random() < 0.1}
 
 
 def _sizes(names, sizes):

@@ -1,8 +1,9 @@
 """`nmt.rnn.check` says what is wrong; that it says what is right is shown by docs/add-a-cell.md and its test."""
 
 import numpy as np
+import pytest
 
-from nmt.rnn import Cell, Param, State, check, check_cell, tanh
+from nmt.rnn import Cell, Param, State, check, check_cell, exp, tanh
 from nmt.rnn.kernels.loops import emit_cpu
 
 
@@ -26,11 +27,43 @@ class Fickle(Cell):
         return h, State(h=h)
 
 
-def test_a_program_that_is_not_the_step_is_found(capsys):
+def test_a_program_that_is_not_the_step_is_found(capsys, monkeypatch):
+    monkeypatch.setattr(check_cell, "_check_numbers", lambda cell: None)  # which would notice it first
     assert not check(Fickle)
     printed = capsys.readouterr().out
     assert "WRONG program = interpreter, all steps" in printed
     assert printed.rstrip().splitlines()[-1].startswith("Fickle: ") and "do not hold" in printed
+
+
+def test_a_step_that_computes_other_numbers_each_time_is_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(Fickle, "factor", 1.0)
+    assert not check(Fickle)
+    printed = capsys.readouterr().out
+    assert "Fickle.step: must compute the same twice, got other numbers of y" in printed and printed.count("\n") == 1
+
+
+class Growing(Fickle):
+    """Its numbers overflow, whoever computes them."""
+
+    def step(self, p, x, s):
+        h = exp(100.0 * (x + p.u * s.h))
+        return h, State(h=h)
+
+
+class Steep(Fickle):
+    """Its numbers are finite, and the product of a slope of zero and one of infinity is not."""
+
+    def step(self, p, x, s):
+        h = tanh(exp(1000.0 * (x + p.u * s.h)))
+        return h, State(h=h)
+
+
+@pytest.mark.parametrize(("cell", "what"), [(Growing, "y"), (Steep, "the gradient of x")])
+def test_numbers_that_are_not_finite_are_the_cells_own(capsys, recwarn, cell, what):
+    assert not check(cell)
+    printed = capsys.readouterr().out
+    assert f"must compute finite numbers from those of a normal distribution, got inf or nan in {what}; " in printed
+    assert printed.count("\n") == 1 and not recwarn.list
 
 
 def test_what_is_no_cell_is_one_line(capsys):

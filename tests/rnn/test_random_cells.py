@@ -5,18 +5,22 @@ import pytest
 
 from nmt.errors import ShapeError
 from nmt.rnn import (
+    Axes,
     Captured,
     LayerNormLSTMCell,
     Scan,
     State,
     Weights,
+    axes,
     concat,
     dot,
+    flat,
     mean,
     sigmoid,
     softmax,
     split,
     tanh,
+    total,
     weighted_sum,
 )  # fmt: skip
 from nmt.rnn.scan.layered import LayeredScan
@@ -74,6 +78,19 @@ def names(p, x, s):
     )
 
 
+def matrices_in_turn(p, x, s):
+    """Matrix states that become others as they are, stay, or come again as a vector."""
+    S = tanh(axes(x @ p.U, k=2, v=2) + s.S * 0.5 + s.before * s.stays)
+    return flat(S), State(S=S, last=s.S, before=s.last, stays=s.stays, row=flat(s.S))
+
+
+def part_across_heads(p, x, s):
+    """Half of a matrix for each of two heads, read as a number for each row of all of them."""
+    half, _ = split(flat(tanh(s.S)), 2)
+    S = tanh(axes(half, h=2, k=2) * 3.0 + s.S + axes(x @ p.U, h=2, k=2))
+    return flat(total(S, "v")), State(S=S)
+
+
 UQ = {"U": (3, 4), "Q": (4, 4)}
 STEPS = {
     "context": (context, {**UQ, "B": (4, 4)}, {"seen": 4, "h": 4}, MEMORY),
@@ -83,6 +100,10 @@ STEPS = {
     "lasting_dropout": (lasting_dropout, UQ, {"h": 4}, FIXED),
     "vectors": (vectors, {"U": (3, 4), "v": (3,), "J": (6, 4)}, {"h": 4}, {}),
     "still": (still, UQ, {"h": 4, "c": 4}, FIXED),
+    "matrices_in_turn": (
+        matrices_in_turn, UQ, dict.fromkeys(("S", "last", "before", "stays"), Axes(k=2, v=2)) | {"row": 4}, {}
+    ),
+    "part_across_heads": (part_across_heads, UQ, {"S": Axes(h=2, k=2, v=2)}, {}),
     "names": (
         names, {"K_shared0": (3, 4), "Q": (4, 4), "in.h": (4,)},
         dict.fromkeys(("in.h", "in_h", "s3", "y", "x", "größe 'x'"), 4), {"invariant0": FIXED["f"]},

@@ -73,6 +73,15 @@ def test_a_short_time_is_said_at_the_start(make_trainer, settings, a_pass, warni
     assert said[1:] == expected
 
 
+@pytest.mark.parametrize(("seconds", "updates", "between"), [(2.0, 36, 36), (1.0, 72, 25), (0.1, 720, 90)])
+def test_a_short_run_is_validated_at_its_end(make_trainer, seconds, updates, between):
+    said = []
+    fitted = fit_to_budget(make_trainer().config, "2m", lambda *_: Pace(seconds, 40.0, 40), said.append)
+    assert fitted.training.validation_freq == between
+    assert said[0].startswith(f"budget: 2m, 1m20s of it left after reading and timing; an update takes {seconds:.3g} s")
+    assert f"about {updates} updates" in said[0]
+
+
 def test_a_time_that_allows_nothing(make_trainer):
     config = make_trainer().config
     with pytest.raises(

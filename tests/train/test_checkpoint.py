@@ -111,5 +111,9 @@ def test_a_full_disk_leaves_the_former_file(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == former
     assert os.listdir(tmp_path) == ["x.safetensors"]
+    (tmp_path / "folder").mkdir()
     with pytest.raises(CheckpointError, match="nothing was saved"), small_disk():
-        save(tmp_path / "y.safetensors")
+        save(tmp_path / "folder" / "y.safetensors")
+    save(tmp_path / "best.safetensors")
+    with pytest.raises(CheckpointError, match=r"last.*; it was not saved, best\.safetensors was: "), small_disk():
+        save(tmp_path / "last.safetensors")

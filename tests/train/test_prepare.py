@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.config import config_from_dict
+from nmt.config import Config, config_from_dict, dump_config
+from nmt.config.yaml_text import format_yaml
 from nmt.data.tokens.vocabulary import Vocabulary
 from nmt.errors import CheckpointError, ConfigError
 from nmt.train.tasks.plain_texts import Texts, settings_of
@@ -67,6 +68,57 @@ def test_a_folder_of_somebody_else_is_refused_before_anything_is_written(
         with pytest.raises(CheckpointError, match=line):
             nmt.train(**given, progress=False)
         assert names(folder) == before
+
+
+FOREIGN = {
+    "a log of another toolkit": {"train.log": "2026-11-28 10:00:00,123 - INFO - root - Hello!\n", "1000.ckpt": "x"},
+    "a log of another toolkit alone": {"train.log": "2026-11-28 10:00:00,123 - INFO - root - Hello!\n"},
+    "logs of that name": {"train.log": "epoch 1\n", "metrics.jsonl": '{"loss": 1}\n', "notes.txt": "mine"},
+    "a log without numbers": {"train.log": "2026-11-28 10:00:00  epoch 1\n", "notes.txt": "mine"},
+    "a sweep of another program": {"sweep.yaml": "program: train.py\nmethod: bayes\n"},
+    "a file named sweep.yaml": {"sweep.yaml": "# mine\n", "notes.txt": "mine"},
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_folder_is_one_of_a_run_by_what_a_run_alone_writes(tmp_path: Path, case: str) -> None:
+    values, folder = fake_model.write_setup(tmp_path), tmp_path / "model"
+    folder.mkdir()
+    for name, text in FOREIGN[case].items():
+        (folder / name).write_text(text)
+    before = names(folder)
+    texts = {"src": tmp_path / "train.xx", "tgt": tmp_path / "train.yy", "output": folder}
+    for given in ({"config": values}, texts):
+        with pytest.raises(CheckpointError, match=r"model_dir must be new or written by nmt-train, got one with \w"):
+            nmt.train(**given, progress=False)
+        assert names(folder) == before
+
+
+def test_what_cannot_be_looked_at_does_not_make_a_folder_one_of_a_run(tmp_path: Path) -> None:
+    values, folder = fake_model.write_setup(tmp_path), tmp_path / "model"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    (folder / "loop").symlink_to("loop")
+    with pytest.raises(CheckpointError, match="got one with loop and no run"):
+        nmt.train(values, progress=False)
+    assert sorted(one.name for one in folder.iterdir()) == ["loop", "notes.txt"]
+
+
+def test_settings_with_comments_in_the_folder_of_the_run_stay_as_they_are(tmp_path: Path) -> None:
+    values, folder = fake_model.write_setup(tmp_path, updates=3), tmp_path / "model"
+    folder.mkdir()
+    file = folder / "config.yaml"
+    file.write_text(text := "# why\n" + format_yaml(values))
+    assert nmt.train(file, progress=False).update == 3
+    assert file.read_text() == text
+    with pytest.raises(CheckpointError, match="must be as nmt-train writes it.* got a file of your own"):
+        nmt.train(file, changes={"training.updates": 5}, progress=False)
+    assert file.read_text() == text
+    file.write_text(text.replace("updates: 3", "updates: 5"))
+    assert nmt.train(file, progress=False).update == 5
+    file.write_text(dump_config(Config.load(file)))  # as a run writes it
+    assert nmt.train(file, changes={"training.updates": 6}, progress=False).update == 6
+    assert "updates: 6" in file.read_text()
 
 
 def test_folders_that_a_run_may_begin_in(tmp_path: Path) -> None:

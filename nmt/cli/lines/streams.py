@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TextIO
 
 import click
 
-from nmt.errors import DataError, NMTWarning
+from nmt.errors import DataError, NMTWarning, one_line
 from nmt.overriding import override
 from nmt.system.files import explain, remedy, replacing
 from nmt.system.lines import STDIN, Lines, source_name
@@ -124,7 +124,8 @@ class WarningsOnly(io.TextIOBase):
 
 
 def tell(text: str, end: str = "\n") -> None:
-    """Write a message to standard error; if that fails, it is ignored."""
+    """Write a message to standard error, an error or a warning as one line; if that fails, it is ignored."""
+    text = one_line(text) if text.startswith(_LOUD) else text
     try:
         click.echo(coloured(text, sys.stderr) + end, nl=False, err=True)
     except OSError:

@@ -37,7 +37,9 @@ _HINTS: dict[str, str | tuple[str, ...]] = {
     "-b": "--beam-size",
     "-n": ("--n-best", "--last"),
     "--max-tokens": "--batch-size",
-    **dict.fromkeys(("--num-epoch-checkpoints", "--num-update-checkpoints", "--num-checkpoints"), "--last"),
+    **dict.fromkeys(
+        ("--num-epoch-checkpoints", "--num-update-checkpoints", "--num-checkpoints", "--checkpoints"), "--last"
+    ),
     **dict.fromkeys(("--quantization", "--quantize"), "--compute-dtype int8"),
     "--format": "--to",
     **dict.fromkeys(("--n-trials", "--num-trials", "--trials"), "--grid KEY=V1,V2"),
@@ -101,7 +103,13 @@ _ANSWERS: dict[str, dict[str, str]] = {
         ),
     },
     "sweep": {"--budget": "--set training.max_minutes=... limits each run"},
-    "evaluate": {**dict.fromkeys(("-b", "--score-only"), "--json writes the scores for programs")},
+    "evaluate": {
+        **dict.fromkeys(("-b", "--score-only"), "--json writes the scores for programs"),
+        **dict.fromkeys(
+            ("--ensemble", "--models", "--checkpoints"),
+            "--hyp FILE scores what nmt-translate wrote with an ensemble; nmt-average makes one model of checkpoints",
+        ),
+    },
     "average": {"--inputs": "MODEL_DIR is given without an option, and --last or --best chooses its checkpoints"},
     "quantize": dict.fromkeys(
         ("--out-type", "--quantization", "--dtype", "--gemm-type"), "leave it out: the matrices become int8"

@@ -17,7 +17,7 @@ import numpy as np
 import sentencepiece
 
 from nmt.data.tokens.segmentations import Units, units_of
-from nmt.errors import DataError
+from nmt.errors import BREAKS, DataError
 from nmt.special_tokens import BOS_ID, EOS_ID, PAD_ID, SPACE, UNK_ID
 from nmt.system.files import read_small
 
@@ -38,8 +38,6 @@ MODEL_KIND = "a sentencepiece model, or a .spm file of a model folder"
 _SENTENCES_A_THREAD = 256
 # Below this number of sentences, the threads that sentencepiece starts for each list take longer than the work.
 _FEW_SENTENCES = 16
-# Characters that must not reach a line of output (byte pieces can spell any of them).
-BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _SILENT = 5
 
 

@@ -5,13 +5,12 @@ subword-nmt code. Imported models have such vocabularies.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from nmt.data.tokens.segmentations import Units
 from nmt.data.tokens.subwords import SPECIAL_PIECES, Subwords
-from nmt.errors import DataError
+from nmt.errors import BREAKS, DataError
 from nmt.overriding import override
 from nmt.special_tokens import EOS_ID, SPACE, UNK_ID
 
@@ -25,7 +24,6 @@ START = b'{"' + _KEY.encode()
 _MOST_UNITS = 10_000_000
 _JOINER = "@@"
 """The suffix that subword-nmt adds to a piece that does not end its word."""
-_BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Vocabulary(Subwords):
@@ -137,7 +135,7 @@ class Vocabulary(Subwords):
         text = ("" if self.split == "characters" else " ").join(units)
         if self._ranks:
             text = text.replace(f"{_JOINER} ", "").removesuffix(_JOINER)
-        return _BREAKS.sub(" ", text)
+        return BREAKS.sub(" ", text)
 
     def _marked(self, units: Sequence[str]) -> list[str]:
         """Return tokens with `▁` at the start of each word, as sentencepiece shows them."""

@@ -1,5 +1,7 @@
 """Length and coverage penalties of the score by which hypotheses are ranked."""
 
+import math
+
 import numpy as np
 
 from nmt.rnn.kernels.search.search_rules import best_length, score
@@ -21,7 +23,16 @@ def length_divisor(penalty: LengthPenalty, length: np.ndarray | int) -> np.ndarr
         return np.ones_like(length)
     if penalty == "average":
         return np.maximum(length, 1.0)
-    return np.asarray(((5.0 + length) / 6.0) ** float(penalty))
+    return np.array([_power((5.0 + n) / 6.0, penalty) for n in length.ravel().tolist()]).reshape(length.shape)
+
+
+def _power(base: float, exponent: float) -> float:
+    """Return the power of the C library, which an exported library takes too: that of NumPy's arrays depends on the
+    processor."""
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return math.inf
 
 
 def final_scores(

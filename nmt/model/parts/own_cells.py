@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module, reload
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -55,7 +56,7 @@ def check_allowed(cells: Any) -> tuple[str, ...]:
     if wrong:
         got = f"{wrong[0]!r:.60}"
         raise ConfigError(f"cells: must be a list of names of modules, as my_cells, got {got}; {_PAGE}")
-    return tuple(cells)
+    return tuple(name.removesuffix(".py") for name in cells)
 
 
 def import_allowed_cells(config: Config, allowed: Sequence[str], where: str) -> None:
@@ -105,10 +106,23 @@ def import_cell(path: str, key: str = "rnn_type") -> None:
             imported = reload(imported)
         if (version := _version(imported)) is not None:
             _versions[module] = version
-        found = getattr(imported, name)
+        close = [] if hasattr(imported, name) else _nearest(imported, name)
+        found: Any = None if close else getattr(imported, name)
+    if close:
+        raise ConfigError(
+            f"{where} {promise}, got AttributeError: module {module!r} has no attribute {name!r}; did you mean "
+            f"{module}.{close[0]}?"
+        )
     if (got := not_a_maker(found, module)) is not None:  # the module's own imports are no cells of it
         raise ConfigError(f"{where} must be a class of cells or a function of its module, got {got}; {_PAGE}")
     _imported[path] = key, found
+
+
+def _nearest(module: ModuleType, name: str) -> list[str]:
+    """Return the name of the cell of a module that is most like this one, if one is."""
+    own = [key for key, one in vars(module).items() if getattr(one, "__module__", None) == module.__name__]
+    makers = [key for key in own if not_a_maker(vars(module)[key], module.__name__) is None]
+    return get_close_matches(name, makers, n=1, cutoff=0.7)
 
 
 def _is_outdated(module: ModuleType) -> bool:

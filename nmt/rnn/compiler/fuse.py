@@ -262,20 +262,21 @@ class _Builder:
         """Return whether this entry computes its value (the first of its level) rather than copying it from memory."""
         return v.id not in self.outside and v.kind is not OpKind.LEAF and self.places.get(v.id) == entry.place
 
-    def _reads(self, entry: Entry, level: int) -> list[Value]:
-        """Return roots of the same level that an entry's expression reads."""
-        found: dict[int, Value] = {}
-        pending = self._operands(entry)
+    def _reads(self, entry: Entry, level: int) -> dict[Value, bool]:
+        """Return roots of the same level that an entry's expression reads, and whether it reads their numbers in
+        another order of loops: flat, so that a part of them may have other named axes."""
+        found: dict[Value, bool] = {}
+        pending = [(v, False) for v in self._operands(entry)]
         while pending:
-            v = pending.pop()
+            v, is_flat = pending.pop()
             if v.id in self.outside or v.kind in (OpKind.LEAF, OpKind.PRODUCT):
                 continue
             if v.id in self.roots:
                 if self.roots[v.id] == level:
-                    found[v.id] = v
+                    found[v] = is_flat or found.get(v, False)
             else:
-                pending.extend(v.args)
-        return list(found.values())
+                pending.extend((a, is_flat or v.op == "flat") for a in v.args)
+        return found
 
     def _stages(self, level: int) -> dict[int, int]:
         """Return the stage of every entry: after the nests whose results it reads from memory."""
@@ -283,9 +284,10 @@ class _Builder:
         stages: dict[int, int] = {}
         for entry in sorted(self.entries[level], key=lambda e: (e.value.id, not self._computed(e.value, e))):
             computed, mine, stage = self._computed(entry.value, entry), self._space(entry), 0
-            for v in self._reads(entry, level):
+            for v, is_flat in self._reads(entry, level).items():
                 needs_own_nest = (
-                    v.kind in (OpKind.REDUCE, OpKind.COMPOSITE)
+                    is_flat
+                    or v.kind in (OpKind.REDUCE, OpKind.COMPOSITE)
                     or v.op == "concat"
                     or space_of(v) != mine
                     or entry.value.op == "softmax"

@@ -176,11 +176,13 @@ def _again(trace: Trace, slots: frozenset[str], found: dict[int, Place]) -> tupl
 
     places = {v.id: place(PlaceKind.AGAIN, name) for name, v in trace.states.items() if name in slots}
     roots = [Entry(trace.new[name], place(PlaceKind.AGAIN_NEXT, name)) for name in trace.states if name in slots]
-    there = {i: p for i, p in (found | places).items() if i not in {e.value.id for e in roots}}
+    # A state that becomes another state as it is remains where it is read.
+    computed = {e.value.id: e.place for e in roots if e.value.kind is not OpKind.LEAF}
+    there = {i: p for i, p in (found | places).items() if i not in computed}
     program = build_program(roots, there, PlaceKind.ROWS)
     if _multiplies(program):
         raise RuntimeError("states that are computed again need a product")
-    return program, places | {e.value.id: e.place for e in roots if e.value.kind is not OpKind.LEAF}
+    return program, places | computed
 
 
 def _operands(sinks: list[Sink]) -> list[Value]:

@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nmt.errors import CheckpointError
-from nmt.storage.model_folder import CARRIED_PREFIX, OPTIMIZER_PREFIX, PARAMS_PREFIX, RAW_PREFIX, read_checkpoint
+from nmt.storage.model_folder import (
+    CARRIED_PREFIX,
+    CHECKPOINT_SUFFIX,
+    OPTIMIZER_PREFIX,
+    PARAMS_PREFIX,
+    RAW_PREFIX,
+    checkpoint_names,
+    read_checkpoint,
+)
 from nmt.storage.tensor_file import write_tensors
 from nmt.system.files import explain, remedy
 
@@ -40,7 +48,9 @@ def save_checkpoint(
     try:
         write_tensors(path, tensors, metadata)
     except OSError as error:
-        kept = "the previous checkpoint is intact" if path.exists() else "nothing was saved"
+        there = [name + CHECKPOINT_SUFFIX for name in checkpoint_names(path.parent)]
+        kept = f"it was not saved, {', '.join(there[:3])} was" if there else "nothing was saved"
+        kept = "the previous checkpoint is intact" if path.exists() else kept
         raise CheckpointError(f"{path}: must be written, got {explain(error)}; {kept}: {remedy(error)}") from error
 
 

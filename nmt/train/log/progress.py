@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from nmt.errors import one_line
 from nmt.storage.model_folder import LOG_NAME, METRICS_NAME
 from nmt.system.files import explain
 from nmt.system.terminal import coloured, is_live, live
@@ -44,6 +45,7 @@ class TrainingLog:
 
     def line(self, text: str) -> None:
         """Write one line to terminal and train.log."""
+        text = one_line(text)
         self.live("")
         self._print(coloured(text, self._terminal) + "\n")
         self.note(text)

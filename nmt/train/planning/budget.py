@@ -17,7 +17,7 @@ from nmt.config import config_from_dict
 from nmt.errors import ConfigError
 from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.train.log.progress import format_seconds
-from nmt.train.planning.lengths import VALIDATIONS, WARMUP_SHARE, usual_updates
+from nmt.train.planning.lengths import LEAST_BETWEEN, VALIDATIONS, WARMUP_SHARE, usual_updates
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -67,7 +67,7 @@ def fit_to_budget(
     config: Config, budget: str, measure: Callable[[Config, float], Pace], notify: Callable[[str], None]
 ) -> Config:
     """Return the settings of a run of that duration: as many updates as it allows, a learning rate of zero at its end,
-    eight validations, and no other limit.
+    eight validations, or one if that is short, and no other limit.
 
     A resumed run keeps the measurements from its start; the time of earlier runs counts. With a different budget,
     validation interval and warm-up change in proportion, but the warm-up, which may be over, never becomes longer.
@@ -111,10 +111,13 @@ def fit_to_budget(
             f"{pace.seconds:.1f} s and the preparation {pace.spent:.0f} s; give at least {-int(-needed // 60)}m, or "
             "make model or batches smaller"
         )
-    derived = {"validation_freq": max(1, updates // VALIDATIONS), "learning_rate_warmup": updates // WARMUP_SHARE}
+    # A short run would mostly validate: its last update alone is followed by a validation.
+    between = max(updates // VALIDATIONS, LEAST_BETWEEN) if updates >= 2 * LEAST_BETWEEN else updates
+    derived = {"validation_freq": between, "learning_rate_warmup": updates // WARMUP_SHARE}
     derived["logging_freq"] = min(config.training.logging_freq, max(1, updates // 20))  # a curve of 20 points at least
     notify(
-        f"budget: {budget}; an update takes {pace.seconds:.3g} s here: about {updates:,} updates, "
+        f"budget: {budget}, {format_seconds(left)} of it left after reading and timing; an update takes "
+        f"{pace.seconds:.3g} s here: about {updates:,} updates, "
         f"{derived['learning_rate_warmup']:,} of them to warm up, validated after each {derived['validation_freq']:,}"
     )
     if line := _doubt(config, budget, pace, updates):

@@ -46,7 +46,7 @@ from nmt.train.run.parts import Parts
 from nmt.train.run.report import Reporter, format_scores
 from nmt.train.run.restore import check_same_text, restore
 from nmt.train.tasks.data_check import check_before_training
-from nmt.train.tasks.prepare import check_decoding, check_trainable, own_folder, save_config
+from nmt.train.tasks.prepare import check_decoding, check_settings_file, check_trainable, own_folder, save_config
 from nmt.train.tasks.pretrained import put_embeddings
 from nmt.train.tasks.task import load_task
 from nmt.train.updates.moving_average import MovingAverage, averaged
@@ -175,6 +175,7 @@ class Trainer:
         if self._ranks.rank:
             return stack.enter_context(contextlib.closing(TrainingLog(None)))
         stack.enter_context(own_folder(self.folder))
+        check_settings_file(self.folder / CONFIG_NAME, self.config)
         loggers = open_loggers(self.config.training.loggers, self.folder, self.config.to_dict())
         log = stack.enter_context(contextlib.closing(TrainingLog(self.folder, self._terminal, loggers)))
         for name, logger in loggers.items():

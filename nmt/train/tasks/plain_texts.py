@@ -28,7 +28,7 @@ from nmt.storage.model_folder import LAST_NAME, load_folder_config
 from nmt.system.files import write_bytes
 from nmt.system.lines import read_lines, without_packing
 from nmt.system.paths import exists
-from nmt.train.tasks.prepare import SWEEP_NAME, check_own, open_folder
+from nmt.train.tasks.prepare import SWEEP_NAME, check_own, check_replaceable, open_folder
 
 if TYPE_CHECKING:
     from nmt.config import Config
@@ -193,7 +193,8 @@ class Chosen:
         """Write the settings and the held-out text into the folder of a sweep; return the settings' file."""
         self.write(tell)
         os.close(open_folder(folder))
-        write_bytes(file := folder / SWEEP_NAME, format_yaml(self.values).encode())
+        check_replaceable(file := folder / SWEEP_NAME)
+        write_bytes(file, format_yaml(self.values).encode())
         return str(file)
 
 

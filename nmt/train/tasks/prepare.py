@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.config import dump_config
+from nmt.config import dump_config, load_config
+from nmt.config.yaml_text import format_yaml, parse_yaml
 from nmt.errors import CheckpointError, ConfigError, NMTError
 from nmt.model.parts.own_cells import named_cells
 from nmt.storage.model_folder import (
@@ -19,6 +20,7 @@ from nmt.storage.model_folder import (
     FORMER_NAME,
     LAST_NAME,
     LOG_NAME,
+    METRICS_NAME,
     SUBWORD_NAMES,
     checkpoint_names,
     load_folder_config,
@@ -41,8 +43,12 @@ if TYPE_CHECKING:
 
 SWEEP_NAME = "sweep.yaml"
 """The settings of a sweep over texts without a config, in the folder of its runs."""
-_OF_A_START = re.compile(r"config\.yaml|(joint|src|tgt)\.spm|dev\.[^.]+|\..*|.*\.(log|out|err)|lost\+found")
+_OF_A_START = re.compile(
+    r"(config|sweep)\.yaml|(joint|src|tgt)\.spm|dev\.[^.]+|\..*|(?!train\.log).*\.(log|out|err)|lost\+found"
+)
 """Files that a model folder may contain before its run."""
+_LINE_OF_LOG = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  ")
+"""The beginning of a train.log: other programs write files of that name."""
 
 
 def open_folder(folder: Path) -> int:
@@ -89,32 +95,46 @@ def own_folder(folder: Path) -> Iterator[None]:
 
 
 def check_own(folder: Path) -> None:
-    """Raise CheckpointError if a folder contains other files and no run, or a config.yaml that is not of nmt-train.
-    Files of a run that did not begin, hidden and empty files and what a shell or a batch system logs may be there."""
-    if any(exists(folder / name) for name in (LOG_NAME, SWEEP_NAME)) or checkpoint_names(folder):
+    """Raise CheckpointError if a folder contains other files and no run, or settings that are not of nmt-train. Files
+    of a run that did not begin, hidden and empty files and what a shell or a batch system logs may be there."""
+    if checkpoint_names(folder) or _has_log(folder):
         return
     try:
         there = [one for one in os.scandir(folder) if not _OF_A_START.fullmatch(one.name)]
-        others = sorted(one.name for one in there if _is_filled(one))
     except OSError:  # missing or not readable: that is reported where it is used
         return
-    if others:
+    others = sorted(one.name for one in there if _is_filled(one))
+    if others and not _as_written(folder / SWEEP_NAME):
         raise CheckpointError(
             f"{folder}: model_dir must be new or written by nmt-train, got one with {others[0]} and no run; choose "
             "another one"
         )
-    if exists(folder / CONFIG_NAME):
+    for name in (CONFIG_NAME, SWEEP_NAME):
         try:
-            load_folder_config(folder)
+            if exists(folder / name):
+                load_config(folder / name)
         except NMTError as error:
             raise CheckpointError(
-                f"{folder}: model_dir must be new or written by nmt-train, got one with a {CONFIG_NAME} of something "
-                f"else ({error}); choose another one"
+                f"{folder}: model_dir must be new or written by nmt-train, got one with a {name} of something else "
+                f"({error}); choose another one"
             ) from None
 
 
+def _has_log(folder: Path) -> bool:
+    """Return whether a run has begun its two logs in a folder."""
+    try:
+        with open(folder / LOG_NAME, "rb") as log, open(folder / METRICS_NAME, "rb") as metrics:
+            return _LINE_OF_LOG.match(log.read(64)) is not None and metrics.read(10) in (b"", b'{"event": ')
+    except OSError:
+        return False
+
+
 def _is_filled(entry: os.DirEntry[str]) -> bool:
-    return any(True for _ in os.scandir(entry)) if entry.is_dir() else entry.stat(follow_symlinks=False).st_size > 0
+    """Return whether a file or folder has content, or cannot be looked at."""
+    try:
+        return any(True for _ in os.scandir(entry)) if entry.is_dir() else entry.stat(follow_symlinks=False).st_size > 0
+    except OSError:
+        return True
 
 
 def check_trainable(config: Config) -> None:
@@ -151,12 +171,41 @@ def check_decoding(config: Config, device: Device) -> None:
 
 def save_config(folder: Path, config: Config) -> None:
     """Write the resolved settings, unless the file already contains them. Raises CheckpointError if they cannot be
-    written."""
-    content = dump_config(config).encode()
+    written, as `check_settings_file` does."""
     path = folder / CONFIG_NAME
     with writing(path):
-        if not path.exists() or path.read_bytes() != content:
-            write_bytes(path, content, sync=True)
+        if not check_settings_file(path, config):
+            write_bytes(path, dump_config(config).encode(), sync=True)
+
+
+def check_settings_file(path: Path, config: Config) -> bool:
+    """Return whether a file contains these settings, in whatever style. Raises CheckpointError: It contains others and
+    was not written by nmt-train, so that replacing it would lose what its author wrote."""
+    if not exists(path):
+        return False
+    with contextlib.suppress(NMTError):
+        if load_config(path).to_dict() == config.to_dict():
+            return True
+    check_replaceable(path, set(config.to_dict()))
+    return False
+
+
+def check_replaceable(path: Path, keys: Set[str] = frozenset()) -> None:
+    """Raise CheckpointError if a file of settings is there that nmt-train did not write, with all of these `keys`."""
+    if exists(path) and not _as_written(path, keys):
+        raise CheckpointError(
+            f"{path}: must be as nmt-train writes it, to be replaced by the settings of this run, got a file of your "
+            "own with other settings; write them into it, or move it out of this folder"
+        )
+
+
+def _as_written(path: Path, keys: Set[str] = frozenset()) -> bool:
+    """Return whether a file has settings as nmt-train writes them, all of these `keys` and no comment."""
+    try:
+        values = parse_yaml(text := path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(values, dict) and keys <= set(values) and format_yaml(values) == text
 
 
 def sides_of_run(config: Config, folder: Path, notify: Show, show: Show) -> tuple[Side, Side]:

@@ -102,6 +102,8 @@ def test_translations_and_scores_are_those_of_python_to_the_last_bit(tmp_path, n
 def test_subwords_of_each_language_and_unicode_are_those_of_python(tmp_path):
     data = {"joint": False, "subwords": "bpe", "vocab_size": 60, "side": {"normalize": "nfkc"}}
     folder = small(tmp_path / "model", data)
+    config = folder / "config.yaml"  # with powers that NumPy's arrays and the C library round differently
+    config.write_text(config.read_text().replace("length_penalty: 1.0", "length_penalty: 0.6"))
     driver = built(folder, tmp_path / "out")
     lines = [*SENTENCES, "\uff4b\uff41\uff52\uff41 \u2460 \u212b".encode()]
     assert run_driver(driver, lines, beam=3, n_best=1) == of_python(folder, "int8", lines, beam_size=3)

@@ -30,6 +30,8 @@ MODELS = {
     "gru in int8": ("int8", {"encoder": GRU, "decoder": GRU | TIED, "tied": "softmax"}),
     "lexical": ("int8", {"decoder": {"lexical": True, "init_from": "mean"}}),
     "lexical in 4 bits": ("int8", {"decoder": {"lexical": True, "init_from": "mean"}}),
+    "no product of the state": ("int8", {"decoder": {"rnn_type": "ssru", "input_feeding": False}}),
+    "no product and no attention": ("float32", {"decoder": {"rnn_type": "sru", "attention": "none"}}),
     "no attention": ("int8", {"encoder": {"bidirectional": False}, "decoder": {"attention": "none"}}),
 }
 TRANSLATE = """

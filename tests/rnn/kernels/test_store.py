@@ -201,6 +201,16 @@ def test_a_folder_of_another_owner_is_not_used(found, tmp_path, caplog):
     assert "user 12345" in caplog.text
 
 
+def test_nothing_is_made_below_a_home_that_does_not_exist(found, tmp_path, monkeypatch):
+    """As of the users of a system's services, where root could make it."""
+    monkeypatch.delenv("NMT_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "nonexistent"))
+    assert found().parent.parent == tmp_path / "temporary" and not (tmp_path / "nonexistent").exists()
+    (tmp_path / "nonexistent").mkdir()
+    assert found() == tmp_path / "nonexistent" / ".cache" / "nmt" / "nmt-code"
+
+
 def test_where_nothing_can_be_made_there_is_none(found, tmp_path):
     for name in ("here", "temporary"):
         (tmp_path / name).write_text("a file")

@@ -163,11 +163,13 @@ def _is_own(found: os.stat_result) -> bool:
 
 def cache_folders() -> list[Path]:
     """Return the folders where generated files may be kept, best first: `NMT_CACHE_DIR`, or else `nmt` in the user's
-    cache folder; then a folder for temporary files."""
-    named = os.environ.get("NMT_CACHE_DIR")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache folder, unless the user has no home; then a folder for temporary files."""
+    named, cache, home = os.environ.get("NMT_CACHE_DIR"), os.environ.get("XDG_CACHE_HOME"), os.path.expanduser("~")
+    if not cache and os.path.isdir(home):
+        cache = os.path.join(home, ".cache")
+    own = [Path(named)] if named else [Path(cache, "nmt")] if cache else []
     owner = os.getuid() if hasattr(os, "getuid") else "user"
-    return [Path(named) if named else home / "nmt", Path(tempfile.gettempdir()) / f"nmt-{owner}"]
+    return [*own, Path(tempfile.gettempdir()) / f"nmt-{owner}"]
 
 
 @lru_cache(maxsize=1)

@@ -73,8 +73,9 @@ def _prepare_step(search):  # type: ignore[no-untyped-def]
 
 @inner_kernel
 def _run_part(one, rows, part, parts):  # type: ignore[no-untyped-def]
-    """Run this thread's share of one part of the step."""
-    run_share(one.code, part, parts, one.divisions[rows, 1], one.table)
+    """Run this thread's share of one part of the step, if it has anything to compute."""
+    if one.code != 0:
+        run_share(one.code, part, parts, one.divisions[rows, 1], one.table)
 
 
 @inner_kernel
