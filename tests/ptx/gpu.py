@@ -51,9 +51,9 @@ class PtxGpu(Gpu):
         super().add(block)
         add_memory(block.ptr, block.size)
 
-    def remove(self, start: int, raw: Any, rounded: int) -> None:
+    def remove(self, start: int) -> None:
         remove_memory(start)
-        super().remove(start, raw, rounded)
+        super().remove(start)
 
     def compile(self, kernel: GPUKernel, capability: tuple[int, int]) -> CompiledKernel:
         ptx = self.change(kernel, ptx_of(kernel, capability))
