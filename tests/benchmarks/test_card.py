@@ -28,7 +28,7 @@ def test_a_dry_run_of_all_steps(tmp_path):
     )
     rows = {row["step"]: row for row in json.loads((tmp_path / "out" / "card.json").read_text())}
     assert ran.returncode == 0, ran.stdout
-    may_lack = {"compile": "numba-cuda", "races": "compute-sanitizer"}
+    may_lack = {"compile": "numba-cuda"}
     for name, row in rows.items():
         assert row["state"] == "ok" or (row["state"] == "missing" and may_lack[name] in row["last"]), ran.stdout
     speeds = json.loads((tmp_path / "out" / "operators.json").read_text())
@@ -37,9 +37,45 @@ def test_a_dry_run_of_all_steps(tmp_path):
     assert [line[5:] for line in log.splitlines() if line.startswith("==== ")] == list(rows)
 
 
-def test_all_limits_together_are_less_than_ten_minutes(card):
-    most = sum(limit + 2 * card.GRACE for _, limit in card.STEPS.values())
-    assert most <= 600, most
+def test_all_limits_together_are_nine_minutes(card):
+    assert sum(limit for _, limit in card.STEPS.values()) <= 540
+    assert sum(limit + 2 * card.GRACE for _, limit in card.STEPS.values()) <= 600
+
+
+def test_a_run_that_is_stopped_as_a_whole_has_written_what_came_before(tmp_path, monkeypatch):
+    """The rows of the steps before, the one that ran, and what that had printed; the next call adds to these."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r})\n"
+        "import card, os, time\n"
+        "def says(place): print('found', flush=True)\n"
+        "def dies(place): print('begun', flush=True); open('begun', 'w').close(); time.sleep(600)\n"
+        "card.STEPS = {'one': (says, 60), 'two': (says, 60), 'three': (dies, 60), 'four': (says, 60)}\n"
+        "card.__file__ = __file__\n"
+        "sys.exit(card.main())\n"
+    )
+    command = [sys.executable, script, "--out", tmp_path]
+    whole = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
+    begun = ROOT / "begun"
+    try:
+        wait_until(begun.exists)
+    finally:
+        begun.unlink(missing_ok=True)
+        whole.kill()
+        whole.wait()
+    rows = json.loads((tmp_path / "card.json").read_text())
+    assert [(row["step"], row["state"]) for row in rows] == [("one", "ok"), ("two", "ok"), ("three", "running")]
+    log = (tmp_path / "card.txt").read_text()
+    assert log == "==== one\nfound\n==== two\nfound\n==== three\nbegun\n"
+    assert subprocess.run([*command, "--only", "four", "two"], cwd=ROOT, check=False).returncode == 0
+    rows = json.loads((tmp_path / "card.json").read_text())
+    assert [(row["step"], row["state"]) for row in rows] == [
+        ("one", "ok"),
+        ("two", "ok"),
+        ("three", "running"),
+        ("four", "ok"),
+    ]
+    assert (tmp_path / "card.txt").read_text() == f"{log}==== four\nfound\n==== two\nfound\n"
 
 
 def test_a_step_that_hangs_or_breaks_leaves_the_others_their_turn(card, tmp_path, monkeypatch, capfd):
