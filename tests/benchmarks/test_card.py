@@ -3,11 +3,15 @@
 import importlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import waiting
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="GPUs are used on Linux")
 ROOT = Path(__file__).parents[2]
@@ -42,31 +46,31 @@ def test_all_limits_together_are_nine_minutes(card):
     assert sum(limit + 2 * card.GRACE for _, limit in card.STEPS.values()) <= 600
 
 
-def test_a_run_that_is_stopped_as_a_whole_has_written_what_came_before(tmp_path, monkeypatch):
+def test_a_run_that_is_stopped_as_a_whole_has_written_what_came_before(tmp_path):
     """The rows of the steps before, the one that ran, and what that had printed; the next call adds to these."""
     script = tmp_path / "run.py"
     script.write_text(
         f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r})\n"
         "import card, os, time\n"
         "def says(place): print('found', flush=True)\n"
-        "def dies(place): print('begun', flush=True); open('begun', 'w').close(); time.sleep(600)\n"
+        "def dies(place): print(os.getpid(), flush=True); time.sleep(600)\n"
         "card.STEPS = {'one': (says, 60), 'two': (says, 60), 'three': (dies, 60), 'four': (says, 60)}\n"
         "card.__file__ = __file__\n"
         "sys.exit(card.main())\n"
     )
     command = [sys.executable, script, "--out", tmp_path]
     whole = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
-    begun = ROOT / "begun"
+    log = tmp_path / "card.txt"
     try:
-        wait_until(begun.exists)
+        waiting.until(lambda: log.exists() and re.search(r"three\n\d+\n", log.read_text()))
     finally:
-        begun.unlink(missing_ok=True)
         whole.kill()
         whole.wait()
+    before = log.read_text()
+    os.kill(int(before.split()[-1]), signal.SIGKILL)
     rows = json.loads((tmp_path / "card.json").read_text())
     assert [(row["step"], row["state"]) for row in rows] == [("one", "ok"), ("two", "ok"), ("three", "running")]
-    log = (tmp_path / "card.txt").read_text()
-    assert log == "==== one\nfound\n==== two\nfound\n==== three\nbegun\n"
+    assert re.fullmatch(r"==== one\nfound\n==== two\nfound\n==== three\n\d+\n", before)
     assert subprocess.run([*command, "--only", "four", "two"], cwd=ROOT, check=False).returncode == 0
     rows = json.loads((tmp_path / "card.json").read_text())
     assert [(row["step"], row["state"]) for row in rows] == [
@@ -75,7 +79,7 @@ def test_a_run_that_is_stopped_as_a_whole_has_written_what_came_before(tmp_path,
         ("three", "running"),
         ("four", "ok"),
     ]
-    assert (tmp_path / "card.txt").read_text() == f"{log}==== four\nfound\n==== two\nfound\n"
+    assert log.read_text() == f"{before}==== four\nfound\n==== two\nfound\n"
 
 
 def test_a_step_that_hangs_or_breaks_leaves_the_others_their_turn(card, tmp_path, monkeypatch, capfd):
