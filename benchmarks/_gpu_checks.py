@@ -67,7 +67,9 @@ def check_products(runtime: Any, seconds: float) -> None:
         M, N, K = (int(rng.choice(SIZES)) for _ in range(3))
         turned_a, turned_b, adds = (bool(x) for x in rng.integers(0, 2, 3))
         given, host = [], []
-        for number, (rows, columns) in enumerate(((K, M) if turned_a else (M, K), (N, K) if turned_b else (K, N), (M, N))):
+        for number, (rows, columns) in enumerate(
+            ((K, M) if turned_a else (M, K), (N, K) if turned_b else (K, N), (M, N))
+        ):
             left, right = (int(x) * int(rng.integers(0, 2)) for x in rng.integers(0, 7, 2))  # other columns
             x = rng.standard_normal((rows, left + columns + right)).astype(sums)
             if number < 2 and kind == "bfloat16":

@@ -334,7 +334,7 @@ def tests(place: Place) -> None:
 
 
 def lag(place: Place) -> None:
-    """Gradients where each upload waits in CuPy's stream behind a kernel that spins: what has no order comes too late."""
+    """Gradients where each upload waits in CuPy's stream behind a kernel that spins: what has no order comes late."""
     _pytest("lag", (), place, {"NMT_GPU_LAG": "0" if place.dry else str(LAG), "NMT_GPU_FIRST": FIRST}, "-k", LAGGING)
 
 

@@ -1,7 +1,7 @@
 """Fences around arrays on a GPU, waits after every launch, lags, and a record of the last operations: a pytest plugin.
 
-Each array gets physical memory of its own at addresses of its own, with unmapped neighbours; freed memory is unmapped at
-once and its addresses are never used again. So an access before an array, beyond it or after it was freed is a fault of
+Each array gets physical memory of its own at addresses of its own, with unmapped neighbours; freed memory is unmapped
+at the next allocation, and its addresses are never used again. So an access before an array, beyond it or after it was freed is a fault of
 the launch that made it, and a wait after each launch names it. compute-sanitizer is not needed, and cuBLAS and CuPy are
 checked too. A wait after each launch hides races between streams: for these there are lags and the record.
 
@@ -11,7 +11,7 @@ NMT_GPU_FENCE  end: arrays end where unmapped memory begins (16 bytes aligned); 
                pieces of a workspace and reused buffers are arrays of their own, nothing is recorded, and each launch
                and product is waited for
 NMT_GPU_WAIT   1: wait without a fence, as for users
-NMT_GPU_LAG    cycles that a kernel spins in CuPy's current stream before each upload: what is not ordered with it is late
+NMT_GPU_LAG    cycles that a kernel spins in CuPy's current stream before each upload: what has no order with it is late
 NMT_GPU_LOG    folder: after the first CUDA error of a process `flight-PID.txt` there has its tests and last operations
 NMT_GPU_FIRST  a test, module:function: called with the device, and True, before the first test of each process
 """

@@ -163,7 +163,9 @@ def test_the_record_has_operations_with_their_arrays(runtime, tmp_path):
     step()
     again = runtime.record(step)
     again()
-    runtime.gpu.before_launch = lambda kernel: setattr(runtime.gpu, "error", CUDARuntimeError("cudaErrorIllegalAddress"))
+    runtime.gpu.before_launch = lambda kernel: setattr(
+        runtime.gpu, "error", CUDARuntimeError("cudaErrorIllegalAddress")
+    )
     with pytest.raises(DeviceError, match=r"after .*add_scaled 1x1x1; the last one failed") as caught:
         optimizer.add_scaled(runtime, y, x, 1.0, 1.0)
     runtime.flight.tests.append("a test")
@@ -207,10 +209,7 @@ def test_a_run_behind_the_plugin(tmp_path):
         "NMT_GPU_FIRST": "tests.cuda.test_search:test_given_translations_are_scored_as_on_the_processor",
     }
     script = (
-        "import sys, pytest\n"
-        "from tests import gpu_fence\n"
-        "gpu_fence.take_apart()\n"
-        "sys.exit(pytest.main(sys.argv[1:]))\n"
+        "import sys, pytest\nfrom tests import gpu_fence\ngpu_fence.take_apart()\nsys.exit(pytest.main(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", script, "-q", "-s", "-p", "tests.gpu_fence", "-p", "no:cacheprovider", *tests]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=given, check=False)

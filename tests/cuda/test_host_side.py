@@ -16,8 +16,8 @@ from numba import float32  # noqa: E402
 from nmt.decode import search  # noqa: E402
 from nmt.errors import DeviceError, ShapeError  # noqa: E402
 from nmt.rnn import LSTMCell, Scan, Weights  # noqa: E402
-from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
 from nmt.rnn.arrays.workspace import Workspace  # noqa: E402
+from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
 from nmt.rnn.kernels.cuda.blas import WORKSPACE, Matrix  # noqa: E402
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice  # noqa: E402
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel  # noqa: E402
@@ -102,8 +102,8 @@ def test_arguments_that_do_not_fit_are_refused(runtime):
 
 def test_errors_of_the_gpu_are_one_line(runtime):
     error = "^stand-in: everything launched must succeed, got cudaErrorIllegalAddress after no launch; "
+    x = runtime.upload(np.ones(1))
     for call in (runtime.synchronize, lambda: runtime.download(x), lambda: runtime.upload(np.ones(1))):
-        x = runtime.upload(np.ones(1))
         runtime.gpu.error = CUDARuntimeError("cudaErrorIllegalAddress")
         with pytest.raises(DeviceError, match=error):
             call()

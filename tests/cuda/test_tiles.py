@@ -121,7 +121,11 @@ def timed():
             pair = cells[2 * back : 2 * back + 2]
             if "does not fit" not in pair:
                 numbers = [float(one.rstrip("*")) for one in pair]
-                yield (cell.lower(), bool(exact), int(hidden), int(rows), back), numbers, [one[-1] == "*" for one in pair]
+                yield (
+                    (cell.lower(), bool(exact), int(hidden), int(rows), back),
+                    numbers,
+                    [one[-1] == "*" for one in pair],
+                )
 
 
 def heading(text, place):

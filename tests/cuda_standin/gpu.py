@@ -20,8 +20,8 @@ from nmt.rnn.kernels.cuda.machine_code.compile import CompiledKernel, Resources
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 
 GUARD = 512
-# Two bytes of memory that nobody has written: NaN in each type of float, or finite and huge, by which a comparison or a
-# product with zero does not betray itself. As integers neither is an index, nor -1, which means something to some kernels.
+# Two bytes of memory that nobody has written: NaN in each type of float, or finite and huge, so that comparisons are as
+# those of numbers. As integers neither is an index, nor -1, which means something to some kernels.
 POISONS = (b"\xff\x7f", b"\x7f\x7f")
 
 
@@ -176,8 +176,8 @@ class Gpu:
         del self._blocks[start]
 
     def take(self, rounded: int) -> np.ndarray:
-        """Freed memory of this size, or new memory. Blocks that are gone are removed here alone: Python collects garbage
-        between any two lines, while another method looks for a block."""
+        """Freed memory of this size, or new memory. Blocks that are gone are removed here alone: Python collects
+        garbage between any two lines, while another method looks for a block."""
         with self.lock:
             while self.gone:
                 start, raw, size = self.gone.popleft()

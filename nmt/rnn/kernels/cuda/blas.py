@@ -82,7 +82,9 @@ class Blas:
             )
         if not (a.is_inside and b.is_inside and out.is_inside):
             lie = [f"{x.first}+{x.rows}, {x.column}+{x.size} of {list(x.array.shape)}" for x in (a, b, out)]
-            raise ShapeError(f"gemm: columns and rows must lie in their arrays, got {'; '.join(lie)}; correct the caller")
+            raise ShapeError(
+                f"gemm: columns and rows must lie in their arrays, got {'; '.join(lie)}; correct the caller"
+            )
         kind, sums, compute, scale = _types(a.array, b.array, out.array)
         if not rows * columns * inner:
             if rows * columns and not accumulate:
