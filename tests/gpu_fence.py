@@ -1,9 +1,10 @@
 """Fences around arrays on a GPU, waits after every launch, lags, and a record of the last operations: a pytest plugin.
 
 Each array gets physical memory of its own at addresses of its own, with unmapped neighbours; freed memory is unmapped
-at the next allocation, and its addresses are never used again. So an access before an array, beyond it or after it was freed is a fault of
-the launch that made it, and a wait after each launch names it. compute-sanitizer is not needed, and cuBLAS and CuPy are
-checked too. A wait after each launch hides races between streams: for these there are lags and the record.
+at the next allocation, and its addresses are never used again. So an access before an array, beyond it or after it was
+freed is a fault of the launch that made it, and a wait after each launch names it. compute-sanitizer is not needed, and
+cuBLAS and CuPy are checked too. A wait after each launch hides races between streams: for these there are lags and the
+record.
 
     NMT_GPU_FENCE=end NMT_TEST_DEVICE=cuda python -m pytest -p tests.gpu_fence -n 8 tests/cuda/test_cells.py ...
 

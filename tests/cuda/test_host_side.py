@@ -14,7 +14,7 @@ pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extr
 from numba import float32  # noqa: E402
 
 from nmt.decode import search  # noqa: E402
-from nmt.errors import DeviceError, ShapeError  # noqa: E402
+from nmt.errors import DeviceError, NMTError, ShapeError  # noqa: E402
 from nmt.rnn import LSTMCell, Scan, Weights  # noqa: E402
 from nmt.rnn.arrays.workspace import Workspace  # noqa: E402
 from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
@@ -154,6 +154,22 @@ def test_a_launch_that_is_refused_is_one_line(runtime):
     names = re.escape("add_scaled 1x1x1, add_scaled 1x1x1;")
     with pytest.raises(DeviceError, match=f"launched must succeed, got CUDA_ERROR_ILLEGAL_ADDRESS after {names}"):
         add(runtime, x, x)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"encoder": {"rnn_type": "mlstm"}}, "MLSTMCell: device must be cpu"),
+        ({"decoder": {"copy_source": True}}, "model.decoder.copy_source: must be false on a GPU"),
+        (
+            {"decoder": {"edit_actions": True, "attention": "none", "input_feeding": False}},
+            "model.decoder.edit_actions: must be false on a GPU",
+        ),
+    ],
+)
+def test_a_model_that_needs_the_processor_is_refused_in_one_line(device, changes, what):
+    with pytest.raises(NMTError, match=rf"^{re.escape(what)}[^\n]*, got [^\n]*; [^\n]*use --device cpu$"):
+        build(14, dtype=np.float32, device=device, **changes)
 
 
 def test_too_much_shared_memory_is_one_line(runtime):
