@@ -22,7 +22,7 @@ SIZES = (1, 2, 3, 5, 6, 9, 12, 17, 18, 31, 33, 64, 65)
 
 def check_stream(runtime: Any, *, spins: bool) -> None:
     """Raise SystemExit if CuPy's current stream is not the runtime's, or a kernel reads ids before they arrive: after a
-    download of an array that is not contiguous, after somebody else's `with`, and inside of it."""
+    download of an array that is not contiguous, after another `with`, and inside of it."""
     plain, bad = runtime.packages.cupy, 0
     stream = plain.cuda.Stream(non_blocking=True).use()
     plain.asnumpy(plain.zeros((3, 4)).T, stream=stream)

@@ -13,9 +13,10 @@ pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extr
 
 from numba import float32  # noqa: E402
 
-from nmt.decode import search  # noqa: E402
+from nmt.config import TrainingConfig  # noqa: E402
+from nmt.decode import force, search  # noqa: E402
 from nmt.errors import DeviceError, NMTError, ShapeError  # noqa: E402
-from nmt.rnn import LSTMCell, Scan, Weights  # noqa: E402
+from nmt.rnn import LSTM, LSTMCell, Scan, Weights  # noqa: E402
 from nmt.rnn.arrays.workspace import Workspace  # noqa: E402
 from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
 from nmt.rnn.kernels.cuda.blas import WORKSPACE, Matrix  # noqa: E402
@@ -23,6 +24,8 @@ from nmt.rnn.kernels.cuda.device_cuda import CudaDevice  # noqa: E402
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel  # noqa: E402
 from nmt.rnn.kernels.cuda.matrices import Matrices, rounded  # noqa: E402
 from nmt.rnn.kernels.cuda.rows import row_kernels  # noqa: E402
+from nmt.special_tokens import EOS_ID  # noqa: E402
+from nmt.train.updates.optimizer import OPTIMIZERS, make_optimizer  # noqa: E402
 from tests.cuda_standin import gpu as standin  # noqa: E402
 from tests.cuda_standin.gpu import CUDARuntimeError, StandInError  # noqa: E402
 from tests.cuda_standin.runtime import standin_runtime  # noqa: E402
@@ -376,6 +379,45 @@ def test_a_threads_first_act_may_be_to_free_a_workspace(runtime):
         return runtime.download(x)
 
     np.testing.assert_array_equal(in_another_thread(work), 1)
+
+
+@pytest.fixture
+def calls(device):
+    """Calls of a model and of a layer whose arrays are there."""
+    model = build(14, dtype=np.float64, device=device)
+    sources, targets = (random_sentences(np.random.default_rng(n), 3, 14, 4) for n in (0, 1))
+    batch = batch_of(list(zip(sources, targets, strict=True)))
+    _, gradients = model.loss_and_gradients(batch, seed=1)
+    kinds = {name: make_optimizer(TrainingConfig(optimizer=name), model.params, 1, device) for name in OPTIMIZERS}
+    layer = LSTM(5, 7, dtype="float64", device=device, bidirectional=True)
+    x = device.upload(np.ones((4, 3, 5)))
+    y, *_ = layer.forward(x)
+    d_y = device.upload(np.ones((4, 3, 14)))
+    limits = {"beam_size": 2, "max_length_ratio": 1.0, "max_length_extra": 2}
+    return {
+        "loss": lambda: model.loss(batch),
+        "gradients": lambda: model.loss_and_gradients(batch, seed=1, into=gradients),
+        "updates": lambda: [one.step(model.params, gradients, 0.1) for one in kinds.values()],
+        "search": lambda: search(model, sources, **limits),
+        "scores": lambda: force(model, sources, [[*t, EOS_ID] for t in targets], attention=True),
+        "forward": lambda: layer.forward(x),
+        "backward": lambda: layer.backward(d_y),
+        "clear": lambda: device.clear(gradients["output.b"], 1),
+    }
+
+
+@pytest.mark.parametrize("name", ["loss", "gradients", "updates", "search", "scores", "forward", "backward", "clear"])
+def test_a_call_may_be_the_first_of_a_thread_and_inside_of_a_with(runtime, calls, name):
+    """All of it works in the runtime's stream."""
+    if name != "backward":
+        in_another_thread(calls[name])
+    with runtime.packages.cupy.cuda.Stream(non_blocking=True):
+        calls[name]()
+    runtime.packages.cupy.cuda.Stream(non_blocking=True).use()
+    if name == "backward":
+        calls["forward"]()
+        runtime.packages.cupy.cuda.Stream(non_blocking=True).use()
+    calls[name]()
 
 
 def test_the_stream_is_ordered_with_the_null_stream(runtime):

@@ -45,9 +45,6 @@ class CupyRuntime:
     is 1, the host waits for each launch, product and recording: one that fails is then named by its error.
     """
 
-    xp: Any
-    """CuPy, whose work goes where the runtime's goes, in whatever thread and whoever keeps this module."""
-
     def __init__(self, free_memory: int = 1 << 30, packages: Packages | None = None) -> None:
         self.packages = packages or _installed()
         self._cupy = cupy = self.packages.cupy
@@ -71,7 +68,7 @@ class CupyRuntime:
         self._pool = cupy.cuda.MemoryPool()
         cupy.cuda.set_allocator(self._allocate)
         self._of_thread = local()
-        self.xp = _OwnStream(cupy, self._queue)
+        self.xp = _OwnStream(cupy, self.own_stream)
         self.stream = cupy.cuda.Stream(non_blocking=False)
         self.stream.__enter__()  # see `_queue`
         library = self.packages.load_blas()
@@ -91,6 +88,11 @@ class CupyRuntime:
             self._main.stream.__enter__()
             queue = self._of_thread.queue = self._main
         return queue
+
+    def own_stream(self) -> None:
+        stream = self._queue().stream
+        if self._cupy.cuda.get_current_stream() is not stream:
+            stream.use()
 
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
         size = whole_size(grid)
@@ -207,20 +209,18 @@ class CupyRuntime:
 
 
 class _OwnStream:
-    """CuPy, whose current stream is a queue's whenever a function is taken from it.
+    """CuPy, whose current stream is the runtime's whenever a function is taken from it, in whatever thread.
 
     A thread's current stream is its own: the null stream at first; another one in a `with`, in `ndarray.get` as well,
     or after `use`; and what `use` has made current is forgotten at the end of the next `with` (CuPy's own
     test_mix_use_context). Operations in two streams have no order.
     """
 
-    def __init__(self, cupy: Any, queue: Callable[[], _Queue]) -> None:
-        self._cupy, self._queue = cupy, queue
+    def __init__(self, cupy: Any, own_stream: Callable[[], None]) -> None:
+        self._cupy, self._own_stream = cupy, own_stream
 
     def __getattr__(self, name: str) -> Any:
-        stream = self._queue().stream
-        if self._cupy.cuda.get_current_stream() is not stream:
-            stream.use()
+        self._own_stream()
         return getattr(self._cupy, name)
 
 
