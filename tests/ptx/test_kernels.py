@@ -146,6 +146,16 @@ def test_a_planted_mistake_is_found_on_the_way_back(cell, name, monkeypatch):
         test_persistent.check(recurrent.case(cell, T, B, H, LENGTHS), tiles_of(cell, False), False, 1)
 
 
+@slow
+def test_a_workspace_that_is_used_again_holds_no_index():
+    from nmt.rnn.arrays.workspace import Workspace
+
+    memory = Workspace(ptx_runtime_with().xp)
+    memory((8,), np.int32)[...] = 3
+    memory.reset()
+    assert (memory((8,), np.int32).host == 0x7F7F7F7F).all()
+
+
 REAL = [
     ("lstm", False, 256, 20),
     ("lstm", False, 800, 20),
