@@ -23,7 +23,7 @@ GPU_PATH = PYTHONPATH=$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}
 # emulator and the stand-in are tested without one. A module that lacks a package does not keep the others from running.
 GPU_TESTS = tests/cuda tests/rnn/test_vectors.py tests/model/test_gradients.py tests/rows/test_device_rows.py \
   -k "cuda or on_a_gpu or device_rows" $(addprefix --ignore=tests/cuda/test_,compile.py emulator.py host_side.py \
-  runtime.py contract.py) --continue-on-collection-errors -m ""
+  runtime.py contract.py gpu_fence.py) --continue-on-collection-errors -m ""
 GPU_MANY = $(patsubst %,-n %,$(filter-out 0,$(GPU_WORKERS)))
 # PyTorch is larger than everything else together: its tests have an environment of their own.
 TORCH_VENV ?= .venv-torch
@@ -57,7 +57,7 @@ help:
 	@echo 'make test-arm   run chosen tests for Arm, under qemu (an hour; Debian)'
 	@echo 'make test-gpu   run the tests of tests/cuda on a GPU'
 	@echo 'make test-ptx   run the tests of tests/ptx and those of a GPU on the PTX of the kernels, without a GPU (half an hour)'
-	@echo 'make card   the first ten minutes on a GPU: starts, compiles, right, fast, races; files into $(OUT)'
+	@echo 'make card   the first nine minutes on a GPU: starts, compiles, right, fences, fast; files into $(OUT)'
 	@echo 'make bench-gpu  measure on a GPU, compared with PyTorch; tables into $(OUT)'
 	@echo 'make wheel   compile for all levels of processors (minutes), and put that into a wheel in dist/'
 	@echo 'make wheel-arm    the same for Linux on 64-bit Arm, made on any machine'
@@ -153,7 +153,7 @@ test-arm: $(BASE)
 # On a machine with a GPU and what the extra [cuda] names; nothing is installed.
 test-gpu:
 	@mkdir -p $(OUT)
-	NMT_TEST_DEVICE=cuda timeout $(GPU_LIMIT) env $(GPU_PATH) $(GPU_PYTHON) -m pytest -q -rs -p no:cacheprovider $(GPU_TESTS) $(GPU_MANY) $(PYTEST_ARGS) > $(OUT)/tests.txt 2>&1; \
+	NMT_TEST_DEVICE=cuda NMT_GPU_LOG=$(OUT) timeout $(GPU_LIMIT) env $(GPU_PATH) $(GPU_PYTHON) -m pytest -q -rs -p no:cacheprovider -p tests.gpu_fence $(GPU_TESTS) $(GPU_MANY) $(PYTEST_ARGS) > $(OUT)/tests.txt 2>&1; \
 	  status=$$?; tail -n 40 $(OUT)/tests.txt; exit $$status
 	@if command -v compute-sanitizer > /dev/null; then \
 	  sanitized() { tool=$$1; shift; \
@@ -161,7 +161,7 @@ test-gpu:
 	      --log-file $(OUT)/$$tool.txt $(GPU_PYTHON) -m pytest -q -p no:cacheprovider tests/cuda/test_persistent.py "$$@"; \
 	    status=$$?; tail -n 1 $(OUT)/$$tool.txt; return $$status; }; \
 	  sanitized racecheck -k test_layer && \
-	  sanitized memcheck tests/model/test_gradients.py tests/rows/test_device_rows.py -k 'test_layer or on_a_gpu or device_rows'; \
+	  sanitized memcheck tests/rows/test_device_rows.py -k 'test_layer or device_rows'; \
 	else echo 'compute-sanitizer is not installed: races on the GPU were not looked for'; fi
 
 # CARD_ARGS: --dry-run without a GPU, --only STEP ..., --wheels FOLDER with packages that the machine lacks.

@@ -1,9 +1,11 @@
 """The first ten minutes on a machine with a GPU and nothing else: does it start, is it right, how fast is it?
 
-Each step is a process of its own with a limit of its own, so that one that fails or hangs does not keep the later ones
-from running; all limits together are less than ten minutes. A step prints what it finds, and one line says how it
-ended: `ok`, `missing` (a package or tool that it needs), `failed` or `stopped`. The folder of --out gets three files:
-card.json (a row a step), card.txt (everything printed) and operators.json (times, compared with PyTorch's).
+The steps that say most come first. Each is a process of its own with a limit of its own, so that one that fails or
+hangs does not keep the later ones from running; all limits together are nine minutes. A step prints what it finds, and
+one line says how it ended: `ok`, `missing` (a package or tool that it needs), `failed` or `stopped`; `running` is where
+all of this was stopped. The folder of --out gets card.json (a row a step), card.txt (everything printed),
+operators.json (times, compared with PyTorch's), and after an error of CUDA what the process did before it
+(flight-PID.txt) and what the GPU was at (core.PID). --only runs some steps again: their rows and texts are added.
 
 Nothing is installed: the checkout is what is imported. What a step needs and the machine lacks may be carried as wheels
 in a folder, which are unpacked for the run (--wheels). --dry-run takes the tests' stand-in for the GPU and tiny sizes.
@@ -41,6 +43,7 @@ from nmt.errors import NMTError  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 MISSING = 3  # exit status of a step that lacks something
 GRACE = 1.0  # seconds from the request to end to the end of a process
+WORKERS = {"tests": 12, "fences": 8, "lag": 2}  # processes at once
 PACKAGES = (
     "numpy numba numba-cuda llvmlite cupy-cuda13x cuda-bindings cuda-toolkit nvidia-nvvm nvidia-nvjitlink "
     "nvidia-cublas nvidia-cudnn-cu13 torch pydantic safetensors pytest pytest-xdist"
@@ -58,13 +61,16 @@ LAYERS = (
     ("lstm", True, 800, 20),
     ("gru", True, 1024, 64),
 )
-TIMED = (2, 0, 4)  # numbers of gpu.SHAPES
+TIMED = (2, 3, 0)  # numbers of gpu.SHAPES
 ERRORS = {True: 2e-4, False: 2e-2}  # relative, of float32 and bfloat16 products, over 20 steps
 GPU_TESTS = ("blas", "rows", "optimizer", "output", "persistent", "persistent_operators", "run_persistent", "search")
+FENCED_TESTS = ("cells", "search", "run_persistent")
 GRADIENTS = "tests/model/test_gradients.py::test_gradients_equal_a_finite_difference_on_a_gpu"
-SANITIZED = ("tests/cuda/test_persistent.py", "-k", "test_layer and lengths0")
-MET_A_BAD_ACCESS = f"{GRADIENTS}[gru_reset_before_dot_last_tied_all]"
-"""On an H200, once (docs/gpu.md)."""
+LAGGING = "lstm_bahdanau_bridge or gru_reset_before or conv_tied"
+LAG = 200_000
+"""Cycles before each upload: some 100 us."""
+FIRST = "tests.cuda.test_search:test_given_translations_are_scored_as_on_the_processor"
+"""It downloads an array that is not contiguous, after which CuPy's stream was another (docs/gpu.md)."""
 
 
 class MissingError(Exception):
@@ -103,7 +109,7 @@ class Place:
 
 
 def machine(place: Place) -> None:
-    """Versions, tools, libraries, and the size of what has travelled."""
+    """Versions, tools, what the GPU's driver has logged, who else uses it, and the size of what has travelled."""
     print("python", sys.version.split()[0], sys.executable, os.cpu_count(), "processors")
     for name in PACKAGES:
         try:
@@ -114,12 +120,25 @@ def machine(place: Place) -> None:
         print(f"  {tool}: {shutil.which(tool) or 'not there'}")
     if shutil.which("nvidia-smi"):
         query = "name,driver_version,memory.total,clocks.max.sm,power.limit"
-        subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], check=False)
+        for question in ([f"--query-gpu={query}", "--format=csv,noheader"], ["-q", "-d", "COMPUTE"]):
+            subprocess.run(["nvidia-smi", *question], check=False)
+    servers = [path.parent.name for path in Path("/proc").glob("[0-9]*/comm") if "cuda-mps" in _text(path)]
+    print(f"servers of MPS: {' '.join(servers) or 'none'}")
+    log = subprocess.run(["dmesg"], capture_output=True, text=True, check=False) if shutil.which("dmesg") else None
+    faults = [line for line in log.stdout.splitlines() if "NVRM: Xid" in line] if log and not log.returncode else None
+    print("the driver's log of faults:", "cannot be read" if faults is None else "\n".join(faults[-20:]) or "empty")
     found = (path for path in ROOT.rglob("*") if path.is_file())
     made = ("build", "runs", "__pycache__")
     parts = ((path, path.relative_to(ROOT).parts) for path in found)
     sizes = [path.stat().st_size for path, of in parts if not any(one[0] == "." or one in made for one in of)]
     print(f"the checkout: {len(sizes):,} files, {sum(sizes) / 1e6:.1f} MB")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # the process has ended
+        return ""
 
 
 def compile_all(place: Place) -> None:
@@ -164,7 +183,19 @@ def _compile(number: int, capability: tuple[int, int]) -> str | None:
     return f"{kernel.name}: {used}" if used.spills > 32 else None
 
 
+def stream(place: Place) -> None:
+    """Whether CuPy's current stream stays the runtime's, and uploads are ordered with kernels."""
+    gpu_checks = importlib.import_module("_gpu_checks")
+    gpu_checks.check_stream(place.runtime(), spins=not place.dry)
+
+
 def start(place: Place) -> None:
+    """The GPU, one kernel, what a launch costs the host; products; recordings."""
+    for part in (first_kernel, products, recordings):
+        part(place)
+
+
+def first_kernel(place: Place) -> None:
     """The GPU, its memory, one kernel, and what a launch costs the host."""
     from nmt.rnn.kernels.cuda.rows import row_kernels
 
@@ -291,15 +322,53 @@ def _precision(exact: bool) -> str:
 
 
 def tests(place: Place) -> None:
-    """The tests of the GPU that need the fewest packages, and gradients of translators where pydantic is there."""
+    """The tests of the GPU that need the fewest packages, and gradients of translators where pydantic is there; in each
+    process the one first that made CuPy forget the stream. After an error of CUDA the process writes what it did, and
+    the driver what the GPU was at."""
+    dumps = {
+        "CUDA_ENABLE_COREDUMP_ON_EXCEPTION": "1",
+        "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP": "1",
+        "CUDA_COREDUMP_FILE": str(place.out / "core.%p"),
+    }
+    _pytest("tests", GPU_TESTS, place, {"NMT_GPU_FIRST": FIRST, **dumps})
+
+
+def lag(place: Place) -> None:
+    """Gradients where each upload waits in CuPy's stream behind a kernel that spins: what has no order comes late."""
+    _pytest("lag", (), place, {"NMT_GPU_LAG": "0" if place.dry else str(LAG), "NMT_GPU_FIRST": FIRST}, "-k", LAGGING)
+
+
+def fences(place: Place) -> None:
+    """Tests with each array between unmapped pages, freed memory unmapped, and a wait after each launch."""
+    _pytest("fences", FENCED_TESTS, place, {} if place.dry else {"NMT_GPU_FENCE": "end"})
+
+
+def fenced_products(place: Place) -> None:
+    """Products of odd sizes by cuBLAS, each operand between unmapped pages, by both handles, compared with NumPy's."""
+    if not place.dry:
+        os.environ["NMT_GPU_FENCE"] = "end"
+        importlib.import_module("tests.gpu_fence").pytest_configure(None)
+    importlib.import_module("_gpu_checks").check_products(place.runtime(), 1 if place.dry else 15)
+
+
+def _pytest(step: str, names: Sequence[str], place: Place, given: dict[str, str], *chosen: str) -> None:
+    """Run tests of tests/cuda, and gradients. A planted mistake may spin on a GPU for ever; the tests leave these out
+    where NMT_TEST_DEVICE is cuda."""
     _need("pytest", "pytest")
-    names = GPU_TESTS[:1] if place.dry else GPU_TESTS
     files = [str(ROOT / "tests" / "cuda" / f"test_{name}.py") for name in names]
-    files += [str(ROOT / GRADIENTS)] if _has("pydantic") and not place.dry else []
-    many = ["-n", "8"] if _has("xdist") and not place.dry else []
-    # A planted mistake may spin on a GPU for ever; the tests leave them out where NMT_TEST_DEVICE is cuda.
-    options = ["-q", "-rsf", "--tb=short", "-p", "no:cacheprovider", "--continue-on-collection-errors", "-m", "", *many]
-    _command([sys.executable, "-m", "pytest", *options, *files], place)
+    if place.dry:  # one file, or one case
+        files, chosen = (files[:1], ("-k", "nothing_to_add or step_is_computed")) if files else (files, chosen)
+    if not files or (_has("pydantic") and not place.dry):
+        _need("pydantic", "pydantic, in which settings of models are written")
+        files.append(str(ROOT / GRADIENTS) + ("[lstm_bahdanau_bridge]" if place.dry else ""))
+    many = ["-n", str(WORKERS[step])] if _has("xdist") and not place.dry else []
+    options = ["-q", "-rsf", "--tb=short", "-p", "no:cacheprovider", "-p", "tests.gpu_fence", "-m", ""]
+    command = [sys.executable, "-m", "pytest", *options, "--continue-on-collection-errors", *many, *files, *chosen]
+    device = {} if place.dry else {"NMT_TEST_DEVICE": "cuda"}
+    environment = {**os.environ, "NMT_GPU_LOG": str(place.out), **given, **device}
+    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    if status:
+        raise SystemExit(f"pytest ended with {status}")
 
 
 def timed_shapes() -> list[Any]:
@@ -316,7 +385,7 @@ def speed(place: Place) -> None:
         gpu.TURN_SECONDS, gpu.TURNS = 0, 1
         shapes = [gpu.Shape("tiny", 1, 1, 4, 32)]
     else:
-        gpu.TURN_SECONDS, gpu.TURNS = 0.05, 3
+        gpu.TURN_SECONDS, gpu.TURNS = 0.05, 4
     device = place.device()
     tables: dict[str, list[Any]] = {"operators": [], "persistent": []}
     for shape in shapes:
@@ -343,31 +412,19 @@ def models(place: Place) -> None:
         print(line, flush=True)
 
 
-def races(place: Place) -> None:
-    """compute-sanitizer's search for races in the persistent kernels, and for bad accesses there and in a gradient."""
-    if shutil.which("compute-sanitizer") is None:
-        raise MissingError("compute-sanitizer")
-    _need("pytest", "pytest")
-    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    gradient = [("memcheck", (MET_A_BAD_ACCESS,))] if _has("pydantic") else []
-    # CUDA's bindings ask the driver for functions of newer ones, which is no error of ours.
-    quiet = ["--report-api-errors", "no", "--error-exitcode", "9"]
-    for tool, case in [("memcheck", SANITIZED), ("racecheck", SANITIZED), *gradient]:
-        _command(["compute-sanitizer", "--tool", tool, *quiet, sys.executable, *pytest, *case], place)
-
-
 # Name, what it does, its limit in seconds.
 STEPS: dict[str, tuple[Callable[[Place], None], int]] = {
-    "machine": (machine, 15),
-    "compile": (compile_all, 80),
-    "start": (start, 30),
-    "products": (products, 20),
-    "recordings": (recordings, 20),
-    "persistent": (persistent, 30),
+    "machine": (machine, 10),
+    "compile": (compile_all, 40),
+    "stream": (stream, 15),
+    "start": (start, 25),
+    "tests": (tests, 90),
+    "lag": (lag, 20),
+    "fences": (fences, 95),
+    "fenced_products": (fenced_products, 25),
     "chosen": (chosen, 45),
+    "persistent": (persistent, 25),
     "speed": (speed, 100),
-    "tests": (tests, 120),
-    "races": (races, 60),
     "models": (models, 50),
 }
 
@@ -386,13 +443,6 @@ def _has(module: str) -> bool:
 def _need(module: str, name: str) -> None:
     if not _has(module):
         raise MissingError(name)
-
-
-def _command(command: list[str], place: Place) -> None:
-    given = dict(os.environ) if place.dry else {**os.environ, "NMT_TEST_DEVICE": "cuda"}
-    status = subprocess.run(command, cwd=ROOT, env=given, check=False).returncode
-    if status:
-        raise SystemExit(f"{Path(command[0]).name} ended with {status}")
 
 
 # ------------------------------------------------------------------ all of them
@@ -474,18 +524,25 @@ def main() -> int:
             print(error)
             return 1
         return 0
-    (place.out / "card.txt").write_bytes(b"")
-    rows: list[dict[str, Any]] = []
+    results = place.out / "card.json"
+    if not options.only:
+        (place.out / "card.txt").write_bytes(b"")
+    rows: dict[str, dict[str, Any]] = {}
+    if options.only and results.exists():
+        rows = {row["step"]: row for row in json.loads(results.read_text())}
+    names = list(options.only or STEPS)
     with tempfile.TemporaryDirectory() as folder:
         path = unpacked(options.wheels, Path(folder))
-        for name in options.only or STEPS:
-            rows.append(run_step(name, place, path))
-            (place.out / "card.json").write_text(
-                json.dumps(rows, indent=1)
-            )  # after each: a run that is stopped keeps it
-    for row in rows:
-        print(f"{row['step']:<11} {row['state']:<8} {row['seconds']:6} s  {row['last'][:100]}")
-    return int(any(row["state"] in ("failed", "stopped") for row in rows))
+        for name in names:
+            # Before and after each: where all of this is stopped, the step that ran is named.
+            rows[name] = {"step": name, "state": "running", "limit": STEPS[name][1]}
+            results.write_text(json.dumps(list(rows.values()), indent=1))
+            rows[name] = run_step(name, place, path)
+            results.write_text(json.dumps(list(rows.values()), indent=1))
+    ran = [rows[name] for name in names]
+    for row in ran:
+        print(f"{row['step']:<15} {row['state']:<8} {row['seconds']:6} s  {row['last'][:100]}")
+    return int(any(row["state"] in ("failed", "stopped") for row in ran))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.devices import ON_GPU, wait_for_gpu
+from tests.devices import ON_GPU, ON_PTX, wait_for_gpu
 from tests.long import is_long
 
 # Tests start hundreds of processes. Without stored byte code each of them would compile all modules from source, which
@@ -57,6 +57,11 @@ if side := os.environ.get("NMT_FENCE"):
 
     raise_fences(Side(side))
 
+
+if ON_PTX:
+    from tests.ptx.stale import poison_workspaces
+
+    poison_workspaces()
 
 if ON_GPU:
 

@@ -12,6 +12,8 @@ import pytest
 
 ON_GPU = os.environ.get("NMT_TEST_DEVICE") == "cuda"
 ON_PTX = os.environ.get("NMT_TEST_DEVICE") == "ptx"
+AT_FULL_SIZE = ON_GPU or ON_PTX
+"""Whether the place `cuda` is asked for what a GPU is used for; the emulator would take hours for it."""
 PLACES = ("cpu", "cuda")
 
 
@@ -24,9 +26,10 @@ def _first_gpu():
 
 def wait_for_gpu():
     """Wait for the work of this machine's GPU, if any test has used it: what fails there is then the fault of the test
-    that launched it. Does nothing for the stand-in, which computes at once."""
+    that launched it, whatever its stream. Does nothing for the stand-in, which computes at once."""
     if _first_gpu.cache_info().currsize:
         _first_gpu().synchronize()
+        _first_gpu().packages.cupy.cuda.runtime.deviceSynchronize()
 
 
 def runtime_with(multiprocessors=None, seed=None):
@@ -57,10 +60,10 @@ def ptx_runtime_with(multiprocessors=None, seed=None, **given):
 @lru_cache(maxsize=2)
 def device_at(place):
     """The device of a place; None is the processor. The emulator's threads take turns in a random order, another in
-    every launch."""
+    every launch. On PTX there are as many multiprocessors as a GPU has."""
     if place == "cpu":
         return None
-    runtime = runtime_with(seed=1)
+    runtime = runtime_with(132 if ON_PTX else None, seed=1)
     from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 
     return CudaDevice(runtime)

@@ -3,11 +3,15 @@
 import importlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests import waiting
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="GPUs are used on Linux")
 ROOT = Path(__file__).parents[2]
@@ -28,7 +32,7 @@ def test_a_dry_run_of_all_steps(tmp_path):
     )
     rows = {row["step"]: row for row in json.loads((tmp_path / "out" / "card.json").read_text())}
     assert ran.returncode == 0, ran.stdout
-    may_lack = {"compile": "numba-cuda", "races": "compute-sanitizer"}
+    may_lack = {"compile": "numba-cuda"}
     for name, row in rows.items():
         assert row["state"] == "ok" or (row["state"] == "missing" and may_lack[name] in row["last"]), ran.stdout
     speeds = json.loads((tmp_path / "out" / "operators.json").read_text())
@@ -37,9 +41,45 @@ def test_a_dry_run_of_all_steps(tmp_path):
     assert [line[5:] for line in log.splitlines() if line.startswith("==== ")] == list(rows)
 
 
-def test_all_limits_together_are_less_than_ten_minutes(card):
-    most = sum(limit + 2 * card.GRACE for _, limit in card.STEPS.values())
-    assert most <= 600, most
+def test_all_limits_together_are_nine_minutes(card):
+    assert sum(limit for _, limit in card.STEPS.values()) <= 540
+    assert sum(limit + 2 * card.GRACE for _, limit in card.STEPS.values()) <= 600
+
+
+def test_a_run_that_is_stopped_as_a_whole_has_written_what_came_before(tmp_path):
+    """The rows of the steps before, the one that ran, and what that had printed; the next call adds to these."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r})\n"
+        "import card, os, time\n"
+        "def says(place): print('found', flush=True)\n"
+        "def dies(place): print(os.getpid(), flush=True); time.sleep(600)\n"
+        "card.STEPS = {'one': (says, 60), 'two': (says, 60), 'three': (dies, 60), 'four': (says, 60)}\n"
+        "card.__file__ = __file__\n"
+        "sys.exit(card.main())\n"
+    )
+    command = [sys.executable, script, "--out", tmp_path]
+    whole = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True)
+    log = tmp_path / "card.txt"
+    try:
+        waiting.until(lambda: log.exists() and re.search(r"three\n\d+\n", log.read_text()))
+    finally:
+        whole.kill()
+        whole.wait()
+    before = log.read_text()
+    os.kill(int(before.split()[-1]), signal.SIGKILL)
+    rows = json.loads((tmp_path / "card.json").read_text())
+    assert [(row["step"], row["state"]) for row in rows] == [("one", "ok"), ("two", "ok"), ("three", "running")]
+    assert re.fullmatch(r"==== one\nfound\n==== two\nfound\n==== three\n\d+\n", before)
+    assert subprocess.run([*command, "--only", "four", "two"], cwd=ROOT, check=False).returncode == 0
+    rows = json.loads((tmp_path / "card.json").read_text())
+    assert [(row["step"], row["state"]) for row in rows] == [
+        ("one", "ok"),
+        ("two", "ok"),
+        ("three", "running"),
+        ("four", "ok"),
+    ]
+    assert log.read_text() == f"{before}==== four\nfound\n==== two\nfound\n"
 
 
 def test_a_step_that_hangs_or_breaks_leaves_the_others_their_turn(card, tmp_path, monkeypatch, capfd):

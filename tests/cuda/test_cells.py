@@ -12,7 +12,7 @@ from nmt.rnn.devices import cpu
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice
 from nmt.rnn.kernels.cuda.emit_cuda import HEADER
 from nmt.rnn.ops import OPS, OpKind
-from tests.devices import ON_GPU, runtime_with
+from tests.devices import AT_FULL_SIZE, ON_GPU, runtime_with
 from tests.oracle import compare
 from tests.rnn import more_cell_cases as more
 from tests.rnn import scan_cases as cases
@@ -31,7 +31,7 @@ PROGRAMS = [(name, "float64", LENGTHS[(n + 1) % len(LENGTHS)], n % 2 == 1) for n
 
 def shortened(case):
     """Return a case for the emulator, which is slow: three rows and at most four steps of it."""
-    if ON_GPU:
+    if AT_FULL_SIZE:
         return case
     few, lengths = case.rows(range(3)), None if case.lengths is None else tuple(min(n, 4) for n in case.lengths[:3])
     return replace(few, x=few.x[:4], d_y=few.d_y[:4], lengths=lengths)

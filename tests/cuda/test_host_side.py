@@ -1,6 +1,10 @@
 """The runtime of a GPU above its kernels: memory, launches, recordings, threads, errors, on the stand-in."""
 
+import gc
+import re
 import threading
+from bisect import bisect_right
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,15 +13,20 @@ pytest.importorskip("greenlet", reason="the emulator needs greenlet, of the extr
 
 from numba import float32  # noqa: E402
 
-from nmt.decode import search  # noqa: E402
-from nmt.errors import DeviceError  # noqa: E402
-from nmt.rnn import LSTMCell, Scan, Weights  # noqa: E402
+from nmt.config import TrainingConfig  # noqa: E402
+from nmt.decode import force, search  # noqa: E402
+from nmt.errors import DeviceError, NMTError, ShapeError  # noqa: E402
+from nmt.rnn import LSTM, LSTMCell, Scan, Weights  # noqa: E402
+from nmt.rnn.arrays.workspace import Workspace  # noqa: E402
 from nmt.rnn.kernels.cuda import optimizer  # noqa: E402
-from nmt.rnn.kernels.cuda.blas import Matrix  # noqa: E402
+from nmt.rnn.kernels.cuda.blas import WORKSPACE, Matrix  # noqa: E402
 from nmt.rnn.kernels.cuda.device_cuda import CudaDevice  # noqa: E402
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel  # noqa: E402
 from nmt.rnn.kernels.cuda.matrices import Matrices, rounded  # noqa: E402
 from nmt.rnn.kernels.cuda.rows import row_kernels  # noqa: E402
+from nmt.special_tokens import EOS_ID  # noqa: E402
+from nmt.train.updates.optimizer import OPTIMIZERS, make_optimizer  # noqa: E402
+from tests.cuda_standin import gpu as standin  # noqa: E402
 from tests.cuda_standin.gpu import CUDARuntimeError, StandInError  # noqa: E402
 from tests.cuda_standin.runtime import standin_runtime  # noqa: E402
 from tests.rnn import scan_cases as cases  # noqa: E402
@@ -95,9 +104,75 @@ def test_arguments_that_do_not_fit_are_refused(runtime):
 
 
 def test_errors_of_the_gpu_are_one_line(runtime):
-    runtime.gpu.error = CUDARuntimeError("cudaErrorIllegalAddress")
-    with pytest.raises(DeviceError, match=r"^stand-in: everything launched must succeed, got cudaErrorIllegalAddress;"):
-        runtime.synchronize()
+    error = "^stand-in: everything launched must succeed, got cudaErrorIllegalAddress after no launch; "
+    x = runtime.upload(np.ones(1))
+    for call in (runtime.synchronize, lambda: runtime.download(x), lambda: runtime.upload(np.ones(1))):
+        runtime.gpu.error = CUDARuntimeError("cudaErrorIllegalAddress")
+        with pytest.raises(DeviceError, match=error):
+            call()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_error_names_the_last_operations(monkeypatch, waits):
+    """CUDA reports it when the host waits. Where it waits for each operation, the last one failed."""
+    monkeypatch.setenv("NMT_GPU_WAIT", str(int(waits)))
+    runtime = standin_runtime(seed=1)
+    x, y = (runtime.upload(np.ones((4, 4), np.float32)) for _ in range(2))
+    out = runtime.xp.zeros((4, 4), np.float32)
+
+    def step():
+        add(runtime, x, y)
+        runtime.gemm(*map(Matrix.whole, (x, y, out)))
+
+    def fails():
+        runtime.gpu.error = CUDARuntimeError("cudaErrorIllegalAddress")
+
+    step()
+    again = runtime.record(step)
+    again()
+    before = runtime.gpu.waits
+    again()
+    assert runtime.gpu.waits - before == waits
+    kernel = row_kernels.round_rows(32)
+    given = x.view(np.uint32), 0, 4, 4, 4, runtime.xp.zeros((4, 4), np.uint16)
+    runtime.gpu.before_launch = lambda kernel: fails() if kernel.name == "_round_rows" else None
+    done = "add_scaled 1x1x1, product 4x4x4"
+    named = f"{done}, recording of ({done}), recording of ({done}), _round_rows 1x1x1"
+    if waits:
+        with pytest.raises(DeviceError, match=f"after {re.escape(named)}; the last one failed, run `make"):
+            runtime.launch(kernel, 1, *given)
+        return
+    runtime.launch(kernel, 1, *given)
+    step()
+    named = named.removeprefix("add_scaled 1x1x1, product 4x4x4, ") + f", {done}"
+    with pytest.raises(DeviceError, match=f"after .*{re.escape(named)}; set NMT_GPU_WAIT=1 to learn which one failed"):
+        runtime.download(out)
+
+
+def test_a_launch_that_is_refused_is_one_line(runtime):
+    """By the driver, which then may also say what went wrong before."""
+    x = runtime.upload(np.ones(4, np.float32))
+    add(runtime, x, x)
+    runtime.packages.driver.cuLaunchKernel = lambda *given: (SimpleNamespace(name="CUDA_ERROR_ILLEGAL_ADDRESS"),)
+    names = re.escape("add_scaled 1x1x1, add_scaled 1x1x1;")
+    with pytest.raises(DeviceError, match=f"launched must succeed, got CUDA_ERROR_ILLEGAL_ADDRESS after {names}"):
+        add(runtime, x, x)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"encoder": {"rnn_type": "mlstm"}}, "MLSTMCell: device must be cpu"),
+        ({"decoder": {"copy_source": True}}, "model.decoder.copy_source: must be false on a GPU"),
+        (
+            {"decoder": {"edit_actions": True, "attention": "none", "input_feeding": False}},
+            "model.decoder.edit_actions: must be false on a GPU",
+        ),
+    ],
+)
+def test_a_model_that_needs_the_processor_is_refused_in_one_line(device, changes, what):
+    with pytest.raises(NMTError, match=rf"^{re.escape(what)}[^\n]*, got [^\n]*; [^\n]*use --device cpu$"):
+        build(14, dtype=np.float32, device=device, **changes)
 
 
 def test_too_much_shared_memory_is_one_line(runtime):
@@ -118,6 +193,41 @@ def test_products_lie_as_cublas_reads_them(runtime):
         if dtype == np.uint16:
             a, b = ((m << 16).view(np.float32) for m in (a, b))
         np.testing.assert_allclose(runtime.download(out), a @ b.T + c, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_a_product_stays_in_its_arrays(runtime, which):
+    """Beyond them lie others of the same memory, which cuBLAS would read or write without a word."""
+    memory = runtime.xp.zeros(96, np.float32)
+    pieces = [memory[32 * n : 32 * n + 16].reshape(4, 4) for n in range(3)]
+    given = [Matrix(piece, int(n == which), 4) for n, piece in enumerate(pieces)]
+    with pytest.raises(ShapeError, match="rows must lie in their arrays"):
+        runtime.gemm(*given)
+    given[which] = Matrix(pieces[which], 0, 4, 1, 4)
+    with pytest.raises(ShapeError, match="rows must lie in their arrays"):
+        runtime.gemm(*given)
+
+
+def test_memory_that_nobody_wrote_is_no_number_and_no_sentinel(runtime):
+    """-1 is one of rows and tokens."""
+    found = [runtime.xp.empty(64, np.int32) for _ in range(16)]
+    assert not any(np.isin(array.host, [-1, 0]).any() or (np.abs(array.host) < 1 << 30).any() for array in found)
+    assert {bool(np.isnan(array.view(np.float32).host).all()) for array in found} == {True, False}
+    assert {bool(np.isnan(array.view(np.float64).host).all()) for array in found} == {True, False}
+
+
+def test_garbage_collected_while_memory_is_looked_for(runtime, monkeypatch):
+    """Python may collect it between any two lines; what lies behind in the list of blocks must not move."""
+    arrays = [runtime.upload(np.arange(4, dtype=np.float32)) for _ in range(20)]
+    kept = max(arrays, key=lambda array: array.data.ptr)
+    for array in arrays:
+        if array is not kept:
+            lost = [array]
+            lost.append(lost)  # only the collector finds it
+    del array, arrays, lost
+    monkeypatch.setattr(standin, "bisect_right", lambda *given: (bisect_right(*given), gc.collect())[0])
+    found = runtime.gpu.bytes_at(kept.data.ptr, 16, "a test", runtime.stream)
+    np.testing.assert_array_equal(found.view(np.float32), [0, 1, 2, 3])
 
 
 # ------------------------------------------------------------ recordings
@@ -196,6 +306,132 @@ def test_another_thread_works_in_the_same_stream(runtime):
         return runtime.download(x)
 
     np.testing.assert_array_equal(in_another_thread(work), 2)
+
+
+def foreign(cupy):
+    """A stream of somebody else, in use and left again."""
+    with cupy.cuda.Stream(non_blocking=True):
+        pass
+
+
+@pytest.mark.parametrize("where", ["here", "in a thread"])
+@pytest.mark.parametrize("what", ["a download of what lies apart", "a with that ended", "use"])
+def test_nothing_takes_the_stream_away(runtime, what, where):
+    """CuPy copies an array that lies apart inside `with stream:`, after which its current stream is the one that was
+    *entered* before, or the null stream; what is done there has no order with kernels."""
+
+    def work():
+        x = runtime.upload(np.arange(6, dtype=np.float32).reshape(2, 3))
+        if what == "a with that ended":
+            foreign(runtime.packages.cupy)
+        elif what == "use":
+            runtime.packages.cupy.cuda.Stream(non_blocking=True).use()
+        else:
+            np.testing.assert_array_equal(runtime.download(x.T), [[0, 3], [1, 4], [2, 5]])
+        y = runtime.upload(np.ones((2, 3), np.float32))
+        y += 1
+        add(runtime, x, y)
+        return runtime.download(x[:, 1:])
+
+    for _ in range(2):
+        np.testing.assert_array_equal(work() if where == "here" else in_another_thread(work), [[3, 4], [6, 7]])
+
+
+def test_calls_inside_a_with_of_another_stream(runtime):
+    """They work where all others do; after it the stream is what it was."""
+    x = runtime.upload(np.ones(4, np.float32))
+    with runtime.packages.cupy.cuda.Stream(non_blocking=True):
+        y = runtime.xp.zeros(4, np.float32)
+        y += 1
+        add(runtime, x, y)
+        again = runtime.record(lambda: add(runtime, x, y))
+        again()
+        z = runtime.upload(np.ones(4, np.float32))
+        add(runtime, x, z)
+    z += 1
+    np.testing.assert_array_equal(runtime.download(x), 4)
+    np.testing.assert_array_equal(runtime.download(z), 2)
+
+
+def test_an_array_module_that_was_kept_is_that_of_each_thread(runtime):
+    """A thread's first operation may be of CuPy, by a module that another thread asked for."""
+    xp, x = runtime.xp, runtime.upload(np.ones(4, np.float32))
+
+    def work():
+        other = xp.zeros(4, np.float32)
+        other += 1
+        add(runtime, x, other)
+
+    in_another_thread(work)
+    np.testing.assert_array_equal(runtime.download(x), 2)
+
+
+def test_a_threads_first_act_may_be_to_free_a_workspace(runtime):
+    """Of several chunks, which become one."""
+    memory = Workspace(runtime.xp, first=1)
+    for _ in range(3):
+        memory((64,), np.float32)
+
+    def work():
+        memory.reset()
+        x = memory((64,), np.float32)
+        add(runtime, x, runtime.upload(np.ones(64, np.float32)))
+        return runtime.download(x)
+
+    np.testing.assert_array_equal(in_another_thread(work), 1)
+
+
+@pytest.fixture
+def calls(device):
+    """Calls of a model and of a layer whose arrays are there."""
+    model = build(14, dtype=np.float64, device=device)
+    sources, targets = (random_sentences(np.random.default_rng(n), 3, 14, 4) for n in (0, 1))
+    batch = batch_of(list(zip(sources, targets, strict=True)))
+    _, gradients = model.loss_and_gradients(batch, seed=1)
+    kinds = {name: make_optimizer(TrainingConfig(optimizer=name), model.params, 1, device) for name in OPTIMIZERS}
+    layer = LSTM(5, 7, dtype="float64", device=device, bidirectional=True)
+    x = device.upload(np.ones((4, 3, 5)))
+    y, *_ = layer.forward(x)
+    d_y = device.upload(np.ones((4, 3, 14)))
+    limits = {"beam_size": 2, "max_length_ratio": 1.0, "max_length_extra": 2}
+    return {
+        "loss": lambda: model.loss(batch),
+        "gradients": lambda: model.loss_and_gradients(batch, seed=1, into=gradients),
+        "updates": lambda: [one.step(model.params, gradients, 0.1) for one in kinds.values()],
+        "search": lambda: search(model, sources, **limits),
+        "scores": lambda: force(model, sources, [[*t, EOS_ID] for t in targets], attention=True),
+        "forward": lambda: layer.forward(x),
+        "backward": lambda: layer.backward(d_y),
+        "clear": lambda: device.clear(gradients["output.b"], 1),
+    }
+
+
+@pytest.mark.parametrize("name", ["loss", "gradients", "updates", "search", "scores", "forward", "backward", "clear"])
+def test_a_call_may_be_the_first_of_a_thread_and_inside_of_a_with(runtime, calls, name):
+    """All of it works in the runtime's stream."""
+    if name != "backward":
+        in_another_thread(calls[name])
+    with runtime.packages.cupy.cuda.Stream(non_blocking=True):
+        calls[name]()
+    runtime.packages.cupy.cuda.Stream(non_blocking=True).use()
+    if name == "backward":
+        calls["forward"]()
+        runtime.packages.cupy.cuda.Stream(non_blocking=True).use()
+    calls[name]()
+
+
+def test_the_stream_is_ordered_with_the_null_stream(runtime):
+    """The driver does so, where a user of CuPy works there. Recordings of the other stream are not disturbed."""
+    assert runtime.stream.options == {"non_blocking": False}
+    assert runtime._recorder.stream.options == {"non_blocking": True}
+
+
+def test_each_handle_of_cublas_has_a_workspace(runtime):
+    """Replayed products lie between others, and what a handle leaves in its workspace is not promised."""
+    sizes = runtime.packages.load_blas().workspaces
+    assert list(sizes.values()) == [WORKSPACE] * 2
+    for start, size in sizes.items():
+        runtime.gpu.bytes_at(start, size, "a workspace", runtime.stream)
 
 
 def test_another_thread_may_launch_first_of_all(runtime):

@@ -51,10 +51,13 @@ METHODS: dict[str, tuple[str, ...]] = {
 CUDA: dict[str, tuple[str, ...]] = {
     "Stream": ("*non_blocking",),
     "Stream.use": (),
+    "Stream.__enter__": (),
+    "Stream.__exit__": ("*",),
     "Stream.synchronize": (),
     "Stream.begin_capture": (),
     "Stream.end_capture": (),
     "Graph.launch": ("stream",),
+    "get_current_stream": (),
     "Event": (),
     "Event.record": ("stream",),
     "Event.synchronize": (),

@@ -26,6 +26,7 @@ class ByColumns:
         self.memory, self.submit = memory or _raw, submit
         self.handles = 0
         self.streams: dict[int, int] = {}
+        self.workspaces: dict[int, int] = {}  # address to size
 
     def cublasCreate_v2(self, handle: Any) -> int:  # noqa: N802
         self.handles += 1
@@ -37,6 +38,9 @@ class ByColumns:
         return 0
 
     def cublasSetWorkspace_v2(self, handle: Any, workspace: Any, size: Any) -> int:  # noqa: N802
+        start = workspace.value
+        assert all(start + size.value <= at or at + n <= start for at, n in self.workspaces.items()), "another handle's"
+        self.workspaces[start] = size.value
         return 0
 
     def cublasGemmEx(  # noqa: N802

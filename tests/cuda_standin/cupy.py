@@ -129,6 +129,7 @@ class _Module:
 
     def array(self, obj: Any, dtype: Any = None, order: str = "K") -> Any:
         self.gpu.counts["upload"] += 1
+        self.gpu.report()
         return self.wrap(np.array(obj.touched() if isinstance(obj, ndarray) else obj, dtype, order="C"))
 
     def asarray(self, a: Any, dtype: Any = None) -> Any:
@@ -146,8 +147,14 @@ class _Module:
         return a.same_memory(np.moveaxis(a.host, source, destination))
 
     def asnumpy(self, a: Any, stream: Stream | None = None) -> np.ndarray:
-        (stream or self.gpu.stream).synchronize()
-        return np.array(self.gpu_only(a).touched())
+        stream = stream or self.gpu.stream
+        if not self.gpu_only(a)._c_contiguous and a.size:
+            with stream:  # as `ndarray.get`
+                a = self.ascontiguousarray(a)
+        stream.synchronize()
+        if a.block is not None:
+            Gpu.check_stream(a.block, stream, "a copy to the host")
+        return np.array(a.host)
 
     @staticmethod
     def gpu_only(a: Any) -> Any:
@@ -333,7 +340,7 @@ def _cuda(module: _Module, gpu: Gpu) -> Any:
         module.allocator = allocator
 
     class OwnStream(Stream):
-        def __init__(self, *, non_blocking: bool) -> None:
+        def __init__(self, *, non_blocking: bool = False) -> None:
             super().__init__(gpu, f"stream {len(gpu.streams)}", non_blocking=non_blocking)
 
     def properties(device: int) -> Any:
@@ -342,6 +349,7 @@ def _cuda(module: _Module, gpu: Gpu) -> Any:
     facts = {"MultiProcessorCount": gpu.multiprocessors, "MaxSharedMemoryPerBlockOptin": gpu.shared}
     return SimpleNamespace(
         Stream=OwnStream,
+        get_current_stream=lambda: gpu.stream,
         Event=type("Event", (Event,), {"gpu": gpu}),
         MemoryPool=type("MemoryPool", (MemoryPool,), {"gpu": gpu}),
         set_allocator=set_allocator,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import struct
 import threading
 import weakref
 from bisect import bisect_right, insort
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,9 @@ from nmt.rnn.kernels.cuda.machine_code.compile import CompiledKernel, Resources
 from nmt.rnn.kernels.cuda.machine_code.gpu_kernel import GPUKernel
 
 GUARD = 512
+# Two bytes of memory that nobody has written: NaN in each type of float, or finite and huge, so that comparisons are as
+# those of numbers. As integers neither is an index, nor -1, which means something to some kernels.
+POISONS = (b"\xff\x7f", b"\x7f\x7f")
 
 
 class StandInError(AssertionError):
@@ -40,15 +44,14 @@ class Block:
     def __init__(self, gpu: Gpu, size: int, stream: Stream) -> None:
         self.size, self.stream = size, stream
         rounded = -(-size // GUARD) * GUARD
-        free = gpu.freed[rounded]
-        raw = free.pop() if free else np.zeros(rounded + 2 * GUARD, np.uint8)
+        raw = gpu.take(rounded)
         start = raw.ctypes.data
         self.ptr = -(-start // GUARD) * GUARD
         self.bytes = raw[self.ptr - start : self.ptr - start + size]
         if not gpu.idle:
-            raw[:] = 0xFF
+            raw.view(np.uint16)[:] = np.frombuffer(gpu.random.choice(POISONS), np.uint16)
         gpu.add(self)
-        weakref.finalize(self, gpu.remove, self.ptr, raw, rounded)
+        weakref.finalize(self, gpu.gone.append, (self.ptr, raw, rounded))
 
 
 class Stream:
@@ -64,13 +67,20 @@ class Stream:
         self.gpu.current.stream = self
         return self
 
+    def __enter__(self) -> Stream:
+        self.gpu.entered.append(self)
+        return self.use()
+
+    def __exit__(self, *error: Any) -> None:
+        """Go back to the stream that was entered before; one that `use` has made current is forgotten, as by CuPy."""
+        self.gpu.entered.pop()
+        self.gpu.entered[-1].use()
+
     def synchronize(self) -> None:
         self.gpu.waits += 1
         if self.captured is not None:
             raise CUDARuntimeError("cudaErrorStreamCaptureUnsupported")
-        error, self.gpu.error = self.gpu.error, None
-        if error is not None:
-            raise error
+        self.gpu.report()
 
     def begin_capture(self) -> None:
         if self.captured is not None:
@@ -124,7 +134,9 @@ class Gpu:
         self.idle = False  # count launches and do nothing; memory is zero
         self.kernels: list[GPUKernel] = []
         self.entries: list[str] = []  # the name of each one's code
+        self.random = random.Random(0)
         self.lock = threading.RLock()
+        self.gone: deque[tuple[int, np.ndarray, int]] = deque()  # blocks that nothing refers to any more
         self.freed: defaultdict[int, list[np.ndarray]] = defaultdict(list)
         self._starts: list[int] = []
         self._blocks: dict[int, weakref.ref[Block]] = {}
@@ -135,6 +147,18 @@ class Gpu:
     def stream(self) -> Stream:
         """This thread's current stream."""
         return getattr(self.current, "stream", self.null)
+
+    @property
+    def entered(self) -> list[Stream]:
+        """This thread's streams of `with`, the innermost last."""
+        found: list[Stream] = vars(self.current).setdefault("entered", [self.null])
+        return found
+
+    def report(self) -> None:
+        """Raise the error of earlier work, which CUDA reports when the host waits, and in calls that need not wait."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
 
     def check_context(self, what: str) -> None:
         """The driver's calls need a context, which a thread has after it has chosen a device."""
@@ -147,11 +171,20 @@ class Gpu:
             insort(self._starts, start)
             self._blocks[start] = weakref.ref(block)
 
-    def remove(self, start: int, raw: np.ndarray, rounded: int) -> None:
+    def remove(self, start: int) -> None:
+        self._starts.remove(start)
+        del self._blocks[start]
+
+    def take(self, rounded: int) -> np.ndarray:
+        """Freed memory of this size, or new memory. Blocks that are gone are removed here alone: Python collects
+        garbage between any two lines, while another method looks for a block."""
         with self.lock:
-            self._starts.remove(start)
-            del self._blocks[start]
-            self.freed[rounded].append(raw)
+            while self.gone:
+                start, raw, size = self.gone.popleft()
+                self.remove(start)
+                self.freed[size].append(raw)
+            free = self.freed[rounded]
+            return free.pop() if free else np.zeros(rounded + 2 * GUARD, np.uint8)
 
     def bytes_at(self, start: int, size: int, what: str, stream: Stream) -> np.ndarray:
         """Memory that work in a stream reads or writes."""

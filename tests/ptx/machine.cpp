@@ -80,8 +80,9 @@ struct Cell {  // two bytes: who wrote and read them last in this launch
     u32 launch = 0, writer = NOBODY, written = 0, place = 0, reader[2] = {NOBODY, NOBODY}, read[2] = {0, 0};
 };
 
-struct Region {  // an array of this launch
+struct Region {  // an array of this launch: where the program finds it, its memory, and who used that
     u64 start, end;
+    unsigned char* memory;
     Cell* cells;
 };
 
@@ -123,7 +124,7 @@ struct Failure {
 std::map<u64, u64> allocated;  // start to end
 std::map<u64, std::unique_ptr<Cell, decltype(&free)>> cells_of;  // of what is allocated
 std::vector<Region> regions;
-std::unordered_map<u64, Seen> messages;  // what the releases of an atomic word carry
+std::unordered_map<const unsigned char*, Seen> messages;  // what the releases of an atomic word carry
 u64 random_state = 1, instructions = 0, spins = 0, alive = 0;
 u32 launch_number = 0;
 bool at_random = false;
@@ -191,11 +192,11 @@ unsigned char* global(Thread& t, const Instruction& i, u64 address, int size, bo
         i.region = &*found, i.launch = launch_number;
     }
     Cell* cells = i.region->cells;
-    bool same = values && !memcmp(reinterpret_cast<void*>(address), values, size);
     u64 from = address - i.region->start;
+    bool same = values && !memcmp(i.region->memory + from, values, size);
     for (u64 k = from / 2; k <= (from + size - 1) / 2; ++k) touch(t, i, cells[k], writes, atomic, false, same);
     if (writes) spins = 0;
-    return reinterpret_cast<unsigned char*>(address);
+    return i.region->memory + from;
 }
 
 unsigned char* shared(Thread& t, const Instruction& i, u64 address, int size, bool writes) {
@@ -460,7 +461,7 @@ template <class T> void memory(const std::string& s) {
     };
 }
 
-void release(Thread& t, u64 at) {  // the word carries what this thread knows and did
+void release(Thread& t, const unsigned char* at) {  // the word carries what this thread knows and did
     std::vector<Thread*> alone = {&t};
     meet(alone);
     Seen& message = messages[at];
@@ -468,8 +469,8 @@ void release(Thread& t, u64 at) {  // the word carries what this thread knows an
 }
 
 template <bool Release, bool Returns> void add(Thread& t, const Instruction& i) {
-    u64 at = address(t, i);
-    auto* word = reinterpret_cast<u32*>(global(t, i, at, 4, true, true));
+    auto* at = global(t, i, address(t, i), 4, true, true);
+    auto* word = reinterpret_cast<u32*>(at);
     if (Release) release(t, at);
     u32 before = *word;
     *word = before + get<u32>(t, i.v[Returns ? 1 : 0]);
@@ -478,8 +479,8 @@ template <bool Release, bool Returns> void add(Thread& t, const Instruction& i) 
 }
 
 template <bool Acquire> void load_atomic(Thread& t, const Instruction& i) {
-    u64 at = address(t, i);
-    load<u32>(t, i, global(t, i, at, 4, false, true));
+    auto* at = global(t, i, address(t, i), 4, false, true);
+    load<u32>(t, i, at);
     if (Acquire)
         if (auto found = messages.find(at); found != messages.end() && found->second != t.acquired) {
             t.acquired = found->second;
@@ -610,19 +611,14 @@ void fill_table() {
     table["ld.relaxed.gpu.global.u32"] = load_atomic<false>;
 }
 
-void add_array(u64 start, u64 size) {  // arrays that overlap become one
+// Each array has bounds of its own, even where two share memory.
+void add_array(u64 place, u64 start, u64 size) {
     auto memory = allocated.upper_bound(start);
     if (!size || memory == allocated.begin() || start + size > std::prev(memory)->second) return;
     auto [first, last] = *std::prev(memory);
     auto& cells = cells_of.emplace(first, decltype(cells_of)::mapped_type(nullptr, &free)).first->second;
     if (!cells) cells.reset(static_cast<Cell*>(calloc((last - first) / 2 + 1, sizeof(Cell))));
-    u64 end = start + size;
-    for (size_t n = regions.size(); n-- > 0;)
-        if (start < regions[n].end && regions[n].start < end) {
-            start = std::min(start, regions[n].start), end = std::max(end, regions[n].end);
-            regions.erase(regions.begin() + n);
-        }
-    regions.push_back({start, end, cells.get() + (start - first) / 2});
+    regions.push_back({place, place + size, reinterpret_cast<unsigned char*>(start), cells.get() + (start - first) / 2});
 }
 
 void run(Thread& t, const Instruction* code) {
@@ -671,8 +667,8 @@ Code* ptx_code(int count, const char** names, const s32* guards, const s32* oper
 void ptx_free(Code* code) { delete code; }
 
 // Run a grid; `together` blocks at a time, all of them where 0. Return 0, or 1 with `report`: the places of the
-// instruction and of the other access of a race or -1, block x, y, z, thread; and a text. arrays: start and size of those
-// that the kernel may use.
+// instruction and of the other access of a race or -1, block x, y, z, thread; and a text. arrays: address in the program,
+// memory and size of those that the kernel may use.
 int ptx_run(Code* code, const u32* grid, const u32* size, u32 dynamic, const unsigned char* given, const u64* arrays,
             int count, u64 seed, u32 together, s32* report, char* text, int length) {
     u32 threads = size[0] * size[1] * size[2];
@@ -680,7 +676,7 @@ int ptx_run(Code* code, const u32* grid, const u32* size, u32 dynamic, const uns
     parameters = given, at_random = seed != 0, random_state = seed * 0x9E3779B97F4A7C15ull + 88172645463325252ull;
     ++launch_number, instructions = spins = 0;
     messages.clear(), regions.clear();
-    for (int n = 0; n < count; ++n) add_array(arrays[2 * n], arrays[2 * n + 1]);
+    for (int n = 0; n < count; ++n) add_array(arrays[3 * n], arrays[3 * n + 1], arrays[3 * n + 2]);
     std::vector<u32> order(blocks);
     for (u64 n = 0; n < blocks; ++n) order[n] = u32(n);
     for (u64 n = at_random ? blocks : 0; n > 1; --n) std::swap(order[n - 1], order[draw() % n]);

@@ -85,11 +85,13 @@ class Code:
         if getattr(self, "code", None):
             library().ptx_free(self.code)
 
-    def run(self, kernel: GPUKernel, grid: Sequence[int], given: bytes, arrays: list[np.ndarray], seed: int) -> None:
-        """Run a grid with parameters of 8 bytes each, which may use these arrays. Raises PtxError for what a GPU would
-        do wrongly."""
+    def run(
+        self, kernel: GPUKernel, grid: Sequence[int], given: bytes, arrays: Sequence[tuple[int, np.ndarray]], seed: int
+    ) -> None:
+        """Run a grid with parameters of 8 bytes each, which may use these arrays at these addresses. Raises PtxError
+        for what a GPU would do wrongly."""
         report, text = (ctypes.c_int32 * 6)(), ctypes.create_string_buffer(300)
-        places = np.array([[one.ctypes.data, one.nbytes] for one in arrays], np.uint64)
+        places = np.array([[at, one.ctypes.data, one.nbytes] for at, one in arrays], np.uint64)
         failed = library().ptx_run(
             _ADDRESS(self.code),
             *((ctypes.c_uint32 * 3)(*size) for size in (grid, kernel.block)),

@@ -46,23 +46,33 @@ def test_embedding_rows(seed):
     np.testing.assert_array_equal(found, wanted)
 
 
-def embedding_rows(runtime):
+def embedding_rows(runtime, first="table", gap=0):
+    """The table and the result are pieces of one memory, one after the other."""
     from nmt.rnn.kernels.cuda.rows import row_operations
 
     rng = np.random.default_rng(0)
     table, ids = rng.standard_normal((11, 37)).astype(np.float32), rng.integers(0, 11, 40).astype(np.int32)
-    out = runtime.xp.zeros((40, 37), np.float32)
-    row_operations.embedding_rows(runtime, runtime.upload(ids), runtime.upload(table), out, 0.5)
+    ids[-1] = 10
+    memory = runtime.xp.zeros((51 + gap) * 37, np.float32)
+    shapes = (11, 40) if first == "table" else (40, 11)
+    pieces = memory[: shapes[0] * 37].reshape(-1, 37), memory[-shapes[1] * 37 :].reshape(-1, 37)
+    on_gpu, out = pieces if first == "table" else pieces[::-1]
+    on_gpu[...] = runtime.upload(table)
+    row_operations.embedding_rows(runtime, runtime.upload(ids), on_gpu, out, 0.5)
     return runtime.download(out), table[ids] * np.float32(0.5)
 
 
 @pytest.mark.parametrize("word", ["ld.global.f32", "st.global.f32"])
-def test_one_number_beyond_an_array_is_found(word):
+@pytest.mark.parametrize("first", ["table", "result"])
+@pytest.mark.parametrize("gap", [0, 1])
+def test_one_number_beyond_an_array_is_found(word, first, gap):
+    """Also where another array of the launch lies there."""
+
     def change(kernel, ptx):
         return changed(r"(ld\.global\.f32\s+%f\d+, \[%rd\d+|st\.global\.f32\s+\[%rd\d+)(?=\])", r"\1+4", ptx, word)
 
     with pytest.raises(AssertionError, match=f"outside of every array: {word}"):
-        embedding_rows(ptx_runtime_with(seed=1, change=change))
+        embedding_rows(ptx_runtime_with(seed=1, change=change), first, gap)
 
 
 def changed(old, new, ptx, within=""):
@@ -134,6 +144,16 @@ def test_a_planted_mistake_is_found_on_the_way_back(cell, name, monkeypatch):
     )
     with pytest.raises(AssertionError, match=report):
         test_persistent.check(recurrent.case(cell, T, B, H, LENGTHS), tiles_of(cell, False), False, 1)
+
+
+@slow
+def test_a_workspace_that_is_used_again_holds_no_index():
+    from nmt.rnn.arrays.workspace import Workspace
+
+    memory = Workspace(ptx_runtime_with().xp)
+    memory((8,), np.int32)[...] = 3
+    memory.reset()
+    assert (memory((8,), np.int32).host == 0x7F7F7F7F).all()
 
 
 REAL = [

@@ -60,7 +60,7 @@ def run(body, x, y, *, blocks=1, threads=64, seeds=range(6), cooperative=True):
     try:
         for seed in seeds:
             x[...], y[...] = before
-            code.run(kernel, (blocks, 1, 1), given, [x, y], seed)
+            code.run(kernel, (blocks, 1, 1), given, [(array.ctypes.data, array) for array in (x, y)], seed)
     finally:
         for array in (x, y):
             machine.remove_memory(array.ctypes.data)

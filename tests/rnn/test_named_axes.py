@@ -335,7 +335,8 @@ def test_a_gpu_refuses_in_a_line():
     with pytest.raises(NMTError) as caught:
         Scan(MLSTMCell(D, H), device=Elsewhere())
     assert str(caught.value) == (
-        "MLSTMCell: device must be cpu for a step with named axes, got cuda; no GPU code is written for them yet"
+        "MLSTMCell: device must be cpu for a step with named axes, got cuda; there are no kernels of a GPU for them, "
+        "use --device cpu"
     )
 
 

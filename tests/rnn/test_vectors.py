@@ -15,12 +15,12 @@ if not vectors.PRESENT:
 from nmt.rnn import layouts
 from nmt.rnn.layers import operators
 from nmt.rnn.layers.row_ends import reverse_sequence
-from tests.devices import ON_GPU, device_at
+from tests.devices import AT_FULL_SIZE, device_at
 from tests.rnn import operator_calls
 
 KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 # The emulator takes its time: one dtype there, the exact one.
-RUNS = [("float64", "cpu"), ("float32", "cpu"), ("float64", "cuda"), *([("float32", "cuda")] if ON_GPU else [])]
+RUNS = [("float64", "cpu"), ("float32", "cpu"), ("float64", "cuda"), *([("float32", "cuda")] if AT_FULL_SIZE else [])]
 # ONNX's expected numbers are themselves float32: this is how exact they can be.
 ONNX_TOLERANCE = {"float64": 2e-6, "float32": compare.TOLERANCE["float32"]}
 
@@ -62,7 +62,7 @@ def smallest_files():
 LAYERS = [
     (name, *run)
     for run in RUNS
-    for name in (vectors.torch_layer_names() if ON_GPU or run[1] == "cpu" else smallest_files())
+    for name in (vectors.torch_layer_names() if AT_FULL_SIZE or run[1] == "cpu" else smallest_files())
 ]
 
 

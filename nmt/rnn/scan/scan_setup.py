@@ -93,9 +93,12 @@ class ScanSetup:
     def _check_axes(self) -> None:
         """Raise NMTError: the step has named axes, for which there is no code of a GPU."""
         if self.traced.has_named_axes and not self.device.is_cpu:
+            cell: Any = self.cell
+            while hasattr(cell, "cell"):  # those around it are not what a user has chosen
+                cell = cell.cell
             raise NMTError(
-                f"{type(self.cell).__name__}: device must be cpu for a step with named axes, got {self.device.name}; "
-                "no GPU code is written for them yet"
+                f"{type(cell).__name__}: device must be cpu for a step with named axes, got {self.device.name}; "
+                "there are no kernels of a GPU for them, use --device cpu"
             )
 
     def __repr__(self) -> str:

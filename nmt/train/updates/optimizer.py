@@ -160,7 +160,7 @@ class LAMB(Optimizer):
         """Update one array. The direction is what Adam adds to zeros at a rate of -1."""
         device, threads = self.device, self.num_threads
         direction = self._direction[: param.size]
-        direction[...] = 0
+        device.clear(direction, threads)
         self._adam(direction, grad, state, -1.0, 0.0, scale)
         if decay := self.settings.weight_decay:
             device.add_scaled(direction, param, decay)

@@ -33,6 +33,12 @@ class Matrix:
         """Return the same rows of some columns."""
         return Matrix(self.array, self.first, self.rows, column, width)
 
+    @property
+    def is_inside(self) -> bool:
+        """Return whether all of it lies in the array."""
+        rows = (self.first + self.rows) * self.stride <= self.array.size
+        return rows and min(self.first, self.column) >= 0 and self.column + self.size <= self.stride
+
     def view(self) -> Any:
         """Return the matrix as an array."""
         rows = self.array.reshape(-1, self.stride)
@@ -73,6 +79,11 @@ class Blas:
             raise ShapeError(
                 f"gemm: shapes must fit and arrays be contiguous, got {shapes[0]}{'^T' * transpose_a} @ "
                 f"{shapes[1]}{'^T' * transpose_b} into {shapes[2]}; correct the caller"
+            )
+        if not (a.is_inside and b.is_inside and out.is_inside):
+            lie = [f"{x.first}+{x.rows}, {x.column}+{x.size} of {list(x.array.shape)}" for x in (a, b, out)]
+            raise ShapeError(
+                f"gemm: columns and rows must lie in their arrays, got {'; '.join(lie)}; correct the caller"
             )
         kind, sums, compute, scale = _types(a.array, b.array, out.array)
         if not rows * columns * inner:

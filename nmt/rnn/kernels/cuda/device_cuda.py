@@ -123,6 +123,11 @@ class CudaDevice(ModelOperations):
     def executable(self, plan: Plan, dtype: np.dtype, packed: np.dtype) -> CudaExecutable:
         return CudaExecutable(self, plan, dtype, packed)
 
+    @override
+    def clear(self, array: Array, threads: int) -> None:
+        self.runtime.own_stream()
+        super().clear(array, threads)
+
     def clear_ended(self, array: Array, lengths: np.ndarray, threads: int) -> None:
         if not len(lengths) or lengths.min() >= len(array):
             return

@@ -97,6 +97,9 @@ class Runtime(Protocol):
     def xp(self) -> Any:
         """Return the module of the arrays, whose functions submit their work in this thread as the methods do."""
 
+    def own_stream(self) -> None:
+        """Let operators of arrays, in this thread, submit their work as the methods do, until a call of others."""
+
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
         """Run a kernel over `grid` blocks; an empty grid does nothing.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from nmt.system.extras import how_to_install
 
 OLDEST = (8, 0)  # bfloat16 products
 STATIC_SHARED = 48 * 1024  # more must be requested
+LAST = 6  # operations that an error names
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,9 @@ class CupyRuntime:
     """The `Runtime` of the driver's first GPU. Raises DeviceError if there is none that suffices.
 
     free_memory: bytes of the GPU's memory that must be free. packages: those installed, where None. All work of all
-    threads goes to one stream, which becomes CuPy's current stream in each thread that uses `xp` or submits work;
-    recordings are made in another stream, so that other threads' work does not become part of them.
+    threads goes to one stream, which the driver orders with the null stream; CuPy's work, too (see `_OwnStream`).
+    Recordings are made in another stream, so that other threads' work does not become part of them. Where NMT_GPU_WAIT
+    is 1, the host waits for each launch, product and recording: one that fails is then named by its error.
     """
 
     def __init__(self, free_memory: int = 1 << 30, packages: Packages | None = None) -> None:
@@ -59,36 +63,36 @@ class CupyRuntime:
                 f"{self.gpu_name}: at least {_gib(free_memory)} of its memory must be free, {_gib(free)} of "
                 f"{_gib(self.memory)} are; end other programs on it, or use --device cpu"
             )
+        self._waits = os.environ.get("NMT_GPU_WAIT") == "1"
         self._lock, self._one_records = RLock(), Lock()
         self._pool = cupy.cuda.MemoryPool()
         cupy.cuda.set_allocator(self._allocate)
         self._of_thread = local()
-        self.stream = cupy.cuda.Stream(non_blocking=True).use()
-        self._workspace, library = cupy.empty(WORKSPACE, np.uint8), self.packages.load_blas()
+        self.xp = _OwnStream(cupy, self.own_stream)
+        self.stream = cupy.cuda.Stream(non_blocking=False)
+        self.stream.__enter__()  # see `_queue`
+        library = self.packages.load_blas()
         self._main, self._recorder = (
-            _Queue(stream, Blas(library, stream.ptr, self._workspace.data.ptr))
+            _Queue(stream, Blas(library, stream.ptr, workspace.data.ptr), workspace, deque(maxlen=LAST))
             for stream in (self.stream, cupy.cuda.Stream(non_blocking=True))
+            for workspace in (cupy.empty(WORKSPACE, np.uint8),)
         )
         self._functions: dict[GPUKernel, _Function] = {}
-
-    @property
-    def xp(self) -> Any:
-        """Return CuPy, whose work in this thread goes where the runtime's goes."""
-        self._queue()
-        return self._cupy
 
     def _queue(self) -> _Queue:
         """Return where this thread's work goes."""
         queue: _Queue | None = getattr(self._of_thread, "queue", None)
         if queue is None:
             self._cupy.cuda.runtime.setDevice(0)  # the driver's calls need a context, which a new thread has not
-            queue = self._use(self._main)
+            # Entered and never left: after any other `with` CuPy goes back to it.
+            self._main.stream.__enter__()
+            queue = self._of_thread.queue = self._main
         return queue
 
-    def _use(self, queue: _Queue) -> _Queue:
-        queue.stream.use()
-        self._of_thread.queue = queue
-        return queue
+    def own_stream(self) -> None:
+        stream = self._queue().stream
+        if self._cupy.cuda.get_current_stream() is not stream:
+            stream.use()
 
     def launch(self, kernel: GPUKernel, grid: Size, *arguments: Any) -> None:
         size = whole_size(grid)
@@ -96,7 +100,10 @@ class CupyRuntime:
         with self._lock:  # the memory of a kernel's arguments is used by all threads
             function = self._functions.get(kernel) or self._function(kernel)
             if 0 not in size:
-                function(size, queue.stream.ptr, arguments)
+                queue.last.append((kernel.name, *size))
+                if error := function(size, queue.stream.ptr, arguments):
+                    raise self._failure(error.name)
+                self._wait(queue)
 
     def packed(self, kernel: GPUKernel, first: int, *arguments: Any) -> Packed:
         self._queue()
@@ -113,15 +120,22 @@ class CupyRuntime:
         transpose_b: bool = False,
         accumulate: bool = False,
     ) -> None:
+        queue = self._queue()
         with self._lock:
-            self._queue().blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
+            queue.last.append(("product", a.rows, a.size, out.size))
+            queue.blas.gemm(a, b, out, transpose_a, transpose_b, accumulate)
+            self._wait(queue)
 
     def upload(self, array: np.ndarray) -> Any:
-        return self.xp.array(array, order="C")
+        with self._errors():
+            return self.xp.array(array, order="C")
 
     def download(self, array: Any) -> np.ndarray:
+        xp = self.xp
         with self._errors():
-            return self.xp.asnumpy(array, stream=self.stream)
+            if not array._c_contiguous:  # `asnumpy` would make it so inside a `with` of its own
+                array = xp.ascontiguousarray(array)
+            return xp.asnumpy(array, stream=self.stream)
 
     def synchronize(self) -> None:
         with self._errors():
@@ -138,11 +152,12 @@ class CupyRuntime:
             return float(self.xp.cuda.get_elapsed_time(began, ended)) * 1e-3
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        with self._one_records, self._errors():
-            self._queue()
-            stream = self._recorder.stream
+        self._queue()
+        stream, last = self._recorder.stream, self._recorder.last
+        with self._one_records, self._errors(), stream:
             try:
-                self._use(self._recorder)
+                self._of_thread.queue = self._recorder
+                last.clear()
                 stream.begin_capture()
                 function()
             except BaseException:
@@ -151,9 +166,16 @@ class CupyRuntime:
                 raise
             else:
                 graph = stream.end_capture()
+                operation = "recording of", *last
             finally:
-                self._use(self._main)
-        return lambda: graph.launch(self.stream)
+                self._of_thread.queue = self._main
+
+        def again() -> None:
+            self._main.last.append(operation)
+            graph.launch(self.stream)
+            self._wait(self._main)
+
+        return again
 
     def _allocate(self, size: int) -> Any:
         try:
@@ -169,30 +191,66 @@ class CupyRuntime:
             self._functions[kernel] = _Function(kernel, self)
         return self._functions[kernel]
 
+    def _wait(self, queue: _Queue) -> None:
+        if self._waits and queue is self._main:
+            self.synchronize()
+
     def _errors(self) -> _Errors:
-        return _Errors(self.gpu_name, self._cupy.cuda.runtime.CUDARuntimeError)
+        return _Errors(self._failure, self._cupy.cuda.runtime.CUDARuntimeError)
+
+    def _failure(self, error: object) -> DeviceError:
+        """Return the error of something that was submitted before."""
+        last = ", ".join(_named(operation) for operation in self._main.last)
+        how = "the last one failed" if self._waits else "set NMT_GPU_WAIT=1 to learn which one failed"
+        return DeviceError(
+            f"{self.gpu_name}: everything launched must succeed, got {error} after {last or 'no launch'}; {how}, "
+            "run `make test-gpu` on this machine"
+        )
+
+
+class _OwnStream:
+    """CuPy, whose current stream is the runtime's whenever a function is taken from it, in whatever thread.
+
+    A thread's current stream is its own: the null stream at first; another one in a `with`, in `ndarray.get` as well,
+    or after `use`; and what `use` has made current is forgotten at the end of the next `with` (CuPy's own
+    test_mix_use_context). Operations in two streams have no order.
+    """
+
+    def __init__(self, cupy: Any, own_stream: Callable[[], None]) -> None:
+        self._cupy, self._own_stream = cupy, own_stream
+
+    def __getattr__(self, name: str) -> Any:
+        self._own_stream()
+        return getattr(self._cupy, name)
 
 
 class _Queue(NamedTuple):
-    """A stream, and a cuBLAS handle for it."""
+    """A stream, a cuBLAS handle for it, the handle's workspace, and the last operations: names with sizes."""
 
     stream: Any
     blas: Blas
+    workspace: Any
+    last: deque[tuple[Any, ...]]
+
+
+def _named(operation: tuple[Any, ...]) -> str:
+    name, *parts = operation
+    if parts and isinstance(parts[0], tuple):
+        return f"{name} ({', '.join(map(_named, parts))})"
+    return f"{name} {'x'.join(map(str, parts))}".rstrip()
 
 
 class _Errors:
     """A context that raises DeviceError for errors of earlier launches, which CUDA reports when the host waits."""
 
-    def __init__(self, gpu: str, kind: type[Exception]) -> None:
-        self.gpu_name, self.kind = gpu, kind
+    def __init__(self, failure: Callable[[object], DeviceError], kind: type[Exception]) -> None:
+        self.failure, self.kind = failure, kind
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if isinstance(error, self.kind):
-            raise DeviceError(
-                f"{self.gpu_name}: everything launched must succeed, got {error}; run `make test-gpu` on this machine"
-            ) from error
+            raise self.failure(error) from error
 
 
 class _Function:
@@ -213,25 +271,21 @@ class _Function:
         self.code = driver.CUfunction(self.module.get_function(compiled.entry).ptr)
         if kernel.shared_bytes > STATIC_SHARED - compiled.resources.shared:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            _check(kernel, driver.cuFuncSetAttribute(self.code, attribute, kernel.shared_bytes)[0])
+            if error := driver.cuFuncSetAttribute(self.code, attribute, kernel.shared_bytes)[0]:
+                raise runtime._failure(error.name)
         self.parameters = Parameters(kernel)
         self.fixed = *kernel.block, kernel.shared_bytes
         if self.parameters.sizes != compiled.parameters:
             raise RuntimeError(f"{kernel.name}: compiled for parameters of {compiled.parameters} bytes")
 
-    def __call__(self, grid: tuple[int, int, int], stream: int, arguments: tuple[Any, ...]) -> None:
+    def __call__(self, grid: tuple[int, int, int], stream: int, arguments: tuple[Any, ...]) -> Any:
+        """Launch; return the driver's error, which is false where there is none."""
         places = self.parameters.fill(arguments)
         if self.kernel.cooperative:
             (error,) = self.driver.cuLaunchCooperativeKernel(self.code, *grid, *self.fixed, stream, places)
         else:
             (error,) = self.driver.cuLaunchKernel(self.code, *grid, *self.fixed, stream, places, 0)
-        if error:
-            _check(self.kernel, error)
-
-
-def _check(kernel: GPUKernel, error: Any) -> None:
-    if error:
-        raise DeviceError(f"{kernel.name}: the launch must succeed, got {error.name}; run `make test-gpu` here")
+        return error
 
 
 @lru_cache(maxsize=1)

@@ -162,7 +162,8 @@ class Tile:
         multiplying, adding the warps' sums, the cells.
 
         The factors are fitted to the times of 150 tiles on an H100 (docs/gpu.md), which they meet within 7 % on
-        average, 28 % at most; that of weights in shared memory to 106 more (8 % and 32 %).
+        average, 28 % at most; that of weights in shared memory to 106 more (8 % and 32 %), and on the way back of a GRU
+        to what 30 layers took on an H200.
         """
         loading = self.columns * self.inner * (4 if self.exact else 2) / 64
         chain = self.loads * 2 * (3 if self.exact else 1)  # instructions that wait for one another
@@ -170,7 +171,7 @@ class Tile:
         adding = self.cells * self.warps * (1 if self.backward else self.gates)
         once = (
             2750
-            + 6 * self.weight_words * self.in_shared
+            + (8.5 if self.backward and self.gates == 3 else 6) * self.weight_words * self.in_shared
             + 1.5 * loading
             + 6 * instructions
             + 8 * chain
