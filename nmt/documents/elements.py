@@ -5,13 +5,15 @@ from __future__ import annotations
 from nmt.documents.markup import Piece
 
 INLINE = frozenset(
-    "a abbr acronym b bdi bdo big button cite data del dfn em font i img ins label mark q rp rt ruby s small span "
+    "a abbr acronym b bdi bdo big button cite data del dfn em font i img ins label mark q rb ruby s small span "
     "strike strong sub sup time tt u wbr g x bx ex ph bpt ept it mrk".split()
 )
 """Inline elements (HTML Living Standard, 3.2.5.2.5 Phrasing content, of form controls only button; XLIFF 1.2, 2.3). All
 others are walls, which end sentences."""
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-OPAQUE_INLINE = frozenset("code kbd samp var svg math".split())
+RUBY = frozenset("rt rp rtc".split())
+"""Readings above or beside a text, which are not read as its words."""
+OPAQUE_INLINE = RUBY | frozenset("code kbd samp var svg math".split())
 OPAQUE = OPAQUE_INLINE | frozenset("script style textarea template noscript object iframe pre".split())
 """Elements whose content is not translated."""
 
@@ -23,7 +25,8 @@ _CLOSES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_BLOCKS, ("p",)),
     "li": ("li", "p"),
     **dict.fromkeys(("dt", "dd"), ("dt", "dd", "p")),
-    **dict.fromkeys(("rt", "rp"), ("rt", "rp")),
+    **dict.fromkeys(("rb", "rt", "rp"), ("rb", "rt", "rp")),
+    "rtc": ("rb", "rt", "rp", "rtc"),
     "option": ("option",),
     "optgroup": ("option", "optgroup"),
     **dict.fromkeys(("td", "th"), ("td", "th")),

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from html.entities import html5
 from typing import Literal
 from unicodedata import category
 
-from nmt.documents.elements import INLINE, OPAQUE, OPAQUE_INLINE, VOID, whole_elements
+from nmt.documents.elements import INLINE, OPAQUE, OPAQUE_INLINE, RUBY, VOID, whole_elements
+from nmt.documents.icu_messages import may_have_messages, with_messages
 from nmt.documents.markup import Piece, scan
-from nmt.documents.passage import HTML_ESCAPES, Passage
+from nmt.documents.notes import notes_whole
+from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence, text_passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_paragraph import Paragraph
-
-Kind = Literal["text", "open", "close", "alone", "wall"]
+from nmt.documents.tokens import Kind, Left, Syntax, Token
+from nmt.documents.written import quotes_doubled, written
 
 _SYMBOLS = "¶§†‡•·#*"
 _MOST_SYMBOLS = 20
 """The maximum number of characters in an element around nothing but symbols."""
 _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
+LINES = re.compile(r"(\r?\n|\t+)")
+XML_LINES = re.compile(r"(\r?\n|\t+|(?:&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
+"""What divides lines of text; in XML it may be written as references."""
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A piece of the text as written. name: of the element; of a text, how it is read if that differs."""
-
-    kind: Kind
-    raw: str
-    name: str = ""
 
 
 def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: bool = False) -> list[Token]:
@@ -44,7 +40,8 @@ def html_tokens(text: str, ignored: frozenset[str] = frozenset(), *, is_xml: boo
     def kind_of(n: int) -> Kind:
         return xml_kinds.get(pieces[n].kind, "alone") if is_xml else _html_kind(pieces[n])
 
-    return _symbols_whole(tokens_of(text, pieces, kept, kind_of, is_xml=is_xml))
+    tokens = tokens_of(text, pieces, kept, kind_of, is_xml=is_xml)
+    return _symbols_whole(notes_whole(tokens, lambda token: token.name == "sup"))
 
 
 def kept_starts(pieces: list[Piece], text: str, ignored: frozenset[str] = frozenset()) -> set[int]:
@@ -86,15 +83,21 @@ def tokens_of(
     """Return the tokens of pieces, whose kinds `kind_of` returns by their number; the elements that begin at the pieces
     `kept` become a single token each."""
     found: list[Token] = []
+    unended: list[int] = []
     at = 0
     for first, last in [*whole_elements(pieces, kept, is_xml=is_xml), (len(pieces), len(pieces))]:
         found += [Token(kind_of(n), text[pieces[n].start : pieces[n].end], pieces[n].name) for n in range(at, first)]
         if first < last:
             one, other = pieces[first], pieces[last - 1]
             # An element without an end tag stays where it is: if moved, it would end elsewhere.
-            stays = kind_of(first) == "wall" or other.kind != "end" or other.name != one.name
+            is_open = other.kind != "end" or other.name != one.name
+            stays = kind_of(first) == "wall" or is_open
             found.append(Token("wall" if stays else "alone", text[one.start : other.end], one.name))
+            unended += [len(found) - 1] if is_open and one.name in RUBY else []
         at = last
+    for n in reversed(unended):  # a reading ends with what follows
+        if found[n + 1 : n + 2] and found[n + 1].kind in ("alone", "close"):
+            found[n : n + 2] = [replace(found[n + 1], raw=found[n].raw + found[n + 1].raw)]
     return found
 
 
@@ -134,12 +137,15 @@ def tagged_passage(
     splitter: Splitter | None = None,
     entities: Literal["html", "xml"] = "html",
     escape: dict[int, str] = HTML_ESCAPES,
+    syntax: Syntax = "",
 ) -> Passage:
     """Return the passage of tokens: block elements divide it into paragraphs. entities: which named entities are known;
-    others stay as written; escape: how characters of the translation are written."""
-    parts = []
+    others stay as written; escape: how characters of the translation are written; syntax: that of the text outside of
+    ICU messages."""
+    parts: list[str | Sentence] = []
+    own, own_escape = syntax, escape
     paragraph = Paragraph(escape)
-    for token in tokens:
+    for token in with_messages(tokens):
         if token.kind == "text" and token.name:
             paragraph.add_read(token.name, token.raw)
         elif token.kind == "text":
@@ -147,11 +153,44 @@ def tagged_passage(
         elif token.kind != "wall":
             paragraph.add_tag(token.raw, token.kind, token.name)
         else:
-            parts += paragraph.parts(splitter)
-            parts.append(token.raw)
-            paragraph = Paragraph(escape)
-    parts += paragraph.parts(splitter)
+            parts += written(paragraph.parts(splitter), own)
+            parts.append(Left(token.raw, token.left) if token.left else token.raw)
+            own = token.syntax or syntax
+            own_escape = quotes_doubled(escape) if own == "quoted message" else escape
+            paragraph = Paragraph(own_escape)
+    parts += written(paragraph.parts(splitter), own)
     return Passage(tuple(part for part in parts if part != ""))
+
+
+def plain_passage(text: str, splitter: Splitter | None = None) -> Passage:
+    """Return the passage of a text without tags: each line is a paragraph, except within ICU messages."""
+    if not may_have_messages(text):
+        return text_passage(text, splitter)
+    parts: list[str | Sentence] = []
+    rest: list[Token] = []
+    for token in [*with_messages([Token("text", text, text)]), Token("wall", "")]:
+        rest.append(token)
+        if token.kind == "wall" and not token.syntax:
+            is_plain = len(rest) < 3 and not token.left
+            parts += text_passage(rest[0].raw, splitter).parts if is_plain and rest[0].kind == "text" else ()
+            parts += tagged_passage(with_lines(rest[1:] if is_plain else rest), splitter, escape={}).parts
+            rest = []
+    return Passage(tuple(parts))
+
+
+def with_lines(tokens: Iterable[Token], breaks: re.Pattern[str] = LINES) -> list[Token]:
+    """Return the tokens with texts divided at line breaks and tabs. breaks: what divides, as one group."""
+    found: list[Token] = []
+    for token in tokens:
+        if token.kind != "text":
+            found.append(token)
+            continue
+        syntax = next((one.syntax for one in reversed(found) if one.kind == "wall"), "")
+        pieces = breaks.split(token.raw)
+        for n, piece in enumerate(pieces):
+            name = token.name if len(pieces) == 1 else piece if token.name == token.raw else ""
+            found += [Token("wall", piece, syntax=syntax) if n % 2 else Token("text", piece, name)] if piece else []
+    return found
 
 
 def _add_text(paragraph: Paragraph, raw: str, entities: str) -> None:
