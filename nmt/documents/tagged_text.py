@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from html.entities import html5
 from typing import Literal
@@ -24,9 +24,8 @@ _SYMBOLS = "¶§†‡•·#*"
 _MOST_SYMBOLS = 20
 """The maximum number of characters in an element around nothing but symbols."""
 _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
-LINES = re.compile(r"(\r?\n|\t+)")
-XML_LINES = re.compile(r"(\r?\n|\t+|(?:&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
-"""What divides lines of text; in XML it may be written as references."""
+_LINES = re.compile(r"((?:\r?\n|\t|&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
+"""What divides lines; in XML it may be written as references."""
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
 
 
@@ -127,9 +126,13 @@ def html_passage(text: str, splitter: Splitter | None = None, ignored: frozenset
     return tagged_passage(html_tokens(text, ignored), splitter)
 
 
-def xml_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()) -> Passage:
-    """Return the passage of a piece of XML in which any element may be inline."""
-    return tagged_passage(html_tokens(text, ignored, is_xml=True), splitter)
+def xml_passage(
+    text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset(), *, is_lines: bool = False
+) -> Passage:
+    """Return the passage of a piece of XML in which any element may be inline. is_lines: whether each line is a
+    paragraph."""
+    tokens = html_tokens(text, ignored, is_xml=True)
+    return tagged_passage([replace(one, is_lines=is_lines) for one in tokens] if is_lines else tokens, splitter)
 
 
 def tagged_passage(
@@ -145,7 +148,7 @@ def tagged_passage(
     parts: list[str | Sentence] = []
     own, own_escape = syntax, escape
     paragraph = Paragraph(escape)
-    for token in with_messages(tokens):
+    for token in _with_lines(with_messages(tokens)):
         if token.kind == "text" and token.name:
             paragraph.add_read(token.name, token.raw)
         elif token.kind == "text":
@@ -163,34 +166,36 @@ def tagged_passage(
 
 
 def plain_passage(text: str, splitter: Splitter | None = None) -> Passage:
-    """Return the passage of a text without tags: each line is a paragraph, except within ICU messages."""
+    """Return the passage of a text without tags: each line is a paragraph, except in the syntax of ICU messages."""
     if not may_have_messages(text):
         return text_passage(text, splitter)
     parts: list[str | Sentence] = []
-    rest: list[Token] = []
-    for token in [*with_messages([Token("text", text, text)]), Token("wall", "")]:
+    rest: list[Token] = []  # those of a message
+    for token in with_messages([Token("text", text, text, is_lines=True)]):
+        if token.kind == "text" and not rest:
+            parts += text_passage(token.raw, splitter).parts
+            continue
         rest.append(token)
         if token.kind == "wall" and not token.syntax:
-            is_plain = len(rest) < 3 and not token.left
-            parts += text_passage(rest[0].raw, splitter).parts if is_plain and rest[0].kind == "text" else ()
-            parts += tagged_passage(with_lines(rest[1:] if is_plain else rest), splitter, escape={}).parts
+            parts += tagged_passage(rest, splitter, escape={}).parts
             rest = []
     return Passage(tuple(parts))
 
 
-def with_lines(tokens: Iterable[Token], breaks: re.Pattern[str] = LINES) -> list[Token]:
-    """Return the tokens with texts divided at line breaks and tabs. breaks: what divides, as one group."""
-    found: list[Token] = []
+def _with_lines(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Yield the tokens, texts of lines divided at line breaks and tabs."""
+    syntax: Syntax = ""
     for token in tokens:
-        if token.kind != "text":
-            found.append(token)
+        pieces = _LINES.split(token.raw) if token.is_lines and token.kind == "text" else [token.raw]
+        syntax = token.syntax if token.kind == "wall" else syntax
+        if len(pieces) == 1:
+            yield token
             continue
-        syntax = next((one.syntax for one in reversed(found) if one.kind == "wall"), "")
-        pieces = breaks.split(token.raw)
         for n, piece in enumerate(pieces):
-            name = token.name if len(pieces) == 1 else piece if token.name == token.raw else ""
-            found += [Token("wall", piece, syntax=syntax) if n % 2 else Token("text", piece, name)] if piece else []
-    return found
+            if n % 2:
+                yield Token("wall", piece, syntax=syntax)
+            elif piece:
+                yield Token("text", piece, piece if token.name == token.raw else "")
 
 
 def _add_text(paragraph: Paragraph, raw: str, entities: str) -> None:
