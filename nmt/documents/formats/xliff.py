@@ -14,6 +14,7 @@ from nmt.documents.formats.xml_places import Element, prefix_of, replaced, tag_e
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import xml_passage
+from nmt.documents.tokens import reasons_of
 from nmt.errors import DataError
 
 _OPAQUE = frozenset({"ph", "bpt", "ept", "it", "x", "bx", "ex", "cp", "pc-start", "sc", "ec"})
@@ -165,7 +166,9 @@ def _only_cdata(raw: str) -> str | None:
 
 
 def _changes(unit: _Unit, new: str, content: bytes, is_2: bool) -> list[tuple[int, int, bytes]]:
-    """Return the byte ranges of a unit to replace."""
+    """Return the byte ranges of a unit to replace; none if something of it is left untranslated."""
+    if reasons_of(unit.passage.parts):
+        return []
     source, target, whole = unit.source, unit.target, unit.whole
     if new == unit.passage.source:
         text = content[source.inner : source.inner_end]
