@@ -17,12 +17,19 @@ OPAQUE_INLINE = RUBY | frozenset("code kbd samp var svg math".split())
 OPAQUE = OPAQUE_INLINE | frozenset("script style textarea template noscript object iframe pre".split())
 """Elements whose content is not translated."""
 
-_BLOCKS = (
+BLOCKS = frozenset(
+    "address article blockquote br caption dd details div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
+    "hr li main nav ol p pre script section style summary table tbody td tfoot th thead tr ul".split()
+)
+"""Elements that end sentences in text that may contain tags although it is not HTML. Others may be placeholders such as
+<name>, which are inline."""
+
+_CLOSE_P = (
     "address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer form h1 h2 h3 "
     "h4 h5 h6 header hgroup hr main menu nav ol p pre search section summary table ul"
 ).split()
 _CLOSES: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_BLOCKS, ("p",)),
+    **dict.fromkeys(_CLOSE_P, ("p",)),
     "li": ("li", "p"),
     **dict.fromkeys(("dt", "dd"), ("dt", "dd", "p")),
     **dict.fromkeys(("rb", "rt", "rp"), ("rb", "rt", "rp")),

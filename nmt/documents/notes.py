@@ -12,9 +12,12 @@ from nmt.documents.tokens import Token
 _MOST_TOKENS = 12
 """The maximum number of tokens of a mark, so that time stays linear."""
 _SIGNS = re.compile(r"[*\u2217\u2020\u2021\u00a7\u00b6#]{1,4}")
-_BRACKETED = re.compile(r"\[\s*(?:[^\W\d_]{1,5}\.?\s)?(?:\d{1,4}(?:\s?[,\u2013-]\s?\d{1,4})*|[^\W\d_]|[ivx]{1,5}|[*\u2020\u2021])\s*\]")
+_BRACKETED = re.compile(
+    r"(?:\[\s*(?:[^\W\d_]{1,5}\.?\s)?(?:\d{1,4}(?:\s?[,\u2013-]\s?\d{1,4})*|[^\W\d_]|[ivx]{1,5}|[*\u2020\u2021])\s*\][\s,]*)++"
+)
 _NUMBERS = re.compile(r"\(?\d{1,3}(?:\s?[,\u2013-]\s?\d{1,3})*\)?")
 _LETTER = re.compile(r"\(?[a-zA-Z]\)?")
+_BEHIND_WORDS = tuple(".,;:!?\u2026%)]\u00bb\u201d\u2019\"'*\u3002\uff0c\u3001")
 _WORD = re.compile(r"[^\W\d_]+$")
 _ROMAN = re.compile(r"[IVXLCDMivxlcdm]+")
 _RAISED_TO = frozenset(
@@ -78,16 +81,21 @@ def _text_behind(tokens: Sequence[Token], n: int) -> str:
 
 def _is_mark(text: str, before: str, after: str, raised: bool, linked: bool) -> bool:
     """Return whether a superscript or linked text is the mark of a note."""
-    is_glued = bool(before) and not before[-1].isspace()
-    if _BRACKETED.fullmatch(text):
-        return raised or is_glued
-    if not raised or not (_SIGNS.fullmatch(text) or _NUMBERS.fullmatch(text) or _LETTER.fullmatch(text)):
+    is_number = _NUMBERS.fullmatch(text) is not None
+    if not raised:  # a link
+        if not before[-1:].isalnum() and before[-1:] not in _BEHIND_WORDS:
+            return False
+        is_apart = not before[-1:].isdigit() and before[-1:] != "," and not after[:1].isalnum()
+        return _BRACKETED.fullmatch(text) is not None or (is_number and is_apart)
+    if _BRACKETED.fullmatch(text) or _SIGNS.fullmatch(text):
+        return True
+    if not (is_number or _LETTER.fullmatch(text)):
         return False
-    if linked or _SIGNS.fullmatch(text):
+    if linked:
         return True
     if after[:1].isalnum() or after[:1] in ("/", "\u2044"):
         return False
-    return not is_glued or _may_have_note(before, is_number=text.strip("()").isdigit() or "," in text)
+    return not before.strip() or before[-1].isspace() or _may_have_note(before, is_number)
 
 
 def _may_have_note(before: str, is_number: bool) -> bool:
@@ -96,7 +104,7 @@ def _may_have_note(before: str, is_number: bool) -> bool:
     if word is None:
         if before[-1] in ")]":  # (a + b)², unless words stand within
             return re.search(r"[^\W\d_]{4}", before.rpartition("(")[2]) is not None
-        return before[-1] != "^" and category(before[-1]) in ("Po", "Pf", "Pe", "Pi") or before[-1] in "*\"'"
+        return before[-1] in _BEHIND_WORDS
     if category(before[-1]) == "Lo":
         return True
     if len(word[0]) < 3 or word[0].lower() in _RAISED_TO or before[: word.start()][-1:].isdigit():

@@ -10,7 +10,7 @@ from html.entities import html5
 from typing import Literal
 from unicodedata import category
 
-from nmt.documents.elements import INLINE, OPAQUE, OPAQUE_INLINE, RUBY, VOID, whole_elements
+from nmt.documents.elements import BLOCKS, INLINE, OPAQUE, OPAQUE_INLINE, RUBY, VOID, whole_elements
 from nmt.documents.icu_messages import may_have_messages, with_messages
 from nmt.documents.markup import Piece, scan
 from nmt.documents.notes import notes_whole
@@ -26,6 +26,7 @@ _MOST_SYMBOLS = 20
 _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
 _LINES = re.compile(r"((?:\r?\n|\t|&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
 """What divides lines; in XML it may be written as references."""
+_ESCAPED_TAG = re.compile(r"&lt;(/?)([A-Za-z][\w:-]*+)((?:\s(?:[^<>&]|&(?!lt;|gt;)){0,500}+|/)?)(?:&gt;|>)")
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
 
 
@@ -126,13 +127,9 @@ def html_passage(text: str, splitter: Splitter | None = None, ignored: frozenset
     return tagged_passage(html_tokens(text, ignored), splitter)
 
 
-def xml_passage(
-    text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset(), *, is_lines: bool = False
-) -> Passage:
-    """Return the passage of a piece of XML in which any element may be inline. is_lines: whether each line is a
-    paragraph."""
-    tokens = html_tokens(text, ignored, is_xml=True)
-    return tagged_passage([replace(one, is_lines=is_lines) for one in tokens] if is_lines else tokens, splitter)
+def xml_passage(text: str, splitter: Splitter | None = None, ignored: frozenset[str] = frozenset()) -> Passage:
+    """Return the passage of a piece of XML in which any element may be inline."""
+    return tagged_passage(html_tokens(text, ignored, is_xml=True), splitter)
 
 
 def tagged_passage(
@@ -163,6 +160,31 @@ def tagged_passage(
             paragraph = Paragraph(own_escape)
     parts += written(paragraph.parts(splitter), own)
     return Passage(tuple(part for part in parts if part != ""))
+
+
+def with_escaped_tags(tokens: Iterable[Token]) -> list[Token]:
+    """Return the tokens of XML with tags of HTML that are written as text, `&lt;b&gt;`, as tags."""
+    return unclosed_alone([*_escaped_tags(tokens)])
+
+
+def unclosed_alone(tokens: list[Token]) -> list[Token]:
+    """Return the tokens with opening tags whose name no tag closes, such as the placeholder <file>, as single marks."""
+    closed = {token.name for token in tokens if token.kind == "close"}
+    return [replace(one, kind="alone") if one.kind == "open" and one.name not in closed else one for one in tokens]
+
+
+def _escaped_tags(tokens: Iterable[Token]) -> Iterator[Token]:
+    for token in tokens:
+        at = 0
+        for found in _ESCAPED_TAG.finditer(token.raw) if token.kind == "text" and "&lt;" in token.raw else ():
+            if at < found.start():
+                yield replace(token, raw=token.raw[at : found.start()])
+            name = found[2].lower()
+            kind: Kind = "close" if found[1] else "alone" if name in VOID or found[3].endswith("/") else "open"
+            yield Token("wall" if name in BLOCKS else kind, found[0], f"&{name}")
+            at = found.end()
+        if at < len(token.raw) or not at:
+            yield replace(token, raw=token.raw[at:])
 
 
 def plain_passage(text: str, splitter: Splitter | None = None) -> Passage:

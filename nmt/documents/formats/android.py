@@ -12,7 +12,7 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 _BREAKS = ("\\n", "\\t", "\\r", "&#10;", "\\u000a", "\\u000d", "\\u0009")
-_REFERENCE = re.compile(r"\s*(?:@(?:[+*]?(?:[\w.]+:)?\w+/[\w.]+|null|empty)|\?(?:[\w.]+:)?(?:\w+/)?[\w.]+)\s*")
+_REFERENCE = re.compile(r"@(?:[+*]?(?:[\w.]++:)?\w++/[\w.]++|null|empty)|\?(?:[\w.]++:)?(?:\w++/)?[\w.]++")
 _QUOTES = ('"', "&quot;", "&#34;")
 _ENTITIES = {"\\&quot;": '"', "\\&#34;": '"', "\\&apos;": "'", "\\&#39;": "'"}
 ESCAPES = str.maketrans({"'": "\\'", '"': '\\"', "\\": "\\\\"})
@@ -34,7 +34,7 @@ def android_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
         if token.kind != "text" or token.name:
             yield token
             continue
-        if is_alone and _REFERENCE.fullmatch(token.raw):
+        if is_alone and _REFERENCE.fullmatch(token.raw.strip()):
             yield Token("wall", token.raw, syntax=syntax)
             continue
         for k, raw in enumerate(_PIECE.split(token.raw)):

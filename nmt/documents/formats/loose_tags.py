@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from nmt.documents.elements import BLOCKS
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import Token, html_tokens, plain_passage, tagged_passage
+from nmt.documents.tagged_text import Token, html_tokens, plain_passage, tagged_passage, unclosed_alone
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
-_BLOCKS = frozenset(
-    "address article blockquote br caption dd details div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
-    "hr li main nav ol p pre script section style summary table tbody td tfoot th thead tr ul".split()
-)
-"""Elements that end sentences. Others may be placeholders such as <name>, which are inline."""
 
 
 def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks: str = "") -> Passage:
@@ -48,9 +44,8 @@ def has_references(text: str) -> bool:
 
 def inline_tokens(text: str) -> list[Token]:
     """Return the tokens of a text, in which unknown elements are inline."""
-    return [
-        _inline(token) if token.kind == "wall" and token.name not in _BLOCKS else token for token in html_tokens(text)
-    ]
+    tokens = html_tokens(text)
+    return unclosed_alone([_inline(one) if one.kind == "wall" and one.name not in BLOCKS else one for one in tokens])
 
 
 def _inline(token: Token) -> Token:

@@ -11,20 +11,20 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
-_MARKER = r"[ \t]*(?:!!!|\?\?\?\+?|===[!+]?)[ \t]+"
-TITLE = re.compile(rf'{_MARKER}[^"\n]*+"([^"\n]++)"[ \t]*+\r?\n?$')
+TITLE = re.compile(r'\A[ \t]*(?:!!!|\?\?\?\+?|===[!+]?)[ \t][^"\n]*+"([^"\n]++)"[ \t]*+\r?\n?$')
 """The line of an admonition or a tab with a title."""
 _ADMONITION = re.compile(
-    rf'(?=([ \t]*)){_MARKER}(?:(?<!=[ \t])[A-Za-z][\w-]*+(?:[ \t]++[\w-]++)*+)?+(?:[ \t]*+"[^"\n]++")?+[ \t]*+\r?\n?$'
+    r'\A([ \t]*)(?:(?:!!!|\?\?\?\+?)[ \t]+[A-Za-z][\w-]*+(?:[ \t]++[\w-]++)*+(?:[ \t]*+"[^"\n]*+")?+|===[!+]?[ \t]+"[^"\n]++")'
+    r"[ \t]*+\r?\n?$"
 )
-_DEFINITION = re.compile(r"([ \t]*)[:~](?=[ \t]{1,3}\S)")
-_FENCE = re.compile(r"[ \t>]*(?:[-+*][ \t]+|\d+[.)][ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
+_DEFINITION = re.compile(r"\A([ \t]*)[:~](?=[ \t]{1,3}\S)")
+_FENCE = re.compile(r"\A[ \t>]*(?:[-+*][ \t]+|\d+[.)][ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
 _KEPT = re.compile(
-    r"[ \t]*(?:(?:\{\{[<%][^{}\n]*[>%]\}\}|\{%[^{}\n]*%\})[ \t]*)+\r?\n?$|[ \t]*(?:\[\[?_?TOC_?\]\]?|\{:?toc\})[ \t]*\r?\n?$",
+    r"\A(?:[ \t]*(?:(?:\{\{[<%][^{}\n]*[>%]\}\}|\{%[^{}\n]*%\})[ \t]*)+\r?\n?$|[ \t]*(?:\[\[?_?TOC_?\]\]?|\{:?toc\})[ \t]*\r?\n?$)",
     re.IGNORECASE,
 )
 """Lines of shortcodes, tags of templates, and places of tables of contents."""
-_FORMULA = re.compile(r"[ \t]*(\$\$|\\\[|\\begin\{\w+\*?\})")
+_FORMULA = re.compile(r"\A[ \t]*(\$\$|\\\[|\\begin\{\w+\*?\})")
 _FORMULA_END = re.compile(r"(\$\$|\\\]|\\end\{\w+\*?\})\s*$")
 
 

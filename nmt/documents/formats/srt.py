@@ -19,9 +19,9 @@ _TIMES = re.compile(
     rf"|[\s\ufeff]*{_TIME}\s*-{{1,2}}\s?>\s*{_TIME}(?=\s*$|\s+[A-Za-z]\w*\s*:)"
 )
 """A line of times as people's tools write it: without hours or milliseconds, with coordinates or settings behind."""
-_BROKEN = re.compile(r"[\s\ufeff]*\d+\s*:[^\s>]{0,20}\s?-->")
+_BROKEN = re.compile(r"\A[\s\ufeff]*\d+\s*:[^\s>]{0,20}\s?-->")
 """A line that begins as one of times."""
-_NUMBER = re.compile(r"[\s\ufeff]*\d+\s*")
+_NUMBER = re.compile(r"\A[\s\ufeff]*\d+\s*")
 _SPEAKER = re.compile(r"((?:<[^<>]*>|\{[^{}]*\}|\s)*[-\u2010-\u2015]+[ \t]*)(?=[^\s\d-])")
 """The dash at the beginning of a speaker's line, after tags if there are any."""
 _MARKS = r"\{\\[^{}]*\}|<[\d:.]+>|[\u2669-\u266f]+"

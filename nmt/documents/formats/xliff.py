@@ -13,7 +13,7 @@ from nmt.documents.formats.loose_tags import as_loose, loose_passage
 from nmt.documents.formats.xml_places import Element, prefix_of, replaced, tag_end, trees, with_attribute, without_cdata
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
-from nmt.documents.tagged_text import xml_passage
+from nmt.documents.tagged_text import html_tokens, tagged_passage, with_escaped_tags
 from nmt.documents.tokens import reasons_of
 from nmt.errors import DataError
 
@@ -126,7 +126,8 @@ def _unit(
     if text is not None:
         return _Unit(whole, source, target, behind, loose_passage(text, splitter, is_lines=True), cdata=True)
     is_lines = _nearest(source, "space") == "preserve"
-    passage = xml_passage(without_cdata(raw), splitter, _OPAQUE, is_lines=is_lines)
+    tokens = with_escaped_tags(html_tokens(without_cdata(raw), _OPAQUE, is_xml=True))
+    passage = tagged_passage([replace(one, is_lines=is_lines) for one in tokens], splitter)
     return _Unit(whole, source, target, behind, passage, cdata=False)
 
 
