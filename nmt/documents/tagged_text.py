@@ -11,13 +11,13 @@ from typing import Literal
 from unicodedata import category
 
 from nmt.documents.elements import BLOCKS, INLINE, OPAQUE, OPAQUE_INLINE, RUBY, VOID, whole_elements
-from nmt.documents.icu_messages import may_have_messages, with_messages
 from nmt.documents.markup import Piece, scan
-from nmt.documents.notes import notes_whole
 from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence, text_passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_paragraph import Paragraph
-from nmt.documents.tokens import Kind, Left, Syntax, Token
+from nmt.documents.tokens.icu_messages import may_have_messages, with_messages
+from nmt.documents.tokens.notes import notes_whole
+from nmt.documents.tokens.token import Kind, Left, Syntax, Token
 from nmt.documents.written import quotes_doubled, written
 
 _SYMBOLS = "¶§†‡•·#*"

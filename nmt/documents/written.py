@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, fields, replace
 
 from nmt.documents.passage import Sentence
-from nmt.documents.tokens import Syntax
+from nmt.documents.tokens.token import Syntax
 from nmt.inference.translation import Translation
 
 _QUOTING = re.compile(r"'(?!\w)")
@@ -37,7 +37,9 @@ def written(parts: list[str | Sentence], syntax: Syntax) -> list[str | Sentence]
     if syntax in ("", "quoted message"):  # escaping characters is enough
         return parts
     return [
-        one if isinstance(one, str) else _WrittenSentence(**{f.name: getattr(one, f.name) for f in fields(one)}, syntax=syntax)
+        one
+        if isinstance(one, str)
+        else _WrittenSentence(**{f.name: getattr(one, f.name) for f in fields(one)}, syntax=syntax)
         for one in parts
     ]
 

@@ -272,7 +272,9 @@ def test_notes_readings_breaks_and_pictures(form, body, expected):
 
 def test_pages_of_a_book_have_the_language_of_the_book():
     page = '<html xmlns="http://www.w3.org/1999/xhtml" xml:lang="{0}-US" lang="{0}"><body xml:lang="{0}"><p xml:lang="la">et</p><p>{1}</p></body></html>'
-    about = '<package xml:lang="{0}" xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:language>{0}</dc:language></package>'
+    about = (
+        '<package xml:lang="{0}" xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:language>{0}</dc:language></package>'
+    )
     parts = {"META-INF/container.xml": "", "b.xhtml": page.format("en", "one"), "c.xhtml": page.format("fr", "")}
     content = zipped("epub", {**parts, "a.opf": about.format("en"), "media/a.png": bytes(range(256))})
     found = translated("epub", content, backward, ("en", "de"))

@@ -1,5 +1,7 @@
 """SubRip: speakers, codes, music and tags stay where they are; and time grows in line."""
 
+# ruff: noqa: E501 - files are easier to read in long lines
+
 import pytest
 
 from nmt.documents.document import read_document
@@ -134,4 +136,6 @@ def test_cues_that_cannot_be_read_are_counted():
 
 def test_readings_of_ruby_in_subtitles_are_kept():
     text = "WEBVTT\n\n00:01.000 --> 00:02.000\nhe <ruby>said<rt>so</rt></ruby> it\n"
-    assert whole(text, "vtt")[0] == text.replace("he <ruby>said<rt>so</rt></ruby> it", "IT <ruby>SAID<rt>so</rt></ruby> HE")
+    assert whole(text, "vtt")[0] == text.replace(
+        "he <ruby>said<rt>so</rt></ruby> it", "IT <ruby>SAID<rt>so</rt></ruby> HE"
+    )

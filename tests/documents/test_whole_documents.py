@@ -1,5 +1,7 @@
 """Documents come back whole: every tag once, well-formed if they were, bytes outside of texts as they were."""
 
+# ruff: noqa: E501 - files are easier to read in long lines
+
 import html
 import random
 import re
@@ -327,13 +329,17 @@ def test_strings_of_android_are_read_and_written_with_their_escapes():
 def test_what_android_would_misread_is_escaped():
     answers = iter(["@d'a", '"it\\', "?b", "]]>"])
     text = '<resources><string name="a">one two</string><string name="b">one</string><string name="c"><![CDATA[one]]></string></resources>'
-    found = through(text.encode(), "xml", lambda sentence: Translation(" ".join(next(answers) for _ in sentence.split()), 0.0, 0.0))
+    found = through(
+        text.encode(), "xml", lambda sentence: Translation(" ".join(next(answers) for _ in sentence.split()), 0.0, 0.0)
+    )
     assert re.findall(r">([^<>]+)</", found.decode())[:2] == ["\\@d\\'a \\\"it\\\\", "\\?b"]
     assert texts_of(found)[-1][2] == "]]>"
 
 
 def test_preserved_space_and_cdata_of_xml_are_text():
-    text = '<root><data xml:space="preserve"><value>first line.\nsecond <b>line</b>.\n\n- item\tone&#10;two</value></data>'
+    text = (
+        '<root><data xml:space="preserve"><value>first line.\nsecond <b>line</b>.\n\n- item\tone&#10;two</value></data>'
+    )
     text += "<data><value>one\ntwo</value></data><d><![CDATA[<p>one <b>two</b></p><script>no</script>]]></d></root>"
     found = through(text.encode(), "xml", lambda sentence: by_words(sentence, forward, str.upper)).decode()
     for a in ("first line", "second", "line</b>", "item", "one&#10;two", "one <b>two</b>"):
@@ -346,9 +352,13 @@ def test_messages_in_any_text_keep_their_syntax(markup):
     text = "you have {n, plural,\n one {# file}\n other {# files, {who}}} now"
     assert translated(text, markup) == "YOU HAVE {n, plural,\n one {# FILE}\n other {# FILES, {who}}} NOW"
     assert translated(text, markup, backward) == "HAVE YOU {n, plural,\n one {# FILE}\n other {# {who} FILES,}} NOW"
-    assert translated("it's {a, select, other {one, don't {who}}}", markup) == "IT'S {a, select, other {ONE, DON'T {who}}}"
+    assert (
+        translated("it's {a, select, other {one, don't {who}}}", markup) == "IT'S {a, select, other {ONE, DON'T {who}}}"
+    )
     # An apostrophe before a brace would begin a quotation.
-    assert "\u2019{who}" in translated("{a, select, other {of {who} it}}", markup, change=lambda w: w.replace("{", "l'{"))
+    assert "\u2019{who}" in translated(
+        "{a, select, other {of {who} it}}", markup, change=lambda w: w.replace("{", "l'{")
+    )
 
 
 @pytest.mark.parametrize(
@@ -363,7 +373,10 @@ def test_messages_in_any_text_keep_their_syntax(markup):
         ("in 1998<sup>[3]</sup><sup>[4]</sup> it", "in 1998 it"),
         ("<sup>1</sup> see it", "see it"),
         ("1<sup>st</sup> H<sub>2</sub>O", "1st H2O"),
-        ("5 m<sup>2</sup>, 3 cm<sup>2</sup>, x<sup>2</sup>, 10<sup>6</sup>, sin<sup>2</sup>", "5 m2, 3 cm2, x2, 106, sin2"),
+        (
+            "5 m<sup>2</sup>, 3 cm<sup>2</sup>, x<sup>2</sup>, 10<sup>6</sup>, sin<sup>2</sup>",
+            "5 m2, 3 cm2, x2, 106, sin2",
+        ),
         ("XIX<sup>e</sup> M<sup>me</sup> (a+b)<sup>2</sup> <sup>1</sup>/<sub>2</sub>", "XIXe Mme (a+b)2 1/2"),
         ("the <ruby>big train<rt>tren</rt></ruby> leaves", "the big train leaves"),
         ("the <ruby>train<rp>(</rp><rt>tren</rt><rp>)</rp></ruby> leaves", "the train leaves"),

@@ -1,5 +1,9 @@
 """XLIFF: what counts as translated, states, languages, CDATA, encodings; and that time grows in line."""
 
+# ruff: noqa: E501 - files are easier to read in long lines
+
+import re
+
 import pytest
 
 from nmt.documents.document import read_document
@@ -167,9 +171,12 @@ def test_the_command_refuses_a_file_of_other_languages(tmp_path):
     "text, target",
     [
         ('<source>five <g id="1">six</g></source><target><g id="1"></g></target>', 'FIVE <g id="1">SIX</g>'),
-        ('<source>one two</source><target><mrk mtype="seg" mid="1"/></target>', '<mrk mtype="seg" mid="1">ONE TWO</mrk>'),
+        (
+            '<source>one two</source><target><mrk mtype="seg" mid="1"/></target>',
+            '<mrk mtype="seg" mid="1">ONE TWO</mrk>',
+        ),
         ('<source>one <x id="1"/></source><target> <x id="1"/> </target>', 'ONE <x id="1"/>'),
-        ('<source>one <ph>code</ph></source><target><ph>code</ph></target>', "ONE <ph>code</ph>"),
+        ("<source>one <ph>code</ph></source><target><ph>code</ph></target>", "ONE <ph>code</ph>"),
         ("<source>a &amp; b</source><target state='new'>a  &#38; b</target>", "A &amp; B"),
     ],
 )
@@ -219,17 +226,11 @@ PLURAL = "{VAR_PLURAL, plural, =1 {one item} other {<x id='I'/> items}}"
     ],
 )  # fmt: skip
 def test_messages_keep_their_syntax(source, target):
-    from nmt.documents.placeholders import placeholders_of
-
     def change(text):
-        for one in reversed(placeholders_of(text)):
-            text = text[: one.start].upper() + one.text + text[one.end :]
-        return text if placeholders_of(text) else text.upper()
+        return re.sub(r"(?<![{\w])[a-z]+", lambda one: one[0].upper(), text)
 
     found = translated(whole(f"<trans-unit><source>{source}</source></trans-unit>"), change=change)
-    assert f"<target>{target}</target>".casefold() in found.casefold()
-    for kept in ("VAR_PLURAL, plural, =1 {", "} other {", ", select, male {", "offset:1 =0 {", "{d, date, short}", "''"):
-        assert (kept in found) == (kept in source)
+    assert f"<target>{target}</target>" in found
 
 
 @pytest.mark.parametrize("text", ["{n, plural, one {x}", "{0,choice,0#no|1#one {0}}", "{n, plural, one {a} {b}}"])

@@ -55,7 +55,9 @@ def translate_document(
     document = read_document(_read(source), form, source_name(source), splitter, languages, numbers=numbers)
     if document.left and options["strict"]:
         left = left_text(document.left)
-        raise DataError(f"{source_name(source)}: must be all translated, got {left}; correct them or leave --strict out")
+        raise DataError(
+            f"{source_name(source)}: must be all translated, got {left}; correct them or leave --strict out"
+        )
     sentences = [one for passage in document.passages for one in passage.sentences]
     found: list[Translation] = []
     size = _CHUNK_BATCHES * search["batch_size"]

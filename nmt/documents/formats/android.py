@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from nmt.documents.tokens import Syntax, Token
+from nmt.documents.tokens.token import Syntax, Token
 
 _PIECE = re.compile(
     r"(\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\&(?:quot|apos|#3[49]);|\\.|\"|&quot;|&#34;|&#10;)",
@@ -20,8 +20,8 @@ ESCAPES = str.maketrans({"'": "\\'", '"': '\\"', "\\": "\\\\"})
 
 
 def android_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Yield the tokens of resources with their texts as Android reads them: `\\'` is an apostrophe, `\\n` divides, quotes
-    around a text are marks, and texts that are references such as `@string/ok` are kept."""
+    """Yield the tokens of resources with their texts as Android reads them: `\\'` is an apostrophe, `\\n` divides,
+    quotes around a text are marks, and texts that are references such as `@string/ok` are kept."""
     syntax: Syntax = ""
     is_quoted = False
     former = "wall"

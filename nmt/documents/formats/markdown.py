@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from nmt.documents.document import Document, File
 from nmt.documents.encodings import utf8_text
 from nmt.documents.formats.html import html_passages
-from nmt.documents.formats.markdown_dialects import TITLE, as_common_mark
 from nmt.documents.formats.loose_tags import inline_tokens
+from nmt.documents.formats.markdown_dialects import TITLE, as_common_mark
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import Token, tagged_passage
@@ -44,7 +44,8 @@ _INLINE = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])"
     r"|(?P<wall>(?:(?<! ) {2,}+|\\)\n)"
     r"|(?P<alone>(?:\{[\w:.+-]{1,80}\})?\x02\d+\x03(?:\s+\x02\d+\x03)*+|\{[#.][^{}\n]{1,200}\}|:{3}[^\n]*"
-    r"|\[\^[^\s\[\]]{1,80}\]:?|\[[ xX]\](?=\s)|(?<!\w):(?=[+-]?\w)[\w+-]{1,50}:(?!\w)|\$\$[^$]+\$\$|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)"
+    r"|\[\^[^\s\[\]]{1,80}\]:?|\[[ xX]\](?=\s)|(?<!\w):(?=[+-]?\w)[\w+-]{1,50}:(?!\w)|\$\$[^$]+\$\$"
+    r"|\$(?![\s$])[^$\n]*[^\s$\\]\$(?!\d)"
     r"|https?://[^\s<>\"\x02\x04]*[^\s<>\".,;:!?)\]}'*_\x02\x04])"
     r"|(?P<open>!?\[)|(?P<close>\](?:\[\])?|\x04\d+\x03)|(?P<emphasis>\*+|~~|(?<!\w)_++|(?<!_)_++(?!\w))"
 )
@@ -151,7 +152,9 @@ def _units(text: str, file: File) -> Iterator[_Unit]:
                 yield _paragraph(text, begin[a:b], own, ends[a:b], kind, file.splitter, is_label)
         elif kind == "heading_open" and (title := TITLE.match(lines[first])):  # of an admonition
             start = bounds[first]
-            yield _paragraph(text, [start], [start + title.start(1)], [start + title.end(1)], kind, file.splitter, is_label)
+            yield _paragraph(
+                text, [start], [start + title.start(1)], [start + title.end(1)], kind, file.splitter, is_label
+            )
 
 
 def _groups(pieces: list[str]) -> Iterator[tuple[int, int, int]]:

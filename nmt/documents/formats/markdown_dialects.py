@@ -14,13 +14,14 @@ from collections.abc import Sequence
 TITLE = re.compile(r'\A[ \t]*(?:!!!|\?\?\?\+?|===[!+]?)[ \t][^"\n]*+"([^"\n]++)"[ \t]*+\r?\n?$')
 """The line of an admonition or a tab with a title."""
 _ADMONITION = re.compile(
-    r'\A([ \t]*)(?:(?:!!!|\?\?\?\+?)[ \t]+[A-Za-z][\w-]*+(?:[ \t]++[\w-]++)*+(?:[ \t]*+"[^"\n]*+")?+|===[!+]?[ \t]+"[^"\n]++")'
-    r"[ \t]*+\r?\n?$"
+    r"\A([ \t]*)(?:(?:!!!|\?\?\?\+?)[ \t]+[A-Za-z][\w-]*+(?:[ \t]++[\w-]++)*+(?:[ \t]*+\"[^\"\n]*+\")?+"
+    r"|===[!+]?[ \t]+\"[^\"\n]++\")[ \t]*+\r?\n?$"
 )
 _DEFINITION = re.compile(r"\A([ \t]*)[:~](?=[ \t]{1,3}\S)")
 _FENCE = re.compile(r"\A[ \t>]*(?:[-+*][ \t]+|\d+[.)][ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
 _KEPT = re.compile(
-    r"\A(?:[ \t]*(?:(?:\{\{[<%][^{}\n]*[>%]\}\}|\{%[^{}\n]*%\})[ \t]*)+\r?\n?$|[ \t]*(?:\[\[?_?TOC_?\]\]?|\{:?toc\})[ \t]*\r?\n?$)",
+    r"\A(?:[ \t]*(?:(?:\{\{[<%][^{}\n]*[>%]\}\}|\{%[^{}\n]*%\})[ \t]*)+\r?\n?$"
+    r"|[ \t]*(?:\[\[?_?TOC_?\]\]?|\{:?toc\})[ \t]*\r?\n?$)",
     re.IGNORECASE,
 )
 """Lines of shortcodes, tags of templates, and places of tables of contents."""

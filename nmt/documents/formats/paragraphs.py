@@ -15,10 +15,10 @@ from collections.abc import Sequence, Set
 
 from nmt.documents.formats.run_pieces import DRAWING, WORD, Item, Look, Piece, RunReader, behind_properties, pair
 from nmt.documents.formats.xml_places import Element, attribute_place, prefix_of, replaced, without_cdata
-from nmt.documents.notes import notes_whole
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import Token, tagged_passage
+from nmt.documents.tokens.notes import notes_whole
 
 _MARK = re.compile(r"\x02(\d+)\x03")
 _RAISED = re.compile(r"superscript|baseline=\\?[\"'][1-9]", re.IGNORECASE)
@@ -91,8 +91,8 @@ class Paragraph:
     def all_of(
         cls, whole: Element, content: bytes, splitter: Splitter | None, raised: Set[str]
     ) -> list[Paragraph | Description]:
-        """Return the paragraphs with text of an element: itself and those nested in it, such as those of text boxes, and
-        descriptions of pictures. raised: names of styles of superscript text."""
+        """Return the paragraphs with text of an element: itself and those nested in it, such as those of text boxes,
+        and descriptions of pictures. raised: names of styles of superscript text."""
         found: list[Paragraph | Description] = []
         stack = [whole]
         while stack:

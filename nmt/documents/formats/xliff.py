@@ -14,7 +14,7 @@ from nmt.documents.formats.xml_places import Element, prefix_of, replaced, tag_e
 from nmt.documents.passage import Passage
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import html_tokens, tagged_passage, with_escaped_tags
-from nmt.documents.tokens import reasons_of
+from nmt.documents.tokens.token import reasons_of
 from nmt.errors import DataError
 
 _OPAQUE = frozenset({"ph", "bpt", "ept", "it", "x", "bx", "ex", "cp", "pc-start", "sc", "ec"})
@@ -104,12 +104,11 @@ def _open_units(whole: Element, content: bytes, splitter: Splitter | None) -> li
     is_copy = is_copy and _text_of(target, content) == _text_of(source, content)
     segments = _segments(target) if target is not None and not is_copy else {}
     sources = _segments(first["seg-source"]) if "seg-source" in first else {}
+    pairs: list[tuple[Element, Element | None]] = []
     if segments and sources.keys() >= segments.keys():
-        pairs = [(sources[key], one) for key, one in segments.items() if not _text_of(one, content)]
+        pairs += [(sources[key], one) for key, one in segments.items() if not _text_of(one, content)]
     elif target is None or is_copy or not _text_of(target, content):
-        pairs = [(source, target)]
-    else:
-        return []
+        pairs += [(source, target)]
     behind = first.get("seg-source", source).end
     units = [_unit(whole, one, other, behind, content, splitter) for one, other in pairs]
     if segments and pairs[:1] == [(source, target)]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from nmt.documents.tokens import Kind, Syntax, Token
+from nmt.documents.tokens.token import Kind, Syntax, Token
 from nmt.errors import NMTError
 from nmt.system.extras import how_to_install
 

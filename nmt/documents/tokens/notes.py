@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from unicodedata import category
 
-from nmt.documents.tokens import Token
+from nmt.documents.tokens.token import Token
 
 _MOST_TOKENS = 12
 """The maximum number of tokens of a mark, so that time stays linear."""

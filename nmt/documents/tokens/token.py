@@ -15,8 +15,8 @@ Syntax = Literal["", "message", "quoted message", "android", "cdata"]
 @dataclass(frozen=True, slots=True)
 class Token:
     """A piece of the text as written. name: of the element; of a text, how it is read if that differs. syntax: how the
-    text behind a wall is written. left: why a wall is text that is not translated, empty for others. is_lines: whether line
-    breaks and tabs divide a text, which are white space otherwise."""
+    text behind a wall is written. left: why a wall is text that is not translated, empty for others. is_lines: whether
+    line breaks and tabs divide a text, which are white space otherwise."""
 
     kind: Kind
     raw: str

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from nmt.documents.document import Document, File
 from nmt.documents.elements import RUBY
+from nmt.documents.encodings import declared_text
 from nmt.documents.formats.android import ESCAPES, android_tokens
 from nmt.documents.formats.loose_tags import has_markup, has_references, inline_tokens
-from nmt.documents.icu_messages import with_messages
 from nmt.documents.markup import Piece, scan
-from nmt.documents.notes import notes_whole
 from nmt.documents.passage import HTML_ESCAPES, Passage, Sentence
 from nmt.documents.sentences import Splitter
 from nmt.documents.tagged_text import tagged_passage, tokens_of, value, with_escaped_tags
-from nmt.documents.tokens import Kind, Syntax, Token
+from nmt.documents.tokens.icu_messages import with_messages
+from nmt.documents.tokens.notes import notes_whole
+from nmt.documents.tokens.token import Kind, Syntax, Token
 
 _INLINE = frozenset(
-    "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q rb rp rt rtc ruby s small span strike strong sub "
-    "sup tt u wbr g x bx ex ph bpt ept it mrk emphasis link ulink xref".split()
+    "a abbr acronym b bdi bdo big cite del dfn em font i img ins mark q rb rp rt rtc ruby s small span strike strong "
+    "sub sup tt u wbr g x bx ex ph bpt ept it mrk emphasis link ulink xref".split()
 )
 """Elements that are inline unless their parent also contains other elements. Fewer than in HTML: `data`, `time` and
 `label` are fields in other formats."""
@@ -56,7 +58,14 @@ class _Element:
     is_preserved: bool = False  # whether its line breaks count
 
 
-def xml_file_passage(text: str, splitter: Splitter | None = None) -> Passage:
+def read(file: File) -> Document:
+    """Read an XML file."""
+    text, encoding = declared_text(file.content, file.name)
+    passage = _passage(text, file.splitter)
+    return Document([passage], lambda found: encoding.encoded(found[0]))
+
+
+def _passage(text: str, splitter: Splitter | None) -> Passage:
     """Return the passage of an XML file. Elements divide the text, except inline ones: those next to text of their
     parent, or known by name."""
     pieces = scan(text, is_xml=True)
@@ -129,7 +138,9 @@ def _elements(pieces: list[Piece], text: str) -> tuple[list[_Element], list[int]
         if piece.kind in ("start", "single"):
             own = len(elements)
             space = value(piece, text, "xml:space")
-            elements.append(_Element(piece.name, opened[-1], is_preserved=space == "preserve" if space else above.is_preserved))
+            elements.append(
+                _Element(piece.name, opened[-1], is_preserved=space == "preserve" if space else above.is_preserved)
+            )
             above.has_elements = True
             above.has_others = above.has_others or _local(piece.name) not in _INLINE
             if piece.kind == "start":
