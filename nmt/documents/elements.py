@@ -12,7 +12,7 @@ INLINE = frozenset(
 others are walls, which end sentences."""
 VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 RUBY = frozenset("rt rp rtc".split())
-"""Readings above or beside a text, which are not read as its words."""
+"""Elements of readings of a text, which are not among its words."""
 OPAQUE_INLINE = RUBY | frozenset("code kbd samp var svg math".split())
 OPAQUE = OPAQUE_INLINE | frozenset("script style textarea template noscript object iframe pre".split())
 """Elements whose content is not translated."""

@@ -25,7 +25,7 @@ _MOST_SYMBOLS = 20
 """The maximum number of characters in an element around nothing but symbols."""
 _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
 _LINES = re.compile(r"((?:\r?\n|\t|&#(?:9|10|13|[xX]0*[9aAdD]);)+)")
-"""What divides lines; in XML it may be written as references."""
+"""Line breaks and tabs, which in XML may be written as references."""
 _ESCAPED_TAG = re.compile(r"&lt;(/?)([A-Za-z][\w:-]*+)((?:\s(?:[^<>&]|&(?!lt;|gt;)){0,500}+|/)?)(?:&gt;|>)")
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9._-]*+);")
 

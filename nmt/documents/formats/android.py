@@ -16,7 +16,7 @@ _REFERENCE = re.compile(r"@(?:[+*]?(?:[\w.]++:)?\w++/[\w.]++|null|empty)|\?(?:[\
 _QUOTES = ('"', "&quot;", "&#34;")
 _ENTITIES = {"\\&quot;": '"', "\\&#34;": '"', "\\&apos;": "'", "\\&#39;": "'"}
 ESCAPES = str.maketrans({"'": "\\'", '"': '\\"', "\\": "\\\\"})
-"""How characters of a translation are written."""
+"""The escapes of characters in a translation."""
 
 
 def android_tokens(tokens: Iterable[Token]) -> Iterator[Token]:

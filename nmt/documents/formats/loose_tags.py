@@ -16,8 +16,8 @@ _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[A-Za-z]\w{1,31});")
 
 def loose_passage(text: str, splitter: Splitter | None, *, is_lines: bool, marks: str = "") -> Passage:
     """Return the passage of a text; its tags, if any, follow their words. `is_lines`: whether line breaks and tabs
-    divide it; otherwise they are white space; `marks`: a regular expression, without groups, of what is copied next to its
-    word."""
+    divide it; otherwise they are white space; `marks`: a regular expression, without groups, of what is copied next to
+    its word."""
     if is_lines and not has_markup(text):
         return plain_passage(text, splitter)
     cuts = re.compile(f"({marks or '(?!)'})")

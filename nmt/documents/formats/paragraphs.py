@@ -22,7 +22,7 @@ from nmt.documents.tokens.notes import notes_whole
 
 _MARK = re.compile(r"\x02(\d+)\x03")
 _RAISED = re.compile(r"superscript|baseline=\\?[\"'][1-9]", re.IGNORECASE)
-"""What the formatting of superscript text contains."""
+"""A part of the formatting of superscript text."""
 _STYLE_NAME = re.compile(rb'\bstyle:name="([^"]*)"')
 _FILE_NAME = re.compile(r"\A(?:\S*[/\\])?[^/\\]{1,100}\.(?:jpe?g|png|gif|bmp|tiff?|svg|[ew]mf|webp)", re.IGNORECASE)
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")

@@ -21,7 +21,7 @@ _INTERPOLATION = re.compile(r"\{\{[^{}]*+\}\}")
 _QUOTE = re.compile(r"''|'(?=[{}#|])[^']*+(?:''[^']*+)*+'?")
 _CHOOSING = ("plural", "selectordinal", "select")
 _TAG = "\0"
-"""What stands for a token that is no text."""
+"""A character in place of a token that is no text."""
 
 
 class _Span(NamedTuple):

@@ -1,4 +1,4 @@
-"""Tokens of a text with markup, and the parts of a passage that nobody could read."""
+"""Tokens of a text with markup, and the parts of a passage that cannot be read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 Kind = Literal["text", "open", "close", "alone", "wall"]
 Syntax = Literal["", "message", "quoted message", "android", "cdata"]
-"""How translations must be written where markup is not all: see `written_sentences`."""
+"""A syntax around a text, whose rules a translation must keep: see `nmt.documents.written`."""
 
 
 @dataclass(frozen=True, slots=True)
