@@ -83,22 +83,33 @@ def tokens_of(
     """Return the tokens of pieces, whose kinds `kind_of` returns by their number; the elements that begin at the pieces
     `kept` become a single token each."""
     found: list[Token] = []
-    unended: list[int] = []
     at = 0
     for first, last in [*whole_elements(pieces, kept, is_xml=is_xml), (len(pieces), len(pieces))]:
         found += [Token(kind_of(n), text[pieces[n].start : pieces[n].end], pieces[n].name) for n in range(at, first)]
         if first < last:
             one, other = pieces[first], pieces[last - 1]
             # An element without an end tag stays where it is: if moved, it would end elsewhere.
-            is_open = other.kind != "end" or other.name != one.name
-            stays = kind_of(first) == "wall" or is_open
+            stays = kind_of(first) == "wall" or other.kind != "end" or other.name != one.name
             found.append(Token("wall" if stays else "alone", text[one.start : other.end], one.name))
-            unended += [len(found) - 1] if is_open and one.name in RUBY else []
         at = last
-    for n in reversed(unended):  # a reading ends with what follows
-        if found[n + 1 : n + 2] and found[n + 1].kind in ("alone", "close"):
-            found[n : n + 2] = [replace(found[n + 1], raw=found[n].raw + found[n + 1].raw)]
-    return found
+    return _readings_ended(found)
+
+
+def _readings_ended(tokens: list[Token]) -> list[Token]:
+    """Return the tokens with each reading of ruby that has no end tag joined to the tag that ends it."""
+    found: list[Token] = []
+    unended: list[Token] = []
+    for token in tokens:
+        if token.kind == "wall" and token.name in RUBY and not token.raw.endswith(f"</{token.name}>"):
+            unended.append(token)
+            continue
+        if unended and token.kind in ("alone", "close"):
+            token = replace(token, raw="".join(one.raw for one in [*unended, token]))
+        else:
+            found += unended
+        unended = []
+        found.append(token)
+    return found + unended
 
 
 def _symbols_whole(tokens: list[Token]) -> list[Token]:
@@ -143,7 +154,7 @@ def tagged_passage(
     others stay as written; escape: how characters of the translation are written; syntax: that of the text outside of
     ICU messages."""
     parts: list[str | Sentence] = []
-    own, own_escape = syntax, escape
+    own = syntax
     paragraph = Paragraph(escape)
     for token in _with_lines(with_messages(tokens)):
         if token.kind == "text" and token.name:
@@ -156,8 +167,7 @@ def tagged_passage(
             parts += written(paragraph.parts(splitter), own)
             parts.append(Left(token.raw, token.left) if token.left else token.raw)
             own = token.syntax or syntax
-            own_escape = quotes_doubled(escape) if own == "quoted message" else escape
-            paragraph = Paragraph(own_escape)
+            paragraph = Paragraph(quotes_doubled(escape) if own == "quoted message" else escape)
     parts += written(paragraph.parts(splitter), own)
     return Passage(tuple(part for part in parts if part != ""))
 
